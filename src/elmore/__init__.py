@@ -1,0 +1,47 @@
+"""elmore: ELMo as living software.
+
+from elmore import Elmo
+elmo = Elmo.load("my-model")
+vectors = elmo.embed(["Stocks fell .", "She fell ."])
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from elmore._lazy import lazy_names
+from elmore._version import __version__
+from elmore.errors import ElmoreError
+
+if TYPE_CHECKING:
+    from elmore.config import BiLmConfig
+    from elmore.embedding.elmo import Elmo
+    from elmore.embedding.layers import SentenceLayers
+    from elmore.embedding.similarity import cosine
+    from elmore.nn.elmo_layer import ElmoLayer
+    from elmore.nn.mix import ScalarMix
+
+__all__ = [
+    "BiLmConfig",
+    "Elmo",
+    "ElmoLayer",
+    "ElmoreError",
+    "ScalarMix",
+    "SentenceLayers",
+    "__version__",
+    "cosine",
+]
+
+# torch is heavy: nothing of it is loaded before a name that needs it is used.
+_NAMES = {
+    "BiLmConfig": "elmore.config",
+    "Elmo": "elmore.embedding.elmo",
+    "ElmoLayer": "elmore.nn.elmo_layer",
+    "ScalarMix": "elmore.nn.mix",
+    "SentenceLayers": "elmore.embedding.layers",
+    "cosine": "elmore.embedding.similarity",
+}
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())

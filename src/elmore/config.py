@@ -1,0 +1,284 @@
+"""The shape of a biLM: what a checkpoint must hold and what a module is built from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from elmore.errors import ConfigError
+from elmore.limits import LIMITS, Limits
+
+__all__ = [
+    "Activation",
+    "BiLmConfig",
+    "LstmConfig",
+    "TokenEncoderConfig",
+    "config_from_json",
+    "config_to_json",
+    "count_parameters",
+    "weight_shapes",
+]
+
+Activation = Literal["relu", "tanh"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenEncoderConfig:
+    """How a token becomes one vector that does not depend on its context.
+
+    Characters (a convolution over character embeddings), a word table, or both side by side.
+
+    Attributes:
+        n_characters: rows of the character table; 0 means that there is no character part.
+        char_dim: size of a character embedding.
+        max_chars: columns of a word, markers included.
+        filters: (width, count) of each convolution, in the order of their outputs.
+        activation: what follows the maximum over positions.
+        n_highway: number of highway layers after the convolutions.
+        n_words: rows of the word table; 0 means that there is no word part.
+        word_dim: size of a word embedding.
+        projected: whether a linear layer maps the features to the biLM's dimension.
+    """
+
+    n_characters: int = 0
+    char_dim: int = 0
+    max_chars: int = 50
+    filters: tuple[tuple[int, int], ...] = ()
+    activation: Activation = "relu"
+    n_highway: int = 0
+    n_words: int = 0
+    word_dim: int = 0
+    projected: bool = True
+
+    def __post_init__(self) -> None:
+        if self.activation not in get_args(Activation):
+            raise ConfigError(
+                f"activation={self.activation!r} is unknown; use one of {_list(Activation)}"
+            )
+        if not self.n_characters and not self.n_words:
+            raise ConfigError(
+                "a token encoder needs characters or words; set n_characters or n_words"
+            )
+        _check_count("n_highway", self.n_highway, 0, LIMITS.layers)
+        if self.n_characters:
+            self._check_characters(LIMITS)
+        elif self.filters or self.char_dim or self.n_highway:
+            raise ConfigError(
+                "filters, char_dim and n_highway belong to characters; set n_characters too"
+            )
+        if self.n_words:
+            _check_count("n_words", self.n_words, 1, LIMITS.softmax_words)
+            _check_count("word_dim", self.word_dim, 1, LIMITS.projection)
+        elif self.word_dim:
+            raise ConfigError(f"word_dim={self.word_dim} needs a word table; set n_words too")
+
+    def _check_characters(self, limits: Limits) -> None:
+        _check_count("n_characters", self.n_characters, 1, limits.character_rows)
+        _check_count("char_dim", self.char_dim, 1, limits.projection)
+        _check_count("max_chars", self.max_chars, limits.min_chars, limits.max_chars)
+        if not 1 <= len(self.filters) <= limits.filters:
+            raise ConfigError(
+                f"{len(self.filters)} filters, allowed are 1..{limits.filters}; "
+                "list them as [[width, count], ...]"
+            )
+        for width, count in self.filters:
+            _check_count("filter width", width, 1, self.max_chars)
+            _check_count("filter count", count, 1, limits.channels)
+
+    @property
+    def n_filters(self) -> int:
+        """Number of features that the convolutions give together."""
+        return sum(count for _, count in self.filters)
+
+    @property
+    def n_features(self) -> int:
+        """Size of the vector before the projection: word part first, then characters."""
+        return self.word_dim + self.n_filters
+
+
+@dataclass(frozen=True, kw_only=True)
+class LstmConfig:
+    """The recurrent part; both directions have the same shape and separate weights.
+
+    Attributes:
+        dim: cells of a layer.
+        projection_dim: size of a layer's output; equal to `dim` there is no projection matrix.
+        n_layers: number of layers.
+        cell_clip: bound of the cell state, None for no clipping.
+        proj_clip: bound of the projected output, None for no clipping. Without a projection it
+            has no effect (as in bilm-tf).
+        skip_connections: whether layers from the second on add their input to their output.
+        bidirectional: False for a forward language model alone.
+    """
+
+    dim: int
+    projection_dim: int
+    n_layers: int = 2
+    cell_clip: float | None = 3.0
+    proj_clip: float | None = 3.0
+    skip_connections: bool = True
+    bidirectional: bool = True
+
+    def __post_init__(self) -> None:
+        _check_count("lstm dim", self.dim, 1, LIMITS.lstm_units)
+        _check_count("projection_dim", self.projection_dim, 1, LIMITS.projection)
+        _check_count("n_layers", self.n_layers, 1, LIMITS.layers)
+        if self.projection_dim > self.dim:
+            raise ConfigError(
+                f"projection_dim={self.projection_dim} is larger than dim={self.dim}; "
+                "a projection makes the output smaller, use projection_dim <= dim"
+            )
+        for name in ("cell_clip", "proj_clip"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ConfigError(f"{name}={value!r} must be a positive number; use null for none")
+
+    @property
+    def projected(self) -> bool:
+        """Whether a projection matrix exists."""
+        return self.projection_dim != self.dim
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiLmConfig:
+    """The whole biLM: a token encoder and the LSTMs over it."""
+
+    tokens: TokenEncoderConfig
+    lstm: LstmConfig
+
+    def __post_init__(self) -> None:
+        if not self.tokens.projected and self.tokens.n_features != self.lstm.projection_dim:
+            raise ConfigError(
+                f"the token encoder gives {self.tokens.n_features} features without a projection, "
+                f"the LSTM takes {self.lstm.projection_dim}; make them equal or set projected"
+            )
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """Names of the directions, in the order of their halves of a vector."""
+        return ("forward", "backward") if self.lstm.bidirectional else ("forward",)
+
+    @property
+    def dim(self) -> int:
+        """Size of a token's vector in every layer."""
+        return len(self.directions) * self.lstm.projection_dim
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers that a token has, the token layer included (L + 1)."""
+        return self.lstm.n_layers + 1
+
+
+def weight_shapes(config: BiLmConfig) -> dict[str, tuple[int, ...]]:
+    """List the canonical names and shapes of all weights of a biLM.
+
+    Matrices are stored (out, in), gates in the order input, forget, candidate, output; the
+    forget bias of 1 is added when the network runs and is in no file.
+    """
+    tokens, lstm = config.tokens, config.lstm
+    shapes: dict[str, tuple[int, ...]] = {}
+    if tokens.n_words:
+        shapes["tokens.words"] = (tokens.n_words, tokens.word_dim)
+    if tokens.n_characters:
+        shapes["tokens.characters"] = (tokens.n_characters, tokens.char_dim)
+        for i, (width, count) in enumerate(tokens.filters):
+            shapes[f"tokens.convolutions.{i}.weight"] = (count, tokens.char_dim, width)
+            shapes[f"tokens.convolutions.{i}.bias"] = (count,)
+        for k in range(tokens.n_highway):
+            shapes[f"tokens.highways.{k}.weight"] = (2 * tokens.n_filters, tokens.n_filters)
+            shapes[f"tokens.highways.{k}.bias"] = (2 * tokens.n_filters,)
+    if tokens.projected:
+        shapes["tokens.projection.weight"] = (lstm.projection_dim, tokens.n_features)
+        shapes["tokens.projection.bias"] = (lstm.projection_dim,)
+    for direction in config.directions:
+        for k in range(lstm.n_layers):
+            prefix = f"{direction}_layers.{k}"
+            shapes[f"{prefix}.input_weight"] = (4 * lstm.dim, lstm.projection_dim)
+            shapes[f"{prefix}.state_weight"] = (4 * lstm.dim, lstm.projection_dim)
+            shapes[f"{prefix}.bias"] = (4 * lstm.dim,)
+            if lstm.projected:
+                shapes[f"{prefix}.projection"] = (lstm.projection_dim, lstm.dim)
+    return shapes
+
+
+def count_parameters(config: BiLmConfig) -> int:
+    """Count the numbers in all weights of a biLM."""
+    total = 0
+    for shape in weight_shapes(config).values():
+        size = 1
+        for length in shape:
+            size *= length
+        total += size
+    return total
+
+
+def config_to_json(config: BiLmConfig) -> dict[str, Any]:
+    """Turn a config into plain JSON values; `config_from_json` is the inverse."""
+    return dataclasses.asdict(config)
+
+
+def config_from_json(data: Mapping[str, Any], *, what: str) -> BiLmConfig:
+    """Build a config from parsed JSON.
+
+    Args:
+        data: the object with the keys `tokens` and `lstm`.
+        what: name of the file, for messages.
+    """
+    tokens = dict(_section(data, "tokens", TokenEncoderConfig, what))
+    if "filters" in tokens:
+        tokens["filters"] = filters_from_json(tokens["filters"], what=what)
+    lstm = dict(_section(data, "lstm", LstmConfig, what))
+    try:
+        return BiLmConfig(tokens=TokenEncoderConfig(**tokens), lstm=LstmConfig(**lstm))
+    except TypeError:
+        raise ConfigError(f"{what}: 'lstm' needs dim and projection_dim; add them") from None
+    except ConfigError as error:
+        raise ConfigError(f"{what}: {error}") from None
+
+
+def filters_from_json(value: Any, *, what: str) -> tuple[tuple[int, int], ...]:
+    """Check and freeze a list of [width, count] pairs."""
+    pairs = value if isinstance(value, list | tuple) else None
+    if pairs is None or not all(
+        isinstance(pair, list | tuple)
+        and len(pair) == 2
+        and all(isinstance(n, int) and not isinstance(n, bool) for n in pair)
+        for pair in pairs
+    ):
+        raise ConfigError(f"{what}: filters must be a list of [width, count] pairs; correct it")
+    return tuple((pair[0], pair[1]) for pair in pairs)
+
+
+def _section(data: Mapping[str, Any], key: str, kind: type, what: str) -> Mapping[str, Any]:
+    section = data.get(key)
+    if not isinstance(section, dict):
+        raise ConfigError(f"{what}: no object {key!r}; is this the config of an elmore folder?")
+    known = {field.name: field for field in dataclasses.fields(kind)}
+    for name, value in section.items():
+        if name not in known:
+            raise ConfigError(
+                f"{what}: unknown key {key}.{name}; made by a newer elmore? upgrade, or remove it"
+            )
+        expected = str(known[name].type)
+        if expected == "int" and (isinstance(value, bool) or not isinstance(value, int)):
+            raise ConfigError(f"{what}: {key}.{name}={value!r} must be a whole number; correct it")
+        if expected == "bool" and not isinstance(value, bool):
+            raise ConfigError(f"{what}: {key}.{name}={value!r} must be true or false; correct it")
+        if expected.startswith("float") and not (
+            value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+        ):
+            raise ConfigError(
+                f"{what}: {key}.{name}={value!r} must be a number or null; correct it"
+            )
+    return section
+
+
+def _check_count(name: str, value: int, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ConfigError(f"{name}={value!r} is out of range; use a whole number {low}..{high}")
+
+
+def _list(choice: Any) -> str:
+    return ", ".join(repr(name) for name in get_args(choice))

@@ -1,0 +1,149 @@
+"""Vectors of words that were computed before: in memory, and in files of bilm-tf's layout."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._io import atomic_path, open_checked
+from elmore.errors import FormatError
+from elmore.formats.hdf5_files import open_hdf5
+from elmore.text.batching import Batch
+from elmore.text.vocabulary import Vocabulary
+
+__all__ = ["WordCache", "read_token_vectors", "write_token_vectors"]
+
+Array = NDArray[np.float32]
+
+# Bytes of one of the two generations; 16,000 words of the original model, 64,000 of the small.
+_GENERATION_BYTES = 32 << 20
+
+
+class WordCache:
+    """Remembers the token layer of words; bounded, and safe to share between threads.
+
+    A word is known by its ids, not by its spelling: spellings that are cut to the same ids share
+    a vector. The cache has two generations: when the young one is full it becomes the old one,
+    and words that are met again move up. What was not met for a whole generation is forgotten.
+
+    Args:
+        dim: size of a vector.
+        pinned: vectors that are never forgotten, by key.
+        generation_bytes: size of one generation.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        pinned: Mapping[bytes, Array] | None = None,
+        generation_bytes: int = _GENERATION_BYTES,
+    ) -> None:
+        self._dim = dim
+        self._capacity = generation_bytes // (dim * 4)
+        self._pinned = pinned or {}
+        self._young: dict[bytes, Array] = {}
+        self._old: dict[bytes, Array] = {}
+        self._lock = threading.Lock()
+        self.hits = 0
+        self.misses = 0
+
+    def fetch(self, batch: Batch, compute: Callable[[NDArray[np.int64]], Array]) -> Array:
+        """Give the vectors of a batch's words, (n_words, dim).
+
+        Args:
+            batch: the words.
+            compute: gives the vectors of some of the words, by their positions, (n, dim).
+        """
+        keys = word_keys(batch)
+        result = np.empty((len(keys), self._dim), np.float32)
+        missing: list[int] = []
+        with self._lock:
+            for k, key in enumerate(keys):
+                vector = self._find(key)
+                if vector is None:
+                    missing.append(k)
+                else:
+                    result[k] = vector
+            self.hits += len(keys) - len(missing)
+            self.misses += len(missing)
+        if missing:
+            positions = np.asarray(missing, np.int64)
+            fresh = compute(positions)
+            result[positions] = fresh
+            with self._lock:
+                for k, vector in zip(missing, fresh, strict=True):
+                    self._keep(keys[k], vector)
+        return result
+
+    def _find(self, key: bytes) -> Array | None:
+        vector = self._pinned.get(key)
+        if vector is None:
+            vector = self._young.get(key)
+        if vector is None:
+            vector = self._old.pop(key, None)
+            if vector is not None:
+                self._keep(key, vector)
+        return vector
+
+    def _keep(self, key: bytes, vector: Array) -> None:
+        if len(self._young) >= self._capacity:
+            self._old, self._young = self._young, {}
+        if self._capacity:
+            self._young[key] = vector.copy()
+
+
+def word_keys(batch: Batch) -> list[bytes]:
+    """Give bytes that tell the words of a batch apart exactly as the model does."""
+    parts = [part for part in (batch.words, batch.word_ids) if part is not None]
+    rows = [[row.tobytes() for row in part] for part in parts]
+    return rows[0] if len(rows) == 1 else [a + b for a, b in zip(*rows, strict=True)]
+
+
+def read_token_vectors(vectors: Path, dim: int, vocabulary: Vocabulary) -> Array:
+    """Read the token vectors of a vocabulary, (n_words, dim).
+
+    The file has one dataset `embedding`, row = line of the vocabulary (`dump_token_embeddings`
+    of bilm-tf and AllenNLP's cached vocabularies).
+    """
+    what = str(vectors)
+    with (
+        closing(open_checked(vectors, what="token vectors")) as stream,
+        open_hdf5(stream, what=what) as view,
+    ):
+        found = view.names().get("embedding")
+        if found is None or found.shape != (len(vocabulary), dim):
+            shape = None if found is None else found.shape
+            raise FormatError(
+                f"'{what}': `embedding` has shape {shape}, expected {(len(vocabulary), dim)} from "
+                "the vocabulary and the model; write it anew with `elmore cache`"
+            )
+        return view.read("embedding")
+
+
+def write_token_vectors(
+    path: Path, vectors: Callable[[int], Array], n_words: int, *, overwrite: bool = False
+) -> None:
+    """Write token vectors in the layout that `read_token_vectors` reads.
+
+    Args:
+        path: the HDF5 file to make.
+        vectors: gives the next rows from a row number on, (n, dim).
+        n_words: rows in all.
+        overwrite: replace a file that is there.
+    """
+    import h5py
+
+    with atomic_path(path, overwrite=overwrite) as temporary, h5py.File(temporary, "w") as file:
+        row, dataset = 0, None
+        while row < n_words:
+            block = vectors(row)
+            if dataset is None:
+                dataset = file.create_dataset("embedding", (n_words, block.shape[1]), np.float32)
+            dataset[row : row + len(block)] = block
+            row += len(block)

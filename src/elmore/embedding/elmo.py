@@ -1,0 +1,393 @@
+"""The facade: load a model, embed text."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmore.config import BiLmConfig
+from elmore.embedding.engine import Engine, Start
+from elmore.embedding.layers import LayerChoice, SentenceLayers, layer_weights
+from elmore.embedding.pipe import BATCH_TOKENS, embed_stream
+from elmore.embedding.pooling import Pooling, check_pooling, pool
+from elmore.embedding.stateful import Stream
+from elmore.errors import ConfigError
+from elmore.formats import folder
+from elmore.formats.checkpoint import Checkpoint, LazyWeights
+from elmore.formats.detect import ModelPath, read_checkpoint
+from elmore.nn.elmo_layer import ElmoLayer
+from elmore.nn.mix import LayerNorm
+from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import tokenize
+from elmore.text.vocabulary import Vocabulary
+
+__all__ = ["Elmo", "Precision"]
+
+Precision = Literal["float32"]
+Array = NDArray[np.float32]
+Result = TypeVar("Result")
+
+
+class Elmo:
+    """A loaded model: text in, vectors out.
+
+    It never changes after loading and may be shared between threads. A sentence's vectors depend
+    on that sentence alone. Make one with `Elmo.load`.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        device: str = "cpu",
+        precision: Precision = "float32",
+        threads: int | None = None,
+        start: Start = "zeros",
+        token_vectors: tuple[str | Path, str | Path] | None = None,
+    ) -> None:
+        if precision not in get_args(Precision):
+            raise ConfigError(
+                f"precision={precision!r}; use one of {', '.join(get_args(Precision))}"
+            )
+        self._checkpoint = checkpoint
+        self._engine = Engine(checkpoint, device=device, threads=threads, start=start)
+        if token_vectors is not None:
+            words, vectors = token_vectors
+            self._engine.use_token_vectors(Vocabulary.read(words), Path(vectors))
+
+    @classmethod
+    def load(
+        cls,
+        model: ModelPath,
+        *,
+        device: str = "cpu",
+        precision: Precision = "float32",
+        threads: int | None = None,
+        start: Start = "zeros",
+        token_vectors: tuple[str | Path, str | Path] | None = None,
+    ) -> Elmo:
+        """Load a model.
+
+        Args:
+            model: a name, a folder, a zip, or the files (options, weights).
+            device: where to compute.
+            precision: how to compute.
+            threads: processors to use; all by default.
+            start: the state before each sentence: "zeros", or "warm", the state after a short
+                text that ships with elmore.
+            token_vectors: (vocabulary, HDF5) written by `elmore cache`, so that the token layer
+                of these words need not be computed; other words still are.
+
+        Example:
+            >>> from elmore import Elmo
+            >>> elmo = Elmo.load("my-model")
+            >>> elmo.dim
+            32
+        """
+        return cls(
+            read_checkpoint(model),
+            device=device,
+            precision=precision,
+            threads=threads,
+            start=start,
+            token_vectors=token_vectors,
+        )
+
+    @property
+    def config(self) -> BiLmConfig:
+        """The shape of the biLM."""
+        return self._engine.config
+
+    @property
+    def dim(self) -> int:
+        """Size of a token's vector."""
+        return self.config.dim
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers, the token layer included."""
+        return self.config.n_layers
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The model as values, with everything that came with it."""
+        return self._checkpoint
+
+    def tokenize(self, text: str) -> Sentence:
+        """Split a sentence into tokens by the convention that the model was trained on.
+
+        Example:
+            >>> elmo.tokenize("It fell.").tokens
+            ('It', 'fell', '.')
+        """
+        return tokenize(text, self._checkpoint.tokenizer)
+
+    @overload
+    def embed(self, texts: str, *, layers: LayerChoice = ...) -> Array: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+    @overload
+    def embed(self, texts: Sequence[str], *, layers: LayerChoice = ...) -> list[Array]: ...
+    def embed(
+        self, texts: str | Sequence[str], *, layers: LayerChoice = "mean"
+    ) -> Array | list[Array]:
+        """Give each token of each sentence a vector.
+
+        Args:
+            texts: a sentence, or a list of sentences.
+            layers: "mean", "top", the number of a layer, or one weight for each.
+
+        Returns:
+            (time, dim) for one sentence, a list of such for a list.
+
+        Example:
+            >>> vectors = elmo.embed(["Stocks fell .", "She fell ."])
+            >>> vectors[0].shape
+            (3, 32)
+        """
+        vectors: Array | list[Array] = self._each(texts, self._mixed(layers))
+        return vectors
+
+    def embed_tokens(
+        self, sentences: Sequence[Sequence[str]], *, layers: LayerChoice = "mean"
+    ) -> list[Array]:
+        """Give each token a vector; tokens are taken as they are.
+
+        Example:
+            >>> elmo.embed_tokens([["Stocks", "fell", "."]])[0].shape
+            (3, 32)
+        """
+        return list(self._stream(_token_sentences(sentences), self._mixed(layers)))
+
+    def encode(
+        self,
+        texts: str | Sequence[str],
+        *,
+        pool: Pooling = "mean",
+        layers: LayerChoice = "mean",
+    ) -> Array:
+        """Give each sentence one vector.
+
+        Args:
+            texts: a sentence, or a list of sentences.
+            pool: "mean", "max", "first" or "last" over the tokens.
+            layers: as in `embed`.
+
+        Returns:
+            (dim,) for one sentence, (n, dim) for a list; zeros for an empty sentence.
+
+        Example:
+            >>> elmo.encode(["Stocks fell .", "She fell ."]).shape
+            (2, 32)
+        """
+        vectors = self._each(texts, self._pooled(pool, layers))
+        return vectors if isinstance(texts, str) else self._stacked(vectors)
+
+    def encode_tokens(
+        self,
+        sentences: Sequence[Sequence[str]],
+        *,
+        pool: Pooling = "mean",
+        layers: LayerChoice = "mean",
+    ) -> Array:
+        """Give each token list one vector, (n, dim)."""
+        finish = self._pooled(pool, layers)
+        return self._stacked(list(self._stream(_token_sentences(sentences), finish)))
+
+    @overload
+    def layers(self, texts: str) -> SentenceLayers: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+    @overload
+    def layers(self, texts: Sequence[str]) -> list[SentenceLayers]: ...
+    def layers(self, texts: str | Sequence[str]) -> SentenceLayers | list[SentenceLayers]:
+        """Give all layers of each token, with the tokens and where they stand.
+
+        Example:
+            >>> elmo.layers("She fell.").values.shape
+            (3, 3, 32)
+        """
+        layers: SentenceLayers | list[SentenceLayers] = self._each(texts, _all_layers)
+        return layers
+
+    def layers_tokens(self, sentences: Sequence[Sequence[str]]) -> list[SentenceLayers]:
+        """Give all layers of each token of token lists."""
+        return list(self._stream(_token_sentences(sentences), _all_layers))
+
+    def pipe(
+        self,
+        items: Iterable[str] | Iterable[Sequence[str]],
+        *,
+        layers: LayerChoice = "mean",
+        pool: Pooling | None = None,
+        tokenized: bool = False,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> Iterator[Array]:
+        """Embed a stream: lazy, in order, in bounded memory.
+
+        Args:
+            items: sentences, or token lists if `tokenized`; read ahead by some 1,000.
+            layers: as in `embed`.
+            pool: give one vector a sentence, as `encode`.
+            tokenized: whether the items are token lists.
+            batch_tokens: token budget of a batch.
+
+        Example:
+            >>> [v.shape for v in elmo.pipe(iter(["It fell .", "Yes ."]))]
+            [(3, 32), (2, 32)]
+        """
+        finish = self._mixed(layers) if pool is None else self._pooled(pool, layers)
+        sentences = _token_sentences(items) if tokenized else self._sentences(items)
+        return self._stream(sentences, finish, batch_tokens)
+
+    def pipe_layers(
+        self, sentences: Iterable[Sentence], *, batch_tokens: int = BATCH_TOKENS
+    ) -> Iterator[SentenceLayers]:
+        """Give all layers of a stream of sentences: lazy, in order, in bounded memory."""
+        return self._stream(sentences, _all_layers, batch_tokens)
+
+    def stateful(self) -> Stream:
+        """Make an object that carries state from batch to batch, as the published programs do.
+
+        Example:
+            >>> with elmo.stateful() as stream:
+            ...     first = stream.embed(["It fell ."])
+            ...     second = stream.embed(["It fell ."])
+            >>> bool((first[0] == second[0]).all())
+            False
+        """
+        return Stream(self._engine, lambda texts: list(self._sentences(texts)))
+
+    def layer(
+        self,
+        *,
+        n_mixes: int = 1,
+        dropout: float = 0.5,
+        trainable_bilm: bool = False,
+        keep_boundaries: bool = False,
+        layer_norm: LayerNorm | None = None,
+    ) -> ElmoLayer:
+        """Make a torch layer that mixes the layers of a copy of this model's biLM.
+
+        Arguments are those of `ElmoLayer`. It is a copy, so that neither training nor moving it
+        to a device touches this object.
+        """
+        return ElmoLayer(
+            copy.deepcopy(self._engine.bilm),
+            self._engine.indexer,
+            n_mixes=n_mixes,
+            dropout=dropout,
+            trainable_bilm=trainable_bilm,
+            keep_boundaries=keep_boundaries,
+            layer_norm=layer_norm,
+        )
+
+    def token_vectors(self, words: Sequence[str]) -> Array:
+        """Give the token layer of single words: what the model knows of a word out of context.
+
+        Returns:
+            (n_words, dim of one direction).
+        """
+        return self._engine.token_vectors(words)
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        overwrite: bool = False,
+        precision: folder.StoredPrecision = "float32",
+    ) -> None:
+        """Write the model as an elmore folder; a warm start state is kept with it.
+
+        Args:
+            path: the folder to make.
+            overwrite: replace an elmore folder that is there.
+            precision: how the weights are stored.
+        """
+        weights = {
+            name: tensor.detach().cpu().numpy()
+            for name, tensor in self._engine.bilm.named_parameters()
+        }
+        checkpoint = Checkpoint(
+            config=self.config,
+            weights=LazyWeights({name: lambda a=array: a for name, array in weights.items()}),  # type: ignore[misc]  # mypy cannot infer a default
+            alphabet=self._checkpoint.alphabet,
+            vocabulary=self._checkpoint.vocabulary,
+            softmax=self._checkpoint.softmax,
+            mixes=self._checkpoint.mixes,
+            start_state=self._engine.start_state,
+            tokenizer=self._checkpoint.tokenizer,
+            notes=self._checkpoint.notes,
+            origin=self._checkpoint.origin,
+        )
+        folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)
+
+    def __repr__(self) -> str:
+        return f"Elmo({self._checkpoint.origin!r}, dim={self.dim}, n_layers={self.n_layers})"
+
+    def _each(self, texts: Any, finish: Any) -> Any:
+        results = self._stream(
+            self._sentences([texts] if isinstance(texts, str) else texts), finish
+        )
+        return next(results) if isinstance(texts, str) else list(results)
+
+    def _stream(
+        self, sentences: Iterable[Sentence], finish: Any, batch_tokens: int = BATCH_TOKENS
+    ) -> Iterator[Any]:
+        return embed_stream(self._engine, sentences, finish, batch_tokens=batch_tokens)
+
+    def _sentences(self, texts: Any) -> Iterator[Sentence]:
+        for k, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise ConfigError(
+                    f"item {k} is a {type(text).__name__}, not a string; "
+                    "for lists of tokens use the method that ends in _tokens"
+                )
+            yield self.tokenize(text)
+
+    def _mixed(self, layers: LayerChoice) -> Any:
+        weights = torch.from_numpy(layer_weights(layers, self.n_layers))
+        single = (
+            int(weights.argmax()) if weights.count_nonzero() == 1 and weights.max() == 1 else None
+        )
+
+        def finish(sentence: Sentence, values: Tensor) -> Array:
+            if single is not None:
+                return values[single].numpy().copy()
+            return torch.einsum("l,ltd->td", weights, values).numpy()
+
+        return finish
+
+    def _pooled(self, kind: Pooling, layers: LayerChoice) -> Any:
+        check_pooling(kind)
+        mixed = self._mixed(layers)
+        return lambda sentence, values: pool(mixed(sentence, values), kind)
+
+    def _stacked(self, vectors: list[Array]) -> Array:
+        return np.stack(vectors) if vectors else np.zeros((0, self.dim), np.float32)
+
+
+def _all_layers(sentence: Sentence, values: Tensor) -> SentenceLayers:
+    return SentenceLayers(sentence.tokens, sentence.spans, values.numpy().copy())
+
+
+def _token_sentences(sentences: Any) -> Iterator[Sentence]:
+    if isinstance(sentences, str):
+        raise ConfigError(
+            "got a string where lists of tokens belong; use embed or encode for text, or "
+            "pass [tokens]"
+        )
+    for k, tokens in enumerate(sentences):
+        if isinstance(tokens, str):
+            raise ConfigError(
+                f"sentence {k} is a string, not a list of tokens; use embed or encode for text"
+            )
+        for token in tokens:
+            if not isinstance(token, str):
+                raise ConfigError(
+                    f"sentence {k} has a token of type {type(token).__name__}; tokens are strings"
+                )
+        yield Sentence(tuple(tokens))

@@ -1,0 +1,200 @@
+"""From batches of tokens to all layers of a loaded model; the only place that computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmore.embedding.cache import WordCache, read_token_vectors, word_keys
+from elmore.errors import ConfigError, FormatError
+from elmore.formats.checkpoint import Checkpoint, StartState
+from elmore.kernels.workers import Workers
+from elmore.nn.bilm import BiLm, BiLmState, Layers
+from elmore.nn.inputs import TensorBatch
+from elmore.text.batching import Batch, TokenIndexer
+from elmore.text.vocabulary import Vocabulary
+
+__all__ = ["Engine", "Start", "build_bilm"]
+
+Start = Literal["zeros", "warm"]
+_BURN_IN = Path(__file__).parent.parent / "data" / "burn_in.txt"
+# Words of a token-vector file that are computed anew, to see that it belongs to the model.
+_SAMPLED_WORDS = 8
+
+
+def build_bilm(checkpoint: Checkpoint, device: torch.device | str = "cpu") -> BiLm:
+    """Make a module that holds the weights of a checkpoint."""
+    bilm = BiLm(checkpoint.config)
+    parameters = dict(bilm.named_parameters())
+    with torch.no_grad():
+        for name, array in checkpoint.checked_weights():
+            # Copied by numpy: a mapped file is read-only, which torch warns about.
+            parameters[name].numpy()[...] = array
+    bilm.requires_grad_(False).eval()
+    return bilm.to(device)
+
+
+class Engine:
+    """A biLM with what surrounds it: ids, cache, threads, start state.
+
+    Args:
+        checkpoint: the model.
+        device: where to compute.
+        threads: processors to use on the CPU; all by default.
+        start: the state before each sentence.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        device: str = "cpu",
+        threads: int | None = None,
+        start: Start = "zeros",
+    ) -> None:
+        if start not in get_args(Start):
+            raise ConfigError(f'start={start!r}; use "zeros" or "warm"')
+        self.device = _device(device)
+        config = checkpoint.config
+        self.config = config
+        self.indexer = TokenIndexer(
+            checkpoint.alphabet if config.tokens.n_characters else None,
+            checkpoint.vocabulary if config.tokens.n_words else None,
+        )
+        self.bilm = build_bilm(checkpoint, self.device)
+        self.workers = Workers(threads)
+        self.cache = WordCache(config.lstm.projection_dim)
+        self.start_state = checkpoint.start_state
+        if start == "warm" and self.start_state is None:
+            self.start_state = self._burn_in()
+        self._start = self._start_tensors() if start == "warm" else None
+
+    def use_token_vectors(self, vocabulary: Vocabulary, vectors: Path) -> None:
+        """Take the token layer of a vocabulary's words from a file.
+
+        Args:
+            vocabulary: the words.
+            vectors: HDF5 with a row for each, as `elmore cache` writes it.
+        """
+        dim = self.config.lstm.projection_dim
+        table = read_token_vectors(vectors, dim, vocabulary)
+        batch = self._words(vocabulary.words)
+        rows = np.linspace(0, len(vocabulary) - 1, _SAMPLED_WORDS).astype(np.int64)
+        difference = float(np.abs(self._compute_words(batch, rows) - table[rows]).max())
+        if difference > 1e-3:
+            raise FormatError(
+                f"'{vectors}' does not belong to this model (vectors differ by {difference:.2g}); "
+                "write it anew with `elmore cache`"
+            )
+        pinned = dict(zip(word_keys(batch), table, strict=True))
+        self.cache = WordCache(dim, pinned=pinned)
+
+    def token_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
+        """Compute the token layer of words, (n_words, dim of one direction)."""
+        batch = self._words(words)
+        return self._compute_words(batch, np.arange(len(words)))
+
+    def run(self, batch: Batch, state: BiLmState | None = None) -> tuple[Layers, BiLmState]:
+        """Compute all layers of a batch.
+
+        Args:
+            batch: the sentences.
+            state: where each begins; the start state if not given.
+        """
+        with torch.no_grad():
+            tensors = TensorBatch.from_batch(batch, self.device)
+            if state is None:
+                state = self.initial_state(len(batch.lengths))
+            if self.device.type != "cpu":
+                vectors = self.bilm.tokens(tensors.words, tensors.word_ids)
+                return self.bilm.contextualize(vectors, tensors.index, tensors.lengths, state)
+            return self.bilm.contextualize(
+                torch.from_numpy(self._fetch_words(batch)),
+                tensors.index,
+                tensors.lengths,
+                state,
+                self.workers.run,
+            )
+
+    def initial_state(self, rows: int) -> BiLmState:
+        """Make the state in which `rows` sentences start."""
+        if self._start is None:
+            return self.bilm.zero_state(rows)
+        hidden, memory = self._start
+        return BiLmState(
+            hidden[:, :, None].expand(-1, -1, rows, -1).clone(),
+            memory[:, :, None].expand(-1, -1, rows, -1).clone(),
+        )
+
+    def _words(self, words: Sequence[str]) -> Batch:
+        """Index words one by one, in their order and without markers."""
+        alphabet, vocabulary = self.indexer.alphabet, self.indexer.vocabulary
+        nothing = np.zeros(0, np.int64)
+        return Batch(
+            words=None if alphabet is None else alphabet.encode(words),
+            word_ids=None if vocabulary is None else vocabulary.encode(words),
+            index=nothing.reshape(0, 0),
+            lengths=nothing,
+            positions=nothing,
+        )
+
+    def _fetch_words(self, batch: Batch) -> NDArray[np.float32]:
+        if batch.words is None:  # a row of a table is not worth caching
+            everything = np.arange(len(batch.word_ids if batch.word_ids is not None else ()))
+            return self._compute_words(batch, everything)
+        return self.cache.fetch(batch, lambda missing: self._compute_words(batch, missing))
+
+    def _compute_words(self, batch: Batch, positions: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Run the token layer over some of a batch's words, shared between the workers."""
+        pieces = np.array_split(positions, self.workers.count)
+
+        def job(piece: NDArray[np.int64]) -> Tensor:
+            with torch.no_grad():
+                part = [
+                    None if a is None else torch.from_numpy(a[piece]).long().to(self.device)
+                    for a in (batch.words, batch.word_ids)
+                ]
+                vectors: Tensor = self.bilm.tokens(part[0], part[1])
+                return vectors.cpu()
+
+        jobs = [lambda piece=piece: job(piece) for piece in pieces if len(piece)]
+        done = self.workers.run(jobs)
+        return torch.cat(done).numpy()
+
+    def _burn_in(self) -> StartState:
+        """Read the burn-in text with carried state, and keep where the LSTMs stand after it."""
+        state = self.bilm.zero_state(1)
+        for line in _BURN_IN.read_text(encoding="utf-8").split("\n"):
+            if line:
+                _, state = self.run(self.indexer.batch([line.split(" ")]), state)
+        return StartState(
+            state.hidden[:, :, 0].cpu().numpy().copy(), state.memory[:, :, 0].cpu().numpy().copy()
+        )
+
+    def _start_tensors(self) -> tuple[Tensor, Tensor] | None:
+        if self.start_state is None:
+            return None
+        return (
+            torch.from_numpy(self.start_state.hidden.copy()).to(self.device),
+            torch.from_numpy(self.start_state.memory.copy()).to(self.device),
+        )
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"device={name!r} is unknown; use cpu, cuda or cuda:0") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device={name!r} but torch finds no CUDA here; use device='cpu'")
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, NotImplementedError, AssertionError):
+        raise ConfigError(f"device={name!r} cannot be used here; use device='cpu'") from None
+    return device

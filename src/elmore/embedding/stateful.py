@@ -1,0 +1,116 @@
+"""The published behaviour: LSTM states that go on from one batch to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from elmore.embedding.engine import Engine
+from elmore.embedding.layers import LayerChoice, SentenceLayers, layer_weights
+from elmore.errors import ConfigError
+from elmore.nn.bilm import BiLmState
+from elmore.text.sentence import Sentence
+
+__all__ = ["Stream"]
+
+
+class Stream:
+    """Embeds batch after batch, each row going on where the same row of the last batch ended.
+
+    AllenNLP and bilm-tf always worked like this. One call is one batch, its rows in the caller's
+    order. A smaller batch leaves the state of the further rows alone; new rows start afresh. An
+    empty sentence still reads its two markers. Made by `Elmo.stateful`; not for several threads.
+    """
+
+    def __init__(self, engine: Engine, prepare: Callable[[object], list[Sentence]]) -> None:
+        self._engine = engine
+        self._prepare = prepare
+        self._state: BiLmState | None = None
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.reset()
+
+    def layers(self, texts: Sequence[str]) -> list[SentenceLayers]:
+        """Embed one batch of texts and give all layers."""
+        return self._run(self._prepare(texts))
+
+    def layers_tokens(self, sentences: Sequence[Sequence[str]]) -> list[SentenceLayers]:
+        """Embed one batch of token lists and give all layers."""
+        return self._run([Sentence(tuple(tokens)) for tokens in sentences])
+
+    def embed(
+        self, texts: Sequence[str], *, layers: LayerChoice = "mean"
+    ) -> list[NDArray[np.float32]]:
+        """Embed one batch of texts, each (time, dim)."""
+        layer_weights(layers, self._engine.config.n_layers)
+        return [result.mix(layers) for result in self.layers(texts)]
+
+    def embed_tokens(
+        self, sentences: Sequence[Sequence[str]], *, layers: LayerChoice = "mean"
+    ) -> list[NDArray[np.float32]]:
+        """Embed one batch of token lists, each (time, dim)."""
+        layer_weights(layers, self._engine.config.n_layers)
+        return [result.mix(layers) for result in self.layers_tokens(sentences)]
+
+    def reset(self, rows: Sequence[int] | None = None) -> None:
+        """Forget the state of all rows, or of some."""
+        if rows is None:
+            self._state = None
+        elif self._state is not None:
+            known = self._state.hidden.shape[2]
+            for row in rows:
+                if not 0 <= row < known:
+                    raise ConfigError(f"row {row} has no state; rows are 0..{known - 1}")
+            fresh = self._engine.initial_state(len(rows))
+            where = torch.as_tensor(list(rows), device=self._state.hidden.device)
+            self._state = BiLmState(
+                self._state.hidden.index_copy(2, where, fresh.hidden),
+                self._state.memory.index_copy(2, where, fresh.memory),
+            )
+
+    @property
+    def state(self) -> BiLmState | None:
+        """Where each row stands, or None before the first batch."""
+        return self._state
+
+    def _run(self, sentences: list[Sentence]) -> list[SentenceLayers]:
+        if not sentences:
+            return []
+        batch = self._engine.indexer.batch([sentence.tokens for sentence in sentences])
+        before = self._rows(len(sentences))
+        layers, after = self._engine.run(batch, before)
+        self._store(after)
+        values = layers.values.cpu().numpy()
+        return [
+            SentenceLayers(s.tokens, s.spans, values[:, row, 1 : len(s) + 1].copy())
+            for row, s in enumerate(sentences)
+        ]
+
+    def _rows(self, rows: int) -> BiLmState:
+        """Give the state of the first rows; new ones start afresh."""
+        if self._state is None:
+            return self._engine.initial_state(rows)
+        known = self._state.hidden.shape[2]
+        if known < rows:
+            fresh = self._engine.initial_state(rows - known)
+            self._state = BiLmState(
+                torch.cat([self._state.hidden, fresh.hidden], dim=2),
+                torch.cat([self._state.memory, fresh.memory], dim=2),
+            )
+        return BiLmState(self._state.hidden[:, :, :rows], self._state.memory[:, :, :rows])
+
+    def _store(self, after: BiLmState) -> None:
+        rows = after.hidden.shape[2]
+        if self._state is None or self._state.hidden.shape[2] <= rows:
+            self._state = after
+        else:
+            self._state = BiLmState(
+                torch.cat([after.hidden, self._state.hidden[:, :, rows:]], dim=2),
+                torch.cat([after.memory, self._state.memory[:, :, rows:]], dim=2),
+            )

@@ -1,0 +1,72 @@
+"""Every error that elmore raises on purpose.
+
+    ElmoreError(Exception)
+    ├─ InputError          text, dataset or label that cannot be used; carries file and line
+    ├─ ConfigError         bad option, flag or recipe value            (also ValueError)
+    ├─ FormatError         unreadable, unknown or mis-shaped checkpoint
+    ├─ ModelNotFound       unknown name; lists the nearest             (also FileNotFoundError)
+    ├─ MissingExtra        optional package absent; names the extra    (also ImportError)
+    ├─ NativeError         ELMORE_NATIVE=require cannot be met
+    └─ ResumeError         run folder does not fit the recipe
+
+A message is one line: what is wrong, with the value; what to do. No capital, no full stop.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "ElmoreError",
+    "FormatError",
+    "InputError",
+    "MissingExtra",
+    "ModelNotFound",
+    "NativeError",
+    "ResumeError",
+]
+
+
+class ElmoreError(Exception):
+    """The base of all errors below; catch it to catch whatever elmore refuses."""
+
+
+class InputError(ElmoreError):
+    """Report text, a dataset or a label that cannot be used.
+
+    Args:
+        message: what is wrong and what to do.
+        file: name of the file that holds it, if known; put in front of the message.
+        line: line number from 1, if known.
+    """
+
+    def __init__(self, message: str, *, file: str | None = None, line: int | None = None) -> None:
+        self.file = file
+        self.line = line
+        where = file or ""
+        if line is not None:
+            where = f"{where}:{line}" if where else f"line {line}"
+        super().__init__(f"{where}: {message}" if where else message)
+
+
+class ConfigError(ElmoreError, ValueError):
+    """Report a bad option, flag or recipe value."""
+
+
+class FormatError(ElmoreError):
+    """Report a checkpoint that is unreadable, unknown or of the wrong shape."""
+
+
+class ModelNotFound(ElmoreError, FileNotFoundError):
+    """Report a model name or path that leads nowhere."""
+
+
+class MissingExtra(ElmoreError, ImportError):
+    """Report an optional package that is not installed, and the extra that brings it."""
+
+
+class NativeError(ElmoreError):
+    """Report that ELMORE_NATIVE=require cannot be met."""
+
+
+class ResumeError(ElmoreError):
+    """Report a run folder that does not fit what it should go on with."""

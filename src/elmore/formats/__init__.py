@@ -1,0 +1,1 @@
+"""Model files of every kind, read into and written from one checkpoint."""

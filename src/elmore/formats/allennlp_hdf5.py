@@ -1,0 +1,275 @@
+"""`options.json` + `weights.hdf5`: the files of bilm-tf and AllenNLP, NLPL's zips among them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._io import atomic_folder, parse_json
+from elmore.config import BiLmConfig, weight_shapes
+from elmore.errors import ConfigError, FormatError
+from elmore.formats.archives import Source
+from elmore.formats.bilm_datasets import Link, by_dataset, dump_names, links
+from elmore.formats.bilm_options import config_from_options, options_from_config
+from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
+from elmore.formats.hdf5_files import Hdf5View, open_hdf5
+from elmore.limits import LIMITS
+from elmore.text.characters import ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
+
+__all__ = ["NAME", "read", "sniff", "write"]
+
+NAME = "allennlp"
+
+Array = NDArray[np.float32]
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def sniff(source: Source) -> bool:
+    """Tell whether there are options and HDF5 weights."""
+    return _find_options(source) is not None and _find_weights(source) is not None
+
+
+def read(source: Source) -> Checkpoint:
+    """Read options, weights and, where present, vocabulary and softmax.
+
+    Names and shapes are compared with the options before any array is read; the arrays follow
+    when they are asked for.
+    """
+    options_name, weights_name = _find_options(source), _find_weights(source)
+    if options_name is None or weights_name is None:
+        missing = "options.json" if options_name is None else "*.hdf5 weights"
+        raise FormatError(
+            f"'{source.name}' has no {missing}; pass (options, weights) or re-download it"
+        )
+    options = _read_options(source, options_name)
+    vocabulary = _read_vocabulary(source)
+    with ExitStack() as stack:
+        stream = stack.enter_context(closing(source.open(weights_name)))
+        view = stack.enter_context(open_hdf5(stream, what=weights_name))
+        shapes = {name: info.shape for name, info in view.names().items()}
+        _refuse_other_files(shapes, weights_name)
+        config = config_from_options(
+            options,
+            bidirectional=not any(name.startswith("rnn/") for name in shapes),
+            n_words=shapes.get("embedding", (0,))[0],
+            what=options_name,
+        )
+        table = links(config, dump_names(config, shapes))
+        _check_shapes(table, shapes, options_name, weights_name)
+        reader = _Reader(view, table)
+        # The file stays open as long as somebody may ask for a weight.
+        weakref.finalize(reader, stack.pop_all().close)
+    softmax = _read_softmax(source, config, vocabulary)
+    needs_words = bool(config.tokens.n_words) or softmax is not None
+    return Checkpoint(
+        config=config,
+        weights=LazyWeights(
+            {name: reader.bind(name, shape) for name, shape in weight_shapes(config).items()}
+        ),
+        alphabet=ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None,
+        vocabulary=vocabulary if needs_words else None,
+        softmax=softmax,
+        tokenizer="billion-word",
+        origin=source.name,
+    )
+
+
+def write(checkpoint: Checkpoint, path: Path, *, overwrite: bool = False) -> None:
+    """Write a folder with options.json, weights.hdf5 and, where known, vocabulary and softmax.
+
+    Raises:
+        ConfigError: the model has a part for which these files have no place.
+    """
+    import h5py
+
+    config = checkpoint.config
+    _refuse_unwritable(checkpoint)
+    with atomic_folder(path, overwrite=overwrite, looks_ours=_looks_written) as folder:
+        with h5py.File(folder / "weights.hdf5", "w") as file:
+            for name, parts in by_dataset(links(config, dump_names(config))).items():
+                array = np.empty(parts[0].shape, np.float32)
+                for link in parts:
+                    weight = checkpoint.weights[link.weight]
+                    array[link.dataset_rows] = link.back(weight[link.weight_rows])
+                file.create_dataset(name, data=array)
+        if checkpoint.softmax is not None:
+            with h5py.File(folder / "softmax.hdf5", "w") as file:
+                file.create_dataset("softmax/W", data=checkpoint.softmax.weight)
+                file.create_dataset("softmax/b", data=checkpoint.softmax.bias)
+        if checkpoint.vocabulary is not None:
+            (folder / "vocab.txt").write_bytes(checkpoint.vocabulary.to_bytes())
+        options = json.dumps(options_from_config(config), indent=2) + "\n"
+        (folder / "options.json").write_text(options, encoding="utf-8")
+
+
+class _Reader:
+    """Puts weights together from datasets; remembers the dataset that it read last."""
+
+    def __init__(self, view: Hdf5View, table: Sequence[Link]) -> None:
+        self._view = view
+        self._table = table
+        self._last: tuple[str, Array] | None = None
+
+    def bind(self, weight: str, shape: tuple[int, ...]) -> Any:
+        """Give a function that reads one weight."""
+        return lambda: self.read(weight, shape)
+
+    def read(self, weight: str, shape: tuple[int, ...]) -> Array:
+        """Read one weight."""
+        array = np.empty(shape, np.float32)
+        for link in self._table:
+            if link.weight == weight:
+                array[link.weight_rows] = link.there(self._dataset(link.dataset)[link.dataset_rows])
+        return array
+
+    def _dataset(self, name: str) -> Array:
+        if self._last is None or self._last[0] != name:
+            self._last = None  # frees the old array before the new one is read
+            self._last = (name, self._view.read(name))
+        return self._last[1]
+
+
+def _find_options(source: Source) -> str | None:
+    names = source.names()
+    if "options.json" in names:
+        return "options.json"
+    found = sorted(name for name in names if name.endswith("options.json"))
+    return found[0] if len(found) == 1 else None
+
+
+def _find_weights(source: Source) -> str | None:
+    names = source.names()
+    for usual in ("weights.hdf5", "model.hdf5"):
+        if usual in names:
+            return usual
+    found = sorted(
+        name
+        for name in names
+        if name.endswith((".hdf5", ".h5")) and "softmax" not in name and "token" not in name
+    )
+    return found[0] if found else None
+
+
+def _read_options(source: Source, name: str) -> dict[str, Any]:
+    data = source.read(name, LIMITS.json_bytes + 1)
+    if data.startswith(b"\x89HDF"):
+        raise FormatError(f"'{name}' is an HDF5 file, not options; pass (options, weights)")
+    return parse_json(data, what=name)
+
+
+def _read_vocabulary(source: Source) -> Vocabulary | None:
+    names = source.names()
+    # simple_elmo prefers the packed one.
+    name = next((name for name in ("vocab.txt.gz", "vocab.txt") if name in names), None)
+    if name is None:
+        return None
+    with closing(source.open(name)) as stream:
+        if not name.endswith(".gz"):
+            return Vocabulary.from_stream(stream, what=name)
+        try:
+            with gzip.GzipFile(fileobj=stream) as unpacked:
+                return Vocabulary.from_stream(unpacked, what=name)  # type: ignore[arg-type]  # GzipFile reads like a BinaryIO
+        except (OSError, EOFError) as error:
+            raise FormatError(f"'{name}' cannot be unpacked ({error}); re-download it") from None
+
+
+def _read_softmax(
+    source: Source, config: BiLmConfig, vocabulary: Vocabulary | None
+) -> Softmax | None:
+    """Read `softmax/W` and `softmax/b` from a `*softmax*.hdf5` beside the weights."""
+    name = next((n for n in source.names() if "softmax" in n and n.endswith(".hdf5")), None)
+    if name is None:
+        return None
+    with closing(source.open(name)) as stream, open_hdf5(stream, what=name) as view:
+        shapes = {key: info.shape for key, info in view.names().items()}
+        words = len(vocabulary) if vocabulary is not None else shapes.get("softmax/b", (0,))[0]
+        wanted = {"softmax/W": (words, config.lstm.projection_dim), "softmax/b": (words,)}
+        for key, shape in wanted.items():
+            if shapes.get(key) != shape:
+                raise FormatError(
+                    f"'{name}': {key} has shape {shapes.get(key)}, expected {shape} from the "
+                    "vocabulary and the options; pass files that belong together"
+                )
+        return Softmax(view.read("softmax/W"), view.read("softmax/b"))
+
+
+def _refuse_other_files(shapes: Shapes, what: str) -> None:
+    """Recognise the files that people take for weights."""
+    if any(name.startswith(("RNN_", "rnn/")) for name in shapes):
+        return
+    if any(name.startswith("softmax") for name in shapes):
+        raise FormatError(
+            f"'{what}' holds a softmax, not weights; pass the *_weights.hdf5 file of the model"
+        )
+    if set(shapes) == {"embedding"}:
+        raise FormatError(
+            f"'{what}' holds token vectors, not weights; pass the *_weights.hdf5 file and use "
+            "this one as token_vectors"
+        )
+    if "sentence_to_index" in shapes or shapes.keys() & {"0", "1"}:
+        raise FormatError(f"'{what}' holds vectors of sentences, not weights; pass the weights")
+    raise FormatError(
+        f"'{what}' has no LSTM (no dataset RNN_0/...); pass the *_weights.hdf5 file of the model"
+    )
+
+
+def _check_shapes(table: Sequence[Link], shapes: Shapes, options: str, weights: str) -> None:
+    for link in table:
+        found = shapes.get(link.dataset)
+        if found != link.shape:
+            what = "is missing" if found is None else f"has shape {found}"
+            raise FormatError(
+                f"'{weights}': {link.dataset} {what}, '{options}' asks for {link.shape}; "
+                f"pass the options that belong to these weights{_guess(shapes)}"
+            )
+    known = {link.dataset for link in table}
+    for name in shapes:
+        # A layer that the options do not name would silently be left out of the computation.
+        if name.startswith("CNN") and name not in known:
+            raise FormatError(
+                f"'{weights}' has {name}, of which '{options}' knows nothing; "
+                f"pass the options that belong to these weights{_guess(shapes)}"
+            )
+
+
+def _guess(shapes: Shapes) -> str:
+    """Read the sizes off the arrays, to help to find the right options."""
+    kernel = next((s for n, s in shapes.items() if n.endswith(("/W_0", "/kernel"))), None)
+    if kernel is None or len(kernel) != 2:
+        return ""
+    highways = {match[0] for name in shapes if (match := re.match(r"CNN_high_\d+", name))}
+    return (
+        f" (they look like dim {kernel[1] // 4}, projection_dim {kernel[0] // 2}, "
+        f"n_highway {len(highways)})"
+    )
+
+
+def _refuse_unwritable(checkpoint: Checkpoint) -> None:
+    tokens = checkpoint.config.tokens
+    reason = None
+    if tokens.n_words and tokens.n_characters:
+        reason = "reads words and characters together"
+    elif tokens.n_words and tokens.projected:
+        reason = "projects its word vectors"
+    elif tokens.n_characters and not isinstance(checkpoint.alphabet, ByteAlphabet):
+        reason = "has an alphabet of its own instead of bytes"
+    if reason is not None:
+        raise ConfigError(
+            f"this model {reason}, for which AllenNLP's files have no place; write --to folder"
+        )
+
+
+def _looks_written(folder: Path) -> bool:
+    """Tell whether a folder was written by `write`, so that it may be replaced."""
+    known = {"options.json", "weights.hdf5", "softmax.hdf5", "vocab.txt"}
+    return {entry.name for entry in folder.iterdir()} <= known

@@ -1,0 +1,139 @@
+"""The one form in which every model passes from files to modules and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.config import BiLmConfig, weight_shapes
+from elmore.errors import FormatError
+from elmore.text.characters import Alphabet
+from elmore.text.tokenizer import Convention
+from elmore.text.vocabulary import Vocabulary
+
+__all__ = ["Checkpoint", "LazyWeights", "Mix", "Softmax", "StartState"]
+
+
+class Softmax(NamedTuple):
+    """The output layer of the language model, shared by both directions.
+
+    Attributes:
+        weight: (n_words, projection_dim); row = word of the vocabulary.
+        bias: (n_words,).
+    """
+
+    weight: NDArray[np.float32]
+    bias: NDArray[np.float32]
+
+
+class Mix(NamedTuple):
+    """A trained mix of layers: scores before the softmax, and the scale."""
+
+    weights: tuple[float, ...]
+    gamma: float
+
+
+class StartState(NamedTuple):
+    """The state that every sentence starts from.
+
+    Attributes:
+        hidden: (directions, layers, projection_dim).
+        memory: (directions, layers, cells).
+    """
+
+    hidden: NDArray[np.float32]
+    memory: NDArray[np.float32]
+
+
+class LazyWeights(Mapping[str, NDArray[np.float32]]):
+    """Weights that are read when they are asked for.
+
+    Args:
+        readers: for each name a function that gives the array.
+    """
+
+    def __init__(self, readers: Mapping[str, Callable[[], NDArray[np.float32]]]) -> None:
+        self._readers = dict(readers)
+
+    def __getitem__(self, name: str) -> NDArray[np.float32]:
+        return self._readers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A model as values, free of torch and of any file format.
+
+    Attributes:
+        config: the shape of the biLM.
+        weights: float32 arrays under the names and shapes of `weight_shapes(config)`.
+        alphabet: how tokens become characters, or None if the model reads words alone.
+        vocabulary: rows of the softmax and of the word table, if the model has them.
+        softmax: output layer of the language model, if known.
+        mixes: trained mixes of layers that came with the model.
+        start_state: the state after the burn-in text, if it was stored.
+        tokenizer: the convention of tokens that the model was trained on.
+        notes: what the model's card says; JSON values.
+        origin: where it was read from, for messages.
+    """
+
+    config: BiLmConfig
+    weights: Mapping[str, NDArray[np.float32]]
+    alphabet: Alphabet | None
+    vocabulary: Vocabulary | None = None
+    softmax: Softmax | None = None
+    mixes: tuple[Mix, ...] = ()
+    start_state: StartState | None = None
+    tokenizer: Convention = "ptb"
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = "memory"
+
+    def __post_init__(self) -> None:
+        tokens = self.config.tokens
+        missing = [name for name in weight_shapes(self.config) if name not in self.weights]
+        if missing:
+            raise FormatError(f"{self.origin} lacks the weight {missing[0]}; it is incomplete")
+        if tokens.n_characters:
+            if self.alphabet is None:
+                raise FormatError(f"{self.origin} reads characters but names no alphabet")
+            if self.alphabet.n_characters != tokens.n_characters:
+                raise FormatError(
+                    f"{self.origin} has {tokens.n_characters} character rows but its alphabet has "
+                    f"{self.alphabet.n_characters} characters; its files do not belong together"
+                )
+        if tokens.n_words:
+            self._check_rows("word table", tokens.n_words)
+        if self.softmax is not None:
+            self._check_rows("softmax", len(self.softmax.weight))
+
+    def _check_rows(self, what: str, rows: int) -> None:
+        if self.vocabulary is None:
+            raise FormatError(
+                f"{self.origin} has a {what} of {rows} words but no vocabulary; put vocab.txt "
+                "beside it or pass (options, weights, vocabulary)"
+            )
+        if len(self.vocabulary) != rows:
+            raise FormatError(
+                f"{self.origin} has a {what} of {rows} words but a vocabulary of "
+                f"{len(self.vocabulary)}; pass the vocabulary that it was trained with"
+            )
+
+    def checked_weights(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
+        """Read all weights one by one, each compared with the shape that the config asks for."""
+        for name, shape in weight_shapes(self.config).items():
+            array = self.weights[name]
+            if array.shape != shape:
+                raise FormatError(
+                    f"{self.origin}: {name} has shape {array.shape}, the config asks for {shape}; "
+                    "its files do not belong together"
+                )
+            yield name, array

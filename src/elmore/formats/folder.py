@@ -1,0 +1,296 @@
+"""elmore's own model folder: config.json, model.safetensors, vocab.txt, manifest.json.
+
+The manifest is written last and holds the size and SHA-256 of every other file; a folder without
+it is not whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._io import atomic_folder, parse_json, sha256_file, sha256_stream, shown
+from elmore._version import __version__
+from elmore.config import BiLmConfig, config_from_json, config_to_json, weight_shapes
+from elmore.errors import ConfigError, FormatError
+from elmore.formats.archives import Source
+from elmore.formats.checkpoint import Checkpoint, LazyWeights, Mix, Softmax, StartState
+from elmore.formats.safetensors_files import SafetensorsView, read_safetensors, write_safetensors
+from elmore.limits import LIMITS
+from elmore.text.characters import Alphabet, ByteAlphabet
+from elmore.text.tokenizer import CONVENTIONS
+from elmore.text.vocabulary import Vocabulary
+
+__all__ = ["NAME", "StoredPrecision", "is_folder", "read", "sniff", "write"]
+
+NAME = "folder"
+StoredPrecision = Literal["float32", "float16"]
+
+_FORMAT, _VERSION = "elmore", 1
+_CONFIG, _MODEL, _VOCABULARY, _MANIFEST = (
+    "config.json",
+    "model.safetensors",
+    "vocab.txt",
+    "manifest.json",
+)
+# Above this size the bytes are hashed only when asked: below it takes a second or two at most.
+_HASHED_BYTES = 1 << 30
+
+
+def sniff(source: Source) -> bool:
+    """Tell whether there are a config and safetensors."""
+    return {_CONFIG, _MODEL} <= set(source.names())
+
+
+def is_folder(path: Path) -> bool:
+    """Tell whether a folder is one of ours, so that it may be replaced."""
+    return (path / _MANIFEST).is_file() and (path / _CONFIG).is_file()
+
+
+def read(source: Source, *, verify: bool | None = None) -> Checkpoint:
+    """Read a model folder.
+
+    Args:
+        source: the files.
+        verify: compare every byte with the manifest; by default up to 1 GiB. Sizes are always
+            compared.
+    """
+    manifest = _check_manifest(source, verify)
+    data = _read_config(source)
+    config = config_from_json(_object(data, "config"), what=_CONFIG)
+    view = read_safetensors(source.local_path(_MODEL) or source.open(_MODEL), what=_MODEL)
+    found = {name: info.shape for name, info in view.names().items()}
+    for name, shape in weight_shapes(config).items():
+        if found.get(name) != shape:
+            what = "is missing" if name not in found else f"has shape {found[name]}"
+            raise FormatError(
+                f"'{source.name}/{_MODEL}': {name} {what}, {_CONFIG} asks for {shape}; "
+                "copy the folder again"
+            )
+    vocabulary = None
+    if _VOCABULARY in manifest:
+        with closing(source.open(_VOCABULARY)) as stream:
+            vocabulary = Vocabulary.from_stream(stream, what=_VOCABULARY)
+    return Checkpoint(
+        config=config,
+        weights=LazyWeights({name: _reader(view, name) for name in weight_shapes(config)}),
+        alphabet=_read_alphabet(data),
+        vocabulary=vocabulary,
+        softmax=_read_softmax(view, config, vocabulary),
+        mixes=_read_mixes(data, config),
+        start_state=_read_start(view, config),
+        tokenizer=_choice(data, "tokenizer", CONVENTIONS),
+        notes=_object(data, "notes"),
+        origin=source.name,
+    )
+
+
+def write(
+    checkpoint: Checkpoint,
+    path: Path,
+    *,
+    overwrite: bool = False,
+    precision: StoredPrecision = "float32",
+) -> None:
+    """Write a model folder; it appears under its name only when it is whole.
+
+    Args:
+        checkpoint: the model.
+        path: the folder to make.
+        overwrite: replace an elmore folder that is there.
+        precision: how weights are stored; they are computed with in float32 either way.
+    """
+    tensors: dict[str, NDArray[Any]] = {
+        name: _store(name, array, precision) for name, array in checkpoint.checked_weights()
+    }
+    if checkpoint.softmax is not None:
+        tensors["softmax.weight"] = _store("softmax", checkpoint.softmax.weight, precision)
+        tensors["softmax.bias"] = _store("softmax", checkpoint.softmax.bias, precision)
+    if checkpoint.start_state is not None:
+        tensors["start.hidden"] = checkpoint.start_state.hidden
+        tensors["start.memory"] = checkpoint.start_state.memory
+    with atomic_folder(path, overwrite=overwrite, looks_ours=is_folder) as folder:
+        with (folder / _MODEL).open("wb") as stream:
+            write_safetensors(stream, tensors, {"format": _FORMAT})
+        (folder / _CONFIG).write_text(_config_text(checkpoint, precision), encoding="utf-8")
+        if checkpoint.vocabulary is not None:
+            (folder / _VOCABULARY).write_bytes(checkpoint.vocabulary.to_bytes())
+        files = {
+            entry.name: {"size": entry.stat().st_size, "sha256": sha256_file(entry)}
+            for entry in sorted(folder.iterdir())
+        }
+        text = json.dumps({"format": _FORMAT, "version": _VERSION, "files": files}, indent=2)
+        (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def _config_text(checkpoint: Checkpoint, precision: StoredPrecision) -> str:
+    alphabet = checkpoint.alphabet
+    if alphabet is not None and not isinstance(alphabet, ByteAlphabet):
+        raise ConfigError(f"alphabet {alphabet.kind!r} cannot be stored yet; use a byte model")
+    data = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "elmore": __version__,
+        "config": config_to_json(checkpoint.config),
+        "alphabet": None
+        if alphabet is None
+        else {"kind": alphabet.kind, "max_chars": alphabet.max_chars},
+        "tokenizer": checkpoint.tokenizer,
+        "precision": precision,
+        "mixes": [{"weights": list(m.weights), "gamma": m.gamma} for m in checkpoint.mixes],
+        "notes": dict(checkpoint.notes),
+    }
+    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _store(name: str, array: NDArray[np.float32], precision: StoredPrecision) -> NDArray[Any]:
+    if precision == "float32":
+        return np.ascontiguousarray(array, np.float32)
+    largest = float(np.abs(array).max(initial=0))
+    if largest > float(np.finfo(np.float16).max):
+        raise ConfigError(f"{name} holds {largest:.3g}, too large for float16; store float32")
+    return np.ascontiguousarray(array, np.float16)
+
+
+def _check_manifest(source: Source, verify: bool | None) -> set[str]:
+    """Compare the files with the manifest; give their names."""
+    if _MANIFEST not in source.names():
+        raise FormatError(
+            f"'{source.name}' has no {_MANIFEST}, so it is not whole; copy or convert it again"
+        )
+    manifest = parse_json(source.read(_MANIFEST, LIMITS.json_bytes + 1), what=_MANIFEST)
+    _check_version(manifest, _MANIFEST)
+    files = _object(manifest, "files")
+    if not {_CONFIG, _MODEL} <= files.keys():
+        raise FormatError(f"'{source.name}/{_MANIFEST}' does not list the model; copy it again")
+    if _VOCABULARY in source.names() and _VOCABULARY not in files:
+        raise FormatError(
+            f"'{source.name}/{_VOCABULARY}' is not in the manifest; remove it or convert again"
+        )
+    total = 0
+    for name, entry in files.items():
+        if name not in source.names():
+            raise FormatError(f"'{source.name}' lacks {shown(name)}; copy the folder again")
+        size = entry.get("size") if isinstance(entry, dict) else None
+        if size != source.size(name):
+            raise FormatError(
+                f"'{source.name}/{name}' has {source.size(name)} bytes, the manifest says "
+                f"{shown(size)}; copy the folder again"
+            )
+        total += source.size(name)
+    if verify or (verify is None and total <= _HASHED_BYTES):
+        for name, entry in files.items():
+            with closing(source.open(name)) as stream:
+                if sha256_stream(stream) != entry.get("sha256"):
+                    raise FormatError(
+                        f"'{source.name}/{name}' differs from its SHA-256 in the manifest; "
+                        "it is damaged, copy the folder again"
+                    )
+    return set(files)
+
+
+def _read_config(source: Source) -> dict[str, Any]:
+    data = parse_json(source.read(_CONFIG, LIMITS.json_bytes + 1), what=_CONFIG)
+    _check_version(data, _CONFIG)
+    return data
+
+
+def _check_version(data: Mapping[str, Any], what: str) -> None:
+    if data.get("format") != _FORMAT:
+        raise FormatError(f"'{what}' is not one of an elmore folder; pass a model folder")
+    version = data.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise FormatError(f"'{what}' has version {shown(version)}; copy the folder again")
+    if version > _VERSION:
+        raise FormatError(
+            f"'{what}' has format version {version}, this elmore reads up to {_VERSION}; "
+            "upgrade elmore"
+        )
+
+
+def _read_alphabet(data: Mapping[str, Any]) -> Alphabet | None:
+    alphabet = data.get("alphabet")
+    if alphabet is None:
+        return None
+    if not isinstance(alphabet, dict) or alphabet.get("kind") != ByteAlphabet.kind:
+        raise FormatError(f"'{_CONFIG}': alphabet {shown(alphabet)} is unknown; upgrade elmore")
+    max_chars = alphabet.get("max_chars")
+    if not isinstance(max_chars, int) or not LIMITS.min_chars <= max_chars <= LIMITS.max_chars:
+        raise FormatError(f"'{_CONFIG}': alphabet.max_chars={shown(max_chars)}; correct it")
+    return ByteAlphabet(max_chars)
+
+
+def _read_softmax(
+    view: SafetensorsView, config: BiLmConfig, vocabulary: Vocabulary | None
+) -> Softmax | None:
+    if "softmax.weight" not in view.names():
+        return None
+    words = len(vocabulary) if vocabulary is not None else 0
+    wanted = {"softmax.weight": (words, config.lstm.projection_dim), "softmax.bias": (words,)}
+    arrays = _extra_arrays(view, wanted)
+    return Softmax(arrays["softmax.weight"], arrays["softmax.bias"])
+
+
+def _read_start(view: SafetensorsView, config: BiLmConfig) -> StartState | None:
+    if "start.hidden" not in view.names():
+        return None
+    layers = (len(config.directions), config.lstm.n_layers)
+    wanted = {
+        "start.hidden": (*layers, config.lstm.projection_dim),
+        "start.memory": (*layers, config.lstm.dim),
+    }
+    arrays = _extra_arrays(view, wanted)
+    return StartState(arrays["start.hidden"], arrays["start.memory"])
+
+
+def _extra_arrays(
+    view: SafetensorsView, wanted: Mapping[str, tuple[int, ...]]
+) -> dict[str, NDArray[np.float32]]:
+    found = view.names()
+    for name, shape in wanted.items():
+        if name not in found or found[name].shape != shape:
+            raise FormatError(
+                f"'{_MODEL}': {name} should have shape {shape}; copy the folder again"
+            )
+    return {name: np.array(view.read(name), np.float32) for name in wanted}
+
+
+def _reader(view: SafetensorsView, name: str) -> Callable[[], NDArray[np.float32]]:
+    return lambda: np.asarray(view.read(name), np.float32)
+
+
+def _read_mixes(data: Mapping[str, Any], config: BiLmConfig) -> tuple[Mix, ...]:
+    mixes = data.get("mixes", [])
+    try:
+        read = tuple(
+            Mix(tuple(float(w) for w in mix["weights"]), float(mix["gamma"])) for mix in mixes
+        )
+    except (TypeError, KeyError, ValueError):
+        raise FormatError(f"'{_CONFIG}': mixes cannot be read; correct or remove them") from None
+    for mix in read:
+        if len(mix.weights) != config.n_layers:
+            raise FormatError(
+                f"'{_CONFIG}': a mix has {len(mix.weights)} weights, the model {config.n_layers} "
+                "layers; correct it"
+            )
+    return read
+
+
+def _object(data: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = data.get(key)
+    if not isinstance(value, dict):
+        raise FormatError(f"no object {key!r} in the folder's JSON; copy the folder again")
+    return value
+
+
+def _choice(data: Mapping[str, Any], key: str, known: tuple[Any, ...]) -> Any:
+    value = data.get(key)
+    if value not in known:
+        raise FormatError(f"'{_CONFIG}': {key}={shown(value)} is unknown; known are {known}")
+    return value

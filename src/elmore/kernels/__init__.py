@@ -1,0 +1,1 @@
+"""Fast paths, each with a plain twin that defines it."""

@@ -1,0 +1,71 @@
+"""Every size limit of the package in one table.
+
+A caller may raise a limit (`dataclasses.replace(LIMITS, json_bytes=...)`); the file being read
+never can. Functions that check take `limits: Limits = LIMITS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["LIMITS", "Limits"]
+
+_KIB = 1 << 10
+_MIB = 1 << 20
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Hold the largest sizes that are taken from a foreign file.
+
+    The defaults are several times what the largest published model needs (formats.md §5), so a
+    refusal means a broken or hostile file, not a big one.
+    """
+
+    # JSON: options.json, config.json, indexes, manifests.
+    json_bytes: int = 4 * _MIB
+    json_depth: int = 32
+    json_nodes: int = 100_000
+    json_int: int = 1 << 53  # beyond it a JSON number is no longer exact in other readers
+
+    # Text.
+    vocabulary_lines: int = 20_000_000
+    vocabulary_line_bytes: int = 64 * _KIB
+    text_line_bytes: int = 64 * _MIB
+
+    # Zip and tar.
+    archive_members: int = 10_000
+    archive_directory_bytes: int = 4 * _MIB  # central directory of a zip, held in memory
+    archive_header_bytes: int = 64 * _KIB  # one extended tar header, held in memory
+    archive_unpacked_bytes: int = 64 * 10**9
+    archive_ratio: int = 200
+    # Small archives of zeros pack thousandfold and harm nobody: the ratio counts from here on.
+    archive_ratio_from: int = 16 * _MIB
+
+    # HDF5.
+    hdf5_objects: int = 10_000
+    hdf5_depth: int = 8
+    hdf5_ratio: int = 1000
+    hdf5_ratio_from: int = _MIB
+
+    # safetensors; the format itself allows headers of 100 MB.
+    safetensors_header_bytes: int = 16 * _MIB
+
+    # Model shapes.
+    lstm_units: int = 65_536
+    projection: int = 16_384
+    layers: int = 64
+    filters: int = 64
+    channels: int = 65_536
+    min_chars: int = 3
+    max_chars: int = 1000
+    character_rows: int = 1_200_000
+    softmax_words: int = 20_000_000
+    model_bytes: int = 32 * _GIB
+
+    # Part of the available memory that the output of one call may take without streaming.
+    output_share: float = 0.25
+
+
+LIMITS = Limits()

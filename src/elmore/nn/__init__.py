@@ -1,0 +1,1 @@
+"""torch modules of the biLM and of its mixes."""

@@ -1,0 +1,183 @@
+"""The bidirectional language model: every layer of every token in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from elmore.config import BiLmConfig
+from elmore.nn.charcnn import TokenEncoder
+from elmore.nn.lstm import ProjectedLstm
+from elmore.nn.packing import Packing
+
+__all__ = ["BiLm", "BiLmState", "Layers", "Runner", "in_turn"]
+
+_Direction = Callable[[], tuple[list[Tensor], Tensor, Tensor]]
+# Runs independent jobs and gives their results in order: in turn, or on threads of their own.
+Runner = Callable[[Sequence[_Direction]], list[tuple[list[Tensor], Tensor, Tensor]]]
+
+
+class Layers(NamedTuple):
+    """All layers of a batch.
+
+    Attributes:
+        values: (layers, batch, time, dim); layer 0 is the token layer, once for each direction;
+            zero where a sentence has ended.
+        lengths: tokens of each sentence, (batch,).
+    """
+
+    values: Tensor
+    lengths: Tensor
+
+
+class BiLmState(NamedTuple):
+    """Where the LSTMs stand between two batches.
+
+    Attributes:
+        hidden: output of each layer, (directions, layers, batch, projection_dim).
+        memory: cells of each layer, (directions, layers, batch, cells).
+    """
+
+    hidden: Tensor
+    memory: Tensor
+
+
+def in_turn(jobs: Sequence[_Direction]) -> list[tuple[list[Tensor], Tensor, Tensor]]:
+    """Run jobs one after the other in the calling thread."""
+    return [job() for job in jobs]
+
+
+class BiLm(nn.Module):
+    """Forward and backward LSTM language models over one token layer (Peters et al. 2018, §3.1).
+
+    The parameters carry the names and shapes of `config.weight_shapes`. No state is kept between
+    calls: it goes in and comes out.
+    """
+
+    def __init__(self, config: BiLmConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.tokens = TokenEncoder(config)
+        for direction in config.directions:
+            layers = nn.ModuleList(ProjectedLstm(config.lstm) for _ in range(config.lstm.n_layers))
+            setattr(self, f"{direction}_layers", layers)
+
+    def zero_state(self, batch: int) -> BiLmState:
+        """Make the state before any text, for `batch` sentences."""
+        lstm, some = self.config.lstm, next(self.parameters())
+        shape = (len(self.config.directions), lstm.n_layers, batch)
+        return BiLmState(
+            some.new_zeros(*shape, lstm.projection_dim), some.new_zeros(*shape, lstm.dim)
+        )
+
+    def forward(
+        self,
+        words: Tensor | None,
+        index: Tensor,
+        lengths: Tensor,
+        state: BiLmState | None = None,
+        word_ids: Tensor | None = None,
+    ) -> tuple[Layers, BiLmState]:
+        """Read a batch.
+
+        Args:
+            words: character ids of the distinct words, (n_words, chars), or None.
+            index: word of each place, (batch, time).
+            lengths: tokens of each sentence, markers included, (batch,).
+            state: where to start; zeros if not given.
+            word_ids: rows of the distinct words in the word table, (n_words,), or None.
+
+        Returns:
+            all layers, and the state after each sentence's last token.
+        """
+        return self.contextualize(self.tokens(words, word_ids), index, lengths, state)
+
+    def contextualize(
+        self,
+        vectors: Tensor,
+        index: Tensor,
+        lengths: Tensor,
+        state: BiLmState | None = None,
+        run: Runner = in_turn,
+    ) -> tuple[Layers, BiLmState]:
+        """Run the LSTMs over ready token vectors.
+
+        Args:
+            vectors: vectors of the distinct words, (n_words, projection_dim).
+            index: word of each place, (batch, time).
+            lengths: tokens of each sentence, (batch,).
+            state: where to start; zeros if not given.
+            run: how to run the directions, which do not depend on each other.
+
+        Returns:
+            as `forward`.
+        """
+        batch, time = index.shape
+        packing = Packing.plan(lengths, time)
+        if state is None:
+            state = self.zero_state(batch)
+        hidden = state.hidden.index_select(2, packing.order)
+        memory = state.memory.index_select(2, packing.order)
+        flat = index.flatten()
+        places = [packing.forward, packing.backward][: len(self.config.directions)]
+        jobs = [
+            self._job(direction, vectors, flat, place, packing, hidden[k], memory[k])
+            for k, (direction, place) in enumerate(zip(self.config.directions, places, strict=True))
+        ]
+        done = run(jobs)
+        back = torch.argsort(packing.order)
+        final = BiLmState(
+            torch.stack([result[1] for result in done]).index_select(2, back),
+            torch.stack([result[2] for result in done]).index_select(2, back),
+        )
+        halves = [
+            _unpack([vectors.index_select(0, flat[place]), *result[0]], place, batch * time)
+            for place, result in zip(places, done, strict=True)
+        ]
+        values = torch.cat(halves, dim=2).view(self.config.n_layers, batch, time, -1)
+        return Layers(values, lengths), final
+
+    def _job(
+        self,
+        direction: str,
+        vectors: Tensor,
+        flat: Tensor,
+        place: Tensor,
+        packing: Packing,
+        hidden: Tensor,
+        memory: Tensor,
+    ) -> _Direction:
+        """Make the job of one direction; `hidden` and `memory` are (layers, batch, ...)."""
+        layers: nn.ModuleList = getattr(self, f"{direction}_layers")
+        gradients = torch.is_grad_enabled()
+
+        def job() -> tuple[list[Tensor], Tensor, Tensor]:
+            # The grad mode is a thread's own: a worker must be told.
+            with torch.set_grad_enabled(gradients):
+                inputs, rows = vectors, flat.index_select(0, place)
+                outputs: list[Tensor] = []
+                finals: list[Tensor] = []
+                memories: list[Tensor] = []
+                for k, layer in enumerate(layers):
+                    output, final, last = layer(
+                        inputs, rows if k == 0 else None, packing, hidden[k], memory[k]
+                    )
+                    # The sum is neither clipped nor carried: it leaves the recurrence alone.
+                    if k > 0 and self.config.lstm.skip_connections:
+                        output = output + inputs
+                    outputs.append(output)
+                    finals.append(final)
+                    memories.append(last)
+                    inputs = output
+                return outputs, torch.stack(finals), torch.stack(memories)
+
+        return job
+
+
+def _unpack(packed: Sequence[Tensor], place: Tensor, size: int) -> Tensor:
+    """Put packed rows where they belong, (layers, size, dim); zeros elsewhere."""
+    rows = torch.stack(list(packed))
+    return rows.new_zeros(rows.shape[0], size, rows.shape[2]).index_copy(1, place, rows)

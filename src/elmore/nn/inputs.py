@@ -1,0 +1,94 @@
+"""From the arrays of a `Batch` to the tensors that a biLM reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from elmore.errors import ConfigError
+from elmore.text.batching import Batch
+
+__all__ = ["TensorBatch"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorBatch:
+    """Sentences as tensors; each distinct word stands in it once.
+
+    Attributes:
+        words: character ids of the distinct words, (n_words, chars), or None.
+        word_ids: rows of the distinct words in the word table, (n_words,), or None.
+        index: word of each place, (batch, time).
+        lengths: tokens of each sentence, markers included, (batch,).
+        shape: leading dimensions of the input; (batch,) for a plain list of sentences.
+    """
+
+    words: Tensor | None
+    word_ids: Tensor | None
+    index: Tensor
+    lengths: Tensor
+    shape: tuple[int, ...]
+
+    @classmethod
+    def from_batch(cls, batch: Batch, device: torch.device | str = "cpu") -> TensorBatch:
+        """Move the arrays of a batch to a device."""
+        return cls(
+            words=_tensor(batch.words, device),
+            word_ids=_tensor(batch.word_ids, device),
+            index=torch.from_numpy(batch.index).to(device),
+            lengths=torch.from_numpy(batch.lengths).to(device),
+            shape=(len(batch.lengths),),
+        )
+
+    @classmethod
+    def from_character_ids(cls, ids: Tensor, markers: Tensor) -> TensorBatch:
+        """Find the distinct words of ready character ids, and put each row between markers.
+
+        Args:
+            ids: (..., time, chars), shifted by one so that a row of zeros is padding.
+            markers: character ids of the tokens that open and close a sentence, (2, chars).
+        """
+        if ids.dim() < 3 or ids.shape[-1] != markers.shape[1]:
+            raise ConfigError(
+                f"character ids of shape {tuple(ids.shape)}; expected (..., time, "
+                f"{markers.shape[1]})"
+            )
+        flat = ids.reshape(-1, *ids.shape[-2:]).long()
+        real = (flat > 0).any(dim=-1)
+        lengths = real.sum(dim=1)
+        batch, time = real.shape
+        if not torch.equal(real, torch.arange(time, device=ids.device) < lengths[:, None]):
+            raise ConfigError("padding before the end of a sentence; put rows of zeros last")
+        distinct, where = torch.unique(
+            torch.cat([markers.to(flat), flat[real]]), dim=0, return_inverse=True
+        )
+        index = where.new_zeros(batch, time + 2)
+        index[:, 0] = where[0]
+        index[:, 1:-1][real] = where[2:]
+        index.scatter_(1, lengths[:, None] + 1, where[1].expand(batch, 1))
+        return cls(
+            words=distinct, word_ids=None, index=index, lengths=lengths + 2, shape=ids.shape[:-2]
+        )
+
+    @property
+    def mask(self) -> Tensor:
+        """Which places hold a token of the sentence, markers left out, (*shape, time - 2)."""
+        inner = self.index.shape[1] - 2
+        places = torch.arange(inner, device=self.lengths.device)
+        return (places < self.lengths[:, None] - 2).view(*self.shape, inner)
+
+    def to(self, device: torch.device | str) -> TensorBatch:
+        """Move all tensors to a device."""
+        return TensorBatch(
+            words=None if self.words is None else self.words.to(device),
+            word_ids=None if self.word_ids is None else self.word_ids.to(device),
+            index=self.index.to(device),
+            lengths=self.lengths.to(device),
+            shape=self.shape,
+        )
+
+
+def _tensor(array: object, device: torch.device | str) -> Tensor | None:
+    return None if array is None else torch.as_tensor(array).long().to(device)

@@ -1,0 +1,107 @@
+"""Sentences in batches: which go together, and the arrays that a biLM reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.errors import ConfigError
+from elmore.text.characters import Alphabet
+from elmore.text.vocabulary import BEGIN, END, Vocabulary
+
+__all__ = ["Batch", "TokenIndexer", "plan_batches"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Sentences as arrays; each distinct word stands in it once.
+
+    Attributes:
+        words: distinct words as character ids, (n_words, chars), or None without characters.
+        word_ids: distinct words as rows of the word table, (n_words,), or None without one.
+        index: which word stands where, markers included, (batch, time); 0 where nothing stands.
+        lengths: tokens of each sentence with its two markers, (batch,).
+        positions: where each sentence stood in the input, (batch,).
+    """
+
+    words: NDArray[np.int32] | None
+    word_ids: NDArray[np.int64] | None
+    index: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    positions: NDArray[np.int64]
+
+
+class TokenIndexer:
+    """Turns token lists into a `Batch`.
+
+    Args:
+        alphabet: characters of a token, or None if the model reads words alone.
+        vocabulary: rows of the model's word table, or None if it reads characters alone.
+    """
+
+    def __init__(self, alphabet: Alphabet | None, vocabulary: Vocabulary | None = None) -> None:
+        if alphabet is None and vocabulary is None:
+            raise ConfigError("a model reads characters or words; give an alphabet or a vocabulary")
+        self.alphabet = alphabet
+        self.vocabulary = vocabulary
+        self.markers = alphabet.markers if alphabet is not None else (BEGIN, END)
+
+    def batch(
+        self, sentences: Sequence[Sequence[str]], positions: Sequence[int] | None = None
+    ) -> Batch:
+        """Index the words of some sentences, each between its two markers.
+
+        Args:
+            sentences: tokens of each sentence.
+            positions: where they stood in the input; 0, 1, … if not given.
+        """
+        begin, end = self.markers
+        seen: dict[str, int] = {begin: 0, end: 1}
+        lengths = np.fromiter((len(tokens) + 2 for tokens in sentences), np.int64, len(sentences))
+        index = np.zeros((len(sentences), int(lengths.max(initial=0))), np.int64)
+        for row, tokens in enumerate(sentences):
+            index[row, 1 : len(tokens) + 1] = [
+                seen.setdefault(token, len(seen)) for token in tokens
+            ]
+            index[row, len(tokens) + 1] = 1
+        words = list(seen)
+        where = range(len(sentences)) if positions is None else positions
+        return Batch(
+            words=None if self.alphabet is None else self.alphabet.encode(words),
+            word_ids=None if self.vocabulary is None else self.vocabulary.encode(words),
+            index=index,
+            lengths=lengths,
+            positions=np.asarray(where, np.int64),
+        )
+
+
+def plan_batches(
+    lengths: Sequence[int] | NDArray[np.int64], *, batch_tokens: int
+) -> list[NDArray[np.int64]]:
+    """Cut sentences into batches of nearly equal length.
+
+    Longest first, so that the largest need for memory shows at once; ties keep the order of the
+    input, so that the plan depends on the lengths alone.
+
+    Args:
+        lengths: tokens of each sentence, (n_sentences,).
+        batch_tokens: how many tokens (rows times the longest row, with markers) a batch may
+            hold; a single longer sentence gets a batch of its own.
+
+    Returns:
+        positions of the sentences of each batch.
+    """
+    if batch_tokens < 1:
+        raise ConfigError(f"batch_tokens={batch_tokens} holds no token; use 1 or more")
+    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    batches: list[NDArray[np.int64]] = []
+    start = 0
+    while start < len(order):
+        longest = int(lengths[order[start]]) + 2
+        rows = max(1, batch_tokens // longest)
+        batches.append(order[start : start + rows])
+        start += rows
+    return batches

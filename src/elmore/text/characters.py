@@ -1,0 +1,91 @@
+"""Tokens as rows of character ids, exactly as the published models were trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.errors import ConfigError
+
+__all__ = ["Alphabet", "ByteAlphabet"]
+
+# The raw ids of bilm-tf are the bytes 0..255 and five markers; for inference every id is one
+# higher, so that 0 is free to mark a padded position of the sentence.
+_BEGIN_SENTENCE, _END_SENTENCE, _BEGIN_WORD, _END_WORD, _PAD = 257, 258, 259, 260, 261
+
+
+class Alphabet(Protocol):
+    """What turns tokens into rows of character ids; 0 is no character of any alphabet."""
+
+    @property
+    def kind(self) -> str:
+        """The name under which a model folder stores the alphabet."""
+
+    @property
+    def n_characters(self) -> int:
+        """Number of characters; ids run from 1 to this."""
+
+    @property
+    def max_chars(self) -> int:
+        """Columns of a row."""
+
+    @property
+    def markers(self) -> tuple[str, str]:
+        """The tokens that open and close a sentence."""
+
+    def encode(self, tokens: Sequence[str]) -> NDArray[np.int32]:
+        """Give the character ids of tokens, (n_tokens, max_chars)."""
+
+    def count_cut(self, tokens: Sequence[str]) -> int:
+        """Count the tokens that are too long to be seen whole."""
+
+
+class ByteAlphabet:
+    """The UTF-8 bytes of a token between word markers (bilm-tf and AllenNLP).
+
+    A token longer than `max_chars` - 2 bytes is cut there, even inside a character; lone
+    surrogates vanish. The tokens `<S>` and `</S>` have one special character each.
+    """
+
+    kind = "bytes"
+    n_characters = 261
+    markers = ("<S>", "</S>")
+
+    def __init__(self, max_chars: int = 50) -> None:
+        if max_chars < 3:
+            raise ConfigError(
+                f"max_chars={max_chars} leaves no room for a character; use 3 or more"
+            )
+        self.max_chars = max_chars
+
+    def encode(self, tokens: Sequence[str]) -> NDArray[np.int32]:
+        """Give the character ids of tokens, (n_tokens, max_chars)."""
+        room = self.max_chars - 2
+        rows = [token.encode("utf-8", "ignore")[:room] for token in tokens]
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        ids = np.full((len(rows), self.max_chars), _PAD, np.int32)
+        ids[:, 0] = _BEGIN_WORD
+        ids[np.arange(len(rows)), lengths + 1] = _END_WORD
+        # One scatter for all bytes: the row of each byte, and its place within the row.
+        row = np.repeat(np.arange(len(rows)), lengths)
+        column = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
+        ids[row, column] = np.frombuffer(b"".join(rows), np.uint8).astype(np.int32) + 1
+        for special, marker in zip((_BEGIN_SENTENCE, _END_SENTENCE), self.markers, strict=True):
+            for k, token in enumerate(tokens):
+                if token == marker:
+                    ids[k, 3:] = _PAD
+                    ids[k, 1:3] = special, _END_WORD
+        return ids
+
+    def count_cut(self, tokens: Sequence[str]) -> int:
+        """Count the tokens of more than `max_chars` - 2 bytes."""
+        room = self.max_chars - 2
+        # A character has at most four bytes, so short strings need no encoding.
+        return sum(
+            len(token) * 4 > room and len(token.encode("utf-8", "ignore")) > room
+            for token in tokens
+            if token not in self.markers
+        )

@@ -1,0 +1,104 @@
+"""A list of words with ids: the targets of a language model, or the rows of a word table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._io import open_checked, read_lines
+from elmore.errors import FormatError
+from elmore.limits import LIMITS, Limits
+
+__all__ = ["BEGIN", "END", "UNKNOWN", "Vocabulary"]
+
+BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
+
+
+class Vocabulary:
+    """Words in id order; the special words are found by name, wherever they stand.
+
+    Args:
+        words: all words, each once.
+        what: name of the origin, for messages.
+    """
+
+    def __init__(self, words: Iterable[str], *, what: str = "vocabulary") -> None:
+        self.words = tuple(words)
+        self._ids = {word: k for k, word in enumerate(self.words)}
+        if len(self._ids) != len(self.words):
+            seen: set[str] = set()
+            for k, word in enumerate(self.words):
+                if word in seen:
+                    raise FormatError(f"{what}:{k + 1} repeats {word!r}; keep each word once")
+                seen.add(word)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.words == other.words
+
+    def __hash__(self) -> int:
+        return hash(self.words)
+
+    @property
+    def unknown(self) -> int | None:
+        """The id of `<UNK>`, or None where the list has no such word."""
+        return self._ids.get(UNKNOWN)
+
+    def find(self, word: str) -> int | None:
+        """Give the id of a word, or None."""
+        return self._ids.get(word)
+
+    def encode(self, words: Sequence[str]) -> NDArray[np.int64]:
+        """Give the ids of words, (n_words,); unknown ones get the id of `<UNK>`."""
+        unknown = self.unknown
+        if unknown is None:
+            missing = [word for word in words if word not in self._ids]
+            if missing:
+                raise FormatError(
+                    f"{missing[0]!r} is not in the vocabulary, which has no {UNKNOWN} either; "
+                    f"add a line {UNKNOWN} to it"
+                )
+            unknown = -1
+        ids = self._ids
+        return np.fromiter((ids.get(word, unknown) for word in words), np.int64, len(words))
+
+    @classmethod
+    def read(cls, path: Path | str, *, limits: Limits = LIMITS) -> Vocabulary:
+        """Read a vocabulary file: one word a line, in id order."""
+        with open_checked(Path(path), what="vocabulary") as stream:
+            return cls.from_stream(stream, what=str(path), limits=limits)
+
+    @classmethod
+    def from_stream(cls, stream: BinaryIO, *, what: str, limits: Limits = LIMITS) -> Vocabulary:
+        """Read a vocabulary from an open file; bilm-tf's `!!!MAXTERMID` line is skipped."""
+        words: list[str] = []
+        for number, line in read_lines(stream, what=what, max_line=limits.vocabulary_line_bytes):
+            word = line.strip()
+            if word == "!!!MAXTERMID":
+                continue
+            if not word:
+                raise FormatError(f"{what}:{number} is blank; keep one word on each line")
+            words.append(word)
+            if len(words) > limits.vocabulary_lines:
+                raise FormatError(
+                    f"{what} has over {limits.vocabulary_lines} lines; is it a vocabulary?"
+                )
+        if not words:
+            raise FormatError(f"{what} is empty; a vocabulary has one word on each line")
+        return cls(words, what=what)
+
+    def to_bytes(self) -> bytes:
+        """Give the file form: one word a line."""
+        return "".join(f"{word}\n" for word in self.words).encode("utf-8")

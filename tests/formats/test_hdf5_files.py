@@ -1,0 +1,112 @@
+"""elmore.formats.hdf5_files: what good files give."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from elmore.errors import FormatError
+from elmore.formats.hdf5_files import Hdf5Dataset, check_finite, open_hdf5
+
+VALUES = np.random.default_rng(0).standard_normal((40, 30)).astype(np.float32)
+
+
+def write(path: Path) -> Path:
+    with h5py.File(path, "w") as file:
+        file["RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_0"] = VALUES
+        file["char_embed"] = VALUES.astype(np.float16)
+        file["double"] = VALUES.astype(np.float64)
+        file["big_endian"] = VALUES.astype(">f4")
+        file.create_dataset("packed", data=VALUES, compression=4, shuffle=True, fletcher32=True)
+        file.create_dataset("grown", data=VALUES, maxshape=(None, 30))
+        file["scalar"] = np.float32(2.5)
+        file["zero"] = np.zeros((0, 3), np.float32)
+        file["twin"] = file["char_embed"]
+        file["ids"] = np.arange(3)
+        file["ü"] = VALUES
+        file.attrs["note"] = "variable-length text in an attribute is never read"
+    return path
+
+
+def test_names_and_values(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.hdf5")
+    with open_hdf5(path, what="x") as view:
+        names = view.names()
+        assert names["RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_0"] == Hdf5Dataset(
+            (40, 30), np.dtype("f4")
+        )
+        assert names["ids"] == Hdf5Dataset((3,), np.dtype("i8"))
+        assert len(names) == 11
+        for name in ("RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_0", "double", "big_endian",
+                     "packed", "grown", "ü"):  # fmt: skip
+            values = view.read(name)
+            assert values.dtype == np.dtype("=f4")
+            assert values.flags.c_contiguous
+            assert values.flags.writeable
+            np.testing.assert_array_equal(values, VALUES)
+        np.testing.assert_array_equal(view.read("char_embed"), VALUES.astype("f2").astype("f4"))
+        np.testing.assert_array_equal(view.read("twin"), view.read("char_embed"))
+        assert view.read("scalar") == 2.5
+        assert view.read("zero").shape == (0, 3)
+        with pytest.raises(FormatError, match="'ids' of type int64, expected a float type"):
+            view.read("ids")
+        with pytest.raises(FormatError, match="no dataset 'nothing'"):
+            view.read("nothing")
+
+
+def test_streams_are_read_and_left_open(tmp_path: Path) -> None:
+    stream = io.BytesIO(write(tmp_path / "x.hdf5").read_bytes())
+    with open_hdf5(stream, what="x") as view:
+        np.testing.assert_array_equal(view.read("double"), VALUES)
+    assert not stream.closed
+
+
+def test_plugin_path_is_empty_inside_and_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "x.hdf5")
+    before = [h5py.h5pl.get(i) for i in range(h5py.h5pl.size())]
+    assert before
+    sizes: list[int] = []
+    real = h5py.h5o.open
+
+    def spy(*args: Any) -> Any:
+        sizes.append(h5py.h5pl.size())
+        return real(*args)
+
+    monkeypatch.setattr(h5py.h5o, "open", spy)
+    with open_hdf5(path, what="x") as view:
+        view.read("double")
+    assert set(sizes) == {0}
+    assert [h5py.h5pl.get(i) for i in range(h5py.h5pl.size())] == before
+
+
+def test_small_zeros_may_be_packed(tmp_path: Path) -> None:
+    path = tmp_path / "x.hdf5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("bias", data=np.zeros(1 << 17, "f4"), compression=9)
+    with open_hdf5(path, what="x") as view:
+        assert not view.read("bias").any()
+
+
+@pytest.mark.parametrize("place", [0, 1, 2_500_000, 3_999_999])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_check_finite_names_the_index(place: int, bad: float) -> None:
+    values = np.zeros((2000, 2000), np.float32)
+    check_finite(values, what="x", name="w")
+    values.flat[place] = bad
+    index = tuple(int(i) for i in divmod(place, 2000))
+    with pytest.raises(FormatError) as caught:
+        check_finite(values, what="x", name="w")
+    assert f"'w' at index {index}" in str(caught.value)
+
+
+def test_extremes_are_finite() -> None:
+    for value in (3.4e38, -3.4e38, 1e-45, -0.0):
+        check_finite(np.array([value], np.float32), what="x", name="w")
+    check_finite(np.array([2**62]), what="x", name="w")

@@ -1,0 +1,46 @@
+"""What every attack has in common: a name, a maker, and the demand that it is refused well."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elmore.errors import FormatError
+
+SECRET = b"canary-7f3a9c51-these-bytes-belong-to-another-file"
+
+Maker = Callable[[Path], Path]
+
+
+def table(makers: dict[str, Any]) -> pytest.MarkDecorator:
+    """Parametrize a test with every `maker`, by name."""
+    return pytest.mark.parametrize("maker", list(makers.values()), ids=list(makers))
+
+
+def check_message(error: BaseException) -> None:
+    """Hold a message to the grammar of style.md §3.3."""
+    message = str(error)
+    assert len(message) <= 300, message
+    assert "\n" not in message
+    assert message.isprintable(), message
+    assert not message.endswith(".")
+    assert ";" in message or "does not" in message, message
+    assert SECRET.decode() not in message
+
+
+def refused(action: Callable[[], Any], *, seconds: float = 2.0) -> FormatError:
+    """Run an action and demand a quick, cheap, well-worded FormatError."""
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    with pytest.raises(FormatError) as caught:
+        action()
+    assert time.perf_counter() - start < seconds
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
+    assert grown < 256 * 1024, f"{grown} KiB more memory"
+    check_message(caught.value)
+    return caught.value

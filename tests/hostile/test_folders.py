@@ -1,0 +1,191 @@
+"""Folders with links, FIFOs, sockets and devices where files should be."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from elmore._io import open_checked
+from elmore.formats.archives import FolderSource, open_source
+
+from .attack import SECRET, refused, table
+
+
+def use(folder: Path) -> None:
+    with open_source(folder) as source:
+        for name in source.names():
+            assert SECRET not in source.read(name, 1 << 20)
+            with source.open(name) as stream:
+                assert SECRET not in stream.read()
+        source.read("options.json", 1 << 20)
+
+
+def link_to(target: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / "options.json").symlink_to(target)
+
+
+def link_absolute(folder: Path) -> None:
+    (folder / "options.json").symlink_to(folder.parent / "secret.txt")
+
+
+def link_chain(folder: Path) -> None:
+    (folder / "inner").symlink_to("../secret.txt")
+    (folder / "options.json").symlink_to("inner")
+
+
+def link_loop(folder: Path) -> None:
+    (folder / "options.json").symlink_to("options.json")
+
+
+def link_below(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "options.json").symlink_to("../../secret.txt")
+
+
+def link_through_folder(folder: Path) -> None:
+    (folder / "out").symlink_to("..")
+    (folder / "options.json").symlink_to("out/secret.txt")
+
+
+def linked_folder(folder: Path) -> None:
+    (folder.parent / "elsewhere").mkdir()
+    (folder.parent / "elsewhere" / "options.json").write_bytes(SECRET)
+    (folder / "sub").symlink_to("../elsewhere")
+
+
+def fifo(folder: Path) -> None:
+    os.mkfifo(folder / "options.json")
+
+
+def linked_fifo(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    (folder / "options.json").symlink_to("pipe")
+
+
+def unix_socket(folder: Path) -> None:
+    here = Path.cwd()
+    os.chdir(folder)  # names of sockets are short
+    try:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind("options.json")
+    finally:
+        os.chdir(here)
+
+
+def folder_as_file(folder: Path) -> None:
+    (folder / "options.json").mkdir()
+
+
+def sparse_terabyte(folder: Path) -> None:
+    with (folder / "options.json").open("wb") as stream:
+        stream.truncate(1 << 40)
+
+
+def two_models(folder: Path) -> None:
+    for name in "ab":
+        (folder / name).mkdir()
+        (folder / name / "options.json").write_bytes(b"{}")
+
+
+def many_files(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    for i in range(10_001):
+        os.mknod(folder / "sub" / str(i))
+
+
+ATTACKS: dict[str, Callable[[Path], None]] = {
+    "link out": link_to("../secret.txt"),
+    "link out, absolute": link_absolute,
+    "link to a device": link_to("/dev/zero"),
+    "link to proc": link_to("/proc/self/environ"),
+    "dangling link": link_to("nowhere"),
+    "link to a folder": link_to("."),
+    "link chain out": link_chain,
+    "link loop": link_loop,
+    "link out of a sub-folder": link_below,
+    "link through a linked folder": link_through_folder,
+    "linked folder": linked_folder,
+    "fifo": fifo,
+    "link to a fifo": linked_fifo,
+    "socket": unix_socket,
+    "folder as file": folder_as_file,
+    "1 TB of nothing": sparse_terabyte,
+    "two models": two_models,
+    "10,001 files": many_files,
+    "nothing": lambda folder: None,
+}
+
+
+@table(ATTACKS)
+def test_refused(maker: Callable[[Path], None], tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_bytes(SECRET)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    maker(folder)
+    refused(lambda: use(folder))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes device nodes")
+@pytest.mark.parametrize("kind", [0o020000, 0o060000])
+def test_device_refused(kind: int, tmp_path: Path) -> None:
+    try:
+        os.mknod(tmp_path / "options.json", kind | 0o600, os.makedev(1, 5))
+    except OSError:
+        pytest.skip("this machine allows no device nodes")
+    refused(lambda: use(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/null", "/nowhere/x", "/proc/self", "a\0b"])
+def test_paths_refused(name: str) -> None:
+    refused(lambda: open_checked(Path(name), what="options file"))
+    refused(lambda: open_source(Path(name)).read("options.json", 100))
+
+
+def test_swapped_between_look_and_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The descriptor is looked at again, so that a swap of the name gains nothing."""
+    path = tmp_path / "options.json"
+    path.write_bytes(b"{}")
+    real = os.open
+
+    def swap(name: object, flags: int, *args: int, **more: object) -> int:
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+        return real(path, flags)
+
+    monkeypatch.setattr(os, "open", swap)
+    refused(lambda: open_checked(path, what="options file"))
+
+
+def test_link_swapped_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret.txt").write_bytes(SECRET)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = folder / "options.json"
+    path.write_bytes(b"{}")
+    real = os.open
+
+    def swap(name: object, flags: int, *args: int, **more: object) -> int:
+        path.unlink()
+        path.symlink_to("../secret.txt")
+        return real(path, flags)
+
+    source = FolderSource(folder)
+    monkeypatch.setattr(os, "open", swap)
+    refused(lambda: source.read("options.json", 100))
+
+
+def test_followed_links_lead_to_regular_files_only(tmp_path: Path) -> None:
+    for target in ("/dev/zero", "nowhere", "."):
+        link = tmp_path / "options.json"
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        source = FolderSource(tmp_path, follow_links=True)
+        refused(lambda source=source: source.read("options.json", 100))
+
+
+def test_enough_attacks() -> None:
+    assert len(ATTACKS) >= 10

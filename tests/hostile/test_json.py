@@ -1,0 +1,75 @@
+"""JSON that must be refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elmore._io import parse_json, read_json
+
+from .attack import refused
+
+ATTACKS: dict[str, bytes] = {
+    "empty": b"",
+    "blank": b"   \n",
+    "list": b"[1, 2]",
+    "text": b'"options"',
+    "number": b"12",
+    "null": b"null",
+    "deep lists": b'{"a":' + b"[" * 100_000,
+    "deep closed lists": b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "deep objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    "depth 33": b'{"a":' * 33 + b"1" + b"}" * 33,
+    "unopened": b"]" * 100_000 + b"[" * 100_000,
+    "many values": b'{"a":[' + b",".join([b"1"] * 100_001) + b"]}",
+    "many commas": b'{"a":[' + b"," * 200_000,
+    "too large": b'{"a":"' + b"x" * (4 << 20) + b'"}',
+    "duplicate key": b'{"dim":1,"dim":2}',
+    "inner duplicate": b'{"lstm":{"dim":1,"n":0,"dim":1}}',
+    "escaped duplicate": b'{"dim":1,"d\\u0069m":2}',
+    "NaN": b'{"clip":NaN}',
+    "Infinity": b'{"clip":Infinity}',
+    "-Infinity": b'{"clip":-Infinity}',
+    "float overflow": b'{"clip":1e999}',
+    "negative overflow": b'{"clip":-1e999}',
+    "2**53+1": b'{"dim":9007199254740993}',
+    "-2**63": b'{"dim":-9223372036854775808}',
+    "million digits": b'{"dim":' + b"9" * 1_000_000 + b"}",
+    "invalid UTF-8": b'{"a":"\xff\xfe"}',
+    "UTF-16": '{"a":1}'.encode("utf-16"),
+    "surrogate bytes": b'{"a":"\xed\xa0\x80"}',
+    "truncated": b'{"a": 1, "b": ',
+    "open string": b'{"a": "abc',
+    "open string of escapes": b'{"a":"' + b'\\"' * 1_000_000,
+    "quotes": b'"' * 1_000_001,
+    "trailing": b'{"a":1} {"b":2}',
+    "comment": b'{"a":1} // x',
+    "single quotes": b"{'a':1}",
+    "control character": b'{"a":"\n"}',
+    "NUL": b'{"a":1}\0',
+    "inner BOM": b'{"a":1,\xef\xbb\xbf"b":2}',
+    "two BOMs": b'\xef\xbb\xbf\xef\xbb\xbf{"a":1}',
+    "huge bad key": b'{"' + b"k" * 100_000 + b'":1,"' + b"k" * 100_000 + b'":1}',
+}
+
+
+@pytest.mark.parametrize("data", list(ATTACKS.values()), ids=list(ATTACKS))
+def test_refused(data: bytes) -> None:
+    error = refused(lambda: parse_json(data, what="options.json"))
+    assert "options.json" in str(error)
+
+
+def test_large_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "options.json"
+    with path.open("wb") as stream:
+        stream.truncate(1 << 40)  # sparse: 1 TB
+    assert "bytes" in str(refused(lambda: read_json(path)))
+
+
+def test_long_label_still_fits() -> None:
+    refused(lambda: parse_json(b"[]", what="'" + "long/\n" * 200 + "'"))
+
+
+def test_enough_attacks() -> None:
+    assert len(ATTACKS) >= 20

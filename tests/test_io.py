@@ -1,0 +1,580 @@
+"""elmore._io: checked reading, atomic writing, available memory."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elmore import _io
+from elmore._io import (
+    atomic_file,
+    atomic_folder,
+    atomic_path,
+    available_memory,
+    clean_partials,
+    open_checked,
+    parse_json,
+    read_json,
+    read_lines,
+    sha256_file,
+    sha256_stream,
+    shown,
+)
+from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(item.name for item in folder.iterdir())
+
+
+def lines(data: bytes, max_line: int = 100, **options: Any) -> list[tuple[int, str]]:
+    return list(read_lines(io.BytesIO(data), what="text.txt", max_line=max_line, **options))
+
+
+# ----------------------------------------------------------------- reading
+
+
+def test_open_checked_reads_and_follows_what_the_user_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    (tmp_path / "b").symlink_to("a")
+    with open_checked(tmp_path / "b", what="file") as stream:
+        assert stream.read() == b"abc"
+    with pytest.raises(FormatError, match="symbolic link"):
+        open_checked(tmp_path / "b", what="file", follow=False)
+    with pytest.raises(FormatError, match=r"options file '.*/c' does not exist; "):
+        open_checked(tmp_path / "c", what="options file")
+    with pytest.raises(FormatError, match="is a folder"):
+        open_checked(tmp_path, what="file")
+
+
+def test_parse_json() -> None:
+    data = b'\xef\xbb\xbf{"a": [1, -2.5e3, true, null, "\\u00e9{[,"], "b": {"c": 9007199254740992}}'
+    assert parse_json(data, what="x") == {
+        "a": [1, -2500.0, True, None, "é{[,"],
+        "b": {"c": 2**53},
+    }
+    assert parse_json(b'{"a":' * 32 + b"1" + b"}" * 32, what="x")
+    assert len(parse_json(b'{"a":[' + b",".join([b"1"] * 99_997) + b"]}", what="x")["a"]) == 99_997
+
+
+def test_read_json(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b'{"a": 1}')
+    assert read_json(tmp_path / "a.json") == {"a": 1}
+
+
+def test_read_lines_ends_lines_at_newline_only() -> None:
+    text = "a\x0bb\x0c\x1cc\x85\u2028d\rx\u3000 \n\r\n\n\ufeffe\r\r\nlast"
+    assert lines(b"\xef\xbb\xbf" + text.encode()) == [
+        (1, "a\x0bb\x0c\x1cc\x85\u2028d\rx\u3000 "),
+        (2, ""),
+        (3, ""),
+        (4, "\ufeffe\r"),
+        (5, "last"),
+    ]
+    assert lines(b"") == []
+    assert lines(b"\xef\xbb\xbf") == [(1, "")]
+    assert lines(b"\n") == [(1, "")]
+    assert lines(b"a\r") == [(1, "a\r")]
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+def test_read_lines_limit(start: bytes, end: bytes) -> None:
+    assert lines(start + b"x" * 10 + end, 10) == [(1, "x" * 10)]
+    assert lines(b"a\n" + b"x" * 10 + end, 10)[-1] == (2, "x" * 10)
+    with pytest.raises(InputError, match=r"text\.txt:1: .* 10 bytes"):
+        lines(start + b"x" * 11 + end, 10)
+    with pytest.raises(InputError, match=r"text\.txt:2: .* 10 bytes"):
+        lines(b"a\n" + b"x" * 1000 + end, 10)
+
+
+def test_read_lines_with_invalid_utf8() -> None:
+    data = b"good\nab\xffc\nend"
+    with pytest.raises(InputError) as caught:
+        lines(data)
+    assert caught.value.line == 2
+    assert "text.txt:2: invalid UTF-8 at byte 2" in str(caught.value)
+    assert "--errors replace" in str(caught.value)
+    assert "--errors skip" in str(caught.value)
+    assert lines(data, errors="replace") == [(1, "good"), (2, "ab\ufffdc"), (3, "end")]
+    assert lines(data, errors="skip") == [(1, "good"), (3, "end")]
+    with pytest.raises(InputError, match="at byte 3 "):
+        lines(b"\xef\xbb\xbf\xff")
+    with pytest.raises(InputError, match="at byte 0 "):  # a lone surrogate is not UTF-8
+        lines(b"\xed\xa0\x80")
+
+
+def test_read_lines_is_lazy_and_fast() -> None:
+    stream = io.BytesIO(b"a quick brown fox jumps over the lazy dog\n" * 300_000)
+    start = time.perf_counter()
+    assert sum(1 for _ in read_lines(stream, what="x", max_line=1 << 26)) == 300_000
+    assert time.perf_counter() - start < 2
+    endless = io.BufferedReader(_Endless())
+    assert next(iter(read_lines(endless, what="x", max_line=100)))[0] == 1
+
+
+class _Endless(io.RawIOBase):
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        buffer[:] = b"\n" * len(buffer)
+        return len(buffer)
+
+
+def test_sha256(tmp_path: Path) -> None:
+    data = b"elmore" * 500_000
+    (tmp_path / "a").write_bytes(data)
+    assert sha256_file(tmp_path / "a") == hashlib.sha256(data).hexdigest()
+    assert sha256_stream(io.BytesIO(b"")) == hashlib.sha256().hexdigest()
+
+
+def test_shown() -> None:
+    assert shown("päth/x") == "päth/x"
+    assert shown("a\nb\x1b\u202e\ud800") == "a\\nb\\x1b\\u202e\\ud800"
+    assert len(shown("x" * 500 + "end", 50)) == 50
+    assert shown("x" * 500 + "end", 50).endswith("end")
+
+
+# ----------------------------------------------------------------- atomic writing
+
+
+def test_atomic_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.bin"
+    with atomic_file(path) as stream:
+        stream.write(b"new")
+        assert not path.exists()
+        (temporary,) = names(tmp_path)
+        assert temporary.startswith(".out.bin.")
+        assert temporary.endswith(".partial")
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["out.bin"]
+    with (
+        pytest.raises(ConfigError, match=r"exists; pass overwrite=True \(--force\)"),
+        atomic_file(path),
+    ):
+        pass
+    with atomic_file(path, overwrite=True, mode="w+b") as stream:
+        stream.write(b"newer")
+        stream.seek(0)
+        assert stream.read() == b"newer"
+    assert path.read_bytes() == b"newer"
+
+
+def test_atomic_file_closed_by_its_user(tmp_path: Path) -> None:
+    with atomic_file(tmp_path / "a") as stream:
+        stream.write(b"abc")
+        stream.close()
+    assert (tmp_path / "a").read_bytes() == b"abc"
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), KeyboardInterrupt(), OSError(errno.EIO, "x", "f")]
+)
+def test_failure_keeps_the_old_file(error: BaseException, tmp_path: Path) -> None:
+    path = tmp_path / "out.bin"
+    path.write_bytes(b"old")
+    with pytest.raises(type(error)) as caught, atomic_file(path, overwrite=True) as stream:
+        stream.write(b"half")
+        raise error
+    assert caught.value is error
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["out.bin"]
+
+
+def test_odd_targets(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError, match="is a folder"), atomic_file(tmp_path / "folder"):
+        pass
+    for path in (Path("/dev/null"), Path("/")):
+        with pytest.raises(ConfigError), atomic_file(path, overwrite=True):
+            pass
+    with (
+        pytest.raises(ElmoreError, match="folder does not exist"),
+        atomic_file(tmp_path / "no" / "x"),
+    ):
+        pass
+    long = "ü" * 127  # 254 bytes
+    with atomic_file(tmp_path / long) as stream:
+        stream.write(b"x")
+    with atomic_folder(tmp_path / ("é" * 127)) as folder:
+        (folder / "a").write_bytes(b"x")
+    assert (tmp_path / long).read_bytes() == b"x"
+
+
+def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    (tmp_path / "out").symlink_to("secret")
+    with atomic_file(tmp_path / "out", overwrite=True) as stream:
+        stream.write(b"new")
+    assert (tmp_path / "secret").read_bytes() == b"secret"
+    assert not (tmp_path / "out").is_symlink()
+
+
+def test_rights_follow_the_umask_or_are_private(tmp_path: Path) -> None:
+    old = os.umask(0o022)
+    try:
+        with atomic_file(tmp_path / "a"), atomic_file(tmp_path / "b", private=True):
+            pass
+        with atomic_folder(tmp_path / "c"), atomic_folder(tmp_path / "d", private=True):
+            pass
+    finally:
+        os.umask(old)
+    rights = [(tmp_path / name).stat().st_mode & 0o777 for name in "abcd"]
+    assert rights == [0o644, 0o600, 0o755, 0o700]
+
+
+def test_atomic_path(tmp_path: Path) -> None:
+    path = tmp_path / "out.hdf5"
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(b"new")
+    assert path.read_bytes() == b"new"
+    with pytest.raises(ZeroDivisionError), atomic_path(path, overwrite=True) as temporary:
+        temporary.write_bytes(b"half")
+        raise ZeroDivisionError
+    with pytest.raises(ElmoreError), atomic_path(path, overwrite=True) as temporary:
+        temporary.unlink()
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["out.hdf5"]
+
+
+def test_atomic_folder(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+
+    def ours(folder: Path) -> bool:
+        return (folder / "manifest").exists()
+
+    def write(content: bytes, **options: Any) -> None:
+        with atomic_folder(path, **options) as folder:
+            (folder / "sub").mkdir()
+            (folder / "sub" / "weights").write_bytes(content)
+            (folder / "manifest").write_bytes(content)
+
+    write(b"1")
+    with pytest.raises(ConfigError, match="overwrite=True"):
+        write(b"2", looks_ours=ours)
+    with pytest.raises(ConfigError, match="did not write"):
+        write(b"2", overwrite=True)
+    write(b"2", overwrite=True, looks_ours=ours)
+    assert (path / "sub" / "weights").read_bytes() == b"2"
+    (path / "manifest").unlink()
+    with pytest.raises(ConfigError, match="did not write"):
+        write(b"3", overwrite=True, looks_ours=ours)
+    assert (path / "sub" / "weights").read_bytes() == b"2"
+    assert names(tmp_path) == ["model"]
+
+
+def test_atomic_folder_uses_an_empty_one_and_refuses_others(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with atomic_folder(tmp_path / "empty") as folder:
+        (folder / "a").write_bytes(b"x")
+    assert names(tmp_path / "empty") == ["a"]
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "link").symlink_to("empty")
+    for name in ("file", "link"):
+        with (
+            pytest.raises(ConfigError),
+            atomic_folder(tmp_path / name, overwrite=True, looks_ours=lambda path: True),
+        ):
+            pass
+    assert names(tmp_path) == ["empty", "file", "link"]
+
+
+def test_folder_filled_meanwhile_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    with pytest.raises(ConfigError), atomic_folder(path) as folder:
+        (folder / "a").write_bytes(b"new")
+        path.mkdir()
+        (path / "other").write_bytes(b"other")
+    assert names(path) == ["other"]
+    assert names(tmp_path) == ["model"]
+
+
+# ----------------------------------------------------------------- fail the n-th call
+
+
+class Faults:
+    """Let the n-th call of any wrapped function fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, n: int, code: int) -> None:
+        self.left = n
+        self.code = code
+        self.fired = ""
+        for name in ("fsync", "replace", "rename", "open", "mkdir", "fdopen"):
+            monkeypatch.setattr(os, name, self.wrap(name, getattr(os, name)))
+
+    def wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            self.count(name)
+            result = real(*args, **options)
+            return _Failing(result, self) if name == "fdopen" else result
+
+        return call
+
+    def count(self, name: str) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.fired = name
+            raise OSError(self.code, os.strerror(self.code))
+
+
+class _Failing:
+    """A file whose writes, flushes and closings are counted as calls."""
+
+    def __init__(self, file: Any, faults: Faults) -> None:
+        self._file = file
+        self._faults = faults
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("write", "flush", "close"):
+
+            def call(*args: Any) -> Any:
+                if name == "close":
+                    self._file.close()
+                    self._faults.count(name)
+                    return None
+                self._faults.count(name)
+                return getattr(self._file, name)(*args)
+
+            return call
+        return getattr(self._file, name)
+
+
+def _write_file(folder: Path) -> None:
+    with atomic_file(folder / "out", overwrite=True) as stream:
+        for part in (b"n", b"e", b"w"):
+            stream.write(part)
+
+
+def _write_path(folder: Path) -> None:
+    with atomic_path(folder / "out", overwrite=True) as temporary:
+        temporary.write_bytes(b"new")
+
+
+def _write_folder(folder: Path) -> None:
+    with atomic_folder(folder / "out", overwrite=True, looks_ours=lambda path: True) as temporary:
+        for name in ("a", "b"):
+            (temporary / name).write_bytes(b"new")
+
+
+def _content(path: Path) -> list[bytes]:
+    if path.is_dir():
+        return [item.read_bytes() for item in sorted(path.iterdir())]
+    return [path.read_bytes()]
+
+
+WRITERS = {"file": _write_file, "path": _write_path, "folder": _write_folder}
+CODES = [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS]
+
+
+@pytest.mark.parametrize("writer", list(WRITERS))
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("code", CODES)
+def test_fail_the_nth_call(
+    writer: str, old: bool, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out"
+    before = [b"old", b"old"] if writer == "folder" else [b"old"]
+    after = [b"new", b"new"] if writer == "folder" else [b"new"]
+    fired: list[str] = []
+    for n in range(1, 100):
+        _io._remove(target)
+        if old and writer == "folder":
+            target.mkdir()
+            (target / "a").write_bytes(b"old")
+            (target / "b").write_bytes(b"old")
+        elif old:
+            target.write_bytes(b"old")
+        with monkeypatch.context() as patch:
+            faults = Faults(patch, n, code)
+            try:
+                WRITERS[writer](tmp_path)
+                failed = None
+            except OSError as error:
+                # Only what the caller's own code raised may pass unexplained.
+                assert code in (errno.EACCES,), error
+                failed = str(error)
+            except ElmoreError as error:
+                failed = str(error)
+                assert "out'" in failed
+                assert "\n" not in failed
+                assert len(failed) <= 300
+                if code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+                    assert "bytes free" in failed
+        if not faults.fired:
+            assert failed is None
+            break
+        fired.append(faults.fired)
+        assert names(tmp_path) in ([], ["out"])  # no leftovers
+        allowed = [after, before] if old else [after, None]
+        found = _content(target) if target.exists() else None
+        assert found in allowed, (n, faults.fired)
+        # A fault in syncing the folder after the rename leaves the new content; else the old.
+        if found == after and code != errno.EACCES:
+            assert faults.fired in ("fsync", "open"), faults.fired
+        assert failed is not None or (code == errno.EACCES and faults.fired in ("open", "fsync"))
+    else:
+        pytest.fail("never succeeded")
+    assert _content(target) == after
+    assert {"fsync", "open"} <= set(fired)
+    assert len(fired) >= 4, fired
+
+
+def test_body_errors_are_explained(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ElmoreError, match=r"cannot write '.*out'.*bytes free there; "),
+        atomic_file(tmp_path / "out"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+CHILD = """
+import resource, signal, sys
+from pathlib import Path
+from elmore._io import atomic_file, atomic_folder, atomic_path
+from elmore.errors import ElmoreError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+folder = Path(sys.argv[1])
+data = b"x" * (3 << 20)
+def file():
+    with atomic_file(folder / "out", overwrite=True) as stream:
+        for i in range(0, len(data), 1000):
+            stream.write(data[i:i + 1000])
+def path():
+    with atomic_path(folder / "out", overwrite=True) as temporary:
+        temporary.write_bytes(data)
+def tree():
+    with atomic_folder(folder / "model", overwrite=True, looks_ours=lambda path: True) as t:
+        (t / "weights").write_bytes(data)
+for write in (file, path, tree):
+    try:
+        write()
+    except ElmoreError as error:
+        print(error)
+"""
+
+
+def test_file_size_limit(tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"old")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_bytes(b"old")
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    messages = done.stdout.rstrip("\n").split("\n")
+    assert len(messages) == 3
+    assert all("file too large" in message and "bytes free" in message for message in messages)
+    assert (tmp_path / "out").read_bytes() == b"old"
+    assert (tmp_path / "model" / "weights").read_bytes() == b"old"
+    assert names(tmp_path) == ["model", "out"]
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from elmore import _io
+folder = Path(sys.argv[1])
+if sys.argv[2] == "file":
+    with _io.atomic_file(folder / "out", overwrite=True) as stream:
+        stream.write(b"half")
+        stream.flush()
+        os.kill(os.getpid(), 9)
+with _io.atomic_folder(folder / "model", overwrite=True, looks_ours=lambda path: True) as t:
+    (t / "weights").write_bytes(b"new")
+    if sys.argv[2] == "folder":
+        os.kill(os.getpid(), 9)
+    rename = os.rename
+    def die(a, b):
+        rename(a, b)
+        os.kill(os.getpid(), 9)
+    os.rename = die  # between moving the old one aside and putting the new one in place
+"""
+
+
+@contextmanager
+def _killed(kind: str, folder: Path) -> Iterator[None]:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(folder), kind], timeout=60)
+    assert done.returncode == -9
+    yield
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "between"])
+def test_killed_writers_are_cleaned_up(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"old")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_bytes(b"old")
+    with _killed(kind, tmp_path):
+        assert any(name.endswith((".partial", ".old")) for name in names(tmp_path))
+        clean_partials(tmp_path)
+    assert names(tmp_path) == ["model", "out"]
+    assert (tmp_path / "out").read_bytes() == b"old"
+    assert (tmp_path / "model" / "weights").read_bytes() == b"old"
+
+
+def test_only_dead_writers_of_this_machine_are_cleaned_up(tmp_path: Path) -> None:
+    host = _io._host()
+    other = "0" * 8 if host != "0" * 8 else "1" * 8
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    keep = [
+        f".a.{host}-{os.getpid()}-{'0' * 12}.partial",
+        f".a.{other}-{dead.pid}-{'0' * 12}.partial",
+        ".a.partial",
+        "a.partial",
+        f".a.{host}-{dead.pid}-xyz.partial",
+        f"a.{host}-{dead.pid}-{'0' * 12}.partial",
+    ]
+    gone = [f".a.{host}-{dead.pid}-{'0' * 12}.partial", f".b.{host}-{dead.pid}-{'1' * 12}.partial"]
+    for name in keep + gone[:1]:
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "x").write_bytes(b"x")
+    (tmp_path / gone[1]).symlink_to("outside")  # a planted link: only the link goes
+    clean_partials(tmp_path)
+    assert names(tmp_path) == sorted([*keep, "outside"])
+    assert names(tmp_path / "outside") == ["x"]
+    clean_partials(tmp_path / "nowhere")
+
+
+# ----------------------------------------------------------------- memory
+
+
+def _machine(folder: Path, files: dict[str, str]) -> int:
+    for name, text in {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable: 4096 kB\n", **files}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return available_memory(proc=folder / "proc", cgroup=folder / "cg")
+
+
+def test_available_memory(tmp_path: Path) -> None:
+    assert 1 << 20 < available_memory() < 1 << 50
+    assert _machine(tmp_path / "plain", {}) == 4096 * 1024
+    v2 = {
+        "proc/self/cgroup": "0::/a/b\n",
+        "cg/a/memory.max": "1000000\n",
+        "cg/a/memory.current": "600000\n",
+        "cg/a/memory.stat": "anon 5\ninactive_file 100000\n",
+        "cg/a/b/memory.max": "max\n",
+        "cg/a/b/memory.current": "1\n",
+    }
+    assert _machine(tmp_path / "v2", v2) == 500_000
+    v1 = {
+        "proc/self/cgroup": "5:cpu:/x\n4:memory:/docker/1\n",
+        "cg/memory/memory.limit_in_bytes": "300000\n",
+        "cg/memory/memory.usage_in_bytes": "400000\n",
+    }
+    assert _machine(tmp_path / "v1", v1) == 0
