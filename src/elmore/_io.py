@@ -509,7 +509,11 @@ def atomic_file(
     temporary = _temporary(path, "partial")
     descriptor = _create(temporary, path, private)
     with _guarded(temporary, path):
-        stream = os.fdopen(descriptor, mode)
+        try:
+            stream = os.fdopen(descriptor, mode)
+        except BaseException:
+            os.close(descriptor)
+            raise
         try:
             yield stream
             try:
@@ -642,6 +646,7 @@ def _exchange(temporary: Path, path: Path) -> None:
     except BaseException:
         os.rename(aside, path)
         raise
+    # Should syncing fail, the old one stays aside: a crash may still undo the renames.
     _sync_folder(path.parent)
     _remove(aside)
 

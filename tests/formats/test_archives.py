@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmore.errors import FormatError
+from elmore.errors import ElmoreError, FormatError
 from elmore.formats.archives import (
     FilesSource,
     FolderSource,
@@ -176,10 +177,6 @@ def test_kinds(tmp_path: Path) -> None:
 
 
 def test_no_room_for_unpacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tempfile
-
-    from elmore.errors import ElmoreError
-
     class Full(io.BytesIO):
         def write(self, data: object) -> int:
             raise OSError(28, "No space left on device")
@@ -187,6 +184,6 @@ def test_no_room_for_unpacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **options: Full())
     with (
         open_source(zipped("")(tmp_path / "x")) as source,
-        pytest.raises(ElmoreError, match="no space left on device.*bytes free"),
+        pytest.raises(ElmoreError, match=r"no space left on device.*bytes free"),
     ):
         source.open("weights.hdf5")

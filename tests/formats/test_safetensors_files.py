@@ -22,7 +22,7 @@ TENSORS: dict[str, Any] = {
     "int8": RNG.integers(-128, 127, (3, 3)).astype(np.int8),
     "ids": np.arange(7, dtype=np.int32),
     "long": np.arange(7),
-    "scalar": np.float32(1.5).reshape(()),
+    "scalar": np.array(1.5, np.float32),
     "empty": np.zeros((0, 4), np.float32),
     "ü": np.ones(1, np.float32),
 }

@@ -42,7 +42,8 @@ def _zip(path: Path, *members: tuple[zipfile.ZipInfo | str, bytes], method: int 
 
 
 def _patch(path: Path, data: bytes, old: bytes, new: bytes, count: int = -1) -> None:
-    assert old in data and len(old) == len(new)
+    assert old in data
+    assert len(old) == len(new)
     path.write_bytes(data.replace(old, new, count))
 
 
@@ -420,7 +421,8 @@ def test_the_makers_can_make_good_files(tmp_path: Path) -> None:
     use(path)
     tar(_member(b"L", b"d/" * 80 + b"options.json\0", b"L"), _member(b"x", OPTIONS))(path)
     use(path)
-    assert tarfile.open(fileobj=io.BytesIO(GOOD + END)).getnames() == ["options.json"]
+    with tarfile.open(fileobj=io.BytesIO(GOOD + END)) as file:
+        assert file.getnames() == ["options.json"]
 
 
 def test_enough_attacks() -> None:

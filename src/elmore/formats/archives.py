@@ -701,7 +701,7 @@ class TarSource(_ArchiveSource):
             with contextlib.suppress(FormatError):
                 found, wanted = self._number(header[148:156]), sum(blanked)
                 # Some old tars summed signed characters.
-                good = found in (wanted, wanted - 256 * sum(map((127).__lt__, blanked)))
+                good = found == wanted or found == wanted - 256 * sum(map((127).__lt__, blanked))
         if not good and first:
             raise FormatError(
                 f"'{self._name}' is neither a zip nor a tar; pass a model folder, zip or tar"

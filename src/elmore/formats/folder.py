@@ -7,6 +7,7 @@ it is not whole.
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -64,7 +65,7 @@ def read(source: Source, *, verify: bool | None = None) -> Checkpoint:
     manifest = _check_manifest(source, verify)
     data = _read_config(source)
     config = config_from_json(_object(data, "config"), what=_CONFIG)
-    view = read_safetensors(source.local_path(_MODEL) or source.open(_MODEL), what=_MODEL)
+    view = _open_model(source)
     found = {name: info.shape for name, info in view.names().items()}
     for name, shape in weight_shapes(config).items():
         if found.get(name) != shape:
@@ -193,6 +194,21 @@ def _check_manifest(source: Source, verify: bool | None) -> set[str]:
                         "it is damaged, copy the folder again"
                     )
     return set(files)
+
+
+def _open_model(source: Source) -> SafetensorsView:
+    """Open the weights; the file stays open as long as somebody may ask for one."""
+    path = source.local_path(_MODEL)
+    if path is not None:
+        return read_safetensors(path, what=_MODEL)
+    stream = source.open(_MODEL)
+    try:
+        view = read_safetensors(stream, what=_MODEL)
+    except BaseException:
+        stream.close()
+        raise
+    weakref.finalize(view, stream.close)
+    return view
 
 
 def _read_config(source: Source) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import struct
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,6 +82,8 @@ class SafetensorsView:
         self._start = start
         self._tensors = tensors
         self._owned = owned  # opened here by path: it may be mapped, and is closed here
+        if owned:
+            weakref.finalize(self, stream.close)  # readers that are lazy forget to close
         self._map: NDArray[np.uint8] | None = None
         self.metadata: Mapping[str, str] = metadata
 

@@ -38,13 +38,13 @@ class Workers:
     """
 
     def __init__(self, threads: int | None = None) -> None:
+        self._lock = threading.Lock()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] | None = None
+        self._process = 0
         if threads is not None and threads < 1:
             raise ConfigError(f"threads={threads}; use 1 or more")
         self.threads = threads if threads is not None else available_threads()
         self.count = min(2, self.threads)
-        self._lock = threading.Lock()
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] | None = None
-        self._process = 0
 
     def run(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run jobs and give their results in order; the first error is raised here."""
@@ -86,6 +86,9 @@ class Workers:
 
 
 def _work(jobs: queue.SimpleQueue[Any], inner: int, ready: threading.Barrier) -> None:
+    # The first question in a thread takes over the count of the process; asked later, it would
+    # undo what is set here.
+    torch.get_num_threads()
     torch.set_num_threads(inner)
     ready.wait()
     while (item := jobs.get()) is not None:

@@ -2,8 +2,8 @@
 
 Three conventions. ``ptb`` is Penn-Treebank-like English (``do n't``, ``dogs '``) with plain
 ``"`` for quotes and plain brackets. ``billion-word`` is the same but splits a contraction before
-its apostrophe (``Don 't``) and leaves ``cannot`` and ``gonna`` whole, as the text did on which the
-published English models were trained. ``spaces`` splits at white space and nowhere else.
+its apostrophe (``Don 't``), as the text did on which the published English models were trained, and
+leaves ``cannot`` and ``gonna`` whole. ``spaces`` splits at white space and nowhere else.
 
 The first two take any script. Words of scripts that write spaces (Hangul, Arabic, Hebrew, the Indic
 scripts, Cyrillic, Greek, ...) are whole with their combining marks. Scripts that write none are cut
@@ -195,7 +195,7 @@ _CLOSERS: Final = re.compile(r"[)\]}\"'”’»,;:]*+\Z")
 _CHUNK: Final = re.compile(r"\S+")
 _PLAIN: Final = str.maketrans(dict.fromkeys(_APOSTROPHES, "'"))
 _CACHED_CHARS: Final = 64  # longer chunks are rarely met twice, and would fill the cache
-_CACHED_CHUNKS: Final = 1 << 16  # about 20 MB
+_CACHED_CHUNKS: Final = 1 << 16  # measured: 29 MB when full
 
 
 def tokenize(text: str, convention: Convention = "ptb") -> Sentence:

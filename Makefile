@@ -1,0 +1,40 @@
+# Each target is one plain command; read it as documentation.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test test-all lint fix native bench dist clean
+
+# Everything is installed once; touch pyproject.toml or setup.py to install again.
+$(VENV)/.installed: pyproject.toml setup.py constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.installed  ## embed a sample text and show what the vectors tell
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.installed  ## the whole suite
+	$(BIN)/python -m pytest -m "not slow and not published"
+
+test-all: $(VENV)/.installed  ## the slow tests too
+	$(BIN)/python -m pytest -m "not published"
+
+lint: $(VENV)/.installed  ## what CI asks of the code's form
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
+
+fix: $(VENV)/.installed  ## let ruff repair what it can
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+native: $(VENV)/.installed  ## build the C extension in place
+	ELMORE_NATIVE=require $(BIN)/python setup.py build_ext --inplace
+
+bench: $(VENV)/.installed  ## how fast are vectors, beside the plain way
+	cd benchmarks && ../$(BIN)/python embed.py
+
+dist: $(VENV)/.installed  ## sdist and wheel
+	$(BIN)/python -m build --outdir dist .
+
+clean:  ## remove what the targets above made
+	rm -rf $(VENV) build dist src/*.egg-info src/elmore/*.so

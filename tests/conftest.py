@@ -1,0 +1,33 @@
+"""Models that many tests share; they are never changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_models import FIXTURES, make_checkpoint, make_options, needs_fixtures
+
+from elmore import Elmo
+from elmore.formats.checkpoint import Checkpoint
+
+__all__ = ["FIXTURES", "needs_fixtures"]
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """A byte-CNN biLM (dim 32, 3 layers); its clips bite, and rounding noise dies out in it."""
+    return make_checkpoint(tmp_path_factory.mktemp("tiny"), make_options())
+
+
+@pytest.fixture(scope="session")
+def tiny_elmo(tiny_checkpoint: Checkpoint) -> Elmo:
+    """`tiny_checkpoint`, loaded."""
+    return Elmo(tiny_checkpoint, threads=2)
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tiny_elmo: Elmo, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`tiny_checkpoint` as an elmore folder. Copy it before you change anything."""
+    path = tmp_path_factory.mktemp("folder") / "my-model"
+    tiny_elmo.save(path)
+    return path

@@ -1,0 +1,169 @@
+"""Models of many shapes, whose files the tests write, against the slow reference.
+
+They need nothing but this repository, so that a clone of it alone still proves the numerics.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from reference import MUTATIONS, ReferenceElmo, random_weights
+from small_models import SENTENCES, TEXT, make_options, write_pair
+
+from elmore import Elmo
+from elmore.nn import highway, lstm
+from elmore.nn.highway import Highway
+from elmore.text.vocabulary import Vocabulary
+
+close = {"atol": 2e-6, "rtol": 1e-5}
+WORDS = ["<S>", "the", ",", "</S>", "schools", "<UNK>", "game"]
+MODELS: dict[str, dict[str, Any]] = {
+    "skip": make_options(),
+    "no skip": make_options(skip=False, n_highway=2),
+    "small clips": make_options(16, 8, cell_clip=0.5, proj_clip=0.25, n_highway=2),
+    "no projection": make_options(16, 16, filters=[[1, 4], [2, 4], [3, 8]], n_highway=0),
+    "tanh": make_options(24, 8, activation="tanh", max_characters_per_token=12),
+    "one layer": make_options(n_layers=1),
+    "three layers": make_options(n_layers=3, n_highway=0),
+    "words": make_options(n_words=len(WORDS)),
+    "one direction": make_options(bidirectional=False),
+    "one direction, one layer": make_options(n_layers=1, bidirectional=False),
+    "no clips": make_options(cell_clip=None, proj_clip=None),
+    "cell clip alone": make_options(proj_clip=None),
+    "projection clip alone": make_options(cell_clip=None),
+    "wide filters": make_options(filters=[[w, 4] for w in range(1, 8)], n_highway=2),
+}
+# Three batches, the second of which has fewer rows and the third of which has more.
+BATCHES = [SENTENCES[:3], [TEXT[20:29]], [TEXT[5:9], *SENTENCES[3:]]]
+
+
+def load(
+    tmp_path: Path, options: dict[str, Any], seed: int = 1
+) -> tuple[Elmo, dict[str, np.ndarray], list[str] | None]:
+    weights = random_weights(options, seed)
+    files: tuple[Path, ...] = write_pair(tmp_path, options, weights)
+    if "char_cnn" in options:
+        return Elmo.load(files), weights, None
+    vocabulary = tmp_path / "words.txt"
+    vocabulary.write_bytes(Vocabulary(WORDS).to_bytes())
+    return Elmo.load((*files, vocabulary)), weights, WORDS
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_sentence_alone(name: str, tmp_path: Path) -> None:
+    elmo, weights, words = load(tmp_path, MODELS[name])
+    reference = ReferenceElmo(MODELS[name], weights, words)
+    for sentence, result in zip(SENTENCES, elmo.layers_tokens(SENTENCES), strict=True):
+        [expected], _ = reference.embed_batch([sentence])
+        assert result.tokens == tuple(sentence)
+        np.testing.assert_allclose(result.values, expected, **close)
+    n_rows, lstm_options = sum(len(s) + 2 for s in SENTENCES), MODELS[name]["lstm"]
+    places = n_rows * reference.n_directions * reference.n_layers
+    for kind, key, size in (
+        ("cell", "cell_clip", "dim"),
+        ("projection", "proj_clip", "projection_dim"),
+    ):
+        clipped = reference.clipped[kind] / (places * lstm_options[size])
+        if lstm_options[key] is None or (kind == "projection" and name == "no projection"):
+            assert clipped == 0
+        else:
+            assert clipped > 0.01, "the model does not try the clips"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_carried_state(name: str, tmp_path: Path) -> None:
+    elmo, weights, words = load(tmp_path, MODELS[name])
+    reference, state = ReferenceElmo(MODELS[name], weights, words), None
+    stream = elmo.stateful()
+    for batch in BATCHES:
+        expected, state = reference.embed_batch(batch, state)
+        for ours, theirs in zip(stream.layers_tokens(batch), expected, strict=True):
+            np.testing.assert_allclose(ours.values, theirs, **close)
+    assert stream.state is not None
+    assert state is not None
+    np.testing.assert_allclose(stream.state.hidden.numpy(), state.hidden, **close)
+    np.testing.assert_allclose(stream.state.memory.numpy(), state.cell, **close)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_token_vectors(name: str, tmp_path: Path) -> None:
+    elmo, weights, words = load(tmp_path, MODELS[name])
+    tokens = [*TEXT, "<S>", "</S>", "", "\ud800", "x" * 60, "é" * 30]
+    expected = ReferenceElmo(MODELS[name], weights, words).token_vectors(tokens)
+    np.testing.assert_allclose(elmo.token_vectors(tokens), expected, **close)
+
+
+# A test that could not fail would prove nothing: break the reference, then break our code. ------
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_broken_model_would_be_noticed(mutation: str, tmp_path: Path) -> None:
+    elmo, weights, _ = load(tmp_path, MODELS["skip"])
+    broken, state = ReferenceElmo(MODELS["skip"], weights, mutate=mutation), None
+    stream = elmo.stateful()
+    worst = 0.0
+    for batch in BATCHES:
+        expected, state = broken.embed_batch(batch, state)
+        for ours, theirs in zip(stream.layers_tokens(batch), expected, strict=True):
+            worst = max(worst, float(np.abs(ours.values - theirs).max(initial=0)))
+    assert worst > 1e-2
+
+
+def break_clip(which: str) -> Any:
+    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
+        original = lstm.lstm_steps
+
+        def unclipped(*args: Any) -> None:
+            before, clips, after = args[:6], args[6]._replace(**{which: None}), args[7:]
+            original(*before, clips, *after)
+
+        monkeypatch.setattr(lstm, "lstm_steps", unclipped)
+
+    return patch
+
+
+def break_forget_bias(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lstm, "FORGET_BIAS", 0.0)
+
+
+def break_gate_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmore.formats.bilm_datasets._gates_there", lambda part: part.T)
+
+
+def break_highway(monkeypatch: pytest.MonkeyPatch) -> None:
+    def inverted(self: Highway, x: Any) -> Any:
+        transformed, gate = highway.torch.nn.functional.linear(x, self.weight, self.bias).chunk(
+            2, dim=1
+        )
+        return highway.torch.lerp(transformed.relu(), x, gate.sigmoid())
+
+    monkeypatch.setattr(Highway, "forward", inverted)
+
+
+def break_residual(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "elmore.formats.bilm_options._flag", lambda *args: False
+    )  # reads as a model without skip connections
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        break_clip("cell"),
+        break_clip("projection"),
+        break_forget_bias,
+        break_gate_order,
+        break_highway,
+        break_residual,
+    ],
+    ids=["cell clip", "projection clip", "forget bias", "gate order", "highway", "residual"],
+)
+def test_our_code_broken_on_purpose_turns_red(
+    patch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch(monkeypatch)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        test_every_sentence_alone("skip", tmp_path)

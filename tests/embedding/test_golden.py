@@ -1,0 +1,256 @@
+"""Values which the original programs computed, reproduced through the public API."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from small_models import FIXTURES, needs_fixtures
+
+from elmore import Elmo, ElmoLayer, ScalarMix
+from elmore.nn.bilm import BiLmState, Layers
+
+pytestmark = needs_fixtures
+# The criterion of the original tests; their own re-runs differ by slightly more than 1e-6.
+close = {"atol": 1e-6, "rtol": 1e-5}
+
+
+def load_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def allennlp() -> Elmo:
+    path = FIXTURES / "allennlp/elmo"
+    return Elmo.load((path / "options.json", path / "lm_weights.hdf5"))
+
+
+@pytest.mark.parametrize(
+    ("folder", "sentences"),
+    [("allennlp/elmo", "sentences.json"), ("bilm-tf/model", "lm_embeddings_sentences.json")],
+    ids=["with skip connections", "without"],
+)
+def test_thirty_sentences(folder: str, sentences: str) -> None:
+    """Ten batches of three rows; the state of each row goes on from batch to batch."""
+    path = FIXTURES / folder
+    columns = load_json(path / sentences)  # 3 rows of 10
+    elmo = Elmo.load((path / "options.json", path / "lm_weights.hdf5"))
+    compared = tokens = 0
+    with elmo.stateful() as stream:
+        for i, lines in enumerate(zip(*columns, strict=True)):
+            vectors = stream.embed_tokens([line.split() for line in lines], layers="top")
+            for row, ours in enumerate(vectors):
+                with h5py.File(path / f"lm_embeddings_{row}.hdf5", "r") as file:
+                    golden = np.concatenate(list(file[str(i)][...]), axis=-1)
+                np.testing.assert_allclose(ours, golden, **close)
+                compared, tokens = compared + 1, tokens + len(ours)
+    assert (compared, tokens) == (30, 744)
+
+
+def test_token_vectors_of_a_vocabulary(allennlp: Elmo) -> None:
+    path = FIXTURES / "allennlp/elmo"
+    words = (path / "vocab_test.txt").read_text(encoding="utf-8").split("\n")
+    with h5py.File(path / "elmo_token_embeddings.hdf5", "r") as file:
+        golden = file["embedding"][...]
+    assert len(words) == len(golden) == 458
+    np.testing.assert_allclose(allennlp.token_vectors(words), golden, **close)
+
+
+def test_token_vector_file_of_allennlp_gives_the_same_sentences(allennlp: Elmo) -> None:
+    path = FIXTURES / "allennlp/elmo"
+    cached = Elmo.load(
+        (path / "options.json", path / "lm_weights.hdf5"),
+        token_vectors=(path / "vocab_test.txt", path / "elmo_token_embeddings.hdf5"),
+    )
+    sentences = [line.split() for column in load_json(path / "sentences.json") for line in column]
+    for ours, plain in zip(
+        cached.embed_tokens(sentences), allennlp.embed_tokens(sentences), strict=True
+    ):
+        np.testing.assert_allclose(ours, plain, atol=5e-6)
+
+
+@pytest.mark.parametrize(
+    ("folder", "options"),
+    [
+        ("checkpoint", "options_inference.json"),
+        ("checkpoint", "options.json"),  # says n_characters 261: the array has as many rows
+        ("edge/no_projection_3_layers_tanh", "options.json"),
+        ("edge/word_input", "options.json"),
+        ("edge/one_layer", "options.json"),
+    ],
+)
+def test_unusual_models_of_bilm_tf(folder: str, options: str) -> None:
+    """All layers; batches with changing numbers of rows and carried state."""
+    path = FIXTURES / "bilm-tf" / folder
+    files: tuple[Path, ...] = (path / options, path / "weights.hdf5")
+    if folder == "edge/word_input":
+        files = (*files, FIXTURES / "bilm-tf/train/vocab.txt")
+    stream = Elmo.load(files).stateful()
+    batches = load_json(path / "embedding_batches.json")
+    with h5py.File(path / "embeddings.hdf5", "r") as file:
+        assert len(batches) == len(file) == 3
+        for i, batch in enumerate(batches):
+            results = stream.layers_tokens(batch)
+            assert len(results) == len(file[str(i)])
+            for row, result in enumerate(results):
+                np.testing.assert_allclose(result.values, file[f"{i}/{row}"][...], **close)
+
+
+# AllenNLP's behaviour: 3, 1, 4, 3 rows; an empty sentence; the word <S>; a word which is cut.
+
+
+@pytest.fixture(scope="module")
+def batches() -> list[list[list[str]]]:
+    return load_json(FIXTURES / "allennlp/behaviour/batches.json")
+
+
+def expected(name: str) -> np.ndarray:
+    with h5py.File(FIXTURES / "allennlp/behaviour/expected.hdf5", "r") as file:
+        return np.asarray(file[name][...])
+
+
+def test_layers_and_states_while_rows_come_and_go(
+    allennlp: Elmo, batches: list[list[list[str]]]
+) -> None:
+    stream = allennlp.stateful()
+    for i, batch in enumerate(batches):
+        golden = expected(f"bilm/{i}/layers")
+        for row, result in enumerate(stream.layers_tokens(batch)):
+            inner = golden[:, row, 1 : len(batch[row]) + 1]
+            np.testing.assert_allclose(result.values, inner, **close)
+    state = stream.state
+    assert state is not None
+    hidden = np.concatenate(list(state.hidden.numpy()), axis=-1)  # (layers, rows, 2P)
+    memory = np.concatenate(list(state.memory.numpy()), axis=-1)
+    np.testing.assert_allclose(hidden, expected("bilm/final_state/hidden"), **close)
+    np.testing.assert_allclose(memory, expected("bilm/final_state/memory"), **close)
+
+
+def run_carried(layer: ElmoLayer, batches: list[list[list[str]]]) -> list[Layers]:
+    """All layers, markers included, of successive batches; rows of the state are kept by hand."""
+    rows = max(map(len, batches))
+    everything = layer.bilm.zero_state(rows)
+    results = []
+    with torch.no_grad():
+        for sentences in batches:
+            batch = layer.batch(sentences)
+            before = BiLmState(*(part[:, :, : len(sentences)] for part in everything))
+            layers, after = layer.bilm(batch.words, batch.index, batch.lengths, before)
+            for whole, part in zip(everything, after, strict=True):
+                whole[:, :, : len(sentences)] = part
+            results.append(layers)
+    return results
+
+
+def test_layers_with_the_boundaries(allennlp: Elmo, batches: list[list[list[str]]]) -> None:
+    for i, layers in enumerate(run_carried(allennlp.layer(), batches)):
+        assert layers.lengths.tolist() == expected(f"bilm/{i}/mask").sum(axis=1).tolist()
+        # Zeros beyond the ends too.
+        np.testing.assert_allclose(layers.values.numpy(), expected(f"bilm/{i}/layers"), **close)
+
+
+MIXES = {
+    "plain": [((0.1, 0.3, 0.5), 1.1, None), ((0.2, 0.4, 0.6), 0.88, None)],
+    "layer_norm": [((0.1, 0.3, 0.5), 1.1, "batch"), ((0.2, 0.4, 0.6), 0.88, "batch")],
+    "boundaries": [((0, 0, 0), 1.0, None), ((0, 0, 0), 1.0, None)],
+    "layer1_only": [((-9e10, 1, -9e10), 1.0, None), ((-9e10, 1, -9e10), 1.0, None)],
+}
+
+
+@pytest.mark.parametrize("kind", MIXES)
+def test_mixes_of_carried_layers(
+    kind: str, allennlp: Elmo, batches: list[list[list[str]]]
+) -> None:
+    for i, layers in enumerate(run_carried(allennlp.layer(), batches[:3])):
+        mask = torch.arange(layers.values.shape[2]) < layers.lengths[:, None]
+        for k, (scores, gamma, layer_norm) in enumerate(MIXES[kind]):
+            mix = ScalarMix(3, initial=scores, gamma=gamma, layer_norm=layer_norm)
+            with torch.no_grad():
+                vectors = mix(layers.values, mask)
+            ends = expected(f"elmo/{kind}/{i}/mask").sum(axis=1)
+            golden = expected(f"elmo/{kind}/{i}/representation_{k}")
+            if kind != "boundaries":
+                vectors = vectors[:, 1:-1]
+            assert vectors.shape == golden.shape
+            for row, end in enumerate(ends):
+                np.testing.assert_allclose(vectors[row, :end], golden[row, :end], **close)
+
+
+@pytest.mark.parametrize("kind", MIXES)
+def test_elmo_layer(kind: str, allennlp: Elmo, batches: list[list[list[str]]]) -> None:
+    """The first batch starts from zeros, as every batch of an ElmoLayer does."""
+    layer = allennlp.layer(
+        n_mixes=2,
+        dropout=0,
+        keep_boundaries=kind == "boundaries",
+        layer_norm=MIXES[kind][0][2],
+    )
+    with torch.no_grad():
+        for mix, (scores, gamma, _) in zip(layer.mixes, MIXES[kind], strict=True):
+            mix.weights[:] = torch.tensor(scores)
+            mix.gamma.fill_(gamma)
+        batch = layer.batch(batches[0])
+        results = layer(batch)
+    mask = expected(f"elmo/{kind}/0/mask").astype(bool)
+    if kind != "boundaries":
+        np.testing.assert_array_equal(batch.mask.numpy(), mask)
+    for k, vectors in enumerate(results):
+        golden = expected(f"elmo/{kind}/0/representation_{k}")
+        np.testing.assert_allclose(vectors.numpy()[mask], golden[mask], **close)
+        assert np.abs(vectors.numpy()[~mask]).max() == 0
+
+
+def our_gradient(name: str, gradients: dict[str, torch.Tensor]) -> np.ndarray:
+    """Our gradient in the place of a parameter of AllenNLP (its layout: formats.md §8)."""
+    parts = name.split("/")
+    if parts[0] == "scalar_mix_0":
+        if parts[1] == "gamma":
+            return gradients["mixes.0.gamma"].numpy()[None]
+        return gradients["mixes.0.weights"].numpy()[int(parts[2])][None]
+    kind = parts[2]
+    if kind == "_char_embedding_weights":  # a row of padding in front, which learns nothing
+        return np.pad(gradients["bilm.tokens.characters"].numpy(), ((1, 0), (0, 0)))
+    if kind.startswith("char_conv_"):
+        return gradients[f"bilm.tokens.convolutions.{kind[10:]}.{parts[3]}"].numpy()
+    if kind == "_highways":  # the gate has the other sign there
+        bias = gradients[f"bilm.tokens.highways.{parts[4]}.bias"].numpy().copy()
+        bias[len(bias) // 2 :] *= -1
+        return bias
+    if kind == "_projection":
+        return gradients[f"bilm.tokens.projection.{parts[3]}"].numpy()
+    direction, layer = kind.split("_layer_")
+    leaf = {
+        "input_linearity/weight": "input_weight",
+        "state_linearity/weight": "state_weight",
+        "state_linearity/bias": "bias",
+        "state_projection/weight": "projection",
+    }["/".join(parts[3:])]
+    return gradients[f"bilm.{direction}_layers.{layer}.{leaf}"].numpy()
+
+
+def test_gradients(allennlp: Elmo, batches: list[list[list[str]]]) -> None:
+    layer = allennlp.layer(dropout=0, trainable_bilm=True)
+    loss = layer(layer.batch(batches[0]))[0].square().sum()
+    loss.backward()
+    np.testing.assert_allclose(loss.item(), expected("grad/loss"), rtol=1e-6)
+    gradients = {name: weight.grad for name, weight in layer.named_parameters()}
+    assert all(gradient is not None for gradient in gradients.values())
+    names: list[str] = []
+    with h5py.File(FIXTURES / "allennlp/behaviour/expected.hdf5", "r") as file:
+        file["grad"].visititems(
+            lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
+        )
+    names.remove("loss")
+    assert len(names) == 35
+    for name in names:
+        golden = expected(f"grad/{name}")
+        scale = np.abs(golden).max()
+        assert scale > 0, name
+        np.testing.assert_allclose(
+            our_gradient(name, gradients), golden, rtol=1e-4, atol=1e-5 * scale, err_msg=name
+        )

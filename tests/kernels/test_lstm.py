@@ -1,0 +1,181 @@
+"""The hand-written passes through time, forwards and backwards, against plain autograd."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from elmore.kernels.lstm import Clips, LstmSteps, lstm_steps
+from elmore.nn.packing import Packing
+
+NAMES = ("gates", "state_weight", "projection", "hidden", "memory")
+
+
+def plain_steps(
+    gates: Tensor,
+    sizes: tuple[int, ...],
+    state_weight: Tensor,
+    projection: Tensor | None,
+    hidden: Tensor,
+    memory: Tensor,
+    clips: Clips,
+    clipped: dict[str, float] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The equations of formats.md §3 one step at a time, for autograd to differentiate."""
+    cells, outputs, last = memory.shape[1], [], list(memory)
+    counts = {"cell": [0, 0], "projection": [0, 0]}
+
+    def clip(x: Tensor, bound: float | None, kind: str) -> Tensor:
+        if bound is None:
+            return x
+        counts[kind][0] += int((x.abs() > bound).sum())
+        counts[kind][1] += x.numel()
+        return x.clamp(-bound, bound)
+
+    for now, size in zip(gates.split(list(sizes)), sizes, strict=True):
+        z = now + hidden[:size] @ state_weight.t()
+        i, f, j, o = z.split(cells, dim=1)
+        memory = torch.sigmoid(f) * memory[:size] + torch.sigmoid(i) * torch.tanh(j)
+        memory = clip(memory, clips.cell, "cell")
+        hidden = torch.sigmoid(o) * torch.tanh(memory)
+        if projection is not None:
+            hidden = clip(hidden @ projection.t(), clips.projection, "projection")
+        outputs.append(hidden)
+        last[:size] = list(memory)
+    if clipped is not None:
+        clipped.update({kind: n / max(1, total) for kind, (n, total) in counts.items()})
+    return torch.cat(outputs), torch.stack(last)
+
+
+def make_inputs(
+    lengths: list[int], *, projected: bool, cells: int = 7, dim: int = 5, seed: int = 0
+) -> tuple[tuple[int, ...], dict[str, Tensor | None]]:
+    generator = torch.Generator().manual_seed(seed)
+    dim = dim if projected else cells
+
+    def normal(*shape: int, scale: float = 1.0) -> Tensor:
+        values = torch.randn(shape, generator=generator, dtype=torch.float64) * scale
+        return values.requires_grad_()
+
+    sizes = Packing.plan(torch.tensor(lengths), max(lengths)).sizes
+    return sizes, {
+        "gates": normal(sum(lengths), 4 * cells, scale=2.0),
+        "state_weight": normal(4 * cells, dim, scale=0.5),
+        "projection": normal(dim, cells) if projected else None,
+        "hidden": normal(len(lengths), dim, scale=0.5),
+        "memory": normal(len(lengths), cells, scale=0.5),
+    }
+
+
+def run(
+    function: object,
+    sizes: tuple[int, ...],
+    inputs: dict[str, Tensor | None],
+    clips: Clips,
+    clipped: dict[str, float] | None = None,
+) -> tuple[Tensor, Tensor]:
+    x = inputs
+    # A copy of the gates, because LstmSteps uses them up.
+    arguments = (x["gates"].clone(), sizes, x["state_weight"], x["projection"], x["hidden"])
+    if function is plain_steps:
+        return plain_steps(*arguments, x["memory"], clips, clipped)
+    return LstmSteps.apply(*arguments, x["memory"], clips)
+
+
+CLIPS = {
+    "both clips": Clips(0.8, 0.6),
+    "cell alone": Clips(0.8, None),
+    "projection alone": Clips(None, 0.6),
+    "no clips": Clips(None, None),
+}
+LENGTHS = [[6, 6, 6], [9, 4, 4, 1], [1], [5, 3, 2, 2, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("projected", [True, False], ids=["projection", "no projection"])
+@pytest.mark.parametrize("clips", CLIPS.values(), ids=CLIPS)
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+def test_gradients_equal_plain_autograd(
+    lengths: list[int], clips: Clips, projected: bool
+) -> None:
+    sizes, inputs = make_inputs(lengths, projected=projected)
+    names = [name for name in NAMES if inputs[name] is not None]
+    clipped: dict[str, float] = {}
+    expected = run(plain_steps, sizes, inputs, clips, clipped)
+    ours = run(LstmSteps, sizes, inputs, clips)
+    generator = torch.Generator().manual_seed(1)
+    # Both results matter: the loss gives each of their values a weight of its own.
+    weights = [torch.randn(x.shape, generator=generator, dtype=torch.float64) for x in expected]
+    gradients = []
+    for result in (expected, ours):
+        loss = sum((value * weight).sum() for value, weight in zip(result, weights, strict=True))
+        gradients.append(torch.autograd.grad(loss, [inputs[name] for name in names]))
+    for value, plain in zip(ours, expected, strict=True):
+        torch.testing.assert_close(value, plain, rtol=1e-12, atol=1e-12)
+    for name, gradient, plain in zip(names, gradients[1], gradients[0], strict=True):
+        torch.testing.assert_close(gradient, plain, rtol=1e-10, atol=1e-11, msg=name)
+    if sum(lengths) > 10:
+        assert (clipped["cell"] > 0.05) == (clips.cell is not None)
+        assert (clipped["projection"] > 0.05) == (clips.projection is not None and projected)
+
+
+@pytest.mark.parametrize("projected", [True, False])
+def test_gradcheck(projected: bool) -> None:
+    """Finite differences, with clips that bite away from their edges."""
+    sizes, inputs = make_inputs([3, 2], projected=projected, cells=3, dim=2, seed=3)
+    names = [name for name in NAMES if inputs[name] is not None]
+
+    def function(*values: Tensor) -> tuple[Tensor, Tensor]:
+        return run(LstmSteps, sizes, inputs | dict(zip(names, values, strict=True)), Clips(0.7, 0.6))
+
+    assert torch.autograd.gradcheck(function, [inputs[name] for name in names], eps=1e-7)
+
+
+def test_a_value_on_the_clip_is_cut_off_from_learning() -> None:
+    """What the clip has changed has the derivative zero; the next step still sees the memory."""
+    sizes, inputs = make_inputs([1], projected=True)
+    with torch.no_grad():
+        inputs["memory"].fill_(9.0)
+    output, last = run(LstmSteps, sizes, inputs, Clips(0.01, None))
+    assert last.abs().max() == 0.01
+    (output.sum() + last.sum()).backward()
+    assert inputs["memory"].grad.abs().max() == 0
+    assert inputs["projection"].grad.abs().max() > 0
+
+
+@pytest.mark.parametrize(("clips", "projected"), list(product(CLIPS.values(), [True, False])))
+def test_pieces_of_a_run_equal_the_whole(clips: Clips, projected: bool) -> None:
+    """The path without gradients goes on from the last rows of the piece before."""
+    sizes, inputs = make_inputs([7, 5, 2], projected=projected)
+    values = {k: None if v is None else v.detach() for k, v in inputs.items()}
+    expected, last = run(plain_steps, sizes, values, clips)
+    hidden, memory, start = values["hidden"], values["memory"].clone(), 0
+    pieces = []
+    for first, end in ((0, 3), (3, 4), (4, 7)):
+        rows = sum(sizes[first:end])
+        output = torch.empty(rows, hidden.shape[1], dtype=torch.float64)
+        lstm_steps(
+            values["gates"][start : start + rows].clone(),
+            sizes[first:end],
+            values["state_weight"],
+            values["projection"],
+            hidden,
+            memory,
+            clips,
+            output,
+        )
+        hidden, start = output[-sizes[end - 1] :], start + rows
+        pieces.append(output)
+    torch.testing.assert_close(torch.cat(pieces), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(memory, last, rtol=1e-12, atol=1e-12)
+
+
+def test_the_given_state_is_left_alone() -> None:
+    sizes, inputs = make_inputs([4, 2], projected=True)
+    before = {name: inputs[name].detach().clone() for name in ("hidden", "memory")}
+    run(LstmSteps, sizes, inputs, Clips(0.8, 0.6))
+    for name, value in before.items():
+        np.testing.assert_array_equal(inputs[name].detach(), value)

@@ -1,0 +1,71 @@
+"""Threads that compute side by side."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+
+import pytest
+import torch
+
+from elmore.errors import ConfigError
+from elmore.kernels.workers import Workers, available_threads
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8, None])
+def test_results_keep_the_order_of_the_jobs(threads: int | None) -> None:
+    workers = Workers(threads)
+
+    def job(k: int) -> int:
+        time.sleep(0.002 * (k % 3 == 0))
+        return k
+
+    assert workers.run([lambda k=k: job(k) for k in range(20)]) == list(range(20))
+    assert workers.run([]) == []
+
+
+def test_threads_of_the_caller_are_left_alone() -> None:
+    before = torch.get_num_threads()
+    Workers(1).run([lambda: None])
+    assert torch.get_num_threads() == before
+    seen: list[int] = []
+    other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    other.start()
+    other.join()
+    assert seen == [before]
+
+
+def test_workers_share_the_processors() -> None:
+    assert Workers(1).run([torch.get_num_threads]) == [1]
+    assert Workers(2).run([torch.get_num_threads] * 2) == [1, 1]
+    assert Workers().threads == available_threads() >= 1
+
+
+def test_an_error_of_a_job_is_raised_and_the_workers_go_on() -> None:
+    workers = Workers(2)
+
+    def broken() -> None:
+        raise KeyError("broken job")
+
+    with pytest.raises(KeyError, match="broken job"):
+        workers.run([broken, lambda: None])
+    assert workers.run([lambda: 7]) == [7]
+
+
+def test_threads_end_with_their_workers() -> None:
+    before = set(threading.enumerate())
+    workers = Workers(2)
+    workers.run([lambda: None])
+    started = set(threading.enumerate()) - before
+    assert len(started) == 2
+    del workers
+    gc.collect()
+    for thread in started:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_no_threads_are_refused() -> None:
+    with pytest.raises(ConfigError, match="threads=0; use 1 or more"):
+        Workers(0)
