@@ -5,12 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from small_models import FIXTURES, make_checkpoint, make_options, needs_fixtures
 
 from elmore import Elmo
 from elmore.formats.checkpoint import Checkpoint
 
 __all__ = ["FIXTURES", "needs_fixtures"]
+
+# A slow machine is no failure; the same examples in every run.
+settings.register_profile("elmore", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("elmore")
 
 
 @pytest.fixture(scope="session")

@@ -461,6 +461,25 @@ def test_fail_the_nth_call(
     assert len(fired) >= 4, fired
 
 
+@pytest.mark.parametrize("writer", list(WRITERS))
+def test_data_is_synced_before_the_name_and_the_folder_after(
+    writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[Any] = []
+    fsync, replace, rename = os.fsync, os.replace, os.rename
+    monkeypatch.setattr(os, "fsync", lambda fd: (events.append(os.fstat(fd).st_ino), fsync(fd)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (events.append("named"), replace(a, b)))
+    monkeypatch.setattr(os, "rename", lambda a, b: (events.append("named"), rename(a, b)))
+    WRITERS[writer](tmp_path)
+    target = tmp_path / "out"
+    inodes = {target.stat().st_ino}
+    if target.is_dir():
+        inodes |= {item.stat().st_ino for item in target.iterdir()}
+    named = events.index("named")
+    assert inodes <= set(events[:named])
+    assert events[named + 1 :] == [tmp_path.stat().st_ino]
+
+
 def test_body_errors_are_explained(tmp_path: Path) -> None:
     with (
         pytest.raises(ElmoreError, match=r"cannot write '.*out'.*bytes free there; "),

@@ -17,6 +17,7 @@ from elmore.errors import ElmoreError
 if TYPE_CHECKING:
     from elmore.config import BiLmConfig
     from elmore.embedding.elmo import Elmo
+    from elmore.embedding.language_model import perplexity, score, substitutes
     from elmore.embedding.layers import SentenceLayers
     from elmore.embedding.similarity import cosine
     from elmore.nn.elmo_layer import ElmoLayer
@@ -31,6 +32,9 @@ __all__ = [
     "SentenceLayers",
     "__version__",
     "cosine",
+    "perplexity",
+    "score",
+    "substitutes",
 ]
 
 # torch is heavy: nothing of it is loaded before a name that needs it is used.
@@ -41,6 +45,9 @@ _NAMES = {
     "ScalarMix": "elmore.nn.mix",
     "SentenceLayers": "elmore.embedding.layers",
     "cosine": "elmore.embedding.similarity",
+    "perplexity": "elmore.embedding.language_model",
+    "score": "elmore.embedding.language_model",
+    "substitutes": "elmore.embedding.language_model",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)
 

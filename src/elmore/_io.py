@@ -238,6 +238,7 @@ def read_lines(
     what: str,
     max_line: int,
     errors: Literal["strict", "replace", "skip"] = "strict",
+    on_invalid: Callable[[int], object] | None = None,
 ) -> Iterator[tuple[int, str]]:
     r"""Yield the lines of a UTF-8 text with their numbers, in memory bounded by one line.
 
@@ -250,6 +251,7 @@ def read_lines(
         max_line: most bytes of a line, its ending not counted.
         errors: what to do with invalid UTF-8: raise, put U+FFFD, or leave the line out (its
             number is then missing from the result).
+        on_invalid: told the number of each line that was mended or left out.
 
     Yields:
         (line number from 1, text).
@@ -259,7 +261,6 @@ def read_lines(
     """
     what = shown(what, 120)
     readline = stream.readline
-    decoding = "replace" if errors == "replace" else "strict"
     most = max_line + 2  # "\r\n"
     number = 0
     dropped = 0
@@ -278,16 +279,20 @@ def read_lines(
                 line=number,
             )
         try:
-            text = data.decode("utf-8", decoding)
+            text = data.decode("utf-8")
         except UnicodeDecodeError as error:
+            if errors == "strict":
+                raise InputError(
+                    f"invalid UTF-8 at byte {error.start + dropped} of the line; convert the file "
+                    "to UTF-8 or pass --errors replace or --errors skip",
+                    file=what,
+                    line=number,
+                ) from None
+            if on_invalid is not None:
+                on_invalid(number)
             if errors == "skip":
                 continue
-            raise InputError(
-                f"invalid UTF-8 at byte {error.start + dropped} of the line; convert the file to "
-                "UTF-8 or pass --errors replace or --errors skip",
-                file=what,
-                line=number,
-            ) from None
+            text = data.decode("utf-8", "replace")
         yield number, text
 
 

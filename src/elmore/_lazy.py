@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,4 +26,7 @@ def lazy_names(
         module = importlib.import_module(table[name])
         return module if table[name] == f"{package}.{name}" else getattr(module, name)
 
-    return get, lambda: sorted(table)
+    def names() -> list[str]:
+        return sorted({*table, *getattr(sys.modules[package], "__all__", ())})
+
+    return get, names

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from elmore._io import shown
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS, Limits
 
@@ -22,6 +23,8 @@ __all__ = [
 ]
 
 Activation = Literal["relu", "tanh"]
+# Of float32, in which clips are computed.
+_LARGEST = 3.4e38
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +58,8 @@ class TokenEncoderConfig:
     def __post_init__(self) -> None:
         if self.activation not in get_args(Activation):
             raise ConfigError(
-                f"activation={self.activation!r} is unknown; use one of {_list(Activation)}"
+                f"activation={shown(repr(self.activation))} is unknown; "
+                f"use one of {_list(Activation)}"
             )
         if not self.n_characters and not self.n_words:
             raise ConfigError(
@@ -132,7 +136,7 @@ class LstmConfig:
             )
         for name in ("cell_clip", "proj_clip"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
+            if value is not None and not 0 < value <= _LARGEST:
                 raise ConfigError(f"{name}={value!r} must be a positive number; use null for none")
 
     @property
@@ -259,25 +263,25 @@ def _section(data: Mapping[str, Any], key: str, kind: type, what: str) -> Mappin
     for name, value in section.items():
         if name not in known:
             raise ConfigError(
-                f"{what}: unknown key {key}.{name}; made by a newer elmore? upgrade, or remove it"
+                f"{what}: unknown key {key}.{shown(name)}; "
+                "made by a newer elmore? upgrade, or remove it"
             )
-        expected = str(known[name].type)
+        expected, found = str(known[name].type), shown(repr(value))
         if expected == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-            raise ConfigError(f"{what}: {key}.{name}={value!r} must be a whole number; correct it")
+            raise ConfigError(f"{what}: {key}.{name}={found} must be a whole number; correct it")
         if expected == "bool" and not isinstance(value, bool):
-            raise ConfigError(f"{what}: {key}.{name}={value!r} must be true or false; correct it")
+            raise ConfigError(f"{what}: {key}.{name}={found} must be true or false; correct it")
         if expected.startswith("float") and not (
             value is None or (isinstance(value, int | float) and not isinstance(value, bool))
         ):
-            raise ConfigError(
-                f"{what}: {key}.{name}={value!r} must be a number or null; correct it"
-            )
+            raise ConfigError(f"{what}: {key}.{name}={found} must be a number or null; correct it")
     return section
 
 
 def _check_count(name: str, value: int, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ConfigError(f"{name}={value!r} is out of range; use a whole number {low}..{high}")
+        found = shown(repr(value))
+        raise ConfigError(f"{name}={found} is out of range; use a whole number {low}..{high}")
 
 
 def _list(choice: Any) -> str:

@@ -163,9 +163,7 @@ MIXES = {
 
 
 @pytest.mark.parametrize("kind", MIXES)
-def test_mixes_of_carried_layers(
-    kind: str, allennlp: Elmo, batches: list[list[list[str]]]
-) -> None:
+def test_mixes_of_carried_layers(kind: str, allennlp: Elmo, batches: list[list[list[str]]]) -> None:
     for i, layers in enumerate(run_carried(allennlp.layer(), batches[:3])):
         mask = torch.arange(layers.values.shape[2]) < layers.lengths[:, None]
         for k, (scores, gamma, layer_norm) in enumerate(MIXES[kind]):

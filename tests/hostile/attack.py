@@ -22,6 +22,13 @@ def table(makers: dict[str, Any]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("maker", list(makers.values()), ids=list(makers))
 
 
+def check_reason(error: BaseException, attack: str, reasons: dict[str, str]) -> None:
+    """Hold an attack to the defence meant for it: another one may fire by luck."""
+    for part, reason in reasons.items():
+        if part in attack:
+            assert reason in str(error), (attack, str(error))
+
+
 def check_message(error: BaseException) -> None:
     """Hold a message to the grammar of style.md §3.3."""
     message = str(error)

@@ -14,9 +14,11 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from elmore.formats.archives import open_source
 
-from .attack import SECRET, refused, table
+from .attack import SECRET, check_reason, refused, table
 
 OPTIONS = b'{"lstm": {"dim": 8}}'
 
@@ -398,14 +400,55 @@ TARS: dict[str, Callable[[Path], None]] = {
 }
 
 
+# Part of the attack's name → part of the message.
+REASONS = {
+    "absolute": "absolute path",
+    "dot dot": "'..'",
+    "drive": "drive letter",
+    "backslash": "backslash",
+    "NUL": "NUL",
+    "link": "link",
+    "device": "device",
+    "fifo": "device",
+    "encrypted": "encrypted",
+    "declares more": "declares 5000",
+    "method": "by method",
+    "duplicate by dot": "twice",
+    "duplicate]": "twice",
+    "duplicate base": "of one name",
+    "overlap": "overlapping members",
+    "zip bomb": "200 times",
+    "gz bomb": "200 times",
+    "bz2 bomb": "200 times",
+    "xz bomb": "200 times",
+    "10,001": "members",
+    "huge directory": "a directory of",
+    "too long": "header of",
+    "pax bomb": "header of",
+    "pax chain": "more headers",
+    "sparse": "sparse",
+    "negative size": "broken",
+    "xz memory": "Memory usage limit",
+    "truncated": "broken",
+    "wrong CRC": "CRC",
+    "without options": "no file 'options.json'",
+}
+
+
 @table(ZIPS | TARS)
-def test_refused(maker: Callable[[Path], None], tmp_path: Path) -> None:
+def test_refused(
+    maker: Callable[[Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
     (tmp_path / "secret.txt").write_bytes(SECRET)
-    path = tmp_path / "model.bin"
+    monkeypatch.chdir(tmp_path)  # messages must not hold the name of the test
+    path = Path("model.bin")
     maker(path)
     assert path.stat().st_size < 64 << 20
     before = {item.name for item in tmp_path.iterdir()}
-    refused(lambda: use(path))
+    check_reason(refused(lambda: use(path)), request.node.name, REASONS)
     assert {item.name for item in tmp_path.iterdir()} == before  # nothing was extracted
 
 

@@ -15,7 +15,7 @@ import pytest
 from elmore.errors import FormatError
 from elmore.formats.hdf5_files import open_hdf5
 
-from .attack import SECRET, refused, table
+from .attack import SECRET, check_reason, refused, table
 
 VALUES = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -162,6 +162,24 @@ def claims(old: tuple[int, ...], new: tuple[int, ...]) -> Callable[[Path], None]
     return make
 
 
+def forged_size(path: Path) -> None:
+    """Forge the stored size as well, so that only the size of the file contradicts."""
+    claims((7, 5), (7 << 12, 5))(path)
+    data = path.read_bytes()
+    assert struct.pack("<Q", 140) in data
+    path.write_bytes(data.replace(struct.pack("<Q", 140), struct.pack("<Q", 140 << 12)))
+
+
+def forged_place(path: Path) -> None:
+    """Let the values begin just before the end of the file."""
+    with h5py.File(path, "w", libver="earliest") as file:
+        file["weights"] = VALUES
+        place = struct.pack("<QQ", file["weights"].id.get_offset(), VALUES.nbytes)
+    data = path.read_bytes()
+    assert data.count(place) == 1
+    path.write_bytes(data.replace(place, struct.pack("<QQ", len(data) - 10, VALUES.nbytes)))
+
+
 def value(bad: float, index: tuple[int, ...], dtype: str = "f4") -> Callable[[Path], None]:
     def fill(file: Any) -> None:
         values = np.ones((3, 5), dtype)
@@ -255,6 +273,8 @@ ATTACKS: dict[str, Callable[[Path], None]] = {
     "unallocated chunks": hdf5(unallocated_chunks),
     "forged shape": claims((7, 5), (7 << 20, 5)),
     "forged shape 2**62": claims((7, 5), (1 << 61, 5)),
+    "forged stored size": forged_size,
+    "forged place": forged_place,
     "NaN": value(np.nan, (1, 2)),
     "infinite": value(np.inf, (2, 4)),
     "minus infinite": value(-np.inf, (0, 0)),
@@ -273,8 +293,41 @@ ATTACKS: dict[str, Callable[[Path], None]] = {
 }
 
 
+# Part of the attack's name → part of the message.
+REASONS = {
+    "soft link": "the soft link",
+    "external link": "the external link",
+    "external storage": "in another file",
+    "virtual": "virtual dataset",
+    "cyclic": "twice",
+    "root": "twice",
+    "reached twice": "twice",
+    "deep": "deeper than the 8",
+    "groups": "objects",
+    "references": "neither number nor fixed text",
+    "variable-length": "neither number nor fixed text",
+    "compound": "neither number nor fixed text",
+    "array type": "neither number nor fixed text",
+    "opaque": "neither number nor fixed text",
+    "complex": "neither number nor fixed text",
+    "lzf": "by filter",
+    "scale": "by filter",
+    "blosc": "by filter",
+    "unknown filter": "by filter",
+    "bomb": "over 1000 times",
+    "one rich chunk": "from 100 to",
+    "wide chunk": "into chunks of",
+    "shape overflow": "claims",
+    "shape 1 TB": "claims",
+    "shape 4 GB": "over 1000 times",
+    "cut": "broken HDF5 file",
+}
+
+
 @table(ATTACKS)
-def test_refused(maker: Callable[[Path], None], tmp_path: Path, capfd: Any) -> None:
+def test_refused(
+    maker: Callable[[Path], None], tmp_path: Path, capfd: Any, request: pytest.FixtureRequest
+) -> None:
     (tmp_path / "secret.txt").write_bytes(SECRET)
     with h5py.File(tmp_path / "secret.h5", "w") as file:
         file["data"] = np.frombuffer((SECRET * 8)[:32], np.float32)
@@ -282,6 +335,7 @@ def test_refused(maker: Callable[[Path], None], tmp_path: Path, capfd: Any) -> N
     maker(path)
     assert path.stat().st_size < 64 << 20
     error = refused(lambda: use(path))
+    check_reason(error, request.node.name, REASONS)
     assert "model.hdf5" in str(error)
     assert capfd.readouterr() == ("", "")  # the library prints its error stack if we let it
 

@@ -92,7 +92,7 @@ def test_one_column_fewer_is_wrong(widths: list[int], monkeypatch: pytest.Monkey
     ids = words_of_all_lengths()
     characters, filters, biases = make_weights(list(widths), torch.float64)
     with torch.no_grad():
-        characters[-1] *= 10  # padding speaks up, so that its window often is the largest
+        characters[-1], _ = 9, filters[-1].abs_()  # padding gives the largest value
     expected = direct(ids, characters, filters, biases)
     original = groups_by_length
 
@@ -101,7 +101,7 @@ def test_one_column_fewer_is_wrong(widths: list[int], monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(charcnn, "groups_by_length", shorter)
     wrong = (convolve(ids, characters, filters, biases) - expected).abs().amax(dim=1) > 1e-6
-    assert wrong.float().mean() > 0.5
+    assert wrong.float().mean() > 0.7
 
 
 @pytest.mark.parametrize("max_chars", [3, 7, 12, 50])

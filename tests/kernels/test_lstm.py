@@ -98,9 +98,7 @@ LENGTHS = [[6, 6, 6], [9, 4, 4, 1], [1], [5, 3, 2, 2, 1], [1, 1]]
 @pytest.mark.parametrize("projected", [True, False], ids=["projection", "no projection"])
 @pytest.mark.parametrize("clips", CLIPS.values(), ids=CLIPS)
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
-def test_gradients_equal_plain_autograd(
-    lengths: list[int], clips: Clips, projected: bool
-) -> None:
+def test_gradients_equal_plain_autograd(lengths: list[int], clips: Clips, projected: bool) -> None:
     sizes, inputs = make_inputs(lengths, projected=projected)
     names = [name for name in NAMES if inputs[name] is not None]
     clipped: dict[str, float] = {}
@@ -129,7 +127,9 @@ def test_gradcheck(projected: bool) -> None:
     names = [name for name in NAMES if inputs[name] is not None]
 
     def function(*values: Tensor) -> tuple[Tensor, Tensor]:
-        return run(LstmSteps, sizes, inputs | dict(zip(names, values, strict=True)), Clips(0.7, 0.6))
+        return run(
+            LstmSteps, sizes, inputs | dict(zip(names, values, strict=True)), Clips(0.7, 0.6)
+        )
 
     assert torch.autograd.gradcheck(function, [inputs[name] for name in names], eps=1e-7)
 

@@ -150,7 +150,7 @@ class Elmo:
             >>> vectors[0].shape
             (3, 32)
         """
-        vectors: Array | list[Array] = self._each(texts, self._mixed(layers))
+        vectors: Array | list[Array] = self._each(texts, self._mixed(layers), "embed_tokens")
         return vectors
 
     def embed_tokens(
@@ -185,7 +185,7 @@ class Elmo:
             >>> elmo.encode(["Stocks fell .", "She fell ."]).shape
             (2, 32)
         """
-        vectors = self._each(texts, self._pooled(pool, layers))
+        vectors = self._each(texts, self._pooled(pool, layers), "encode_tokens")
         return vectors if isinstance(texts, str) else self._stacked(vectors)
 
     def encode_tokens(
@@ -195,7 +195,12 @@ class Elmo:
         pool: Pooling = "mean",
         layers: LayerChoice = "mean",
     ) -> Array:
-        """Give each token list one vector, (n, dim)."""
+        """Give each token list one vector, (n, dim).
+
+        Example:
+            >>> elmo.encode_tokens([["Stocks", "fell", "."]], pool="max").shape
+            (1, 32)
+        """
         finish = self._pooled(pool, layers)
         return self._stacked(list(self._stream(_token_sentences(sentences), finish)))
 
@@ -210,11 +215,18 @@ class Elmo:
             >>> elmo.layers("She fell.").values.shape
             (3, 3, 32)
         """
-        layers: SentenceLayers | list[SentenceLayers] = self._each(texts, _all_layers)
+        layers: SentenceLayers | list[SentenceLayers] = self._each(
+            texts, _all_layers, "layers_tokens"
+        )
         return layers
 
     def layers_tokens(self, sentences: Sequence[Sequence[str]]) -> list[SentenceLayers]:
-        """Give all layers of each token of token lists."""
+        """Give all layers of each token of token lists.
+
+        Example:
+            >>> elmo.layers_tokens([["Stocks", "fell", "."]])[0].values.shape
+            (3, 3, 32)
+        """
         return list(self._stream(_token_sentences(sentences), _all_layers))
 
     def pipe(
@@ -240,13 +252,21 @@ class Elmo:
             [(3, 32), (2, 32)]
         """
         finish = self._mixed(layers) if pool is None else self._pooled(pool, layers)
-        sentences = _token_sentences(items) if tokenized else self._sentences(items)
+        sentences = (
+            _token_sentences(items) if tokenized else self._sentences(items, "pipe(tokenized=True)")
+        )
         return self._stream(sentences, finish, batch_tokens)
 
     def pipe_layers(
         self, sentences: Iterable[Sentence], *, batch_tokens: int = BATCH_TOKENS
     ) -> Iterator[SentenceLayers]:
-        """Give all layers of a stream of sentences: lazy, in order, in bounded memory."""
+        """Give all layers of a stream of sentences: lazy, in order, in bounded memory.
+
+        Example:
+            >>> lines = ["It fell.", "Yes."]
+            >>> [s.tokens for s in elmo.pipe_layers(elmo.tokenize(line) for line in lines)]
+            [('It', 'fell', '.'), ('Yes', '.')]
+        """
         return self._stream(sentences, _all_layers, batch_tokens)
 
     def stateful(self) -> Stream:
@@ -259,7 +279,11 @@ class Elmo:
             >>> bool((first[0] == second[0]).all())
             False
         """
-        return Stream(self._engine, lambda texts: list(self._sentences(texts)))
+        return Stream(
+            self._engine,
+            lambda texts: list(self._sentences(texts, "embed_tokens")),
+            lambda sentences: list(_token_sentences(sentences)),
+        )
 
     def layer(
         self,
@@ -274,6 +298,12 @@ class Elmo:
 
         Arguments are those of `ElmoLayer`. It is a copy, so that neither training nor moving it
         to a device touches this object.
+
+        Example:
+            >>> layer = elmo.layer(n_mixes=2, dropout=0.5)
+            >>> first, second = layer(layer.batch([["Stocks", "fell", "."]]))
+            >>> first.shape
+            torch.Size([1, 3, 32])
         """
         return ElmoLayer(
             copy.deepcopy(self._engine.bilm),
@@ -290,6 +320,10 @@ class Elmo:
 
         Returns:
             (n_words, dim of one direction).
+
+        Example:
+            >>> elmo.token_vectors(["stocks", "shares"]).shape
+            (2, 16)
         """
         return self._engine.token_vectors(words)
 
@@ -306,6 +340,11 @@ class Elmo:
             path: the folder to make.
             overwrite: replace an elmore folder that is there.
             precision: how the weights are stored.
+
+        Example:
+            >>> elmo.save("copy-of-my-model", precision="float16")
+            >>> Elmo.load("copy-of-my-model").dim
+            32
         """
         weights = {
             name: tensor.detach().cpu().numpy()
@@ -328,10 +367,9 @@ class Elmo:
     def __repr__(self) -> str:
         return f"Elmo({self._checkpoint.origin!r}, dim={self.dim}, n_layers={self.n_layers})"
 
-    def _each(self, texts: Any, finish: Any) -> Any:
-        results = self._stream(
-            self._sentences([texts] if isinstance(texts, str) else texts), finish
-        )
+    def _each(self, texts: Any, finish: Any, for_tokens: str) -> Any:
+        several = [texts] if isinstance(texts, str) else texts
+        results = self._stream(self._sentences(several, for_tokens), finish)
         return next(results) if isinstance(texts, str) else list(results)
 
     def _stream(
@@ -339,12 +377,15 @@ class Elmo:
     ) -> Iterator[Any]:
         return embed_stream(self._engine, sentences, finish, batch_tokens=batch_tokens)
 
-    def _sentences(self, texts: Any) -> Iterator[Sentence]:
+    def _sentences(self, texts: Any, for_tokens: str) -> Iterator[Sentence]:
+        """Tokenize texts; `for_tokens` is the call that takes token lists, for messages."""
+        if isinstance(texts, str):
+            raise ConfigError("got one string where a list of sentences belongs; pass [text]")
         for k, text in enumerate(texts):
             if not isinstance(text, str):
                 raise ConfigError(
                     f"item {k} is a {type(text).__name__}, not a string; "
-                    "for lists of tokens use the method that ends in _tokens"
+                    f"for lists of tokens use {for_tokens}"
                 )
             yield self.tokenize(text)
 

@@ -152,6 +152,8 @@ class Engine:
 
     def _compute_words(self, batch: Batch, positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """Run the token layer over some of a batch's words, shared between the workers."""
+        if not len(positions):
+            return np.zeros((0, self.config.lstm.projection_dim), np.float32)
         pieces = np.array_split(positions, self.workers.count)
 
         def job(piece: NDArray[np.int64]) -> Tensor:

@@ -25,9 +25,15 @@ class Stream:
     empty sentence still reads its two markers. Made by `Elmo.stateful`; not for several threads.
     """
 
-    def __init__(self, engine: Engine, prepare: Callable[[object], list[Sentence]]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        prepare: Callable[[object], list[Sentence]],
+        prepare_tokens: Callable[[object], list[Sentence]],
+    ) -> None:
         self._engine = engine
         self._prepare = prepare
+        self._prepare_tokens = prepare_tokens
         self._state: BiLmState | None = None
 
     def __enter__(self) -> Stream:
@@ -42,7 +48,7 @@ class Stream:
 
     def layers_tokens(self, sentences: Sequence[Sequence[str]]) -> list[SentenceLayers]:
         """Embed one batch of token lists and give all layers."""
-        return self._run([Sentence(tuple(tokens)) for tokens in sentences])
+        return self._run(self._prepare_tokens(sentences))
 
     def embed(
         self, texts: Sequence[str], *, layers: LayerChoice = "mean"

@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import weakref
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -21,12 +22,12 @@ from elmore.formats.archives import Source
 from elmore.formats.bilm_datasets import Link, by_dataset, dump_names, links
 from elmore.formats.bilm_options import config_from_options, options_from_config
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
-from elmore.formats.hdf5_files import Hdf5View, open_hdf5
+from elmore.formats.hdf5_files import Hdf5View, check_finite, open_hdf5
 from elmore.limits import LIMITS
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["NAME", "read", "sniff", "write"]
+__all__ = ["NAME", "is_folder", "read", "sniff", "write"]
 
 NAME = "allennlp"
 
@@ -61,7 +62,7 @@ def read(source: Source) -> Checkpoint:
         config = config_from_options(
             options,
             bidirectional=not any(name.startswith("rnn/") for name in shapes),
-            n_words=shapes.get("embedding", (0,))[0],
+            n_words=_rows(shapes, "embedding"),
             what=options_name,
         )
         table = links(config, dump_names(config, shapes))
@@ -94,12 +95,13 @@ def write(checkpoint: Checkpoint, path: Path, *, overwrite: bool = False) -> Non
 
     config = checkpoint.config
     _refuse_unwritable(checkpoint)
-    with atomic_folder(path, overwrite=overwrite, looks_ours=_looks_written) as folder:
+    with atomic_folder(path, overwrite=overwrite, looks_ours=is_folder) as folder:
         with h5py.File(folder / "weights.hdf5", "w") as file:
             for name, parts in by_dataset(links(config, dump_names(config))).items():
                 array = np.empty(parts[0].shape, np.float32)
                 for link in parts:
                     weight = checkpoint.weights[link.weight]
+                    check_finite(weight, what="this model", name=link.weight)
                     array[link.dataset_rows] = link.back(weight[link.weight_rows])
                 file.create_dataset(name, data=array)
         if checkpoint.softmax is not None:
@@ -179,7 +181,7 @@ def _read_vocabulary(source: Source) -> Vocabulary | None:
         try:
             with gzip.GzipFile(fileobj=stream) as unpacked:
                 return Vocabulary.from_stream(unpacked, what=name)  # type: ignore[arg-type]  # GzipFile reads like a BinaryIO
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise FormatError(f"'{name}' cannot be unpacked ({error}); re-download it") from None
 
 
@@ -192,7 +194,7 @@ def _read_softmax(
         return None
     with closing(source.open(name)) as stream, open_hdf5(stream, what=name) as view:
         shapes = {key: info.shape for key, info in view.names().items()}
-        words = len(vocabulary) if vocabulary is not None else shapes.get("softmax/b", (0,))[0]
+        words = len(vocabulary) if vocabulary is not None else _rows(shapes, "softmax/b")
         wanted = {"softmax/W": (words, config.lstm.projection_dim), "softmax/b": (words,)}
         for key, shape in wanted.items():
             if shapes.get(key) != shape:
@@ -201,6 +203,11 @@ def _read_softmax(
                     "vocabulary and the options; pass files that belong together"
                 )
         return Softmax(view.read("softmax/W"), view.read("softmax/b"))
+
+
+def _rows(shapes: Shapes, name: str) -> int:
+    """Give the length of a dataset; 0 if it is missing or a single number."""
+    return (shapes.get(name) or (0,))[0]
 
 
 def _refuse_other_files(shapes: Shapes, what: str) -> None:
@@ -235,7 +242,7 @@ def _check_shapes(table: Sequence[Link], shapes: Shapes, options: str, weights: 
     known = {link.dataset for link in table}
     for name in shapes:
         # A layer that the options do not name would silently be left out of the computation.
-        if name.startswith("CNN") and name not in known:
+        if name.startswith(("CNN", "RNN_", "rnn/")) and name not in known:
             raise FormatError(
                 f"'{weights}' has {name}, of which '{options}' knows nothing; "
                 f"pass the options that belong to these weights{_guess(shapes)}"
@@ -269,7 +276,7 @@ def _refuse_unwritable(checkpoint: Checkpoint) -> None:
         )
 
 
-def _looks_written(folder: Path) -> bool:
+def is_folder(folder: Path) -> bool:
     """Tell whether a folder was written by `write`, so that it may be replaced."""
     known = {"options.json", "weights.hdf5", "softmax.hdf5", "vocab.txt"}
     return {entry.name for entry in folder.iterdir()} <= known

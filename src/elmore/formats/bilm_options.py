@@ -8,6 +8,7 @@ from typing import Any
 from elmore._io import shown
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig, filters_from_json
 from elmore.errors import ConfigError, FormatError
+from elmore.limits import LIMITS
 
 __all__ = ["config_from_options", "options_from_config"]
 
@@ -120,7 +121,7 @@ def _number(
         if default is not None:
             return default
         raise FormatError(f"'{what}' has no {path}.{key}; add it or pass the right options file")
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float) and value.is_integer() and abs(value) <= LIMITS.json_int:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise FormatError(
@@ -151,4 +152,4 @@ def _flag(data: Mapping[str, Any], key: str, what: str) -> bool:
 
 
 def _whole_if_possible(value: float | None) -> float | int | None:
-    return int(value) if value is not None and value.is_integer() else value
+    return int(value) if value is not None and float(value).is_integer() else value

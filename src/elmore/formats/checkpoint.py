@@ -62,6 +62,9 @@ class LazyWeights(Mapping[str, NDArray[np.float32]]):
     def __getitem__(self, name: str) -> NDArray[np.float32]:
         return self._readers[name]()
 
+    def __contains__(self, name: object) -> bool:  # the inherited one would read the array
+        return name in self._readers
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._readers)
 
@@ -109,6 +112,11 @@ class Checkpoint:
                 raise FormatError(
                     f"{self.origin} has {tokens.n_characters} character rows but its alphabet has "
                     f"{self.alphabet.n_characters} characters; its files do not belong together"
+                )
+            if self.alphabet.max_chars != tokens.max_chars:
+                raise FormatError(
+                    f"{self.origin} reads {tokens.max_chars} characters of a token but its "
+                    f"alphabet gives {self.alphabet.max_chars}; its files do not belong together"
                 )
         if tokens.n_words:
             self._check_rows("word table", tokens.n_words)

@@ -29,6 +29,9 @@ class Format(Protocol):
         """Read a model."""
 
 
+# A name that ends so is meant as a path; names of models may hold dots too.
+_SUFFIXES = (".zip", ".tar", ".gz", ".tgz", ".hdf5", ".h5", ".json", ".safetensors")
+
 # Tried in this order.
 FORMATS: tuple[Format, ...] = (folder, allennlp_hdf5)
 
@@ -72,7 +75,7 @@ def open_model(model: ModelPath) -> Source:
         if path.is_file() and path.suffix in (".hdf5", ".h5", ".json"):
             return _open_neighbours(path)
         return open_source(path)
-    if isinstance(model, Path) or "/" in str(model) or path.suffix:
+    if isinstance(model, Path) or "/" in str(model) or path.suffix in _SUFFIXES:
         raise ModelNotFound(f"'{model}' does not exist; check the path, or see `elmore models`")
     published = find_published(str(model))
     raise ModelNotFound(

@@ -22,6 +22,7 @@ from elmore.config import BiLmConfig, config_from_json, config_to_json, weight_s
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.archives import Source
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Mix, Softmax, StartState
+from elmore.formats.hdf5_files import check_finite
 from elmore.formats.safetensors_files import SafetensorsView, read_safetensors, write_safetensors
 from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet, ByteAlphabet
@@ -151,6 +152,7 @@ def _config_text(checkpoint: Checkpoint, precision: StoredPrecision) -> str:
 
 
 def _store(name: str, array: NDArray[np.float32], precision: StoredPrecision) -> NDArray[Any]:
+    check_finite(array, what="this model", name=name)  # no reader would take it back
     if precision == "float32":
         return np.ascontiguousarray(array, np.float32)
     largest = float(np.abs(array).max(initial=0))

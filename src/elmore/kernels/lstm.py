@@ -9,14 +9,17 @@ which packed row is the caller's business.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["Clips", "LstmSteps", "lstm_steps"]
+from elmore.kernels._check import pointer
+from elmore.kernels._load import native
+
+__all__ = ["Clips", "LstmSteps", "activate_gates", "differentiate_gates", "lstm_steps"]
 
 
 class Clips(NamedTuple):
@@ -59,36 +62,195 @@ def lstm_steps(
         output: receives the output of each row, (n_rows, dim).
         kept: receives what a backward pass needs.
     """
-    cells = memory.shape[1]
-    state_matrix = state_weight.t()
+    cells, state_matrix = memory.shape[1], state_weight.t()
+    if kept is None:  # nobody asks for them: one step's worth of scratch serves all steps
+        kept = _Kept(*(memory.new_empty(len(memory), cells) for _ in range(3)))
+        stride = 0
+    else:
+        stride = 1
+    activate = _activation(gates, memory, kept, clips.cell)
     start = 0
     for size in sizes:
         rows = slice(start, start + size)
-        start += size
-        now = gates[rows]
-        now.addmm_(hidden[:size], state_matrix)
-        now[:, : 2 * cells].sigmoid_()
-        now[:, 2 * cells : 3 * cells].tanh_()
-        now[:, 3 * cells :].sigmoid_()
-        in_gate, forget_gate, candidate, out_gate = now.chunk(4, dim=1)
-        cell = memory[:size]
-        cell.mul_(forget_gate).addcmul_(in_gate, candidate)
-        if clips.cell is not None:
-            cell.clamp_(-clips.cell, clips.cell)
-        squashed = torch.tanh(cell)
-        if kept is not None:
-            kept.memory[rows] = cell
-            kept.tanh_memory[rows] = squashed
+        place = slice(start * stride, start * stride + size)
+        gates[rows].addmm_(hidden[:size], state_matrix)
+        activate(start, start * stride, size)
         hidden = output[rows]
         if projection is None:
-            torch.mul(squashed, out_gate, out=hidden)
-            continue
-        unprojected = squashed.mul_(out_gate)
-        if kept is not None:
-            kept.unprojected[rows] = unprojected
-        torch.mm(unprojected, projection.t(), out=hidden)
-        if clips.projection is not None:
-            hidden.clamp_(-clips.projection, clips.projection)
+            hidden.copy_(kept.unprojected[place])
+        else:
+            torch.mm(kept.unprojected[place], projection.t(), out=hidden)
+            if clips.projection is not None:
+                hidden.clamp_(-clips.projection, clips.projection)
+        start += size
+
+
+def _activation(
+    gates: Tensor, memory: Tensor, kept: _Kept, clip: float | None
+) -> Callable[[int, int, int], None]:
+    """Choose how to do the element-wise part of a step.
+
+    Returns:
+        a function of the first row in `gates`, the first row in `kept`, and the number of rows.
+    """
+    cells = memory.shape[1]
+    module = _native_for(gates)
+    if module is None:
+
+        def twin(start: int, place: int, size: int) -> None:
+            rows = slice(place, place + size)
+            activate_gates(
+                gates[start : start + size],
+                memory[:size],
+                _Kept(kept.memory[rows], kept.tanh_memory[rows], kept.unprojected[rows]),
+                clip,
+            )
+
+        return twin
+    # Checked once; a step adds whole rows to the addresses.
+    at_gates = pointer(gates, gates.shape[0], 4 * cells)
+    at_memory = pointer(memory, memory.shape[0], cells)
+    at_kept = [pointer(tensor, tensor.shape[0], cells) for tensor in kept]
+    bound, row, forward = _bound(clip), 4 * cells, module.lstm_forward
+
+    def native(start: int, place: int, size: int) -> None:
+        kept_memory, squashed, unprojected = (at + place * row for at in at_kept)
+        forward(
+            unprojected,
+            at_gates + start * 4 * row,
+            at_memory,
+            kept_memory,
+            squashed,
+            bound,
+            size,
+            cells,
+        )
+
+    return native
+
+
+def activate_gates(now: Tensor, cell: Tensor, kept: _Kept, clip: float | None) -> None:
+    """Do the element-wise part of one step; the definition of the kernel.
+
+    Args:
+        now: gates of the step, (size, 4 * cells); overwritten by the activated gates.
+        cell: (size, cells); overwritten by the new cell.
+        kept: receives the new cell, its tanh and the output before the projection.
+        clip: bound of the cell.
+    """
+    cells = cell.shape[1]
+    now[:, : 2 * cells].sigmoid_()
+    now[:, 2 * cells : 3 * cells].tanh_()
+    now[:, 3 * cells :].sigmoid_()
+    in_gate, forget_gate, candidate, out_gate = now.chunk(4, dim=1)
+    cell.mul_(forget_gate).addcmul_(in_gate, candidate)
+    if clip is not None:
+        cell.clamp_(-clip, clip)
+    kept.memory.copy_(cell)
+    torch.tanh(cell, out=kept.tanh_memory)
+    torch.mul(kept.tanh_memory, out_gate, out=kept.unprojected)
+
+
+def differentiate_gates(
+    d_now: Tensor,
+    d_cell: Tensor,
+    d_unprojected: Tensor,
+    now: Tensor,
+    kept: _Kept,
+    before: Tensor,
+    clip: float | None,
+) -> None:
+    """Go back through the element-wise part of one step; the definition of the kernel.
+
+    Args:
+        d_now: receives the gradient of the gates before activation, (size, 4 * cells).
+        d_cell: gradient of the new cell, (size, cells); overwritten by that of the old one.
+        d_unprojected: gradient of the output before the projection, (size, cells).
+        now: activated gates, (size, 4 * cells).
+        kept: what the step kept.
+        before: the old cell, (size, cells).
+        clip: bound of the cell.
+    """
+    in_gate, forget_gate, candidate, out_gate = now.chunk(4, dim=1)
+    d_in, d_forget, d_candidate, d_out_gate = d_now.chunk(4, dim=1)
+    squashed = kept.tanh_memory
+    d_cell.add_(d_unprojected * out_gate * (1 - squashed * squashed))
+    if clip is not None:
+        d_cell.mul_(kept.memory.abs() < clip)
+    torch.mul(d_unprojected * squashed, out_gate * (1 - out_gate), out=d_out_gate)
+    torch.mul(d_cell * candidate, in_gate * (1 - in_gate), out=d_in)
+    torch.mul(d_cell * before, forget_gate * (1 - forget_gate), out=d_forget)
+    torch.mul(d_cell * in_gate, 1 - candidate * candidate, out=d_candidate)
+    d_cell.mul_(forget_gate)
+
+
+def _differentiation(
+    d_gates: Tensor,
+    d_memory: Tensor,
+    gates: Tensor,
+    kept: _Kept,
+    memory0: Tensor,
+    clip: float | None,
+) -> Callable[[int, int | None, int, Tensor], None]:
+    """Choose how to go back through the element-wise part of a step.
+
+    Returns:
+        a function of the step's first row, the first row of the step before (None for the first
+        step), the number of rows, and the gradient of the output before the projection.
+    """
+    cells = memory0.shape[1]
+    module = _native_for(gates)
+    if module is None:
+
+        def twin(start: int, earlier: int | None, size: int, d_unprojected: Tensor) -> None:
+            rows = slice(start, start + size)
+            before = memory0[:size] if earlier is None else kept.memory[earlier : earlier + size]
+            differentiate_gates(
+                d_gates[rows],
+                d_memory[:size],
+                d_unprojected,
+                gates[rows],
+                _Kept(kept.memory[rows], kept.tanh_memory[rows], kept.unprojected[rows]),
+                before,
+                clip,
+            )
+
+        return twin
+    n_rows, row = gates.shape[0], 4 * cells
+    at_d_gates = pointer(d_gates, n_rows, 4 * cells)
+    at_gates = pointer(gates, n_rows, 4 * cells)
+    at_d_memory = pointer(d_memory, len(d_memory), cells)
+    at_memory0 = pointer(memory0, len(memory0), cells)
+    at_memory = pointer(kept.memory, n_rows, cells)
+    at_squashed = pointer(kept.tanh_memory, n_rows, cells)
+    bound, backward = _bound(clip), module.lstm_backward
+
+    def compiled(start: int, earlier: int | None, size: int, d_unprojected: Tensor) -> None:
+        backward(
+            at_d_gates + start * 4 * row,
+            at_d_memory,
+            pointer(d_unprojected, size, cells),
+            at_gates + start * 4 * row,
+            at_memory + start * row,
+            at_squashed + start * row,
+            at_memory0 if earlier is None else at_memory + earlier * row,
+            bound,
+            size,
+            cells,
+        )
+
+    return compiled
+
+
+def _native_for(gates: Tensor) -> Any:
+    """Give the extension if it can work on this tensor, else None."""
+    if gates.device.type != "cpu" or gates.dtype != torch.float32:
+        return None
+    return native().module
+
+
+def _bound(clip: float | None) -> float:
+    return float("inf") if clip is None else clip
 
 
 class LstmSteps(torch.autograd.Function):
@@ -114,9 +276,9 @@ class LstmSteps(torch.autograd.Function):
         kept = _Kept(
             gates.new_empty(n_rows, cells),
             gates.new_empty(n_rows, cells),
-            output if projection is None else gates.new_empty(n_rows, cells),
+            gates.new_empty(n_rows, cells),
         )
-        last = memory.clone()
+        last = memory.contiguous().clone()
         # Autograd must not see the overwriting: whatever made the gates does not need them.
         activated = gates.detach()
         lstm_steps(activated, sizes, state_weight, projection, hidden, last, clips, output, kept)
@@ -133,7 +295,8 @@ class LstmSteps(torch.autograd.Function):
         d_gates = torch.empty_like(gates)
         d_projected = torch.empty_like(output)
         d_hidden = torch.zeros_like(hidden0)  # of the step's own output, through later steps
-        d_memory = d_last.clone()
+        d_memory = d_last.contiguous().clone()
+        go_back = _differentiation(d_gates, d_memory, gates, kept, memory0.contiguous(), clips.cell)
         start = sum(sizes)
         for step in range(len(sizes) - 1, -1, -1):
             size = sizes[step]
@@ -141,25 +304,12 @@ class LstmSteps(torch.autograd.Function):
             rows = slice(start, start + size)
             d_out = d_projected[rows]
             torch.add(d_output[rows], d_hidden[:size], out=d_out)
-            if projection is None:
-                d_unprojected = d_out
-            else:
+            d_unprojected = d_out
+            if projection is not None:
                 if clips.projection is not None:
                     d_out.mul_(output[rows].abs() < clips.projection)
                 d_unprojected = d_out @ projection
-            in_gate, forget_gate, candidate, out_gate = gates[rows].chunk(4, dim=1)
-            d_in, d_forget, d_candidate, d_out_gate = d_gates[rows].chunk(4, dim=1)
-            squashed = kept.tanh_memory[rows]
-            d_cell = d_memory[:size]
-            d_cell.add_(d_unprojected * out_gate * (1 - squashed * squashed))
-            if clips.cell is not None:
-                d_cell.mul_(kept.memory[rows].abs() < clips.cell)
-            before = memory0[:size] if step == 0 else kept.memory[start - sizes[step - 1] :][:size]
-            torch.mul(d_unprojected * squashed, out_gate * (1 - out_gate), out=d_out_gate)
-            torch.mul(d_cell * candidate, in_gate * (1 - in_gate), out=d_in)
-            torch.mul(d_cell * before, forget_gate * (1 - forget_gate), out=d_forget)
-            torch.mul(d_cell * in_gate, 1 - candidate * candidate, out=d_candidate)
-            d_cell.mul_(forget_gate)
+            go_back(start, start - sizes[step - 1] if step else None, size, d_unprojected)
             torch.mm(d_gates[rows], state_weight, out=d_hidden[:size])
         before_rows = _rows_before(sizes, gates.device)
         first = sizes[0] if sizes else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -93,7 +94,7 @@ class _Tables:
         self._lock = threading.Lock()
         self._made: tuple[tuple[object, ...], list[Tensor]] | None = None
 
-    def get(self, characters: Tensor, filters: list[Tensor]) -> list[Tensor]:
+    def get(self, characters: Tensor, filters: Sequence[Tensor]) -> list[Tensor]:
         """Give `character_tables` of these weights."""
         weights = [characters, *filters]
         key = tuple((weight.data_ptr(), weight._version, weight.dtype) for weight in weights)

@@ -61,7 +61,7 @@ class ProjectedLstm(nn.Module):
             cells), in the packing's row order.
         """
         if torch.is_grad_enabled():
-            gates = torch.nn.functional.linear(inputs, self.input_weight, self._full_bias())
+            gates = torch.nn.functional.linear(inputs, self.input_weight, self.full_bias())
             if rows is not None:
                 gates = gates.index_select(0, rows)
             output, memory = LstmSteps.apply(  # type: ignore[no-untyped-call]  # torch leaves it so
@@ -84,7 +84,7 @@ class ProjectedLstm(nn.Module):
         memory: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Run without gradients, the input gates of a few steps at a time."""
-        bias, width = self._full_bias(), len(self.bias)
+        bias, width = self.full_bias(), len(self.bias)
         n_rows = sum(packing.sizes)
         output = inputs.new_empty(n_rows, hidden.shape[1])
         table = None
@@ -120,7 +120,8 @@ class ProjectedLstm(nn.Module):
             hidden = output[start - packing.sizes[step - 1] : start]
         return output, memory
 
-    def _full_bias(self) -> Tensor:
+    def full_bias(self) -> Tensor:
+        """Give the bias with the forget bias that the files leave out, (4 * cells,)."""
         cells = len(self.bias) // 4
         forget = torch.zeros_like(self.bias)
         forget[cells : 2 * cells] = FORGET_BIAS

@@ -85,7 +85,7 @@ class Vocabulary:
         """Read a vocabulary from an open file; bilm-tf's `!!!MAXTERMID` line is skipped."""
         words: list[str] = []
         for number, line in read_lines(stream, what=what, max_line=limits.vocabulary_line_bytes):
-            word = line.strip()
+            word = line.strip(" \t\r")  # not U+3000 and its kin: they are words of some models
             if word == "!!!MAXTERMID":
                 continue
             if not word:

@@ -1,1 +1,117 @@
-"""Files of vectors."""
+"""Files of vectors: the table of writers, and what a writer is given.
+
+Nothing here imports numpy or h5py, so that the command line can list the formats at no cost.
+"""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["WRITERS", "Record", "Settings", "StoredType", "Writer", "WriterInfo", "open_writer"]
+
+StoredType = Literal["float32", "float16"]
+
+
+class Record(NamedTuple):
+    """What is written for one sentence.
+
+    Attributes:
+        text: the sentence as it was read.
+        tokens: its tokens.
+        spans: where each token stands in `text`, or None if tokens were given.
+        values: (time, dim); (layers, time, dim) for all layers; without the time axis if pooled.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...] | None
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a writer must know before the first record.
+
+    Attributes:
+        shape: of the values of a record, None for the tokens: (None, dim), (layers, None, dim),
+            or, pooled, (dim,) and (layers, dim).
+        dtype: how numbers are stored.
+        texts: whether the text belongs into the output, because no line of the input is it.
+        sentence_index: hdf5: whether to write `sentence_to_index`; None for up to a million.
+        overwrite: replace a file that is there.
+    """
+
+    shape: tuple[int | None, ...]
+    dtype: StoredType = "float32"
+    texts: bool = False
+    sentence_index: bool | None = None
+    overwrite: bool = False
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a record has one vector, not one for each token."""
+        return None not in self.shape
+
+    @property
+    def all_layers(self) -> bool:
+        """Whether a record has all layers, not a mix of them."""
+        return len(self.shape) - (not self.pooled) == 2
+
+
+class Writer(Protocol):
+    """What takes the records, in order."""
+
+    def write(self, record: Record) -> None:
+        """Write a record."""
+
+    def close(self) -> None:
+        """Write what comes after the last record."""
+
+
+class WriterModule(Protocol):
+    """What a module must offer to be a line of `WRITERS`."""
+
+    def open(self, path: Path | None, settings: Settings) -> AbstractContextManager[Writer]:
+        """Open a file, or stdout for None; it appears under its name only when it is whole."""
+
+
+class WriterInfo(NamedTuple):
+    """A line of `WRITERS`.
+
+    Attributes:
+        module: imported when it is needed.
+        suffixes: file names that mean this format.
+        streams: whether it can be written to a pipe.
+    """
+
+    module: str
+    suffixes: tuple[str, ...]
+    streams: bool
+
+
+WRITERS: dict[str, WriterInfo] = {
+    "jsonl": WriterInfo("elmore.embedding.writers.jsonl", (".jsonl", ".json", ".txt"), True),
+    "npz": WriterInfo("elmore.embedding.writers.npz", (".npz",), False),
+    "hdf5": WriterInfo("elmore.embedding.writers.hdf5", (".hdf5", ".h5"), False),
+}
+
+
+def open_writer(name: str, path: Path | None, settings: Settings) -> AbstractContextManager[Writer]:
+    """Open a writer by the name of its format.
+
+    Args:
+        name: a key of `WRITERS`.
+        path: the file to make, or None for stdout.
+        settings: what it writes.
+    """
+    module: Any = importlib.import_module(WRITERS[name].module)
+    writer: AbstractContextManager[Writer] = module.open(path, settings)
+    return writer

@@ -1,0 +1,47 @@
+/* One source for every instruction set: plain C is the reference, the others are the same loops
+ * compiled for wider vectors. */
+#include "lstm.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define NAME(f) lstm_##f##_plain
+#define TARGET
+#define MADD(a, b, c) ((a) * (b) + (c))
+#include "lstm_gates.h"
+#undef NAME
+#undef TARGET
+#undef MADD
+
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+#define WITH_X86 1
+#define MADD(a, b, c) __builtin_fmaf((a), (b), (c))
+
+#define NAME(f) lstm_##f##_avx2
+#define TARGET __attribute__((target("avx2,fma")))
+#include "lstm_gates.h"
+#undef NAME
+#undef TARGET
+
+#define NAME(f) lstm_##f##_avx512
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,prefer-vector-width=512")))
+#include "lstm_gates.h"
+#undef NAME
+#undef TARGET
+#endif
+
+static const lstm_kernels kernels[] = {
+    {"plain", lstm_forward_plain, lstm_backward_plain},
+#ifdef WITH_X86
+    {"avx2", lstm_forward_avx2, lstm_backward_avx2},
+    {"avx512", lstm_forward_avx512, lstm_backward_avx512},
+#endif
+};
+
+const lstm_kernels *lstm_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
+        if (strcmp(kernels[i].name, name) == 0)
+            return &kernels[i];
+    return NULL;
+}

@@ -1,0 +1,20 @@
+/* The element-wise part of LSTM steps, forward and backward (kernels/lstm.py checks arguments). */
+#ifndef ELMORE_LSTM_H
+#define ELMORE_LSTM_H
+
+#include <stdint.h>
+
+/* Shapes are those of lstm_gates.h with a leading axis of rows; all arrays are contiguous. */
+typedef struct {
+    const char *name;
+    void (*forward)(float *output, float *gates, float *memory, float *kept_memory,
+                    float *kept_squashed, float clip, int64_t rows, int64_t cells);
+    void (*backward)(float *d_gates, float *d_memory, const float *d_output, const float *gates,
+                     const float *memory, const float *squashed, const float *before, float clip,
+                     int64_t rows, int64_t cells);
+} lstm_kernels;
+
+/* The kernels of an instruction set ("plain", "avx2", "avx512"), NULL where it was not compiled. */
+const lstm_kernels *lstm_find(const char *name);
+
+#endif

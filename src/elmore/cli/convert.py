@@ -1,0 +1,130 @@
+"""`elmore convert`: any format into any that can be written."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elmore._io import atomic_folder
+from elmore.cli import flags
+from elmore.cli.report import say, write_json
+from elmore.errors import ConfigError, ElmoreError
+
+if TYPE_CHECKING:
+    from elmore.formats.checkpoint import Checkpoint
+    from elmore.formats.detect import ModelPath
+
+__all__ = ["EXAMPLES", "add_arguments", "run"]
+
+EXAMPLES = """\
+  elmore convert options.json weights.hdf5 -o my-model
+  elmore convert my-model -o half/ --precision float16
+  elmore convert my-model -o old/ --to allennlp
+"""
+
+# Embedded with both models; long words, other scripts and repeats go through every part.
+_TEXT = (
+    "The bank by the river lent no money to the bank .".split(" "),
+    "« Naïveté » , 速い狐 , Ταχίστη 🦊 : antidisestablishmentarianism !".split(" "),
+    ["Yes"],
+)
+# Largest difference of a vector, in units of the largest value: float32 is copied bit by bit,
+# float16 rounds each weight to 11 bits.
+_TOLERANCE = {"float32": 1e-6, "float16": 0.05}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    flags.add_model_argument(parser)
+    flags.add_output(parser, "folder to make", required=True)
+    parser.add_argument(
+        "--to", choices=("folder", "allennlp"), default="folder", help="format (default: folder)"
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "float16"),
+        default="float32",
+        help="how weights are stored (default: float32)",
+    )
+    flags.add_start(parser)
+    parser.add_argument(
+        "--no-verify",
+        action="store_true",
+        help="do not embed a text with both models to compare them",
+    )
+    flags.add_json(parser)
+    flags.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write a model anew; it appears under its name only when it was verified."""
+    from elmore.formats import allennlp_hdf5, folder
+
+    if args.to == "allennlp" and (args.precision != "float32" or args.start != "zeros"):
+        raise ConfigError("AllenNLP's files hold float32 and no start state; use --to folder")
+    model, output = flags.model_path(args.model), Path(args.output)
+    _refuse_itself(model, output)
+    checkpoint = flags.read_model(model)
+    looks_ours = folder.is_folder if args.to == "folder" else allennlp_hdf5.is_folder
+    difference = None
+    with atomic_folder(output, overwrite=args.force, looks_ours=looks_ours) as temporary:
+        _write(args, checkpoint, temporary)
+        if not args.no_verify:
+            difference = _verify(checkpoint, temporary, args.precision)
+    if args.json:
+        write_json({"output": args.output, "format": args.to, "max_difference": difference})
+    elif not args.quiet:
+        verified = (
+            "not verified"
+            if difference is None
+            else f"verified: vectors differ by {difference:.2g} at most"
+        )
+        say(f"wrote '{args.output}' ({args.to}, {args.precision}); {verified}")
+    return 0
+
+
+def _refuse_itself(model: ModelPath | None, output: Path) -> None:
+    for path in model if isinstance(model, tuple) else (model,):
+        if path is not None and os.path.exists(path) and output.exists():
+            inside = output.resolve() in (Path(path).resolve(), *Path(path).resolve().parents)
+            if inside:
+                raise ConfigError(f"'{output}' is the model itself; choose another -o")
+
+
+def _write(args: argparse.Namespace, checkpoint: Checkpoint, path: Path) -> None:
+    from elmore.formats import allennlp_hdf5, folder
+
+    if args.to == "allennlp":
+        allennlp_hdf5.write(checkpoint, path)
+    elif args.start == "warm":
+        from elmore.embedding.elmo import Elmo
+
+        Elmo(checkpoint, start="warm").save(path, precision=args.precision)
+    else:
+        folder.write(checkpoint, path, precision=args.precision)
+
+
+def _verify(before: Checkpoint, written: Path, precision: str) -> float:
+    """Embed a text with both models and give the largest difference of a vector."""
+    import numpy as np
+
+    from elmore.embedding.elmo import Elmo
+    from elmore.formats.detect import read_checkpoint
+
+    text = list(_TEXT)
+    if before.config.tokens.n_words and before.vocabulary is not None:
+        text = [list(before.vocabulary.words[:40])]  # a word model may know no others
+    old = Elmo(before).layers_tokens(text)
+    new = Elmo(read_checkpoint(written)).layers_tokens(text)
+    difference = max(
+        float(np.abs(a.values - b.values).max()) for a, b in zip(old, new, strict=True)
+    )
+    largest = max(float(np.abs(a.values).max()) for a in old)
+    if not difference <= _TOLERANCE[precision] * max(1.0, largest):
+        raise ElmoreError(
+            f"verification failed: vectors differ by {difference:.3g}, nothing was written; "
+            f"{'store float32' if precision == 'float16' else 'report this with --debug'}"
+        )
+    return difference

@@ -1,0 +1,229 @@
+"""Every flag that verbs share, defined once: same name, same meaning."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elmore.embedding.writers import WRITERS
+from elmore.errors import ConfigError, FormatError
+
+if TYPE_CHECKING:
+    from elmore.embedding.layers import LayerChoice
+    from elmore.formats.checkpoint import Checkpoint
+    from elmore.formats.detect import ModelPath
+
+__all__ = [
+    "ALL_LAYERS",
+    "add_common",
+    "add_compute",
+    "add_format",
+    "add_inputs",
+    "add_json",
+    "add_layers",
+    "add_model",
+    "add_model_argument",
+    "add_output",
+    "add_start",
+    "default_model",
+    "model_path",
+    "parse_layers",
+    "read_model",
+    "set_threads",
+    "split_model",
+]
+
+ALL_LAYERS = "all"
+_MODEL = "a name, a folder, an archive, or the two files OPTIONS WEIGHTS"
+_MOST_THREADS = 4096
+Parser = argparse.ArgumentParser
+
+
+def default_model() -> ModelPath | None:
+    """Give the model that is used when none is named; None as long as none is bundled."""
+    return None
+
+
+# --------------------------------------------------------------------------- flags
+
+
+def add_model(parser: Parser) -> None:
+    """--model."""
+    parser.add_argument("--model", nargs="+", metavar="PATH", help=_MODEL)
+
+
+def add_model_argument(parser: Parser, *, required: bool = True) -> None:
+    """MODEL, for verbs whose subject it is."""
+    parser.add_argument("model", nargs="+" if required else "*", metavar="MODEL", help=_MODEL)
+
+
+def add_inputs(parser: Parser) -> None:
+    """INPUT, and how it is read."""
+    parser.add_argument(
+        "inputs", nargs="*", metavar="INPUT", help="UTF-8 text; - or none for stdin"
+    )
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--tokenized", action="store_true", help="lines are tokens separated by spaces"
+    )
+    kind.add_argument(
+        "--split-sentences",
+        action="store_true",
+        help="input is running text, a blank line between paragraphs (default: a sentence a line)",
+    )
+    parser.add_argument(
+        "--errors",
+        choices=("strict", "replace", "skip"),
+        default="strict",
+        help="what to do with lines that are not UTF-8 (default: stop with the line number)",
+    )
+    parser.add_argument("--limit", type=_count, metavar="N", help="stop after N sentences")
+
+
+def add_output(parser: Parser, what: str, *, required: bool = False) -> None:
+    """-o and --force."""
+    parser.add_argument("-o", "--output", metavar="PATH", required=required, help=what)
+    parser.add_argument("--force", action="store_true", help="replace an output that exists")
+
+
+def add_format(parser: Parser) -> None:
+    """-f."""
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=tuple(WRITERS),
+        help="output format (default: from the suffix of -o, else jsonl)",
+    )
+
+
+def add_layers(parser: Parser) -> None:
+    """--layers and --pool."""
+    parser.add_argument(
+        "--layers",
+        type=parse_layers,
+        default="mean",
+        metavar="CHOICE",
+        help="mean, top, all, a number, or weights w0,w1,w2 (default: mean)",
+    )
+    parser.add_argument(
+        "--pool",
+        choices=("mean", "max", "first", "last"),
+        help="one vector a sentence instead of one a token",
+    )
+
+
+def add_compute(parser: Parser, *, batches: bool = True) -> None:
+    """--device, --threads and --batch-tokens."""
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda, cuda:1, ...")
+    parser.add_argument(
+        "--threads", type=_threads, metavar="N", help="processors to use (default: all)"
+    )
+    if batches:
+        parser.add_argument(
+            "--batch-tokens", type=_count, metavar="N", help="token budget of a batch"
+        )
+
+
+def add_start(parser: Parser) -> None:
+    """--start."""
+    parser.add_argument(
+        "--start",
+        choices=("zeros", "warm"),
+        default="zeros",
+        help="state before each sentence: zeros, or warm, after a short text (default: zeros)",
+    )
+
+
+def add_json(parser: Parser) -> None:
+    """--json."""
+    parser.add_argument("--json", action="store_true", help="report as JSON on stdout")
+
+
+def add_common(parser: Parser) -> None:
+    """-q, -v and --debug."""
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say more")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+
+
+# --------------------------------------------------------------------------- values
+
+
+def parse_layers(text: str) -> LayerChoice | str:
+    """Turn `mean`, `top`, `all`, `2` or `0.2,0.3,0.5` into a choice of layers."""
+    if text in ("mean", "top", ALL_LAYERS):
+        return text
+    try:
+        return [float(part) for part in text.split(",")] if "," in text else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no choice; use mean, top, all, a number, or w0,w1,w2"
+        ) from None
+
+
+def _count(text: str, most: int = 1 << 40) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 1 <= value <= most:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to {most}")
+    return value
+
+
+def _threads(text: str) -> int:
+    return _count(text, _MOST_THREADS)
+
+
+def split_model(values: list[str] | None) -> tuple[ModelPath | None, list[str]]:
+    """Tell the files of a model from the inputs that follow them.
+
+    `--model PATH` takes a second word only where options and weights are named one by one;
+    otherwise the words after the first are inputs: `--model my-model text.txt`.
+
+    Returns:
+        the model, the default one if none was named, and the words left.
+    """
+    if not values:
+        return default_model(), []
+    if len(values) > 1:
+        kinds = [Path(value).suffix.lower() for value in values[:2]]
+        if ".json" in kinds and {".hdf5", ".h5"} & set(kinds):
+            return tuple(values[:2]), values[2:]
+    return values[0], values[1:]
+
+
+def model_path(values: list[str]) -> ModelPath | None:
+    """Read the argument MODEL of one to three words; None without a default."""
+    if not values:
+        return default_model()
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def read_model(model: ModelPath | None) -> Checkpoint:
+    """Read a model, without torch.
+
+    Raises:
+        ConfigError: none was named.
+        FormatError: its files are at fault.
+    """
+    from elmore.formats.detect import detect, open_model
+
+    if model is None:
+        raise ConfigError(
+            "no model named; pass --model PATH (a folder, an archive, or OPTIONS WEIGHTS)"
+        )
+    with open_model(model) as source:
+        try:
+            return detect(source).read(source)
+        except ConfigError as error:  # a bad value in a file is no wrong use of ours
+            raise FormatError(str(error)) from error
+
+
+def set_threads(threads: int | None) -> None:
+    """Tell torch, whose count is the process's own, so that only a program may set it."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)

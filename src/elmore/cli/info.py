@@ -1,0 +1,205 @@
+"""`elmore info`: what a model is, without torch."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+from contextlib import closing
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from elmore._io import sha256_stream, shown
+from elmore._version import __version__
+from elmore.cli import flags
+from elmore.cli.report import write_json, write_result
+from elmore.errors import ConfigError, FormatError
+
+if TYPE_CHECKING:
+    from elmore.formats.archives import Source
+    from elmore.formats.checkpoint import Checkpoint
+    from elmore.formats.detect import ModelPath
+
+__all__ = ["EXAMPLES", "add_arguments", "run"]
+
+EXAMPLES = """\
+  elmore info my-model
+  elmore info options.json weights.hdf5 --json
+  elmore info --system
+"""
+
+_ARRAYS = (".safetensors", ".hdf5", ".h5")
+# A model's folder may hold anything else besides; only these are hashed.
+_MODEL_FILES = (*_ARRAYS, ".json", ".txt", ".gz", ".md")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    flags.add_model_argument(parser, required=False)
+    parser.add_argument(
+        "--system", action="store_true", help="the machine and versions; no model is needed"
+    )
+    flags.add_json(parser)
+    flags.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Describe a model, the machine, or both."""
+    model = flags.model_path(args.model)
+    if model is None and not args.system:
+        raise ConfigError("no model named; pass MODEL (a folder, an archive, or OPTIONS WEIGHTS)")
+    report: dict[str, Any] = {}
+    if model is not None:
+        report.update(_describe(model))
+    if args.system:
+        report["system"] = _system()
+    if args.json:
+        write_json(report)
+    else:
+        write_result("\n".join(_lines(report)))
+    return 0
+
+
+def _describe(model: ModelPath) -> dict[str, Any]:
+    from elmore.config import count_parameters
+    from elmore.formats.detect import detect, open_model
+
+    checkpoint = flags.read_model(model)
+    config = checkpoint.config
+    with open_model(model) as source:
+        form = detect(source).NAME
+        files = _files(source)
+        precision = _precision(source)
+    return {
+        "model": checkpoint.origin,
+        "format": form,
+        "dim": config.dim,
+        "layers": config.n_layers,
+        "parameters": count_parameters(config),
+        "tokens": _tokens(checkpoint),
+        "lstm": {
+            "dim": config.lstm.dim,
+            "projection_dim": config.lstm.projection_dim,
+            "layers": config.lstm.n_layers,
+            "directions": len(config.directions),
+            "cell_clip": config.lstm.cell_clip,
+            "proj_clip": config.lstm.proj_clip,
+            "skip_connections": config.lstm.skip_connections,
+        },
+        "tokenizer": checkpoint.tokenizer,
+        "vocabulary": None if checkpoint.vocabulary is None else len(checkpoint.vocabulary),
+        "softmax": checkpoint.softmax is not None,
+        "warm_start": checkpoint.start_state is not None,
+        "mixes": len(checkpoint.mixes),
+        "precision": precision,
+        "bytes": sum(file["bytes"] for file in files),
+        "files": files,
+        "notes": dict(checkpoint.notes),
+    }
+
+
+def _tokens(checkpoint: Checkpoint) -> dict[str, Any]:
+    tokens = checkpoint.config.tokens
+    result: dict[str, Any] = {}
+    if tokens.n_characters and checkpoint.alphabet is not None:
+        result |= {
+            "alphabet": checkpoint.alphabet.kind,
+            "characters": tokens.n_characters,
+            "max_chars": tokens.max_chars,
+            "char_dim": tokens.char_dim,
+            "filters": [list(pair) for pair in tokens.filters],
+            "activation": tokens.activation,
+            "highways": tokens.n_highway,
+        }
+    if tokens.n_words:
+        result |= {"words": tokens.n_words, "word_dim": tokens.word_dim}
+    return {**result, "projected": tokens.projected}
+
+
+def _files(source: Source) -> list[dict[str, Any]]:
+    files = []
+    for name in source.names():
+        if not name.lower().endswith(_MODEL_FILES):
+            continue
+        try:
+            with closing(source.open(name)) as stream:
+                files.append(
+                    {"name": name, "bytes": source.size(name), "sha256": sha256_stream(stream)}
+                )
+        except FormatError:
+            continue  # a link or FIFO beside the model, of which reading it made no use
+    return files
+
+
+def _precision(source: Source) -> str:
+    """Name the types in which the weights are stored."""
+    from elmore.formats.hdf5_files import open_hdf5
+    from elmore.formats.safetensors_files import read_safetensors
+
+    kinds: set[str] = set()
+    for name in source.names():
+        if name.endswith(".safetensors"):
+            with closing(source.open(name)) as stream:
+                view = read_safetensors(stream, what=name)
+                kinds |= {tensor.dtype.replace("F", "float") for tensor in view.names().values()}
+        elif name.endswith(_ARRAYS) and "softmax" not in name:
+            try:
+                with closing(source.open(name)) as stream, open_hdf5(stream, what=name) as file:
+                    kinds |= {str(found.dtype) for found in file.names().values()}
+            except FormatError:
+                continue  # some other HDF5 beside the model
+    return ", ".join(sorted(kinds))
+
+
+def _system() -> dict[str, Any]:
+    from elmore.kernels._load import native
+
+    choice = native()
+    try:
+        processors = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        processors = os.cpu_count() or 1
+    return {
+        "elmore": __version__,
+        "python": platform.python_version(),
+        **{name: _version(name) for name in ("torch", "numpy", "h5py", "safetensors")},
+        "platform": platform.platform(),
+        "processors": processors,
+        "native": choice.module is not None,
+        "native_reason": choice.reason,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _lines(report: dict[str, Any], indent: str = "") -> list[str]:
+    lines: list[str] = []
+    for key, value in report.items():
+        label = f"{indent}{key.replace('_', ' ')}"
+        if key == "files":
+            lines += [
+                f"file              {f['name']}: {f['bytes']:,} bytes, SHA-256 {f['sha256']}"
+                for f in value
+            ]
+        elif isinstance(value, dict) and key == "notes":
+            lines += [
+                f"{'note':<20}{shown(name)}: {shown(text, 300)}" for name, text in value.items()
+            ]
+        elif isinstance(value, dict):
+            lines += [label, *_lines(value, indent + "  ")]
+        else:
+            lines.append(f"{label:<20}{_shown(value)}")
+    return lines
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else shown(value, 300)

@@ -1,0 +1,204 @@
+"""`elmore perplexity`: how well a model predicts text."""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import gzip
+import itertools
+import lzma
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from elmore._io import open_checked, read_lines
+from elmore.cli import flags
+from elmore.cli.inputs import Counts, Reader, check_inputs
+from elmore.cli.report import make_progress, say, write_json, write_result
+from elmore.errors import InputError
+from elmore.limits import LIMITS
+
+if TYPE_CHECKING:
+    from elmore.embedding.elmo import Elmo
+    from elmore.embedding.language_model import Perplexity
+    from elmore.formats.checkpoint import Checkpoint
+
+__all__ = ["EXAMPLES", "add_arguments", "load", "notes", "reader", "run"]
+
+EXAMPLES = """\
+  elmore perplexity my-model heldout.txt
+  elmore perplexity my-model news.txt.gz novels.txt.xz --split-sentences
+  head -n 1000 heldout.txt | elmore perplexity my-model --tokenized --json
+
+Full softmax, every sentence on its own. Words that the vocabulary lacks are predicted as <UNK>;
+"without <UNK>" leaves these predictions out. Files are unpacked by suffix: .gz, .bz2, .xz.
+"""
+
+_PACKED: dict[str, Callable[[IO[bytes]], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+}
+_COLUMNS = ("file", "forward", "backward", "mean", "without <UNK>", "tokens", "sentences", "<UNK>")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    flags.add_model_argument(parser)
+    flags.add_inputs(parser)
+    flags.add_start(parser)
+    flags.add_compute(parser)
+    flags.add_json(parser)
+    flags.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure each file, and all of them together."""
+    model, rest = flags.split_model(args.model)
+    inputs = [*rest, *args.inputs] or ["-"]
+    checkpoint = flags.read_model(model)
+    check_inputs(inputs, None)
+    elmo, counts = load(args, checkpoint), Counts()
+    results = _measure(args, elmo, inputs, counts)
+    total = sum((result for _, result in results[1:]), start=results[0][1])
+    if args.json:
+        files = [{"file": name, **result.to_dict()} for name, result in results]
+        report = {"model": checkpoint.origin, "start": args.start, "files": files}
+        write_json({**report, "total": total.to_dict()})
+    else:
+        rows = results if len(results) == 1 else [*results, ("total", total)]
+        write_result(_table(rows))
+    found = notes(counts, checkpoint)
+    if counts.empty:
+        found.insert(0, f"{counts.empty} empty, left out")
+    if found and not args.quiet:
+        say(f"read {counts.sentences} sentences: {', '.join(found)}")
+    return 0
+
+
+def _measure(
+    args: argparse.Namespace, elmo: Elmo, inputs: Sequence[str], counts: Counts
+) -> list[tuple[str, Perplexity]]:
+    """Measure the files one by one; those that --limit does not reach are left out."""
+    from elmore.embedding.language_model import perplexity
+    from elmore.embedding.pipe import BATCH_TOKENS
+
+    results: list[tuple[str, Perplexity]] = []
+    progress = make_progress(unit="sentences", quiet=args.quiet)
+    try:
+        for name in inputs:
+            left = None if args.limit is None else args.limit - counts.sentences
+            if left == 0:
+                break
+            shown = "stdin" if name == "-" else name
+            read = itertools.islice(reader(args, elmo).read([name], counts), left)
+            try:
+                result = perplexity(
+                    elmo,
+                    (sentence.tokens for _, sentence in read),
+                    tokenized=True,
+                    batch_tokens=args.batch_tokens or BATCH_TOKENS,
+                    progress=progress,
+                )
+            except InputError as error:
+                if error.file is None:  # there was no sentence
+                    raise InputError(str(error), file=shown) from None
+                raise
+            results.append((shown, result))
+    finally:
+        progress.close()
+    return results
+
+
+def _table(results: Sequence[tuple[str, Perplexity]]) -> str:
+    rows: list[tuple[str, ...]] = [_COLUMNS]
+    for name, result in results:
+        rows.append(
+            (
+                name,
+                f"{result.forward:.2f}",
+                "none" if result.backward is None else f"{result.backward:.2f}",
+                f"{result.mean:.2f}",
+                f"{result.without_unknown:.2f}",
+                str(result.n_tokens),
+                str(result.n_sentences),
+                f"{result.oov_rate:.2%}",
+            )
+        )
+    widths = [max(len(row[k]) for row in rows) for k in range(len(_COLUMNS))]
+    lines = []
+    for name, *numbers in rows:
+        cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
+        lines.append("  ".join([name.ljust(widths[0]), *cells]))
+    lines.append(
+        "full softmax; tokens: predictions in each direction, the words and one marker a "
+        "sentence; <UNK>: share of the words"
+    )
+    return "\n".join(lines)
+
+
+# --------------------------------------------------------------------------- shared with `score`
+
+
+def load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
+    """Load a model that was read."""
+    from elmore.embedding.elmo import Elmo
+
+    flags.set_threads(args.threads)
+    return Elmo(checkpoint, device=args.device, threads=args.threads, start=args.start)
+
+
+def reader(args: argparse.Namespace, elmo: Elmo) -> Reader:
+    """Make the reader of the inputs."""
+    alphabet = elmo.checkpoint.alphabet if elmo.config.tokens.n_characters else None
+    return _UnpackingReader(
+        tokenize=elmo.tokenize,
+        count_cut=alphabet.count_cut if alphabet is not None else lambda tokens: 0,
+        tokenized=args.tokenized,
+        split_sentences=args.split_sentences,
+        errors=args.errors,
+    )
+
+
+def notes(counts: Counts, checkpoint: Checkpoint) -> list[str]:
+    """Say what was met that a reader of the numbers should know."""
+    found = []
+    if counts.cut and checkpoint.alphabet is not None:
+        found.append(f"{counts.cut} tokens cut at {checkpoint.alphabet.max_chars - 2} characters")
+    if counts.replaced:
+        found.append(f"{counts.replaced} lines with invalid UTF-8 replaced")
+    if counts.skipped:
+        found.append(f"{counts.skipped} lines with invalid UTF-8 skipped")
+    return found
+
+
+class _UnpackingReader(Reader):
+    """Reads .gz, .bz2 and .xz too."""
+
+    def _lines(self, name: str, counts: Counts) -> Iterator[str]:
+        unpack = _PACKED.get(Path(name).suffix.lower())
+        if unpack is None:
+            yield from super()._lines(name, counts)
+            return
+
+        def count(_: int) -> None:
+            counts.skipped += self.errors == "skip"
+            counts.replaced += self.errors == "replace"
+
+        try:
+            with open_checked(Path(name), what="input") as packed, unpack(packed) as stream:
+                for _, line in read_lines(
+                    stream,
+                    what=name,
+                    max_line=LIMITS.text_line_bytes,
+                    errors=self.errors,
+                    on_invalid=count,
+                ):
+                    yield line
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise InputError(
+                f"cannot be unpacked ({error}); is it a whole {Path(name).suffix} file?", file=name
+            ) from None

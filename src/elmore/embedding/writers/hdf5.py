@@ -1,0 +1,238 @@
+"""HDF5 in the layout of the old `allennlp elmo` command.
+
+One dataset for each sentence, its key the number of the sentence from 0: (layers, time, dim) for
+all layers, else (time, dim); pooled without the time axis. `sentence_to_index`, shape (1,), holds
+a JSON object of each line, stripped, to its key; of equal lines the last one counts.
+
+Memory stays flat: lines are spooled to the disk. Only that JSON text is held, at the very end,
+because HDF5 takes a string in one piece (and copies it twice); above a million lines it is left
+out. Whoever reads it holds it too.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._io import atomic_file, write_error
+from elmore.embedding.writers import Record, Settings
+from elmore.embedding.writers.storing import stored
+from elmore.errors import ConfigError
+
+__all__ = ["Hdf5Writer", "open"]
+
+_MOST_LINES = 1_000_000
+# Files of HDF5 1.8 (2008), which every h5py reads. The older layout, h5py's default, holds the
+# names of a group in one block of memory: 200,000 datasets cost it 15 MB more, this one nothing.
+_VERSIONS = ("v108", "v108")
+
+
+class _PatientFile:
+    """A file that takes every write and remembers the first that failed.
+
+    The HDF5 library cannot close a file of which a write failed: it tries again when the program
+    ends, and crashes it. So it is told that all is well, and the writer looks at `error`.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._position = 0
+        self._end = 0
+        self.error: BaseException | None = None
+
+    def give_up(self) -> None:
+        """Touch the stream no more, because it is about to be deleted."""
+        self.error = self.error or OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Move; the stream itself moves when it is used."""
+        self._position = offset + (0, self._position, self._end)[whence]
+        return self._position
+
+    def tell(self) -> int:
+        """Tell the position."""
+        return self._position
+
+    def write(self, data: bytes) -> int:
+        """Write, or pretend to."""
+        size = memoryview(data).nbytes
+        self._try(lambda: self._stream.write(data))
+        self._position += size
+        self._end = max(self._end, self._position)
+        return size
+
+    def readinto(self, buffer: bytearray) -> int:
+        """Read what was written; zeros once a write failed."""
+        view = memoryview(buffer).cast("B")
+        count = self._try(lambda: self._stream.readinto(view)) or 0  # type: ignore[attr-defined]  # all binary files
+        view[count:] = bytes(len(view) - count)
+        self._position += len(view)
+        return len(view)
+
+    def read(self, size: int) -> bytes:
+        """Read some bytes; h5py knows a file by this method."""
+        data = bytearray(size)
+        self.readinto(data)
+        return bytes(data)
+
+    def truncate(self, size: int) -> int:
+        """Set the size."""
+        self._try(lambda: self._stream.truncate(size))
+        self._end = size
+        return size
+
+    def flush(self) -> None:
+        """Bring everything to the disk."""
+        self._try(self._stream.flush)
+
+    def _try(self, action: Callable[[], int | None]) -> int | None:
+        if self.error is None:
+            try:
+                self._stream.seek(self._position)
+                return action()
+            except BaseException as error:  # an interrupt would leave the library as helpless
+                self.error = error
+        return None
+
+
+class Hdf5Writer:
+    """Writes records into an open HDF5 file.
+
+    Args:
+        file: an h5py.File.
+        patient: the file under it.
+        spool: takes the lines for `sentence_to_index`.
+        path: the name of the file for messages.
+        settings: what is written.
+    """
+
+    def __init__(
+        self, file: Any, patient: _PatientFile, spool: BinaryIO, path: Path, settings: Settings
+    ) -> None:
+        from h5py import h5p, h5t
+
+        self._file = file
+        self._patient = patient
+        self._path = path
+        self._spool: BinaryIO | None = None if settings.sentence_index is False else spool
+        self._settings = settings
+        self._count = 0
+        self._type = h5t.IEEE_F16LE if settings.dtype == "float16" else h5t.IEEE_F32LE
+        self._properties = h5p.create(h5p.DATASET_CREATE)
+        self._properties.set_obj_track_times(False)  # same input, same bytes
+
+    def write(self, record: Record) -> None:
+        """Write a dataset."""
+        from h5py import h5d, h5s
+
+        values = stored(record, self._settings.dtype)
+        with self._checked():
+            # h5py's own create_dataset takes three times as long.
+            space = h5s.create_simple(values.shape)
+            key = str(self._count).encode()
+            dataset = h5d.create(self._file.id, key, self._type, space, self._properties)
+            if values.size:
+                dataset.write(h5s.ALL, h5s.ALL, values)
+            self._count += 1
+            if self._spool is not None:
+                self._index(self._spool, record.text)
+
+    def close(self) -> None:
+        """Write `sentence_to_index`, and close the file."""
+        import h5py
+
+        with self._checked():
+            if self._spool is not None:
+                kind = h5py.string_dtype("utf-8")
+                dataset = self._file.create_dataset("sentence_to_index", (1,), kind)
+                dataset[0] = _json_index(self._spool, self._count, self._path.absolute().parent)
+            self._file.close()
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        """Raise for a write that failed, whatever the library made of it."""
+        try:
+            yield
+        except (OSError, RuntimeError):
+            if self._patient.error is None:
+                raise
+        error = self._patient.error
+        if isinstance(error, OSError):
+            raise write_error(error, self._path) from error
+        if error is not None:
+            raise error
+
+    def _index(self, spool: BinaryIO, text: str) -> None:
+        if self._count > _MOST_LINES and not self._settings.sentence_index:
+            warnings.warn(
+                f"over {_MOST_LINES} lines: sentence_to_index is left out; pass --sentence-index "
+                "to write it all the same",
+                stacklevel=2,
+            )
+            self._spool = None
+            return
+        spool.write(json.dumps(text.strip()).encode() + b"\n")
+
+
+def _json_index(spool: BinaryIO, count: int, folder: Path) -> bytes:
+    """Make the JSON object of lines to keys; of equal lines the last one stays."""
+    last = _last_ones(spool, count)
+    spool.seek(0)
+    # By way of the disk: a buffer in memory would be moved, and held twice, each time it grows.
+    with tempfile.TemporaryFile(dir=folder) as result:
+        mark = b"{"
+        for k, line in enumerate(spool):
+            if last[k]:
+                result.write(mark + line[:-1] + b': "%d"' % k)
+                mark = b", "
+        result.write(b"}" if count else b"{}")
+        result.seek(0)
+        return result.read()
+
+
+def _last_ones(spool: BinaryIO, count: int) -> NDArray[np.bool_]:
+    """Mark the lines that no equal line follows, (count,); 16 bytes of memory for each."""
+    spool.seek(0)
+    sums = np.empty(count, [("high", "u8"), ("low", "u8")])
+    for k, line in enumerate(spool):
+        digest = hashlib.blake2b(line, digest_size=16).digest()
+        sums[k] = np.frombuffer(digest, sums.dtype)[0]
+    _, first_from_end = np.unique(sums[::-1], return_index=True)
+    last = np.zeros(count, np.bool_)
+    last[count - 1 - first_from_end] = True
+    return last
+
+
+@contextmanager
+def open(path: Path | None, settings: Settings) -> Iterator[Hdf5Writer]:
+    """Open a file."""
+    import h5py
+
+    if path is None:
+        raise ConfigError("hdf5 cannot be written to a pipe; pass -o FILE")
+    with (
+        atomic_file(path, overwrite=settings.overwrite, mode="w+b") as stream,
+        tempfile.TemporaryFile(dir=path.absolute().parent) as spool,
+    ):
+        patient = _PatientFile(stream)
+        file = h5py.File(patient, "w", libver=_VERSIONS)
+        try:
+            writer = Hdf5Writer(file, patient, spool, path, settings)
+            yield writer
+            writer.close()
+        finally:
+            # Closing twice does no harm; not closing would let the library do it too late.
+            patient.give_up()
+            with suppress(Exception):
+                file.close()

@@ -1,0 +1,353 @@
+"""Training batches from shards: sentence by sentence, or bilm-tf's packed streams.
+
+Both kinds know where they are (`cursor`) and can go on from there, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.text.batching import TokenIndexer
+from elmore.text.vocabulary import BEGIN, END, Vocabulary
+from elmore.training.objective import LmBatch
+from elmore.training.seeds import numpy_generator
+from elmore.training.shards import Shard
+
+__all__ = ["Batches", "SentenceBatches", "StreamBatches"]
+
+Ints = NDArray[np.int64]
+# Gives a shard by its number.
+ShardReader = Callable[[int], Shard]
+
+
+class Batches(Protocol):
+    """What the trainer asks of its data."""
+
+    def next(self) -> LmBatch:
+        """Give the next batch of this process."""
+
+    @property
+    def global_tokens(self) -> int:
+        """Predictions of one direction in the last batch, over all processes."""
+
+    def cursor(self) -> dict[str, Any]:
+        """Say where the data stand, as JSON."""
+
+    def restore(self, cursor: Mapping[str, Any]) -> None:
+        """Go to a place that `cursor` gave."""
+
+
+class SentenceBatches:
+    """Each sentence on its own, in batches of nearly equal length.
+
+    Shards come in a new order in each epoch; within a shard the sentences are shuffled, taken in
+    pools, sorted by length, cut by a token budget, and the batches of a pool shuffled. With
+    several processes each takes its share of the rows of every batch, so that two processes do
+    together what one would do alone.
+
+    Args:
+        read: gives a shard.
+        n_shards: number of shards.
+        indexer: how the model reads tokens.
+        vocabulary: the targets.
+        batch_tokens: predictions of a batch, over all processes.
+        max_length: longer sentences are cut into pieces.
+        pool: sentences that are sorted together.
+        seed: the one seed.
+        rank: number of this process.
+        world: number of processes.
+    """
+
+    def __init__(
+        self,
+        read: ShardReader,
+        n_shards: int,
+        indexer: TokenIndexer,
+        vocabulary: Vocabulary,
+        *,
+        batch_tokens: int,
+        max_length: int,
+        pool: int,
+        seed: int,
+        bidirectional: bool = True,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self._read = read
+        self._n_shards = n_shards
+        self._indexer = indexer
+        self._vocabulary = vocabulary
+        self._batch_tokens, self._max_length, self._pool = batch_tokens, max_length, pool
+        self._seed = seed
+        self._directions = 2 if bidirectional else 1
+        self._rank, self._world = rank, world
+        self._epoch = self._shard = self._batch = 0
+        self._loaded: tuple[tuple[int, int], _Encoded, list[Ints]] | None = None
+        self.global_tokens = 0
+
+    def next(self) -> LmBatch:
+        """Give the next batch of this process."""
+        encoded, plan = self._current()
+        while self._batch >= len(plan):
+            self._shard, self._batch = self._shard + 1, 0
+            if self._shard >= self._n_shards:
+                self._epoch, self._shard = self._epoch + 1, 0
+            encoded, plan = self._current()
+        pieces = plan[self._batch]
+        self._batch += 1
+        self.global_tokens = int((encoded.ends[pieces] - encoded.starts[pieces] + 1).sum())
+        return encoded.batch(pieces[self._rank :: self._world], self._directions)
+
+    def cursor(self) -> dict[str, Any]:
+        """Say where the data stand."""
+        return {"epoch": self._epoch, "shard": self._shard, "batch": self._batch}
+
+    def restore(self, cursor: Mapping[str, Any]) -> None:
+        """Go to a place that `cursor` gave."""
+        self._epoch, self._shard = int(cursor["epoch"]), int(cursor["shard"])
+        self._batch = int(cursor["batch"])
+
+    def _current(self) -> tuple[_Encoded, list[Ints]]:
+        key = (self._epoch, self._shard)
+        if self._loaded is None or self._loaded[0] != key:
+            order = numpy_generator(self._seed, "shards", self._epoch).permutation(self._n_shards)
+            shard = self._read(int(order[self._shard]))
+            encoded = _Encoded(shard, self._indexer, self._vocabulary, self._max_length)
+            self._loaded = (key, encoded, self._plan(encoded))
+        return self._loaded[1], self._loaded[2]
+
+    def _plan(self, encoded: _Encoded) -> list[Ints]:
+        """Cut the pieces of a shard into batches."""
+        generator = numpy_generator(self._seed, "pool", self._epoch, self._shard)
+        lengths = encoded.ends - encoded.starts + 1
+        order = generator.permutation(len(lengths))
+        plan: list[Ints] = []
+        for start in range(0, len(order), self._pool):
+            pool = order[start : start + self._pool]
+            # Stable, so that equal lengths stay in their shuffled order.
+            pool = pool[np.argsort(-lengths[pool], kind="stable")]
+            cuts = _cut(lengths[pool], self._batch_tokens)
+            batches = [pool[a:b] for a, b in zip([0, *cuts], [*cuts, len(pool)], strict=True)]
+            # A batch must have a row for every process.
+            batches = [batch for batch in batches if len(batch) >= self._world]
+            plan += [batches[k] for k in generator.permutation(len(batches))]
+        return plan
+
+
+def _cut(lengths: Ints, budget: int) -> list[int]:
+    """Find where falling lengths must be cut so that no part exceeds the budget."""
+    cuts, total = [], 0
+    for k, length in enumerate(lengths.tolist()):
+        if total and total + length > budget:
+            cuts.append(k)
+            total = 0
+        total += length
+    return cuts
+
+
+class _Encoded:
+    """A shard with its types as character ids and vocabulary ids, made once."""
+
+    def __init__(
+        self, shard: Shard, indexer: TokenIndexer, vocabulary: Vocabulary, max_length: int
+    ) -> None:
+        types = [*shard.types, *indexer.markers]
+        self._begin, self._end = len(types) - 2, len(types) - 1
+        self._tokens = shard.tokens
+        self._characters = None if indexer.alphabet is None else indexer.alphabet.encode(types)
+        self._word_ids = None if indexer.vocabulary is None else indexer.vocabulary.encode(types)
+        self._targets = vocabulary.encode([*shard.types, BEGIN, END])
+        self.starts, self.ends = _pieces(shard.sentences, max_length)
+
+    def batch(self, pieces: Ints, directions: int) -> LmBatch:
+        """Pack pieces, which come longest first; forward predicts right, backward left."""
+        starts, lengths = self.starts[pieces], self.ends[pieces] - self.starts[pieces]
+        steps = int(lengths[0]) + 1 if len(lengths) else 0
+        # places[r, t]: type at place t of sentence r between its markers
+        column = np.arange(steps + 1)
+        inside = (column >= 1) & (column <= lengths[:, None])
+        places = np.where(column == 0, self._begin, self._end) + np.zeros(
+            (len(pieces), 1), np.int64
+        )
+        source = starts[:, None] + column - 1
+        places[inside] = self._tokens[source[inside]]
+        step, row = (np.arange(steps)[:, None] <= lengths[None, :]).nonzero()
+        sizes = np.bincount(step, minlength=steps)
+        reads = [places[row, step]]
+        aims = [places[row, step + 1]]
+        if directions == 2:
+            last = lengths[row] + 1
+            reads.append(places[row, last - step])
+            aims.append(places[row, last - step - 1])
+        types, where = np.unique(np.concatenate(reads), return_inverse=True)
+        return LmBatch(
+            words=None if self._characters is None else self._characters[types],
+            word_ids=None if self._word_ids is None else self._word_ids[types],
+            sizes=tuple(sizes.tolist()),
+            rows=tuple(np.split(where.reshape(-1), directions)),
+            targets=tuple(self._targets[aim] for aim in aims),
+        )
+
+
+def _pieces(sentences: Ints, max_length: int) -> tuple[Ints, Ints]:
+    """Cut sentences at `max_length`; give where each piece starts and ends. Empty ones vanish."""
+    starts, ends = sentences[:-1], sentences[1:]
+    counts = -(-(ends - starts) // max_length)
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    number = np.arange(counts.sum()) - first
+    piece_starts = np.repeat(starts, counts) + number * max_length
+    return piece_starts, np.minimum(piece_starts + max_length, np.repeat(ends, counts))
+
+
+class StreamBatches:
+    """bilm-tf's batches: rows that are always full, sentences that run on from batch to batch.
+
+    Two independent streams, one of them of reversed sentences; the last token of a sentence is
+    only ever a target. With several processes each takes its own rows of a wider batch.
+
+    Args:
+        sentences: for a direction (0 forward, 1 backward) and a number of sentences to skip, an
+            endless stream of sentences.
+        indexer: how the model reads tokens.
+        vocabulary: the targets.
+        rows: rows of a batch, for each process.
+        unroll: steps of a batch.
+    """
+
+    def __init__(
+        self,
+        sentences: Callable[[int, int], Iterator[Sequence[str]]],
+        indexer: TokenIndexer,
+        vocabulary: Vocabulary,
+        *,
+        rows: int,
+        unroll: int,
+        bidirectional: bool = True,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self._indexer = indexer
+        self._vocabulary = vocabulary
+        self._unroll = unroll
+        self._mine = slice(rank * rows, (rank + 1) * rows)
+        self._streams = [
+            _Stream(sentences, d, rows * world) for d in range(2 if bidirectional else 1)
+        ]
+        self.global_tokens = rows * world * unroll
+
+    def next(self) -> LmBatch:
+        """Give the next batch of this process.
+
+        Raises:
+            StopIteration: the sentences of a test have ended.
+        """
+        seen: dict[str, int] = {}
+        rows, targets = [], []
+        for stream in self._streams:
+            inputs, aims = stream.take(self._unroll)
+            mine = inputs[self._mine]
+            # Packed order: all rows of a step together.
+            words = [row[t] for t in range(self._unroll) for row in mine]
+            rows.append(np.array([seen.setdefault(w, len(seen)) for w in words], np.int64))
+            aim = [row[t] for t in range(self._unroll) for row in aims[self._mine]]
+            targets.append(self._vocabulary.encode(aim))
+        distinct = list(seen)
+        alphabet, table = self._indexer.alphabet, self._indexer.vocabulary
+        return LmBatch(
+            words=None if alphabet is None else alphabet.encode(distinct),
+            word_ids=None if table is None else table.encode(distinct),
+            sizes=(len(rows[0]) // self._unroll,) * self._unroll,
+            rows=tuple(rows),
+            targets=tuple(targets),
+        )
+
+    def cursor(self) -> dict[str, Any]:
+        """Say where both streams stand, with what is left of every row's sentence."""
+        return {"streams": [stream.cursor() for stream in self._streams]}
+
+    def restore(self, cursor: Mapping[str, Any]) -> None:
+        """Go to a place that `cursor` gave."""
+        for stream, place in zip(self._streams, cursor["streams"], strict=True):
+            stream.restore(place)
+
+
+class _Stream:
+    """The rows of one direction."""
+
+    def __init__(
+        self, sentences: Callable[[int, int], Iterator[Sequence[str]]], direction: int, rows: int
+    ) -> None:
+        self._open = sentences
+        self._direction = direction
+        self._taken = 0
+        self._left: list[list[str]] = [[] for _ in range(rows)]
+        self._sentences = sentences(direction, 0)
+
+    def take(self, unroll: int) -> tuple[list[list[str]], list[list[str]]]:
+        """Fill every row: inputs and the words that follow them, each (rows, unroll)."""
+        inputs: list[list[str]] = []
+        aims: list[list[str]] = []
+        for row in range(len(self._left)):
+            read: list[str] = []
+            aim: list[str] = []
+            while len(read) < unroll:
+                left = self._left[row]
+                if len(left) <= 1:
+                    left = self._next_sentence()
+                n = min(len(left) - 1, unroll - len(read))
+                read += left[:n]
+                aim += left[1 : n + 1]
+                self._left[row] = left[n:]
+            inputs.append(read)
+            aims.append(aim)
+        return inputs, aims
+
+    def _next_sentence(self) -> list[str]:
+        tokens = next(self._sentences)
+        self._taken += 1
+        whole = [BEGIN, *tokens, END]
+        return whole[::-1] if self._direction else whole
+
+    def cursor(self) -> dict[str, Any]:
+        return {"taken": self._taken, "left": self._left}
+
+    def restore(self, cursor: Mapping[str, Any]) -> None:
+        self._taken = int(cursor["taken"])
+        self._left = [list(row) for row in cursor["left"]]
+        self._sentences = self._open(self._direction, self._taken)
+
+
+def endless_sentences(
+    read: ShardReader, sizes: Sequence[int], seed: int
+) -> Callable[[int, int], Iterator[Sequence[str]]]:
+    """Make the endless streams of `StreamBatches` from shards.
+
+    Each direction has its own order of shards and sentences, as in bilm-tf.
+
+    Args:
+        read: gives a shard.
+        sizes: sentences of each shard.
+        seed: the one seed.
+    """
+
+    def stream(direction: int, skip: int) -> Iterator[Sequence[str]]:
+        epoch, skip = divmod(skip, sum(sizes))
+        while True:
+            order = numpy_generator(seed, "shards", direction, epoch).permutation(len(sizes))
+            for place, number in enumerate(order.tolist()):
+                if skip >= sizes[number]:
+                    skip -= sizes[number]
+                    continue
+                shard = read(number)
+                generator = numpy_generator(seed, "sentences", direction, epoch, place)
+                for k in generator.permutation(sizes[number])[skip:].tolist():
+                    tokens = shard.tokens[shard.sentences[k] : shard.sentences[k + 1]]
+                    yield [shard.types[t] for t in tokens.tolist()]
+                skip = 0
+            epoch += 1
+
+    return stream

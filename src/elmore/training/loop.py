@@ -1,0 +1,199 @@
+"""The one training loop: steps, log, looks at held-out text, saves, and orderly ends."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+from elmore.errors import ElmoreError
+from elmore.training.recipe import RunRecipe
+from elmore.training.run import Run
+
+__all__ = ["StepReport", "Stopped", "Trainee", "train"]
+
+
+class Stopped(ElmoreError):
+    """A signal asked the training to stop; everything is saved.
+
+    Args:
+        number: the signal.
+        step: the last finished step.
+    """
+
+    def __init__(self, number: int, step: int) -> None:
+        self.number = number
+        super().__init__(f"stopped by {signal.Signals(number).name} after step {step}; resume it")
+
+
+class StepReport(NamedTuple):
+    """What one step gives: mean losses by name, the learning rate, the gradient's norm."""
+
+    losses: dict[str, float]
+    lr: float
+    norm: float
+
+
+class Trainee(Protocol):
+    """What can be trained by `train`."""
+
+    step_number: int
+    seen: int
+
+    def finished(self) -> bool:
+        """Tell whether the run has come to its end."""
+
+    def total(self) -> int:
+        """Give the length of the run, in the unit of `seen`."""
+
+    def step(self) -> StepReport:
+        """Do one step."""
+
+    def evaluate(self) -> dict[str, float] | None:
+        """Look at the held-out text; `loss` in the result decides what is best."""
+
+    def save_state(self) -> None:
+        """Write what a resumed run needs."""
+
+    def save_model(self, *, best: bool) -> None:
+        """Write the model."""
+
+
+def train(
+    trainee: Trainee,
+    run: Run,
+    recipe: RunRecipe,
+    *,
+    best: float = math.inf,
+    main: bool = True,
+    report: Callable[[dict[str, Any]], None] | None = None,
+    agree: Callable[[bool], bool] = lambda asked: asked,
+) -> None:
+    """Train until the run has come to its end, or a signal asks to stop.
+
+    Args:
+        trainee: what to train.
+        run: its folder.
+        recipe: how often to log, look and save.
+        best: the best held-out loss so far.
+        main: whether this process writes.
+        report: gets every line of the log as it is written.
+        agree: makes all processes take the same decision.
+
+    Raises:
+        Stopped: after a signal, with everything saved.
+    """
+    window = _Window()
+    last_save = time.monotonic()
+    next_look = trainee.seen + recipe.evaluate_tokens if recipe.evaluate_tokens else None
+    if next_look is not None:
+        # Looks fall on multiples, so that a resumed run looks where the uninterrupted one does.
+        next_look = (trainee.seen // recipe.evaluate_tokens + 1) * recipe.evaluate_tokens
+
+    def write(line: dict[str, Any]) -> None:
+        line = {"step": trainee.step_number, "tokens": trainee.seen, **line}
+        if main:
+            run.append(line)
+        if report is not None:
+            report(line)
+
+    def look() -> None:
+        nonlocal best
+        found = trainee.evaluate()
+        if found is None:
+            return
+        write({"heldout": found})
+        if found["loss"] < best:
+            best = found["loss"]
+            trainee.save_model(best=True)
+
+    with _signals() as asked:
+        while not trainee.finished():
+            before = trainee.seen
+            done = trainee.step()
+            for name, loss in done.losses.items():
+                if not math.isfinite(loss) or not math.isfinite(done.norm):
+                    raise ElmoreError(
+                        f"step {trainee.step_number}: {name} is {loss}, gradient norm {done.norm}; "
+                        "lower optimizer.lr or clip_norm and resume from the last save"
+                    )
+            window.add(done, trainee.seen - before)
+            if trainee.step_number % recipe.log_steps == 0:
+                write(window.summary())
+            if next_look is not None and trainee.seen >= next_look:
+                look()
+                next_look += recipe.evaluate_tokens
+            stop = agree(asked.number is not None)
+            due = agree(time.monotonic() - last_save >= recipe.save_minutes * 60)
+            if (due or stop) and not trainee.finished():
+                trainee.save_state()
+                last_save = time.monotonic()
+            if due and not stop:
+                trainee.save_model(best=False)
+            if stop:
+                raise Stopped(asked.number or signal.SIGTERM, trainee.step_number)
+        look()
+        trainee.save_model(best=False)
+        trainee.save_state()
+
+
+class _Window:
+    """Means since the last line of the log."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self._losses: dict[str, float] = {}
+        self._tokens = 0
+        self._last: StepReport | None = None
+        self._started = time.monotonic()
+
+    def add(self, done: StepReport, tokens: int) -> None:
+        for name, loss in done.losses.items():
+            self._losses[name] = self._losses.get(name, 0.0) + loss * tokens
+        self._tokens += tokens
+        self._last = done
+
+    def summary(self) -> dict[str, Any]:
+        """Give the means and start anew."""
+        seconds = time.monotonic() - self._started
+        last = self._last
+        line = {
+            "loss": {name: total / self._tokens for name, total in self._losses.items()},
+            "lr": last.lr if last else 0.0,
+            "norm": last.norm if last else 0.0,
+            "tokens_per_s": self._tokens / max(seconds, 1e-9),
+        }
+        self._reset()
+        return line
+
+
+class _Asked:
+    number: int | None = None
+
+
+@contextmanager
+def _signals() -> Iterator[_Asked]:
+    """Note SIGINT and SIGTERM instead of dying; a second one acts at once."""
+    asked = _Asked()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before: dict[int, Any] = {}
+
+    def note(number: int, frame: object) -> None:
+        asked.number = number
+        signal.signal(number, before[number])
+
+    for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+        before[number] = signal.signal(number, note)
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,259 @@
+"""One step of language-model training: a batch in, losses and gradients out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from elmore.kernels.lstm import LstmSteps
+from elmore.kernels.workers import Workers
+from elmore.nn.bilm import BiLm, BiLmState
+from elmore.nn.losses import RowGradient, SoftmaxLoss, log_likelihoods
+
+__all__ = ["LmBatch", "Objective", "StepResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class LmBatch:
+    """A batch of language-model training; each direction has its own rows and targets.
+
+    Rows are packed as `kernels/lstm.py` says: step by step, and in each step the first `sizes[t]`
+    sequences.
+
+    Attributes:
+        words: distinct words as character ids, (n_words, chars), or None.
+        word_ids: distinct words as rows of the word table, (n_words,), or None.
+        sizes: sequences alive at each step.
+        rows: for each direction, the word that each packed row reads, (n_rows,).
+        targets: for each direction, the word id that each packed row should predict, (n_rows,).
+    """
+
+    words: NDArray[np.int32] | None
+    word_ids: NDArray[np.int64] | None
+    sizes: tuple[int, ...]
+    rows: tuple[NDArray[np.int64], ...]
+    targets: tuple[NDArray[np.int64], ...]
+
+    @property
+    def n_tokens(self) -> int:
+        """Predictions of one direction."""
+        return len(self.targets[0])
+
+
+class StepResult(NamedTuple):
+    """What a step gives besides the gradients of the module's parameters.
+
+    Attributes:
+        losses: summed loss of each direction.
+        rows: gradients of the softmax.
+        state: where the LSTMs stand after the batch.
+    """
+
+    losses: tuple[float, ...]
+    rows: list[RowGradient]
+    state: BiLmState
+
+
+class Objective:
+    """Both directions' log likelihood over one token layer and one softmax (§3.1 of the paper).
+
+    The directions run on threads of their own, backward passes included; the token layer waits
+    for both. Dropout sits where bilm-tf has it: on the input of every LSTM layer (the residual
+    adds the dropped input) and on the top output.
+
+    Args:
+        bilm: the module to train; gradients are added to its parameters.
+        softmax_weight: (n_words, dim); not touched, its gradient is returned.
+        softmax_bias: (n_words,).
+        dropout: share of values that are dropped.
+        workers: where the directions run.
+    """
+
+    def __init__(
+        self,
+        bilm: BiLm,
+        softmax_weight: Tensor,
+        softmax_bias: Tensor,
+        *,
+        dropout: float,
+        workers: Workers,
+    ) -> None:
+        self.bilm = bilm
+        self.softmax_weight = softmax_weight
+        self.softmax_bias = softmax_bias
+        self.dropout = dropout
+        self.workers = workers
+
+    def step(
+        self,
+        batch: LmBatch,
+        state: BiLmState | None,
+        losses: Sequence[SoftmaxLoss],
+        scale: float,
+        generators: Sequence[torch.Generator],
+    ) -> StepResult:
+        """Compute the gradients of scale * (sum of all directions' summed losses).
+
+        Args:
+            batch: the text.
+            state: where the LSTMs start; zeros if not given. No gradient flows into it.
+            losses: the loss of each direction.
+            scale: factor of the gradients.
+            generators: the source of each direction's dropout.
+        """
+        device = self.softmax_bias.device
+        vectors = self.bilm.tokens(_tensor(batch.words, device), _tensor(batch.word_ids, device))
+        if state is None:
+            state = self.bilm.zero_state(batch.sizes[0])
+        # Each direction has a leaf of its own: a shared one would be a race.
+        leaves = [vectors.detach().requires_grad_(vectors.requires_grad) for _ in batch.rows]
+        jobs = [
+            self._job(d, batch, leaf, state, losses[d], scale, generators[d])
+            for d, leaf in enumerate(leaves)
+        ]
+        done = self.workers.run(jobs) if device.type == "cpu" else [job() for job in jobs]
+        if vectors.requires_grad:
+            grads = [leaf.grad for leaf in leaves if leaf.grad is not None]
+            vectors.backward(grads[0] if len(grads) == 1 else grads[0] + grads[1])
+        return StepResult(
+            losses=tuple(result[0] for result in done),
+            rows=[result[1] for result in done],
+            state=BiLmState(
+                torch.stack([result[2] for result in done]),
+                torch.stack([result[3] for result in done]),
+            ),
+        )
+
+    def log_likelihoods(
+        self, batch: LmBatch, state: BiLmState | None = None
+    ) -> tuple[list[Tensor], BiLmState]:
+        """Give each direction's log likelihoods of a batch, without dropout or gradients.
+
+        Returns:
+            (n_rows,) for each direction under the full softmax, and the state after the batch.
+        """
+        device = self.softmax_bias.device
+        dropout, self.dropout = self.dropout, 0.0
+        try:
+            with torch.no_grad():
+                vectors = self.bilm.tokens(
+                    _tensor(batch.words, device), _tensor(batch.word_ids, device)
+                )
+                start = self.bilm.zero_state(batch.sizes[0]) if state is None else state
+                jobs = [self._look(d, batch, vectors, start) for d in range(len(batch.rows))]
+                done = self.workers.run(jobs) if device.type == "cpu" else [job() for job in jobs]
+        finally:
+            self.dropout = dropout
+        after = BiLmState(torch.stack([r[1] for r in done]), torch.stack([r[2] for r in done]))
+        return [result[0] for result in done], after
+
+    def _look(
+        self, d: int, batch: LmBatch, vectors: Tensor, state: BiLmState
+    ) -> Callable[[], tuple[Tensor, Tensor, Tensor]]:
+        layers: nn.ModuleList = getattr(self.bilm, f"{self.bilm.config.directions[d]}_layers")
+        rows = torch.from_numpy(batch.rows[d]).to(vectors.device)
+        targets = torch.from_numpy(batch.targets[d]).to(vectors.device)
+
+        def job() -> tuple[Tensor, Tensor, Tensor]:
+            with torch.no_grad():
+                top, hidden, memory = self._read(
+                    layers, vectors, rows, batch.sizes, state.hidden[d], state.memory[d], None
+                )
+                logs = log_likelihoods(top, targets, self.softmax_weight, self.softmax_bias)
+                return logs, hidden, memory
+
+        return job
+
+    def _job(
+        self,
+        d: int,
+        batch: LmBatch,
+        vectors: Tensor,
+        state: BiLmState,
+        loss: SoftmaxLoss,
+        scale: float,
+        generator: torch.Generator,
+    ) -> Callable[[], tuple[float, RowGradient, Tensor, Tensor]]:
+        layers: nn.ModuleList = getattr(self.bilm, f"{self.bilm.config.directions[d]}_layers")
+        rows = torch.from_numpy(batch.rows[d]).to(vectors.device)
+        targets = torch.from_numpy(batch.targets[d]).to(vectors.device)
+
+        def job() -> tuple[float, RowGradient, Tensor, Tensor]:
+            with torch.enable_grad():
+                top, hidden, memory = self._read(
+                    layers, vectors, rows, batch.sizes, state.hidden[d], state.memory[d], generator
+                )
+            with torch.no_grad():
+                result = loss(top.detach(), targets, self.softmax_weight, self.softmax_bias, scale)
+            if top.requires_grad:
+                top.backward(result.d_hidden)  # type: ignore[no-untyped-call]  # torch leaves it so
+            return float(result.total), result.rows, hidden, memory
+
+        return job
+
+    def _read(
+        self,
+        layers: nn.ModuleList,
+        vectors: Tensor,
+        rows: Tensor,
+        sizes: tuple[int, ...],
+        hidden: Tensor,
+        memory: Tensor,
+        generator: torch.Generator | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Run one direction's layers; `hidden` and `memory` are (layers, batch, ...)."""
+        last = _last_rows(sizes, vectors.device)
+        inputs: Tensor = vectors
+        finals, memories = [], []
+        for k, layer in enumerate(layers):
+            gather = rows if k == 0 else None
+            if self.dropout:
+                # A fresh mask for every place, so equal words no longer share their gates.
+                inputs = self._drop(inputs if gather is None else inputs[rows], generator)
+                gather = None
+            gates = torch.nn.functional.linear(inputs, layer.input_weight, layer.full_bias())  # type: ignore[operator,arg-type]  # ModuleList forgets the class
+            if gather is not None:
+                gates = gates.index_select(0, gather)
+            output, memory_after = LstmSteps.apply(  # type: ignore[no-untyped-call]  # torch leaves it so
+                gates,
+                sizes,
+                layer.state_weight,
+                layer.projection,
+                hidden[k],
+                memory[k],
+                layer.clips,
+            )
+            finals.append(output.detach().index_select(0, last))
+            memories.append(memory_after.detach())
+            if k > 0 and self.bilm.config.lstm.skip_connections:
+                output = output + inputs
+            inputs = output
+        if self.dropout:
+            inputs = self._drop(inputs, generator)
+        return inputs, torch.stack(finals), torch.stack(memories)
+
+    def _drop(self, values: Tensor, generator: torch.Generator | None) -> Tensor:
+        keep = 1 - self.dropout
+        mask = torch.empty_like(values).bernoulli_(keep, generator=generator).div_(keep)
+        return values * mask
+
+
+def _last_rows(sizes: Sequence[int], device: torch.device) -> Tensor:
+    """Find the packed row of each sequence's last step, (batch,)."""
+    last, start = np.zeros(sizes[0], np.int64), 0
+    for size in sizes:
+        last[:size] = np.arange(start, start + size)
+        start += size
+    return torch.from_numpy(last).to(device)
+
+
+def _tensor(
+    array: NDArray[np.int32] | NDArray[np.int64] | None, device: torch.device
+) -> Tensor | None:
+    return None if array is None else torch.from_numpy(array).long().to(device)

@@ -1,0 +1,182 @@
+"""Adagrad and Adam over dense weights and over the touched rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from elmore.nn.losses import RowGradient
+
+__all__ = [
+    "Adagrad",
+    "Adam",
+    "Optimizer",
+    "OptimizerName",
+    "Update",
+    "clip_by_global_norm",
+    "sum_rows",
+]
+
+OptimizerName = Literal["adagrad", "adam"]
+
+
+class Update(NamedTuple):
+    """A weight and its gradient.
+
+    Attributes:
+        name: under which the optimiser remembers the weight.
+        weight: changed in place.
+        gradient: of the whole weight, or of its rows `ids`.
+        ids: distinct rows, (n,); None for the whole weight.
+    """
+
+    name: str
+    weight: Tensor
+    gradient: Tensor
+    ids: Tensor | None = None
+
+
+class Optimizer(Protocol):
+    """What a trainer asks of an optimiser."""
+
+    def step(self, updates: Iterable[Update], lr: float) -> None:
+        """Change all weights once."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Give all tensors that a resumed run needs."""
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take the tensors of `state` back."""
+
+
+def sum_rows(gradients: Sequence[RowGradient]) -> RowGradient:
+    """Add up gradients of the softmax, so that each row occurs once.
+
+    A row may come from several directions, targets and negatives; an optimiser that squares
+    gradients must see their sum.
+    """
+    if any(part.ids is None for part in gradients):
+        weight = torch.stack([part.weight for part in gradients]).sum(dim=0)
+        return RowGradient(None, weight, torch.stack([part.bias for part in gradients]).sum(dim=0))
+    ids = torch.cat([part.ids for part in gradients if part.ids is not None])
+    distinct, where = torch.unique(ids, return_inverse=True)
+    weight = torch.cat([part.weight for part in gradients])
+    bias = torch.cat([part.bias for part in gradients])
+    return RowGradient(
+        distinct,
+        weight.new_zeros(len(distinct), weight.shape[1]).index_add_(0, where, weight),
+        bias.new_zeros(len(distinct)).index_add_(0, where, bias),
+    )
+
+
+def clip_by_global_norm(gradients: Sequence[Tensor], limit: float | None) -> float:
+    """Scale all gradients so that their joint norm is at most `limit`; give the norm before."""
+    norm = float(torch.stack([g.norm() for g in gradients]).double().norm())
+    if limit is not None and norm > limit:
+        for gradient in gradients:
+            gradient.mul_(limit / norm)
+    return norm
+
+
+class Adagrad:
+    """acc += g^2; w -= lr * g / sqrt(acc), without an epsilon (TensorFlow's Adagrad).
+
+    On touched rows it is exact: an untouched row has no gradient and does not move.
+
+    Args:
+        accumulator: what the sums of squares start from.
+    """
+
+    def __init__(self, *, accumulator: float = 1.0) -> None:
+        self._start = accumulator
+        self._sums: dict[str, Tensor] = {}
+
+    def step(self, updates: Iterable[Update], lr: float) -> None:
+        """Change all weights once."""
+        with torch.no_grad():
+            for name, weight, gradient, ids in updates:
+                if name not in self._sums:
+                    self._sums[name] = torch.full_like(weight, self._start)
+                everything = self._sums[name]
+                if ids is None:
+                    sums = everything.addcmul_(gradient, gradient)
+                    weight.addcdiv_(gradient, sums.sqrt(), value=-lr)
+                else:
+                    sums = everything[ids].addcmul_(gradient, gradient)
+                    everything[ids] = sums
+                    weight[ids] = weight[ids].addcdiv_(gradient, sums.sqrt_(), value=-lr)
+
+    def state(self) -> dict[str, Tensor]:
+        """Give the sums of squares."""
+        return {f"{name}|sum": tensor for name, tensor in self._sums.items()}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take the sums back."""
+        self._sums = {key.removesuffix("|sum"): tensor.clone() for key, tensor in state.items()}
+
+
+class Adam:
+    """Adam with decoupled weight decay (Loshchilov & Hutter 2019).
+
+    Tables that are updated by rows are updated lazily: rows that a batch does not touch keep
+    their moments and do not move. That is another optimiser than dense Adam, which would go on
+    moving them.
+
+    Args:
+        betas: decay of the two moments.
+        epsilon: guard of the division.
+        weight_decay: of matrices; biases never decay.
+    """
+
+    def __init__(
+        self,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        self._betas, self._epsilon, self._decay = betas, epsilon, weight_decay
+        self._moments: dict[str, tuple[Tensor, Tensor]] = {}
+        self._steps = 0
+
+    def step(self, updates: Iterable[Update], lr: float) -> None:
+        """Change all weights once."""
+        self._steps += 1
+        with torch.no_grad():
+            for update in updates:
+                self._update(update, lr)
+
+    def _update(self, update: Update, lr: float) -> None:
+        name, weight, gradient, ids = update
+        if name not in self._moments:
+            self._moments[name] = (torch.zeros_like(weight), torch.zeros_like(weight))
+        first, second = self._moments[name]
+        beta1, beta2 = self._betas
+        m, v, w = (first, second, weight) if ids is None else (first[ids], second[ids], weight[ids])
+        m.lerp_(gradient, 1 - beta1)
+        v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        if self._decay and weight.dim() > 1:
+            w.mul_(1 - lr * self._decay)
+        scale = (v / (1 - beta2**self._steps)).sqrt_().add_(self._epsilon)
+        w.addcdiv_(m, scale, value=-lr / (1 - beta1**self._steps))
+        if ids is not None:
+            first[ids], second[ids], weight[ids] = m, v, w
+
+    def state(self) -> dict[str, Tensor]:
+        """Give both moments and the number of steps."""
+        state = {"|steps": torch.tensor(self._steps)}
+        for name, (first, second) in self._moments.items():
+            state[f"{name}|first"], state[f"{name}|second"] = first, second
+        return state
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take them back."""
+        self._steps = int(state["|steps"])
+        names = [key.removesuffix("|first") for key in state if key.endswith("|first")]
+        self._moments = {
+            name: (state[f"{name}|first"].clone(), state[f"{name}|second"].clone())
+            for name in names
+        }

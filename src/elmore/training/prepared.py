@@ -1,0 +1,426 @@
+"""A prepared corpus: a folder of shards, a vocabulary and counts.
+
+    shard-00000.safetensors ...   training documents, dealt at random (shards.py)
+    heldout.safetensors           held-out documents, if there are any
+    vocab.txt                     one word a line, in id order
+    counts.tsv                    word TAB training count, falling
+    prepared.json                 what, from what, how, and the SHA-256 of every other file
+
+prepared.json is written last; a folder without it is not whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._io import open_checked, parse_json, read_lines, sha256_file, shown
+from elmore.errors import ConfigError, FormatError
+from elmore.limits import LIMITS
+from elmore.text.tokenizer import CONVENTIONS, Convention
+from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
+
+__all__ = [
+    "COUNTS",
+    "HELDOUT",
+    "MANIFEST",
+    "VOCABULARY",
+    "Part",
+    "Prepared",
+    "VocabularyChoice",
+    "WordCounts",
+    "is_prepared",
+    "read_counts",
+    "write_manifest",
+]
+
+MANIFEST, VOCABULARY, COUNTS, HELDOUT = (
+    "prepared.json",
+    "vocab.txt",
+    "counts.tsv",
+    "heldout.safetensors",
+)
+_FORMAT, _VERSION = "elmore-prepared", 1
+# A line for each shard and input file: a corpus of 10**11 tokens has 100,000 shards.
+_LIMITS = replace(LIMITS, json_bytes=1 << 26, json_nodes=4_000_000)
+_AGAIN = "prepare or copy it again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The size of a shard, or of all."""
+
+    tokens: int = 0
+    sentences: int = 0
+    documents: int = 0
+
+    def __add__(self, other: Part) -> Part:
+        return Part(
+            tokens=self.tokens + other.tokens,
+            sentences=self.sentences + other.sentences,
+            documents=self.documents + other.documents,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A prepared corpus on disk; made by `prepare` or `Prepared.open`.
+
+    Attributes:
+        folder: where it is.
+        vocabulary: the words that are targets.
+        tokenizer: the convention of its tokens.
+        training: the size of all shards.
+        heldout: the size of what is held out.
+        shards: the size of each shard.
+        shard_paths: the shards.
+        heldout_path: the held-out documents, if any.
+        oov_rate: share of the training tokens that are not in the vocabulary.
+        heldout_oov_rate: the same of the held-out tokens.
+        notes: what a reader of the numbers should know.
+        digest: SHA-256 over the hashes of all files.
+    """
+
+    folder: Path
+    vocabulary: Vocabulary
+    tokenizer: Convention
+    training: Part
+    heldout: Part
+    shards: tuple[Part, ...]
+    shard_paths: tuple[Path, ...]
+    heldout_path: Path | None
+    oov_rate: float
+    heldout_oov_rate: float
+    notes: tuple[str, ...]
+    digest: str
+
+    @property
+    def n_tokens(self) -> int:
+        """Count the training tokens, without sentence markers."""
+        return self.training.tokens
+
+    @property
+    def n_sentences(self) -> int:
+        """Count the training sentences."""
+        return self.training.sentences
+
+    @property
+    def n_documents(self) -> int:
+        """Count the training documents."""
+        return self.training.documents
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How often each word of the vocabulary is a training target, (n_words,).
+
+        `<S>` and `</S>` come once a sentence, `<UNK>` as often as there are other words; should
+        the text itself hold words spelled like these, they are counted with them.
+        """
+        counts = np.zeros(len(self.vocabulary), np.int64)
+        for word, count in read_counts(self.folder / COUNTS):
+            number = self.vocabulary.find(word)
+            if number is not None:
+                counts[number] = count
+        unknown, begin, end = (self.vocabulary.find(word) for word in (UNKNOWN, BEGIN, END))
+        counts[unknown] += self.n_tokens - int(counts.sum())
+        counts[begin] += self.n_sentences
+        counts[end] += self.n_sentences
+        return counts
+
+    @classmethod
+    def open(cls, folder: Path | str, *, verify: bool = False) -> Prepared:
+        """Open a prepared corpus.
+
+        Args:
+            folder: its path.
+            verify: compare every byte with the manifest. Sizes are always compared.
+
+        Raises:
+            FormatError: not a prepared corpus, not whole, or damaged.
+        """
+        folder = Path(folder)
+        if not (folder / MANIFEST).is_file():
+            raise FormatError(
+                f"'{shown(folder, 120)}' has no {MANIFEST}, so it is no prepared corpus or not "
+                "whole; run `elmore prepare`"
+            )
+        with open_checked(folder / MANIFEST, what="manifest", follow=False) as stream:
+            data = stream.read(_LIMITS.json_bytes + 1)
+        manifest = parse_json(data, what=MANIFEST, limits=_LIMITS)
+        _check_version(manifest)
+        try:
+            return _from_manifest(folder, manifest, verify)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FormatError(
+                f"'{shown(folder, 100)}/{MANIFEST}' cannot be read: {shown(error, 60)}; {_AGAIN}"
+            ) from None
+
+
+def _from_manifest(folder: Path, manifest: Mapping[str, Any], verify: bool) -> Prepared:
+    digest = _check_files(folder, manifest["files"], verify)
+    vocabulary = Vocabulary.read(folder / VOCABULARY)
+    for word in (BEGIN, END, UNKNOWN):
+        if word not in vocabulary:
+            raise FormatError(f"'{shown(folder, 100)}/{VOCABULARY}' lacks {word}; {_AGAIN}")
+    if manifest["tokenizer"] not in CONVENTIONS:
+        raise ValueError(f"tokenizer {manifest['tokenizer']!r}")
+    shards = manifest["shards"]
+    paths = tuple(folder / shard["file"] for shard in shards)
+    listed = {path.name for path in paths} | {VOCABULARY, COUNTS}
+    if manifest["heldout"] is not None:
+        listed.add(HELDOUT)
+    if not shards or listed != set(manifest["files"]):
+        raise ValueError("shards and files do not agree")
+    heldout = manifest["heldout"] or {"tokens": 0, "sentences": 0, "documents": 0, "oov": 0}
+    training = manifest["training"]
+    return Prepared(
+        folder=folder,
+        vocabulary=vocabulary,
+        tokenizer=manifest["tokenizer"],
+        training=_part(training),
+        heldout=_part(heldout),
+        shards=tuple(map(_part, shards)),
+        shard_paths=paths,
+        heldout_path=folder / HELDOUT if manifest["heldout"] is not None else None,
+        oov_rate=training["oov"] / max(1, training["tokens"]),
+        heldout_oov_rate=heldout["oov"] / max(1, heldout["tokens"]),
+        notes=tuple(str(note) for note in manifest["notes"]),
+        digest=digest,
+    )
+
+
+def _part(data: Mapping[str, Any]) -> Part:
+    return Part(
+        tokens=int(data["tokens"]),
+        sentences=int(data["sentences"]),
+        documents=int(data["documents"]),
+    )
+
+
+def _check_version(manifest: Mapping[str, Any]) -> None:
+    if manifest.get("format") != _FORMAT:
+        raise FormatError(f"'{MANIFEST}' is not that of a prepared corpus; run `elmore prepare`")
+    version = manifest.get("version")
+    if type(version) is not int or version < 1:
+        raise FormatError(f"'{MANIFEST}' has version {shown(version)}; {_AGAIN}")
+    if version > _VERSION:
+        raise FormatError(
+            f"'{MANIFEST}' has format version {version}, this elmore reads up to {_VERSION}; "
+            "upgrade elmore"
+        )
+
+
+def _check_files(folder: Path, files: Mapping[str, Any], verify: bool) -> str:
+    """Compare the files with the manifest; give the digest of all."""
+    whole = hashlib.sha256()
+    for name, entry in sorted(files.items()):
+        if Path(name).name != name:
+            raise FormatError(f"'{MANIFEST}' names the file '{shown(name, 60)}'; {_AGAIN}")
+        path = folder / name
+        if not path.is_file() or path.is_symlink():
+            raise FormatError(f"'{shown(folder, 120)}' lacks {shown(name, 60)}; {_AGAIN}")
+        size = path.stat().st_size
+        if size != entry["size"]:
+            raise FormatError(
+                f"'{shown(path, 120)}' has {size} bytes, the manifest says "
+                f"{shown(entry['size'], 30)}; {_AGAIN}"
+            )
+        if verify and sha256_file(path, follow=False) != entry["sha256"]:
+            raise FormatError(
+                f"'{shown(path, 120)}' differs from its SHA-256 in the manifest; {_AGAIN}"
+            )
+        whole.update(f"{name} {entry['sha256']}\n".encode())
+    return whole.hexdigest()
+
+
+def is_prepared(folder: Path) -> bool:
+    """Tell whether a folder is a prepared corpus, so that it may be replaced."""
+    return (folder / MANIFEST).is_file() and (folder / VOCABULARY).is_file()
+
+
+def read_counts(path: Path) -> Iterator[tuple[str, int]]:
+    """Read words and their counts, as they stand in the file.
+
+    Raises:
+        FormatError: a line is not word TAB count.
+    """
+    with open_checked(path, what="counts", follow=False) as stream:
+        for number, line in read_lines(stream, what=str(path), max_line=LIMITS.text_line_bytes):
+            word, tab, count = line.rpartition("\t")  # a ready-made token may hold tabs
+            if not tab or not count.isdecimal():
+                raise FormatError(
+                    f"'{shown(path, 120)}':{number} is not a word, a tab and a number; {_AGAIN}"
+                )
+            yield word, int(count)
+
+
+def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write prepared.json over the files that are in the folder.
+
+    Args:
+        folder: filled, but for the manifest.
+        facts: everything but format, version and files.
+    """
+    files = {
+        entry.name: {"size": entry.stat().st_size, "sha256": sha256_file(entry)}
+        for entry in sorted(folder.iterdir())
+    }
+    data = {"format": _FORMAT, "version": _VERSION, **facts, "files": files}
+    text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+# --------------------------------------------------------------------------- counts
+
+# Counting more types than this takes over half a gigabyte.
+_MOST_TYPES = 5_500_000
+_SPECIALS = (BEGIN, END, UNKNOWN)
+_DEFAULT_WORDS = 50_000
+# Below this rank correlation with our counts a list of words is not one sorted by frequency.
+_SORTED = 0.5
+
+
+class WordCounts:
+    """How often each word occurs, in bounded memory.
+
+    Args:
+        most_types: when there are more distinct words, the rarest are dropped until half are left.
+
+    Attributes:
+        n_tokens: all words counted.
+        pruned: how often words were dropped; 0 when all counts are exact.
+    """
+
+    def __init__(self, *, most_types: int = _MOST_TYPES) -> None:
+        self._counts: dict[str, int] = {}
+        self._most_types = most_types
+        self.n_tokens = 0
+        self.pruned = 0
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def __getitem__(self, word: str) -> int:
+        return self._counts.get(word, 0)
+
+    def add(self, words: Iterable[str], counts: Iterable[int]) -> None:
+        """Count words, each as often as told."""
+        known, get = self._counts, self._counts.get
+        for word, count in zip(words, counts, strict=True):
+            known[word] = get(word, 0) + count
+            self.n_tokens += count
+        if len(known) > self._most_types:
+            kept = self._most_types // 2
+            values = np.fromiter(known.values(), np.int64, len(known))
+            least = int(np.partition(values, len(known) - kept)[len(known) - kept])
+            self._counts = {word: count for word, count in known.items() if count > least}
+            self.pruned += 1
+
+    def ranked(self) -> Iterator[tuple[str, int]]:
+        """Give words and counts by falling count, equal ones by code points."""
+        words = sorted(self._counts)
+        counts = np.fromiter((self._counts[word] for word in words), np.int64, len(words))
+        for k in np.argsort(-counts, kind="stable").tolist():
+            yield words[k], int(counts[k])
+
+    def covered(self, vocabulary: Vocabulary) -> int:
+        """Count the tokens that are in a vocabulary; those spelled `<UNK>` are not."""
+        return sum(self[word] for word in vocabulary if word != UNKNOWN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyChoice:
+    """Which words become targets: the most frequent, or those of a file.
+
+    Attributes:
+        size: the number of words, specials included.
+        min_count: the least count of a word.
+        file: a vocabulary to be used as it is.
+        name: of its file.
+    """
+
+    size: int | None = None
+    min_count: int | None = None
+    file: Vocabulary | None = None
+    name: str = ""
+
+    @classmethod
+    def of(
+        cls, vocabulary: int | str | os.PathLike[str] | None, min_count: int | None
+    ) -> VocabularyChoice:
+        """Read the arguments of `prepare`."""
+        if min_count is not None and min_count < 1:
+            raise ConfigError(f"min_count={min_count} keeps nothing out; pass 1 or more")
+        if vocabulary is None:
+            return cls(size=_DEFAULT_WORDS if min_count is None else None, min_count=min_count)
+        if isinstance(vocabulary, int):
+            if not len(_SPECIALS) < vocabulary <= LIMITS.vocabulary_lines:
+                raise ConfigError(
+                    f"vocabulary={vocabulary} is out of range; pass a number of words from "
+                    f"{len(_SPECIALS) + 1} to {LIMITS.vocabulary_lines}, or a file"
+                )
+            return cls(size=vocabulary, min_count=min_count)
+        if min_count is not None:
+            raise ConfigError("min_count cannot cut a vocabulary file; leave one of them out")
+        words, name = Vocabulary.read(Path(vocabulary)), os.fspath(vocabulary)
+        missing = [word for word in _SPECIALS if word not in words]
+        if missing:
+            raise FormatError(
+                f"'{shown(name, 120)}' lacks {', '.join(missing)}; add a line for each, "
+                "best at the top"
+            )
+        return cls(file=words, name=name)
+
+    def described(self) -> int | str | None:
+        """Give what prepared.json tells."""
+        return shown(self.name, 1000) if self.file is not None else self.size
+
+    def make(self, counts: WordCounts) -> Vocabulary:
+        """Choose the words; warn about a file that is not sorted by frequency."""
+        if self.file is not None:
+            if _falls([counts[word] for word in self.file if word not in _SPECIALS]) < _SORTED:
+                warnings.warn(
+                    f"'{shown(self.name, 120)}' is not sorted by falling frequency in this text; "
+                    "a sampled softmax will draw the wrong words: sort it or make a new one",
+                    stacklevel=3,
+                )
+            return self.file
+        words = list(_SPECIALS)
+        for word, count in counts.ranked():
+            if len(words) == self.size or count < (self.min_count or 1):
+                break
+            if word not in _SPECIALS and _storable(word):
+                words.append(word)
+        return Vocabulary(words)
+
+
+def _storable(word: str) -> bool:
+    """Tell whether a word comes back from a vocabulary file, whose lines are stripped."""
+    return (
+        word.strip() == word != "!!!MAXTERMID"
+        and len(word.encode("utf-8")) <= LIMITS.vocabulary_line_bytes
+    )
+
+
+def _falls(counts: list[int]) -> float:
+    """Give the rank correlation of counts with falling ones: 1 when they fall, -1 when they rise.
+
+    A list from another text never falls throughout; a list by the alphabet is near 0.
+    """
+    values = np.array([count for count in counts if count], np.int64)
+    if len(values) < 2 or values.min() == values.max():
+        return 1.0
+    _, groups, sizes = np.unique(-values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(sizes) - (sizes - 1) / 2)[groups]  # equal counts share a rank
+    best = np.corrcoef(np.sort(ranks), np.arange(len(ranks)))[0, 1]
+    return float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1] / best)

@@ -1,0 +1,218 @@
+"""From prepared text to a trained biLM."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from elmore.training.prepared import Prepared
+
+from elmore.errors import ConfigError, InputError, ResumeError
+from elmore.kernels.workers import Workers
+from elmore.text.batching import TokenIndexer
+from elmore.text.characters import ByteAlphabet
+from elmore.training.batches import (
+    Batches,
+    SentenceBatches,
+    StreamBatches,
+    endless_sentences,
+)
+from elmore.training.distributed import Group, join_group
+from elmore.training.loop import train
+from elmore.training.objective import LmBatch
+from elmore.training.recipe import Recipe
+from elmore.training.run import Run
+from elmore.training.shards import Shard, read_shard
+from elmore.training.trainer import LmTrainer
+
+__all__ = ["pretrain"]
+
+Report = Callable[[dict[str, Any]], None]
+
+
+def pretrain(
+    data: Prepared | str | Path,
+    out: str | Path,
+    *,
+    recipe: Recipe | str | Path = "laptop",
+    seed: int = 0,
+    resume: bool = False,
+    threads: int | None = None,
+    device: str = "cpu",
+    report: Report | None = None,
+) -> Run:
+    """Train a biLM.
+
+    Args:
+        data: prepared text, or its folder.
+        out: the folder of the run.
+        recipe: a recipe, the name of a shipped one, or the path of a TOML file.
+        seed: the one seed.
+        resume: go on with the run in `out`; without a run there, start one.
+        threads: processors to use; all by default.
+        device: where to compute.
+        report: gets every line of the log as it is written.
+
+    Returns:
+        the run; `run.elmo()` is the trained model.
+    """
+    prepared = data if isinstance(data, Prepared) else Prepared.open(data)
+    recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
+    run = Run(out)
+    group = join_group(device)
+    if run.exists() and not resume:
+        raise ResumeError(
+            f"'{run.path}' holds a run; pass resume=True (--resume) or another folder"
+        )
+    workers = Workers(threads)
+    # Tokens of small text go through matrix products of the main thread too.
+    torch.set_num_threads(workers.threads)
+    torch.set_flush_denormal(True)
+    trainer = _trainer(prepared, recipe, run, seed, group, workers, device)
+    facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
+    with run.locked() if group.main else _Unlocked():
+        if run.exists():
+            if group.main:
+                run.check(recipe, facts)
+            if trainer.load_state() and group.main:
+                run.forget_after(trainer.step_number)
+            elif group.main:
+                run.forget_after(-1)
+        elif group.main:
+            run.start(recipe, facts)
+        group.barrier()
+        if not trainer.finished():
+            train(
+                trainer,
+                run,
+                recipe.run,
+                best=trainer.best,
+                main=group.main,
+                report=report if group.main else None,
+                agree=group.any,
+            )
+    return run
+
+
+def _trainer(
+    prepared: Prepared,
+    recipe: Recipe,
+    run: Run,
+    seed: int,
+    group: Group,
+    workers: Workers,
+    device: str,
+) -> LmTrainer:
+    if prepared.n_tokens == 0:
+        raise InputError(f"'{prepared.folder}' holds no text; prepare some first")
+    batches, heldout, per_epoch = make_batches(prepared, recipe, seed, group)
+    schedule = recipe.schedule
+    total = (
+        schedule.tokens if schedule.tokens is not None else math.ceil(schedule.epochs * per_epoch)
+    )
+    return LmTrainer(
+        recipe,
+        run,
+        batches,
+        prepared.vocabulary,
+        tokenizer=prepared.tokenizer,
+        total=total,
+        seed=seed,
+        group=group,
+        workers=workers,
+        heldout=heldout,
+        counts=prepared.counts,
+        notes={"data": {"tokens": prepared.n_tokens, "digest": prepared.digest}},
+        device=device,
+    )
+
+
+def make_batches(
+    prepared: Prepared, recipe: Recipe, seed: int, group: Group
+) -> tuple[Batches, list[LmBatch], int]:
+    """Make the training batches, the held-out batches, and count the tokens of an epoch."""
+    vocabulary = prepared.vocabulary
+    indexer = TokenIndexer(
+        ByteAlphabet(recipe.model.max_chars) if recipe.model.tokens == "characters" else None,
+        vocabulary if recipe.model.tokens == "words" else None,
+    )
+
+    @lru_cache(maxsize=2)
+    def read(number: int) -> Shard:
+        return read_shard(prepared.shard_paths[number])
+
+    n_shards = len(prepared.shard_paths)
+    both = recipe.model.bidirectional
+    heldout = _heldout_batches(prepared, recipe, indexer)
+    if recipe.data.regime == "stream":
+        sizes = [len(read_shard(path).sentences) - 1 for path in prepared.shard_paths]
+        stream = StreamBatches(
+            endless_sentences(read, sizes, seed),
+            indexer,
+            vocabulary,
+            rows=recipe.data.batch_rows,
+            unroll=recipe.data.unroll,
+            bidirectional=both,
+            rank=group.rank,
+            world=group.world,
+        )
+        return stream, heldout, prepared.n_tokens
+    if recipe.data.batch_tokens < group.world:
+        raise ConfigError(
+            f"data.batch_tokens={recipe.data.batch_tokens} for {group.world} processes; raise it"
+        )
+    sentences = SentenceBatches(
+        read,
+        n_shards,
+        indexer,
+        vocabulary,
+        batch_tokens=recipe.data.batch_tokens,
+        max_length=recipe.data.max_length,
+        pool=recipe.data.pool_sentences,
+        seed=seed,
+        bidirectional=both,
+        rank=group.rank,
+        world=group.world,
+    )
+    return sentences, heldout, prepared.n_tokens + prepared.n_sentences
+
+
+def _heldout_batches(prepared: Prepared, recipe: Recipe, indexer: TokenIndexer) -> list[LmBatch]:
+    """Take a fixed, seeded sample of the held-out sentences; the same in every run."""
+    if prepared.heldout_path is None:
+        return []
+    shard = read_shard(prepared.heldout_path)
+    batches = SentenceBatches(
+        lambda number: shard,
+        1,
+        indexer,
+        prepared.vocabulary,
+        batch_tokens=2048,
+        max_length=recipe.data.max_length,
+        pool=len(shard.sentences),
+        seed=0,
+        bidirectional=recipe.model.bidirectional,
+    )
+    taken: list[LmBatch] = []
+    tokens = 0
+    while tokens < recipe.run.heldout_tokens:
+        batch = batches.next()
+        if batches.cursor()["epoch"]:
+            break
+        taken.append(batch)
+        tokens += batch.n_tokens
+    return taken
+
+
+class _Unlocked:
+    """Stands in for the lock in processes that write nothing."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *details: object) -> None:
+        return None

@@ -1,0 +1,342 @@
+"""Everything that shapes a training, in one value; shipped and own ones are TOML files."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from elmore.config import Activation, BiLmConfig, LstmConfig, TokenEncoderConfig
+from elmore.errors import ConfigError
+from elmore.training.optimizers import OptimizerName
+from elmore.training.schedule import Decay
+
+__all__ = [
+    "DataRecipe",
+    "LossRecipe",
+    "ModelRecipe",
+    "OptimizerRecipe",
+    "Recipe",
+    "RunRecipe",
+    "ScheduleRecipe",
+    "recipe_names",
+]
+
+_FOLDER = Path(__file__).parent / "recipes"
+
+Regime = Literal["sentences", "stream"]
+LossKind = Literal["sampled", "full"]
+SharedNegatives = Literal["directions", "none"]
+TokenInput = Literal["characters", "words"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRecipe:
+    """The shape of the biLM; `tokens` says whether characters or whole words go in."""
+
+    tokens: TokenInput
+    char_dim: int
+    max_chars: int
+    filters: tuple[tuple[int, int], ...]
+    activation: Activation
+    n_highway: int
+    dim: int
+    projection_dim: int
+    n_layers: int
+    cell_clip: float | None
+    proj_clip: float | None
+    skip_connections: bool
+    bidirectional: bool
+    tied_softmax: bool
+
+    def config(self, n_words: int) -> BiLmConfig:
+        """Build the config of the biLM.
+
+        Args:
+            n_words: size of the vocabulary, used if words go in.
+        """
+        if self.tied_softmax and self.tokens == "characters":
+            raise ConfigError(
+                "model.tied_softmax=true needs model.tokens='words'; characters have no word table"
+            )
+        if self.tokens == "words":
+            tokens = TokenEncoderConfig(
+                n_words=n_words, word_dim=self.projection_dim, projected=False
+            )
+        else:
+            n_filters = sum(count for _, count in self.filters)
+            tokens = TokenEncoderConfig(
+                n_characters=261,
+                char_dim=self.char_dim,
+                max_chars=self.max_chars,
+                filters=self.filters,
+                activation=self.activation,
+                n_highway=self.n_highway,
+                projected=n_filters != self.projection_dim,
+            )
+        lstm = LstmConfig(
+            dim=self.dim,
+            projection_dim=self.projection_dim,
+            n_layers=self.n_layers,
+            cell_clip=self.cell_clip,
+            proj_clip=self.proj_clip,
+            skip_connections=self.skip_connections,
+            bidirectional=self.bidirectional,
+        )
+        return BiLmConfig(tokens=tokens, lstm=lstm)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRecipe:
+    """How text becomes batches.
+
+    Attributes:
+        regime: "sentences" starts each sentence from zeros; "stream" is bilm-tf's packed windows
+            with carried state.
+        batch_tokens: token budget of a batch of sentences.
+        max_length: longer sentences are cut into pieces of this many tokens.
+        pool_sentences: sentences that are shuffled and sorted by length together.
+        batch_rows: rows of a stream batch.
+        unroll: steps of a stream batch.
+    """
+
+    regime: Regime
+    batch_tokens: int
+    max_length: int
+    pool_sentences: int
+    batch_rows: int
+    unroll: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossRecipe:
+    """The objective.
+
+    Attributes:
+        kind: "sampled" or "full" softmax.
+        negatives: words that each target is compared with.
+        shared: "directions": one draw for both directions; "none": one draw for each.
+        times_unroll: multiply the loss by the steps of a stream batch, as bilm-tf does.
+        unigram_bias: start the softmax bias from the log frequency of the words.
+        dropout: on LSTM inputs and on the top output.
+    """
+
+    kind: LossKind
+    negatives: int
+    shared: SharedNegatives
+    times_unroll: bool
+    unigram_bias: bool
+    dropout: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerRecipe:
+    """How gradients become steps."""
+
+    name: OptimizerName
+    lr: float
+    accumulator: float
+    beta1: float
+    beta2: float
+    epsilon: float
+    weight_decay: float
+    clip_norm: float | None
+    accumulate: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleRecipe:
+    """The learning rate over the run, in tokens.
+
+    Attributes:
+        epochs: passes over the data; with `tokens` set, that wins.
+        tokens: tokens of the whole run, or None to go by epochs.
+        warmup_tokens: tokens of the linear rise.
+        decay: "constant", "cosine" or "linear".
+        decay_share: the last share of the run over which the rate falls (1: from the start).
+        floor: share of the rate that is left at the end.
+    """
+
+    epochs: float
+    tokens: int | None
+    warmup_tokens: int
+    decay: Decay
+    decay_share: float
+    floor: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecipe:
+    """What happens around the steps.
+
+    Attributes:
+        log_steps: steps between lines of the log.
+        save_minutes: minutes between saves for a resume.
+        evaluate_tokens: training tokens between looks at the held-out text; 0 for the end only.
+        heldout_tokens: held-out tokens that are looked at during the run.
+    """
+
+    log_steps: int
+    save_minutes: float
+    evaluate_tokens: int
+    heldout_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A whole training."""
+
+    name: str = "own"
+    model: ModelRecipe
+    data: DataRecipe
+    loss: LossRecipe
+    optimizer: OptimizerRecipe
+    schedule: ScheduleRecipe
+    run: RunRecipe = field()
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.loss.dropout < 1, "loss.dropout", self.loss.dropout, "from 0 to below 1")
+        for key in (
+            "data.batch_tokens",
+            "data.max_length",
+            "data.pool_sentences",
+            "data.batch_rows",
+            "data.unroll",
+            "loss.negatives",
+            "optimizer.accumulate",
+            "run.log_steps",
+            "run.heldout_tokens",
+        ):
+            section, name = key.split(".")
+            value = getattr(getattr(self, section), name)
+            _require(value >= 1, key, value, "1 or more")
+        lr = self.optimizer.lr
+        _require(0 < lr < float("inf"), "optimizer.lr", lr, "a positive number")
+        share = self.schedule.decay_share
+        _require(0 <= share <= 1, "schedule.decay_share", share, "from 0 to 1")
+
+    @classmethod
+    def load(cls, source: str | Path, overrides: Mapping[str, str] | None = None) -> Recipe:
+        """Read a shipped recipe by name or a TOML file by path.
+
+        Args:
+            source: name or path.
+            overrides: "section.key" to a value in TOML's notation, as `--set` gives them.
+        """
+        path = Path(source)
+        if path.suffix != ".toml":
+            path = _FOLDER / f"{source}.toml"
+            if not path.is_file():
+                near = difflib.get_close_matches(str(source), recipe_names(), 1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise ConfigError(
+                    f"no recipe is called {str(source)!r}; {hint}use one of "
+                    f"{', '.join(recipe_names())} or the path of a .toml file"
+                )
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ConfigError(f"recipe '{path}' does not exist; check the path") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"recipe '{path}' is no TOML: {error}; correct it") from None
+        for key, text in (overrides or {}).items():
+            _override(data, key, text)
+        data.setdefault("name", path.stem)
+        return cls.from_json(data, what=str(source))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], *, what: str) -> Recipe:
+        """Build a recipe from parsed TOML or JSON; unknown and missing keys are errors."""
+        sections = {f.name: f for f in dataclasses.fields(cls) if f.name != "name"}
+        values: dict[str, Any] = {"name": str(data.get("name", "own"))}
+        for key in data:
+            if key != "name" and key not in sections:
+                raise ConfigError(_unknown(what, key, list(sections)))
+        hints = get_type_hints(cls)
+        for key in sections:
+            values[key] = _section(data.get(key), hints[key], f"{what}: {key}")
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain JSON values; `from_json` is the inverse."""
+        return dataclasses.asdict(self)
+
+
+def recipe_names() -> list[str]:
+    """List the shipped recipes."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def recipe_text(name: str) -> str:
+    """Give the text of a shipped recipe."""
+    if name not in recipe_names():
+        Recipe.load(name)  # raises with a guess
+    return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def _section(data: Any, kind: type, what: str) -> Any:
+    if not isinstance(data, dict):
+        raise ConfigError(f"{what} is missing; copy a recipe with `elmore recipes show laptop`")
+    hints = get_type_hints(kind)
+    for key in data:
+        if key not in hints:
+            raise ConfigError(_unknown(what, key, list(hints)))
+    values = {}
+    for key, hint in hints.items():
+        # TOML has no null: a key that may be None is left out for None.
+        if key not in data and type(None) not in get_args(hint):
+            raise ConfigError(f"{what}.{key} is missing; every key of a recipe must be there")
+        values[key] = _value(data.get(key), hint, f"{what}.{key}")
+    return kind(**values)
+
+
+def _value(value: Any, hint: Any, what: str) -> Any:
+    if get_origin(hint) in (Union, UnionType):
+        if value is None:
+            return None
+        hint = next(choice for choice in get_args(hint) if choice is not type(None))
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise ConfigError(
+                f"{what}={value!r}; use one of {', '.join(map(repr, get_args(hint)))}"
+            )
+        return value
+    if get_origin(hint) is tuple:
+        from elmore.config import filters_from_json
+
+        return filters_from_json(value, what=what)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise ConfigError(f"{what}={value!r} must be a {hint.__name__}; correct it")
+    return value
+
+
+def _override(data: dict[str, Any], key: str, text: str) -> None:
+    section, _, name = key.partition(".")
+    if not name:
+        raise ConfigError(f"--set {key}={text}: name the section too, e.g. optimizer.lr=0.002")
+    if text in ("none", "null"):
+        data.setdefault(section, {}).pop(name, None)
+        return
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text  # a bare word is a string
+    data.setdefault(section, {})[name] = value
+
+
+def _unknown(what: str, key: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(key, known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    return f"{what} has an unknown key {key!r}; {hint}"
+
+
+def _require(holds: bool, key: str, value: object, allowed: str) -> None:
+    if not holds:
+        raise ConfigError(f"{key}={value!r}; use {allowed}")

@@ -1,0 +1,41 @@
+"""The learning rate as a function of tokens seen; never of the clock."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+__all__ = ["Decay", "learning_rate"]
+
+Decay = Literal["constant", "cosine", "linear"]
+
+
+def learning_rate(
+    seen: int,
+    *,
+    peak: float,
+    warmup: int,
+    total: int,
+    decay: Decay,
+    decay_from: int,
+    floor: float,
+) -> float:
+    """Give the learning rate after `seen` tokens.
+
+    Args:
+        seen: tokens of all finished steps.
+        peak: the rate after the warm-up.
+        warmup: tokens over which it rises from zero in a straight line.
+        total: tokens of the whole run.
+        decay: "constant" stays at the peak; "cosine" and "linear" fall from `decay_from` to
+            `floor` * `peak` at `total`.
+        decay_from: tokens after which the fall begins.
+        floor: share of the peak at the end.
+    """
+    if seen < warmup:
+        return peak * (seen + 1) / (warmup + 1)
+    if decay == "constant" or seen <= decay_from:
+        return peak
+    done = min(1.0, (seen - decay_from) / max(1, total - decay_from))
+    left = (1 + math.cos(math.pi * done)) / 2 if decay == "cosine" else 1 - done
+    return peak * (floor + (1 - floor) * left)

@@ -1,0 +1,26 @@
+"""Random generators derived from the one seed by name, so that nothing needs to be remembered."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import torch
+
+__all__ = ["derive", "numpy_generator", "torch_generator"]
+
+
+def derive(seed: int, *names: str | int) -> int:
+    """Give a number of 63 bits that depends on the seed and on every name."""
+    text = "/".join([str(seed), *map(str, names)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+
+
+def numpy_generator(seed: int, *names: str | int) -> np.random.Generator:
+    """Make a numpy generator for one purpose."""
+    return np.random.Generator(np.random.PCG64(derive(seed, *names)))
+
+
+def torch_generator(seed: int, *names: str | int) -> torch.Generator:
+    """Make a torch generator for one purpose, on the CPU."""
+    return torch.Generator().manual_seed(derive(seed, *names))

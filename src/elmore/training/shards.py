@@ -1,0 +1,309 @@
+"""A shard: some hundred documents of tokenised text in one safetensors file.
+
+Tokens are numbers into the shard's own list of types, so that a shard can be read without any other
+file and without a list of all types of the corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._io import atomic_file, shown
+from elmore.errors import FormatError
+from elmore.formats.safetensors_files import SafetensorsView, read_safetensors, write_safetensors
+
+__all__ = [
+    "KEYS",
+    "Piece",
+    "Selection",
+    "Shard",
+    "merge",
+    "read_shard",
+    "write_piece",
+    "write_shard",
+]
+
+KEYS = 1 << 62  # keys and hashes of documents are below this number
+
+_FORMAT = "elmore-shard"
+_DTYPES = {
+    "tokens": "I32",
+    "sentences": "I64",
+    "documents": "I64",
+    "type_bytes": "I8",
+    "type_offsets": "I64",
+}
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Documents of tokenised sentences, without sentence markers.
+
+    Attributes:
+        tokens: numbers of types, (n_tokens,).
+        sentences: where each sentence starts in `tokens`, and the end, (n_sentences + 1,).
+        documents: where each document starts in `sentences`, and the end, (n_documents + 1,).
+        types: the distinct tokens.
+    """
+
+    tokens: NDArray[np.int32]
+    sentences: NDArray[np.int64]
+    documents: NDArray[np.int64]
+    types: list[str]
+
+    @property
+    def n_tokens(self) -> int:
+        """Count the tokens."""
+        return len(self.tokens)
+
+    @property
+    def n_sentences(self) -> int:
+        """Count the sentences."""
+        return len(self.sentences) - 1
+
+    @property
+    def n_documents(self) -> int:
+        """Count the documents."""
+        return len(self.documents) - 1
+
+    def sentence(self, index: int) -> list[str]:
+        """Give the tokens of a sentence."""
+        start, end = self.sentences[index : index + 2]
+        return [self.types[k] for k in self.tokens[start:end].tolist()]
+
+    def type_counts(self) -> NDArray[np.int64]:
+        """Count how often each type occurs, (n_types,)."""
+        return np.bincount(self.tokens, minlength=len(self.types))
+
+
+def write_shard(path: Path | str, shard: Shard, *, overwrite: bool = False) -> None:
+    """Write a shard; it appears under its name only when it is whole.
+
+    Args:
+        path: the file to make.
+        shard: what to write; the bytes depend on it alone.
+        overwrite: whether an existing file may be replaced.
+    """
+    _write(Path(path), _tensors(shard), overwrite)
+
+
+def read_shard(path: Path | str) -> Shard:
+    """Read a shard.
+
+    Raises:
+        FormatError: it is damaged, or no shard.
+    """
+    path = Path(path)
+    with read_safetensors(path, what=str(path)) as view:
+        _check_names(view, path)
+        arrays = {name: view.read(name, copy=True) for name in _DTYPES}
+    _check_offsets(arrays["sentences"], len(arrays["tokens"]), "sentences", path)
+    _check_offsets(arrays["documents"], len(arrays["sentences"]) - 1, "documents", path)
+    _check_offsets(arrays["type_offsets"], len(arrays["type_bytes"]), "type_offsets", path)
+    tokens, n_types = arrays["tokens"], len(arrays["type_offsets"]) - 1
+    if len(tokens) and not (int(tokens.min()) >= 0 and int(tokens.max()) < n_types):
+        raise _damaged(path, f"tokens outside its {n_types} types")
+    words = _words(arrays["type_bytes"], arrays["type_offsets"])
+    try:
+        types = [word.decode("utf-8") for word in words]
+    except UnicodeDecodeError:
+        raise _damaged(path, "types that are not UTF-8") from None
+    if len(set(types)) != n_types:
+        raise _damaged(path, "a type twice")
+    return Shard(tokens, arrays["sentences"], arrays["documents"], types)
+
+
+def _tensors(shard: Shard) -> dict[str, NDArray[Any]]:
+    return _with_types(
+        [word.encode("utf-8") for word in shard.types],
+        tokens=shard.tokens.astype(np.int32, copy=False),
+        sentences=shard.sentences.astype(np.int64, copy=False),
+        documents=shard.documents.astype(np.int64, copy=False),
+    )
+
+
+def _with_types(words: Sequence[bytes], **arrays: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    return {
+        **arrays,
+        "type_bytes": np.frombuffer(b"".join(words), np.int8),
+        "type_offsets": _offsets(np.fromiter(map(len, words), np.int64, len(words))),
+    }
+
+
+def _write(path: Path, tensors: dict[str, NDArray[Any]], overwrite: bool) -> None:
+    with atomic_file(path, overwrite=overwrite) as stream:
+        write_safetensors(stream, tensors, {"format": _FORMAT, "version": "1"})
+
+
+def _words(data: NDArray[np.int8], offsets: NDArray[np.int64]) -> list[bytes]:
+    whole, places = data.tobytes(), offsets.tolist()
+    return [whole[a:b] for a, b in pairwise(places)]
+
+
+def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def _check_names(view: SafetensorsView, path: Path) -> None:
+    found = view.names()
+    for name, dtype in _DTYPES.items():
+        if name not in found or found[name].dtype != dtype or len(found[name].shape) != 1:
+            raise FormatError(
+                f"'{shown(path, 120)}' has no list '{name}' of type {dtype}, so it is no shard; "
+                "pass a file that elmore prepare wrote"
+            )
+
+
+def _check_offsets(offsets: NDArray[np.int64], end: int, name: str, path: Path) -> None:
+    whole = len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == end
+    if not whole or bool((np.diff(offsets) <= 0).any()):
+        raise _damaged(path, f"{name} that do not rise from 0 to {end}")
+
+
+def _damaged(path: Path, problem: str) -> FormatError:
+    return FormatError(f"'{shown(path, 120)}' is damaged: it has {problem}; prepare it again")
+
+
+# --------------------------------------------------------------------------- pieces
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one block of text became: a shard whose documents are sorted by their keys.
+
+    Attributes:
+        shard: the documents.
+        keys: random numbers that decide shard and order, rising, (n_documents,).
+        hashes: hashes of the documents' text, which decide about the held-out ones, (n_documents,).
+    """
+
+    shard: Shard
+    keys: NDArray[np.int64]
+    hashes: NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which documents of the pieces a shard is made of.
+
+    Attributes:
+        low: the least key.
+        high: the key above the greatest.
+        least_hash: the least hash.
+        most_hash: the hash above the greatest.
+    """
+
+    low: int = 0
+    high: int = KEYS
+    least_hash: int = 0
+    most_hash: int = KEYS
+
+    def documents(self, keys: NDArray[np.int64], hashes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give the numbers of the selected documents of a piece."""
+        start, end = np.searchsorted(keys, [self.low, self.high]).tolist()
+        part = hashes[start:end]
+        chosen = (part >= self.least_hash) & (part < self.most_hash)
+        return np.add(np.flatnonzero(chosen), start, dtype=np.int64)
+
+
+def write_piece(path: Path, piece: Piece) -> None:
+    """Write a piece, over an old one."""
+    tensors = {**_tensors(piece.shard), "keys": piece.keys, "hashes": piece.hashes}
+    _write(path, tensors, overwrite=True)
+
+
+def merge(path: Path, pieces: Iterable[tuple[Path, Selection]]) -> int:
+    """Write a shard of the selected documents, sorted by their keys.
+
+    Args:
+        path: the shard to make; replaced if it exists, not made if nothing is selected.
+        pieces: files and what to take from each.
+
+    Returns:
+        the number of documents.
+    """
+    numbers: dict[bytes, int] = {}
+    tokens: list[NDArray[np.int32]] = []
+    lengths: list[NDArray[np.int64]] = []  # of sentences, in tokens
+    sizes: list[NDArray[np.int64]] = []  # of documents, in sentences
+    keys: list[NDArray[np.int64]] = []
+    for source, selection in pieces:
+        with read_safetensors(source, what=str(source)) as view:
+            own = view.read("keys")
+            chosen = selection.documents(own, view.read("hashes"))
+            if not len(chosen):
+                continue
+            keys.append(own[chosen].copy())
+            taken = _take(view, chosen)
+            tokens.append(_renumber(view, taken[0], numbers))
+            lengths.append(taken[1])
+            sizes.append(taken[2])
+    if not keys:
+        return 0
+    order = np.argsort(np.concatenate(keys), kind="stable")
+    values, sentences, documents = _reorder(
+        np.concatenate(tokens),
+        _offsets(np.concatenate(lengths)),
+        _offsets(np.concatenate(sizes)),
+        order,
+    )
+    tensors = _with_types(
+        list(numbers),
+        tokens=values,
+        sentences=_offsets(sentences),
+        documents=_offsets(documents),
+    )
+    _write(path, tensors, overwrite=True)
+    return len(order)
+
+
+_Parts = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
+
+
+def _take(view: SafetensorsView, chosen: NDArray[np.int64]) -> _Parts:
+    return _reorder(view.read("tokens"), view.read("sentences"), view.read("documents"), chosen)
+
+
+def _reorder(
+    tokens: NDArray[np.int32],
+    sentences: NDArray[np.int64],
+    documents: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+) -> _Parts:
+    """Take documents in a given order: their tokens, sentence lengths and document sizes."""
+    sizes = np.diff(documents)[chosen]
+    which = _ranges(documents[chosen], sizes)
+    lengths = np.diff(sentences)[which]
+    return tokens[_ranges(sentences[which], lengths)], lengths, sizes
+
+
+def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Join the ranges start … start + length - 1."""
+    places = _offsets(lengths)
+    return np.repeat(starts - places[:-1], lengths) + np.arange(places[-1])
+
+
+def _renumber(
+    view: SafetensorsView, tokens: NDArray[np.int32], numbers: dict[bytes, int]
+) -> NDArray[np.int32]:
+    """Give tokens of a piece the numbers of their types in the shard, making new ones."""
+    offsets = view.read("type_offsets")
+    used = np.zeros(len(offsets) - 1, np.bool_)
+    used[tokens] = True
+    which = np.flatnonzero(used)
+    whole = view.read("type_bytes").tobytes()
+    table = np.zeros(len(used), np.int32)
+    table[which] = [
+        numbers.setdefault(whole[a:b], len(numbers))
+        for a, b in zip(offsets[which].tolist(), offsets[which + 1].tolist(), strict=True)
+    ]
+    return table[tokens]

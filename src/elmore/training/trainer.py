@@ -1,0 +1,347 @@
+"""The state of a language-model training and what one step does to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmore.formats import folder
+from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
+from elmore.kernels.workers import Workers
+from elmore.nn.bilm import BiLm, BiLmState
+from elmore.nn.initial import initialise
+from elmore.nn.losses import (
+    Negatives,
+    RowGradient,
+    SoftmaxLoss,
+    draw_negatives,
+    full_softmax,
+    sampled_softmax,
+)
+from elmore.text.characters import Alphabet, ByteAlphabet
+from elmore.text.tokenizer import Convention
+from elmore.text.vocabulary import Vocabulary
+from elmore.training.batches import Batches
+from elmore.training.distributed import Group
+from elmore.training.loop import StepReport
+from elmore.training.objective import LmBatch, Objective
+from elmore.training.optimizers import (
+    Adagrad,
+    Adam,
+    Optimizer,
+    Update,
+    clip_by_global_norm,
+    sum_rows,
+)
+from elmore.training.recipe import Recipe
+from elmore.training.resume import load_state, save_state
+from elmore.training.run import Run
+from elmore.training.schedule import learning_rate
+from elmore.training.seeds import numpy_generator, torch_generator
+
+__all__ = ["LmTrainer", "heldout_losses"]
+
+
+class LmTrainer:
+    """A biLM with its softmax, its optimiser and its place in the data.
+
+    Args:
+        recipe: how to train.
+        run: where to write.
+        batches: the data.
+        vocabulary: the targets.
+        tokenizer: the convention of the data's tokens.
+        total: tokens of the whole run.
+        seed: the one seed.
+        group: the processes that train together.
+        workers: threads of this process.
+        heldout: batches of held-out text, to look at during the run.
+        counts: how often each word of the vocabulary occurs, for the softmax bias.
+        notes: what the model's card should say.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        run: Run,
+        batches: Batches,
+        vocabulary: Vocabulary,
+        *,
+        tokenizer: Convention,
+        total: int,
+        seed: int,
+        group: Group,
+        workers: Workers,
+        heldout: Sequence[LmBatch],
+        counts: np.ndarray[Any, np.dtype[np.int64]],
+        notes: Mapping[str, Any],
+        device: str = "cpu",
+    ) -> None:
+        self.recipe, self.run, self.batches = recipe, run, batches
+        self.vocabulary, self.tokenizer = vocabulary, tokenizer
+        self.seed, self.group, self.notes = seed, group, notes
+        self.heldout = heldout
+        self.step_number = self.seen = 0
+        self.best = math.inf
+        self._total = total
+        self.bilm = BiLm(recipe.model.config(len(vocabulary)))
+        initialise(self.bilm, torch_generator(seed, "weights"))
+        self.bilm.to(device)
+        self.softmax_weight, self.softmax_bias = self._start_softmax(counts, device)
+        self.optimizer = _optimizer(recipe)
+        self.objective = Objective(
+            self.bilm,
+            self.softmax_weight,
+            self.softmax_bias,
+            dropout=recipe.loss.dropout,
+            workers=workers,
+        )
+        self._carried: BiLmState | None = None
+
+    def _start_softmax(
+        self, counts: np.ndarray[Any, np.dtype[np.int64]], device: str
+    ) -> tuple[Tensor, Tensor]:
+        """Draw the softmax as bilm-tf does, its bias from the words' frequencies if asked."""
+        bias = torch.zeros(len(counts))
+        if self.recipe.loss.unigram_bias:
+            logs = torch.from_numpy(np.log(np.maximum(counts, 1).astype(np.float64)))
+            bias = (logs - logs.mean()).float()
+        if self.recipe.model.tied_softmax:
+            return self.bilm.tokens.words.detach(), bias.to(device)
+        dim = self.recipe.model.projection_dim
+        weight = torch.empty(len(counts), dim)
+        weight.normal_(0, 1 / math.sqrt(dim), generator=torch_generator(self.seed, "softmax"))
+        return weight.to(device), bias.to(device)
+
+    def total(self) -> int:
+        """Give the tokens of the whole run."""
+        return self._total
+
+    def finished(self) -> bool:
+        """Tell whether all tokens were seen."""
+        return self.seen >= self._total
+
+    def step(self) -> StepReport:
+        """Take gradients of one or more batches and update all weights."""
+        recipe = self.recipe
+        parameters = list(self.bilm.parameters())
+        for parameter in parameters:
+            parameter.grad = None
+        rows = []
+        sums = [0.0] * len(self.bilm.config.directions)
+        tokens = 0
+        # The mean needs the tokens of all batches before the first gradient.
+        drawn = [
+            (self.batches.next(), self.batches.global_tokens)
+            for _ in range(recipe.optimizer.accumulate)
+        ]
+        everything = sum(count for _, count in drawn)
+        for part, (batch, count) in enumerate(drawn):
+            losses = self._losses(part)
+            scale = self._scale(everything)
+            result = self.objective.step(
+                batch, self._carried, losses, scale, self._dropout_generators(part)
+            )
+            if recipe.data.regime == "stream":
+                self._carried = result.state
+            rows += [gathered for r in result.rows for gathered in self.group.gather_rows(r)]
+            sums = [a + b for a, b in zip(sums, result.losses, strict=True)]
+            tokens += count
+        lr = self._learning_rate()
+        self.group.sum_dense([p.grad for p in parameters if p.grad is not None])
+        norm = self._update(sum_rows(rows), lr)
+        self.step_number += 1
+        self.seen += tokens
+        means = [total / everything for total in self.group.sum_numbers(sums)]
+        names = self.bilm.config.directions
+        return StepReport(dict(zip(names, means, strict=True)), lr, norm)
+
+    def evaluate(self) -> dict[str, float] | None:
+        """Look at the held-out batches with the full softmax."""
+        if not self.heldout:
+            return None
+        losses = heldout_losses(self.objective, self.heldout)
+        names = self.bilm.config.directions
+        found = {
+            f"{name}_perplexity": math.exp(loss) for name, loss in zip(names, losses, strict=True)
+        }
+        mean = sum(losses) / len(losses)
+        found.update(loss=mean, perplexity=math.exp(mean))
+        self.best = min(self.best, mean)
+        return found
+
+    def save_state(self) -> None:
+        """Write what a resumed run needs; states of all processes go into one file."""
+        tensors: dict[str, Tensor] = {
+            f"bilm/{name}": weight for name, weight in self.bilm.named_parameters()
+        }
+        tensors["softmax/weight"], tensors["softmax/bias"] = self.softmax_weight, self.softmax_bias
+        tensors.update({f"optimizer/{k}": t for k, t in self.optimizer.state().items()})
+        if self._carried is not None:
+            for name, tensor in zip(("hidden", "memory"), self._carried, strict=True):
+                tensors[f"carried/{name}"] = torch.stack(self.group.gather_tensors(tensor))
+        if self.group.main:
+            facts = {
+                "seen": self.seen,
+                "best": None if math.isinf(self.best) else self.best,
+                "cursor": self.batches.cursor(),
+            }
+            save_state(self.run.resume_path, self.step_number, tensors, facts)
+        self.group.barrier()
+
+    def load_state(self) -> bool:
+        """Go on from the newest saved state; False if there is none."""
+        loaded = load_state(self.run.resume_path)
+        if loaded is None:
+            return False
+        tensors, facts = loaded
+        with torch.no_grad():
+            for name, weight in self.bilm.named_parameters():
+                weight.copy_(tensors[f"bilm/{name}"])
+            self.softmax_weight.copy_(tensors["softmax/weight"])
+            self.softmax_bias.copy_(tensors["softmax/bias"])
+        prefix = "optimizer/"
+        self.optimizer.load(
+            {
+                k[len(prefix) :]: t.to(self.softmax_bias.device)
+                for k, t in tensors.items()
+                if k.startswith(prefix)
+            }
+        )
+        if "carried/hidden" in tensors:
+            rank = self.group.rank
+            self._carried = BiLmState(
+                tensors["carried/hidden"][rank].to(self.softmax_bias.device),
+                tensors["carried/memory"][rank].to(self.softmax_bias.device),
+            )
+        self.step_number, self.seen = int(facts["step"]), int(facts["seen"])
+        self.best = math.inf if facts["best"] is None else float(facts["best"])
+        self.batches.restore(facts["cursor"])
+        return True
+
+    def save_model(self, *, best: bool) -> None:
+        """Write the model as an elmore folder."""
+        if self.group.main:
+            path = self.run.best_path if best else self.run.checkpoint_path
+            folder.write(self.checkpoint(), path, overwrite=True)
+        self.group.barrier()
+
+    def checkpoint(self) -> Checkpoint:
+        """Give the model as it stands."""
+        weights = {
+            name: weight.detach().cpu().numpy() for name, weight in self.bilm.named_parameters()
+        }
+        config = self.bilm.config
+        alphabet: Alphabet | None = (
+            ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None
+        )
+        return Checkpoint(
+            config=config,
+            weights=LazyWeights({name: lambda a=array: a for name, array in weights.items()}),  # type: ignore[misc]  # mypy cannot infer a default
+            alphabet=alphabet,
+            vocabulary=self.vocabulary,
+            softmax=Softmax(
+                self.softmax_weight.cpu().numpy().copy(), self.softmax_bias.cpu().numpy().copy()
+            ),
+            tokenizer=self.tokenizer,
+            notes={
+                **self.notes,
+                "training": {
+                    "recipe": self.recipe.name,
+                    "step": self.step_number,
+                    "tokens_seen": self.seen,
+                    "heldout_loss": None if math.isinf(self.best) else self.best,
+                },
+            },
+            origin=str(self.run.path),
+        )
+
+    def _losses(self, part: int) -> list[SoftmaxLoss]:
+        loss, directions = self.recipe.loss, self.bilm.config.directions
+        if loss.kind == "full":
+            return [full_softmax] * len(directions)
+        drawn: list[Negatives] = []
+        for d in range(len(directions)):
+            # All processes draw the same words: the name holds no rank.
+            name = d if loss.shared == "none" else 0
+            generator = numpy_generator(self.seed, "negatives", self.step_number, part, name)
+            drawn.append(
+                drawn[0]
+                if d and loss.shared == "directions"
+                else draw_negatives(loss.negatives, len(self.vocabulary), generator)
+            )
+        return [partial(sampled_softmax, negatives=negatives) for negatives in drawn]
+
+    def _scale(self, tokens: int) -> float:
+        """Weigh the losses: the mean over tokens and directions, times the steps if asked."""
+        scale = 1 / (tokens * len(self.bilm.config.directions))
+        if self.recipe.loss.times_unroll and self.recipe.data.regime == "stream":
+            scale *= self.recipe.data.unroll
+        return scale
+
+    def _dropout_generators(self, part: int) -> list[torch.Generator]:
+        return [
+            torch_generator(self.seed, "dropout", self.step_number, part, d, self.group.rank)
+            for d in range(len(self.bilm.config.directions))
+        ]
+
+    def _learning_rate(self) -> float:
+        schedule = self.recipe.schedule
+        return learning_rate(
+            self.seen,
+            peak=self.recipe.optimizer.lr,
+            warmup=schedule.warmup_tokens,
+            total=self._total,
+            decay=schedule.decay,
+            decay_from=int(self._total * (1 - schedule.decay_share)),
+            floor=schedule.floor,
+        )
+
+    def _update(self, rows: RowGradient, lr: float) -> float:
+        """Clip all gradients together and change all weights; give the norm before."""
+        table = self.bilm.tokens.words if self.recipe.model.tied_softmax else None
+        if table is not None:
+            # One table learns as input and as output at once.
+            grad = table.grad if table.grad is not None else torch.zeros_like(table)
+            ids = torch.arange(len(table)) if rows.ids is None else rows.ids
+            table.grad = grad.index_add_(0, ids.to(grad.device), rows.weight)
+        updates = [
+            Update(name, weight.detach(), weight.grad)
+            for name, weight in self.bilm.named_parameters()
+            if weight.grad is not None
+        ]
+        if table is None:
+            updates.append(Update("softmax.weight", self.softmax_weight, rows.weight, rows.ids))
+        updates.append(Update("softmax.bias", self.softmax_bias, rows.bias, rows.ids))
+        gradients = [update.gradient for update in updates]
+        norm = clip_by_global_norm(gradients, self.recipe.optimizer.clip_norm)
+        self.optimizer.step(updates, lr)
+        return norm
+
+
+def heldout_losses(objective: Objective, batches: Sequence[LmBatch]) -> list[float]:
+    """Give each direction's mean loss over batches of sentences, full softmax, no dropout."""
+    totals = [0.0] * len(objective.bilm.config.directions)
+    tokens = 0
+    for batch in batches:
+        logs, _ = objective.log_likelihoods(batch)
+        totals = [a - float(b.double().sum()) for a, b in zip(totals, logs, strict=True)]
+        tokens += batch.n_tokens
+    return [total / max(1, tokens) for total in totals]
+
+
+def _optimizer(recipe: Recipe) -> Optimizer:
+    choice = recipe.optimizer
+    if choice.name == "adagrad":
+        return Adagrad(accumulator=choice.accumulator)
+    return Adam(
+        betas=(choice.beta1, choice.beta2),
+        epsilon=choice.epsilon,
+        weight_decay=choice.weight_decay,
+    )

@@ -1,0 +1,237 @@
+"""`elmore embed`: every format holds the API's vectors, and nothing is dropped in silence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from elmore import Elmo
+
+LINES = ["It fell .", "", 'He said "no".']
+
+
+def test_stdin_to_stdout(cli, tiny_elmo: Elmo, tiny_folder: Path):
+    result = cli("embed", "--model", tiny_folder, stdin=b"It fell .\n")
+    assert result.code == 0
+    [record] = result.records()
+    assert record["tokens"] == ["It", "fell", "."]
+    assert record["spans"] == [[0, 2], [3, 7], [8, 9]]
+    np.testing.assert_allclose(record["vectors"], tiny_elmo.embed("It fell ."), atol=1e-5)
+    assert result.err == "embedded 1 sentence (3 tokens)\n"
+
+
+def test_jsonl_file_equals_the_api(cli, tiny_elmo, tiny_folder, text, tmp_path):
+    out = tmp_path / "out.jsonl"
+    result = cli("embed", text, "--model", tiny_folder, "-o", out)
+    assert (result.code, result.out) == (0, "")
+    assert result.err == "embedded 3 sentences (9 tokens), 1 empty\n"
+    records = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    for record, vectors in zip(records, tiny_elmo.embed(LINES), strict=True):
+        found = np.asarray(record["vectors"], np.float32).reshape(vectors.shape)
+        np.testing.assert_allclose(found, vectors, atol=1e-5)
+    assert records[1] == {"tokens": [], "spans": [], "vectors": []}
+
+
+@pytest.mark.parametrize("layers", ["mean", "top", "0", "2", "0.25,0.5,0.25"])
+def test_layers_equal_the_api(cli, tiny_elmo, tiny_folder, text, tmp_path, layers):
+    out = tmp_path / "out.npz"
+    assert cli("embed", text, "--model", tiny_folder, "-o", out, "--layers", layers).code == 0
+    choice = {"0": 0, "2": 2, "0.25,0.5,0.25": [0.25, 0.5, 0.25]}.get(layers, layers)
+    expected = tiny_elmo.embed(LINES, layers=choice)
+    with np.load(out) as found:
+        assert sorted(found.files) == ["0", "1", "2"]
+        for k, vectors in enumerate(expected):
+            assert found[str(k)].dtype == np.float32
+            np.testing.assert_allclose(found[str(k)], vectors, atol=1e-5)
+
+
+def test_hdf5_has_the_layout_of_the_old_command(cli, tiny_elmo, tiny_folder, text, tmp_path):
+    out = tmp_path / "out.hdf5"
+    assert cli("embed", text, "--model", tiny_folder, "-o", out, "--layers", "all").code == 0
+    with h5py.File(out) as file:
+        assert set(file) == {"0", "1", "2", "sentence_to_index"}
+        for k, layers in enumerate(tiny_elmo.layers(LINES)):
+            assert file[str(k)].dtype == np.float32
+            assert file[str(k)].shape == layers.values.shape
+            np.testing.assert_allclose(file[str(k)][...], layers.values, atol=1e-5)
+        index = file["sentence_to_index"]
+        assert index.shape == (1,)
+        assert h5py.check_string_dtype(index.dtype).length is None
+        assert json.loads(index[0]) == {line: str(k) for k, line in enumerate(LINES)}
+
+
+def test_hdf5_without_the_index(cli, tiny_folder, text, tmp_path):
+    out = tmp_path / "out.h5"
+    flags = ["--no-sentence-index", "--layers", "top"]
+    assert cli("embed", text, "--model", tiny_folder, "-o", out, *flags).code == 0
+    with h5py.File(out) as file:
+        assert set(file) == {"0", "1", "2"}
+        assert file["0"].shape == (3, 32)
+        assert file["1"].shape == (0, 32)
+
+
+@pytest.mark.parametrize("kind", ["mean", "max", "first", "last"])
+def test_pooled_matrix(cli, tiny_elmo, tiny_folder, text, tmp_path, kind):
+    out = tmp_path / "out.npz"
+    assert cli("embed", text, "--model", tiny_folder, "-o", out, "--pool", kind).code == 0
+    with np.load(out) as found:
+        assert found.files == ["vectors"]
+        np.testing.assert_allclose(found["vectors"], tiny_elmo.encode(LINES, pool=kind), atol=1e-5)
+
+
+def test_pooled_layers(cli, tiny_elmo, tiny_folder, text, tmp_path):
+    flags = ["--pool", "mean", "--layers", "all"]
+    records = cli("embed", text, "--model", tiny_folder, *flags).records()
+    expected = tiny_elmo.layers(LINES[0]).values.mean(axis=1)
+    np.testing.assert_allclose(records[0]["layers"], expected, atol=1e-5)
+    assert np.asarray(records[1]["layers"]).shape == (3, 32)
+    vector = cli("embed", text, "--model", tiny_folder, "--pool", "max").records()[0]["vector"]
+    assert len(vector) == 32
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "npz", "hdf5"])
+def test_float16(cli, tiny_elmo, tiny_folder, text, tmp_path, suffix):
+    out = tmp_path / f"out.{suffix}"
+    assert cli("embed", text, "--model", tiny_folder, "-o", out, "--dtype", "float16").code == 0
+    expected = tiny_elmo.embed(LINES[0]).astype(np.float16)
+    if suffix == "jsonl":
+        found = np.asarray(json.loads(out.read_text().splitlines()[0])["vectors"], np.float16)
+    elif suffix == "npz":
+        found = np.load(out)["0"]
+    else:
+        with h5py.File(out) as file:
+            found = file["0"][...]
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+def test_tokenized_splits_at_spaces_only(cli, tiny_elmo, tiny_folder):
+    line = "don't  U+\u00a0A \u3000 x\u2028y ."
+    result = cli("embed", "--model", tiny_folder, "--tokenized", stdin=f"{line}\n".encode())
+    [record] = result.records() if "\u2028" not in result.out else [json.loads(result.out)]
+    assert record["tokens"] == ["don't", "U+\u00a0A", "\u3000", "x\u2028y", "."]
+    assert "spans" not in record
+    np.testing.assert_allclose(
+        record["vectors"], tiny_elmo.embed_tokens([record["tokens"]])[0], rtol=1e-5, atol=1e-5
+    )
+
+
+def test_split_sentences(cli, tiny_folder):
+    text = b"It fell. He said\nno. Dr. Smith left\n\nA new paragraph\n"
+    result = cli("embed", "--model", tiny_folder, "--split-sentences", "--pool", "mean", stdin=text)
+    texts = [record["text"] for record in result.records()]
+    assert texts == ["It fell.", "He said\nno.", "Dr. Smith left", "A new paragraph"]
+
+
+def test_split_sentences_of_a_long_paragraph(cli, tiny_folder, monkeypatch):
+    monkeypatch.setattr("elmore.cli.inputs._PARAGRAPH", 64)
+    text = "\n".join(f"Sentence {k} stands\nhere." for k in range(50)).encode()
+    result = cli("embed", "--model", tiny_folder, "--split-sentences", "--pool", "last", stdin=text)
+    texts = [record["text"] for record in result.records()]
+    assert texts == [f"Sentence {k} stands\nhere." for k in range(50)]
+
+
+def test_long_tokens_are_cut_and_counted(cli, tiny_folder):
+    line = f"{'x' * 10_000} {'é' * 24} {'é' * 25} <S>\n".encode()
+    result = cli("embed", "--model", tiny_folder, "--tokenized", "--pool", "mean", stdin=line)
+    assert result.code == 0
+    assert result.err == "embedded 1 sentence (4 tokens), 2 tokens cut at 48 bytes\n"
+
+
+def test_invalid_utf8(cli, tiny_folder, tmp_path):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(b"One .\nTw\xffo .\nThree .\nF\xffour .\n")
+    base = ["embed", path, "--model", tiny_folder, "--pool", "mean"]
+    result = cli(*base)
+    assert result.code == 1
+    assert "bad.txt:2: invalid UTF-8 at byte 2" in result.err
+    result = cli(*base, "--errors", "skip")
+    assert [record["tokens"] for record in result.records()] == [["One", "."], ["Three", "."]]
+    assert result.err.endswith("2 lines with invalid UTF-8 skipped\n")
+    result = cli(*base, "--errors", "replace")
+    assert len(result.records()) == 4
+    assert result.err.endswith("2 lines with invalid UTF-8 replaced\n")
+
+
+def test_blank_lines_crlf_and_bom(cli, tiny_folder):
+    result = cli(
+        "embed", "--model", tiny_folder, "--pool", "mean", stdin=b"\xef\xbb\xbfA .\r\n \r\n\r\nB"
+    )
+    assert [record["tokens"] for record in result.records()] == [["A", "."], [], [], ["B"]]
+    assert "2 empty" in result.err
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "npz", "hdf5"])
+@pytest.mark.parametrize("pool", [[], ["--pool", "mean"]])
+def test_empty_input_gives_an_empty_whole_file(cli, tiny_folder, tmp_path, suffix, pool):
+    out = tmp_path / f"out.{suffix}"
+    assert cli("embed", "--model", tiny_folder, "-o", out, *pool).code == 0
+    if suffix == "jsonl":
+        assert out.read_bytes() == b""
+    elif suffix == "npz":
+        with np.load(out) as found:
+            assert [found[name].shape for name in found.files] == ([(0, 32)] if pool else [])
+    else:
+        with h5py.File(out) as file:
+            assert json.loads(file["sentence_to_index"][0]) == {}
+
+
+def test_inputs_are_joined_and_limited(cli, tiny_folder, text, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("One\nTwo\n")
+    base = ["embed", "--pool", "mean", "--model", tiny_folder]
+    result = cli(*base, text, "-", other, stdin=b"Three\n")
+    assert [len(record["tokens"]) for record in result.records()] == [3, 0, 6, 1, 1, 1]
+    assert len(cli(*base, text, "-q", "--limit", 2).records()) == 2
+    # After --model the words are inputs; flags and inputs may be mixed.
+    assert len(cli("embed", text, *base[1:], other).records()) == 5
+
+
+def test_two_files_and_one_of_them(cli, tiny_checkpoint, tmp_path, text):
+    from elmore.formats import allennlp_hdf5
+
+    folder = tmp_path / "old"
+    allennlp_hdf5.write(tiny_checkpoint, folder)
+    files = folder / "options.json", folder / "weights.hdf5"
+    for model in (files, files[:1], files[1:], [folder]):
+        assert len(cli("embed", "--pool", "mean", "--model", *model, text).records()) == 3
+    result = cli("embed", "--model", *files[::-1], text)
+    assert result.code == 2
+    assert "pass (options, weights)" in result.err
+
+
+def test_threads_batches_and_start_change_nothing_or_what_they_should(cli, tiny_folder, text):
+    base = ["embed", text, "--model", tiny_folder, "--pool", "mean"]
+    plain = cli(*base).records()
+    small = cli(*base, "--batch-tokens", 1, "--threads", 2).records()
+    warm = cli(*base, "--start", "warm").records()
+    for a, b, c in zip(plain, small, warm, strict=True):
+        np.testing.assert_allclose(a["vector"], b["vector"], atol=1e-5)
+        assert not a["tokens"] or not np.allclose(a["vector"], c["vector"], atol=1e-4)
+
+
+def test_json_summary(cli, tiny_folder, text, tmp_path):
+    result = cli("embed", text, "--model", tiny_folder, "-o", tmp_path / "x.npz", "--json")
+    summary = json.loads(result.out)
+    assert (summary["sentences"], summary["tokens"], summary["empty"]) == (3, 9, 1)
+    assert result.err == ""
+
+
+def test_quiet_says_nothing(cli, tiny_folder, text):
+    assert cli("embed", text, "--model", tiny_folder, "-q").err == ""
+
+
+def test_failure_leaves_the_old_file(cli, tiny_folder, tmp_path):
+    for suffix in ("jsonl", "npz", "hdf5"):
+        out = tmp_path / f"out.{suffix}"
+        out.write_text("old")
+        bad = tmp_path / "bad.txt"
+        bad.write_bytes(b"fine\n" * 3000 + b"\xff\n")
+        result = cli("embed", bad, "--model", tiny_folder, "-o", out, "--force")
+        assert (result.code, out.read_text()) == (1, "old")
+        out.unlink()
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"]

@@ -1,0 +1,143 @@
+"""Wrong use: exit code, one line that helps, nothing on stdout, no file left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import pytest
+
+# {m} the model, {t} a text, {d} an empty folder, {v} a vocabulary. Code, arguments, part of the
+# message.
+CASES = [
+    (2, "", "no verb"),
+    (2, "embd", "did you mean embed?"),
+    (2, "--vresion", "did you mean --version?"),
+    (2, "train", "unknown verb"),
+    (2, "embed {t} --model {m} --formt npz", "did you mean --format?"),
+    (2, "embed {t} --model {m} --layer top", "did you mean --layers?"),
+    (2, "embed {t} --model {m} --completely-unknown", "see `elmore embed --help`"),
+    (2, "embed {t}", "no model named; pass --model PATH"),
+    (1, "embed {t} --model no-such-model", "`elmore models` lists the names"),
+    (1, "embed {t} --model orginal", "did you mean original"),
+    (1, "embed {t} --model original", "is not on this machine"),
+    (1, "embed {t} --model {d}/nothing", "does not exist"),
+    (1, "embed {t} --model {d}", "is no known model"),
+    (1, "embed {t} --model {t}", "text.txt"),
+    (1, "embed {d}/none.txt --model {m}", "does not exist"),
+    (1, "embed {d}/*.txt --model {m}", "does not exist"),
+    (1, "embed {d} --model {m}", "is a folder"),
+    (2, "embed {t} --model {m} -f hdf5", "pass -o FILE"),
+    (2, "embed {t} --model {m} -f npz -o -", "pass -o FILE"),
+    (2, "embed {t} --model {m} -f xml", "invalid choice"),
+    (2, "embed {t} --model {m} -o {d}/x.parquet", "pass -f"),
+    (2, "embed {t} --model {m} -o {d}", "is a folder"),
+    (1, "embed {t} --model {m} -o {d}/no/x.npz", "its folder does not exist"),
+    (2, "embed {t} --model {m} -o {t} -f jsonl --force", "input and output at once"),
+    (2, "embed {t} --model {m} -o {v} -f jsonl", "--force"),
+    (2, "embed {t} --model {m} -o /dev/null -f jsonl --force", "not a regular file"),
+    (2, "embed {t} --model {m} --layers 3", "layers 0..2"),
+    (2, "embed {t} --model {m} --layers -1", "layers 0..2"),
+    (2, "embed {t} --model {m} --layers bottom", "mean, top, all"),
+    (2, "embed {t} --model {m} --layers 0.5,0.5", "3 layers"),
+    (2, "embed {t} --model {m} --layers nan,1,1", "3 layers"),
+    (2, "embed {t} --model {m} --layers 0.5", "mean, top, all"),
+    (2, "embed {t} --model {m} --pool sum", "invalid choice"),
+    (2, "embed {t} --model {m} --dtype int8", "invalid choice"),
+    (2, "embed {t} --model {m} --batch-tokens 0", "from 1"),
+    (2, "embed {t} --model {m} --batch-tokens many", "from 1"),
+    (2, "embed {t} --model {m} --threads -2", "from 1"),
+    (2, "embed {t} --model {m} --threads 99999999999999999999", "from 1"),
+    (2, "embed {t} --model {m} --limit 0", "from 1"),
+    (2, "embed {t} --model {m} --device tpu9", "device='tpu9'"),
+    (2, "embed {t} --model {m} --start cold", "invalid choice"),
+    (2, "embed {t} --model {m} --errors ignore", "invalid choice"),
+    (2, "embed {t} --model {m} --tokenized --split-sentences", "not allowed with"),
+    (2, "embed {t} --model {m} --sentence-index", "is for hdf5"),
+    (2, "embed {t} --model {m} --json", "pass -o FILE"),
+    (2, "embed {t} --model {m} --token-vectors {v}", "expected 2 arguments"),
+    (1, "embed {t} --model {m} --token-vectors {v} {t}", "text.txt"),
+    (2, "embed {t} --model {m} -o", "expected one argument"),
+    (2, "info", "no model named"),
+    (1, "info {d}", "is no known model"),
+    (2, "info a b c d", "4 files"),
+    (1, "info {t}", "text.txt"),
+    (2, "convert {m}", "-o/--output"),
+    (2, "convert -o {d}/x", "MODEL"),
+    (2, "convert {m} -o {d}/x --to tf", "invalid choice"),
+    (2, "convert {m} -o {d}/x --to allennlp --precision float16", "use --to folder"),
+    (2, "convert {m} -o {d}/x --to allennlp --start warm", "use --to folder"),
+    (2, "convert {m} -o {m} --force", "is the model itself"),
+    (2, "convert {m} -o {t}", "is not a folder"),
+    (2, "models extra", "unknown argument 'extra'"),
+    (1, "models --language xx", "known are en"),
+    (2, "cache {m} -o {d}/x.hdf5", "required"),
+    (2, "cache {m} {v}", "-o/--output"),
+    (1, "cache {m} {d}/none.txt -o {d}/x.hdf5", "does not exist"),
+    (1, "cache {m} {e} -o {d}/x.hdf5", "is empty"),
+]
+
+
+@pytest.mark.parametrize(("code", "line", "part"), CASES)
+def test_misuse(cli, tiny_folder: Path, text, tmp_path, code, line, part):
+    empty, folder, words = tmp_path / "empty.txt", tmp_path / "folder", tmp_path / "vocab.txt"
+    empty.touch()
+    folder.mkdir()
+    words.write_text("It\n")
+    before = {path: path.read_bytes() for path in (empty, text, words)}
+    names = {"m": tiny_folder, "t": text, "d": folder, "v": words, "e": empty}
+    result = cli(*(word.format(**names) for word in line.split()))
+    assert result.code == code
+    assert result.out == ""
+    assert result.err.startswith("elmore: error: ")
+    assert part in result.err
+    assert result.err.count("\n") == 1
+    assert len(result.err) <= 400
+    assert "Traceback" not in result.err
+    assert list(folder.iterdir()) == []
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_softmax_file_in_place_of_weights(cli, tiny_checkpoint, text, tmp_path):
+    from elmore.formats import allennlp_hdf5
+
+    allennlp_hdf5.write(tiny_checkpoint, tmp_path / "old")
+    wrong = tmp_path / "wrong.hdf5"
+    with h5py.File(wrong, "w") as file:
+        file["softmax/W"], file["softmax/b"] = [[1.0]], [1.0]
+    result = cli("embed", text, "--model", tmp_path / "old" / "options.json", wrong)
+    assert result.code == 1
+    assert "holds a softmax" in result.err
+
+
+def test_a_bad_value_in_a_file_is_a_failure_not_a_wrong_use(cli, tiny_checkpoint, text, tmp_path):
+    from elmore.formats import allennlp_hdf5
+
+    allennlp_hdf5.write(tiny_checkpoint, tmp_path / "old")
+    options = tmp_path / "old" / "options.json"
+    options.write_text(options.read_text().replace('"n_layers": 2', '"n_layers": -2'))
+    assert cli("info", tmp_path / "old").code == 1
+
+
+def test_debug_shows_the_traceback(cli, tiny_folder):
+    result = cli("embed", "none.txt", "--model", tiny_folder, "--debug")
+    assert result.code == 1
+    assert "Traceback" in result.err
+    assert result.err.splitlines()[-1].startswith("elmore: error: ")
+
+
+def test_names_that_do_not_print(cli, tiny_folder):
+    result = cli("embed", "--model", tiny_folder, "a\nb\udcff.txt")
+    assert result.code == 1
+    assert result.err.count("\n") == 1
+
+
+def test_an_unexpected_error_is_one_line_too(cli, tiny_folder, text, monkeypatch):
+    def broken(*_: object) -> None:
+        raise KeyError("oops")
+
+    monkeypatch.setattr("elmore.cli.embed._load", broken)
+    result = cli("embed", text, "--model", tiny_folder)
+    assert result.code == 1
+    assert "unexpected KeyError" in result.err
+    assert result.err.count("\n") == 1

@@ -1,0 +1,125 @@
+"""`info`, `convert`, `models`, `cache`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from elmore import Elmo
+from elmore.formats import allennlp_hdf5
+
+
+def test_info_describes_a_folder(cli, tiny_folder: Path, tiny_elmo: Elmo):
+    result = cli("info", tiny_folder)
+    assert (result.code, result.err) == (0, "")
+    for part in ("folder", "parameters", "skip connections", "SHA-256", "float32"):
+        assert part in result.out
+    report = json.loads(cli("info", tiny_folder, "--json").out)
+    assert (report["format"], report["dim"], report["layers"]) == ("folder", 32, 3)
+    weights = sum(array.size for array in tiny_elmo.checkpoint.weights.values())
+    assert report["parameters"] == weights
+    assert report["lstm"]["cell_clip"] == 3
+    assert report["tokens"]["alphabet"] == "bytes"
+    for file in report["files"]:
+        data = (tiny_folder / file["name"]).read_bytes()
+        assert (file["bytes"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+    assert report["bytes"] == sum(path.stat().st_size for path in tiny_folder.iterdir())
+
+
+def test_info_of_two_files_and_a_zip(cli, tiny_checkpoint, tmp_path):
+    folder = tmp_path / "old"
+    allennlp_hdf5.write(tiny_checkpoint, folder)
+    report = json.loads(cli("info", folder / "options.json", folder / "weights.hdf5", "--json").out)
+    assert (report["format"], report["precision"]) == ("allennlp", "float32")
+    assert report["tokenizer"] == "billion-word"
+    shutil.make_archive(str(tmp_path / "model"), "zip", folder)
+    packed = json.loads(cli("info", tmp_path / "model.zip", "--json").out)
+    assert [file["sha256"] for file in packed["files"]] == [
+        file["sha256"] for file in report["files"]
+    ]
+
+
+def test_info_of_the_system(cli):
+    report = json.loads(cli("info", "--system", "--json").out)["system"]
+    assert report["torch"]
+    assert report["processors"] >= 1
+    assert report["native_reason"]
+    assert "native reason" in cli("info", "--system").out
+
+
+@pytest.mark.parametrize("flags", [[], ["--to", "allennlp"], ["--no-verify"]])
+def test_convert_keeps_the_vectors(cli, tiny_elmo, tiny_folder, tmp_path, flags):
+    out = tmp_path / "new"
+    result = cli("convert", tiny_folder, "-o", out, *flags)
+    assert (result.code, result.out) == (0, "")
+    said = "not verified" if "--no-verify" in flags else "vectors differ by 0 at most"
+    assert said in result.err
+    sentence = ["It", "fell"]
+    [found] = Elmo.load(out).embed_tokens([sentence])
+    [expected] = tiny_elmo.embed_tokens([sentence])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_convert_to_float16_and_warm(cli, tiny_folder, tmp_path):
+    out = tmp_path / "half"
+    flags = ["--precision", "float16", "--start", "warm", "--json"]
+    report = json.loads(cli("convert", tiny_folder, "-o", out, *flags).out)
+    assert 0 < report["max_difference"] < 0.05
+    info = json.loads(cli("info", out, "--json").out)
+    assert info["warm_start"]
+    assert "float16" in info["precision"]
+
+
+def test_convert_replaces_only_with_force(cli, tiny_folder, tmp_path):
+    out = tmp_path / "new"
+    base = ["convert", tiny_folder, "-o", out, "--no-verify"]
+    assert cli(*base).code == 0
+    result = cli(*base)
+    assert result.code == 2
+    assert "--force" in result.err
+    assert cli(*base, "--force").code == 0
+
+
+def test_convert_that_does_not_verify_leaves_nothing(cli, tiny_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("elmore.cli.convert._TOLERANCE", {"float32": -1})
+    result = cli("convert", tiny_folder, "-o", tmp_path / "new")
+    assert result.code == 1
+    assert "verification failed" in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_models(cli):
+    result = cli("models")
+    assert result.code == 0
+    assert "original-5.5b" in result.out
+    rows = json.loads(cli("models", "--language", "en", "--json").out)
+    assert {row["name"] for row in rows} >= {"small", "medium", "original"}
+    assert not any(row["on_disk"] for row in rows)
+    missing = cli("models", "--language", "xx")
+    assert missing.code == 1
+    assert "known are en" in missing.err
+
+
+def test_cache_writes_what_embed_can_use(cli, tiny_elmo, tiny_folder, text, tmp_path, monkeypatch):
+    monkeypatch.setattr("elmore.cli.cache._BLOCK", 2)
+    words = tmp_path / "vocab.txt"
+    words.write_text("<S>\n</S>\nIt\nfell\n.\n")
+    out = tmp_path / "tokens.hdf5"
+    result = cli("cache", tiny_folder, words, "-o", out)
+    assert (result.code, result.out) == (0, "")
+    with h5py.File(out) as file:
+        assert set(file) == {"embedding"}
+        expected = tiny_elmo.token_vectors(["<S>", "</S>", "It", "fell", "."])
+        np.testing.assert_allclose(file["embedding"][...], expected, atol=1e-6)
+    base = ["embed", text, "--model", tiny_folder, "--pool", "mean"]
+    with_file = cli(*base, "--token-vectors", words, out).records()
+    for a, b in zip(with_file, cli(*base).records(), strict=True):
+        np.testing.assert_allclose(a["vector"], b["vector"], atol=1e-5)
+    assert cli("cache", tiny_folder, words, "-o", out).code == 2

@@ -1,0 +1,227 @@
+"""The import ladder of docs/architecture.md: lower floors never import higher ones."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import elmore
+
+ROOT = Path(elmore.__file__).parent
+FLOORS = {
+    0: ("errors", "config", "limits", "_io", "_lazy", "_extras", "_progress", "_version"),
+    1: ("kernels",),
+    2: ("text",),
+    3: ("nn",),
+    4: ("formats",),
+    5: ("embedding",),
+    6: ("training",),
+    7: ("tasks",),
+    8: ("analysis",),
+    9: ("cli", "serve", "compat", "integrations", "__main__"),
+    10: ("elmore",),  # the package itself, whose names are found when they are asked for
+}
+FLOOR = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
+# Rooms that meet in config.py alone, and rooms that nothing else may import.
+STRANGERS = {("nn", "formats"), ("formats", "nn")}
+DOORS = ("cli", "serve", "compat", "integrations")
+# Files without a torch of their own at the top.
+NO_TORCH = (*FLOORS[0], "text", "formats", "cli", "__main__")
+NO_TORCH_FILES = ("kernels/_load.py", "kernels/characters.py")
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def room(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "elmore"
+
+
+def statements(tree: ast.AST, *, inside: bool) -> Iterator[ast.stmt]:
+    """Statements that run, not those for type checkers; `inside`: of functions too."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not inside:
+            continue
+        if isinstance(node, ast.stmt):
+            yield node
+        yield from statements(node, inside=inside)
+
+
+def imports(path: Path, *, inside: bool = True) -> set[str]:
+    """Full names of the modules that a file imports."""
+    found: set[str] = set()
+    for node in statements(ast.parse(path.read_text(encoding="utf-8")), inside=inside):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found.add(whole if whole in FILES else str(node.module))
+    return found
+
+
+def test_every_file_has_its_floor() -> None:
+    assert len(FILES) > 40
+    assert {room(module) for module in FILES} <= set(FLOOR)
+
+
+def test_no_import_goes_up() -> None:
+    wrong = []
+    for module, path in FILES.items():
+        if module == "elmore":
+            continue
+        for other in imports(path):
+            if other.split(".")[0] != "elmore":
+                continue
+            here, there = room(module), room(other)
+            if FLOOR[there] > FLOOR[here] or (here, there) in STRANGERS:
+                wrong.append(f"{module} imports {other}")
+            if there != here and there in DOORS and here != "__main__":
+                wrong.append(f"{module} imports {other}, a door")
+    assert not wrong
+
+
+def test_no_cycles() -> None:
+    graph = {
+        module: {other for other in imports(path, inside=False) if other in FILES}
+        for module, path in FILES.items()
+    }
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, " -> ".join((*trail, module))
+        if module not in done:
+            for other in sorted(graph[module]):
+                visit(other, (*trail, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
+    assert done == set(FILES)
+
+
+def forbidden_torch() -> list[Path]:
+    return [
+        path
+        for module, path in FILES.items()
+        if room(module) in NO_TORCH or str(path.relative_to(ROOT)) in NO_TORCH_FILES
+    ]
+
+
+def test_where_torch_may_not_be_at_the_top() -> None:
+    files = forbidden_torch()
+    assert len(files) > 20
+    for path in files:
+        names = {name.split(".")[0] for name in imports(path, inside=False)}
+        assert "torch" not in names, path
+
+
+def test_the_lowest_floor_needs_the_standard_library_alone() -> None:
+    for module, path in FILES.items():
+        if room(module) in FLOORS[0]:
+            names = {name.split(".")[0] for name in imports(path, inside=False)}
+            assert not names & {"torch", "numpy", "h5py", "safetensors", "tqdm"}, path
+
+
+# What the package never does ---------------------------------------------------------------------
+
+CALLS = {  # attribute calls, as (owner, name)
+    ("pickle", "load"),
+    ("pickle", "loads"),
+    ("torch", "load"),
+    ("yaml", "load"),
+    ("tempfile", "mktemp"),
+    ("os", "system"),
+    ("os", "popen"),
+    ("logging", "basicConfig"),
+    ("np", "seed"),
+    ("torch", "manual_seed"),
+}
+
+
+def offences(path: Path) -> Iterator[str]:
+    cli = room(module_name(path)) in ("cli", "__main__")
+    training = room(module_name(path)) == "training"
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+        if isinstance(node, ast.Assert):
+            yield f"{where} assert"
+        if isinstance(node, ast.ImportFrom) and node.module == "pickle":
+            yield f"{where} from pickle"
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        if isinstance(function, ast.Name):
+            if function.id in ("eval", "exec", "input", "__import__"):
+                yield f"{where} {function.id}"
+            if function.id == "print" and not cli:
+                yield f"{where} print"
+        if isinstance(function, ast.Attribute):
+            if function.attr == "extractall":
+                yield f"{where} extractall"
+            owner = function.value.id if isinstance(function.value, ast.Name) else ""
+            # The loop of a training seeds torch inside a fork, because dropout reads it (C4).
+            allowed = training and function.attr == "manual_seed"
+            allowed |= cli and owner == "logging"
+            if (owner, function.attr) in CALLS and not allowed:
+                yield f"{where} {owner}.{function.attr}"
+        for keyword in node.keywords:
+            if keyword.arg == "shell" and not (
+                isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+            ):
+                yield f"{where} shell="
+
+
+def test_what_the_package_never_does() -> None:
+    assert [offence for path in FILES.values() for offence in offences(path)] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "offence"),
+    [
+        ("assert x", "assert"),
+        ("def f():\n    print(1)", "print"),
+        ("eval('1')", "eval"),
+        ("import pickle\npickle.load(f)", "pickle.load"),
+        ("from pickle import load", "from pickle"),
+        ("torch.load(f, weights_only=True)", "torch.load"),
+        ("archive.extractall()", "extractall"),
+        ("subprocess.run(x, shell=True)", "shell="),
+        ("torch.manual_seed(0)", "torch.manual_seed"),
+    ],
+)
+def test_the_check_sees_them(
+    code: str, offence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elmore").mkdir()
+    path = tmp_path / "elmore" / "file.py"
+    path.write_text(code)
+    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path / "elmore")
+    assert [o.split(" ", 1)[1] for o in offences(path)] == [offence]
+
+
+def test_every_file_starts_alike() -> None:
+    for path in FILES.values():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert ast.get_docstring(tree), f"{path} has no docstring"
+        if len(tree.body) > 1:
+            first = tree.body[1]
+            assert isinstance(first, ast.ImportFrom), path
+            assert first.module == "__future__", path
+
+
+def test_no_file_is_called_after_nothing() -> None:
+    stems = {path.stem for path in FILES.values()}
+    assert not stems & {"utils", "util", "common", "misc", "base", "helpers"}

@@ -1,0 +1,498 @@
+"""The facade: odd input, choices, files, threads."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_models import SENTENCES, make_checkpoint, make_options
+
+import elmore
+from elmore import Elmo, SentenceLayers
+from elmore.embedding import pipe
+from elmore.errors import ConfigError, FormatError, ModelNotFound
+from elmore.formats.checkpoint import Checkpoint
+
+TEXTS = ["Stocks fell .", "She fell .", "", "It doesn't matter, she said."]
+
+
+def same(a: Any, b: Any) -> bool:
+    return len(a) == len(b) and all(
+        x.shape == y.shape and np.allclose(x, y, atol=1e-5) for x, y in zip(a, b, strict=True)
+    )
+
+
+# Input -------------------------------------------------------------------------------------------
+
+
+def test_a_lone_string_gives_one_result(tiny_elmo: Elmo) -> None:
+    vectors = tiny_elmo.embed("She fell .")
+    assert vectors.shape == (3, 32)
+    assert vectors.dtype == np.float32
+    assert same([vectors], tiny_elmo.embed(["She fell ."]))
+    assert tiny_elmo.encode("She fell .").shape == (32,)
+    assert isinstance(tiny_elmo.layers("She fell ."), SentenceLayers)
+
+
+def test_a_list_gives_a_list_in_its_order(tiny_elmo: Elmo) -> None:
+    vectors = tiny_elmo.embed(TEXTS)
+    assert [len(v) for v in vectors] == [3, 3, 0, 8]
+    assert same(vectors, [tiny_elmo.embed(text) for text in TEXTS])
+    assert same(vectors, tiny_elmo.embed(tuple(TEXTS)))
+
+
+def test_nothing_gives_nothing(tiny_elmo: Elmo) -> None:
+    assert tiny_elmo.embed([]) == []
+    assert tiny_elmo.embed_tokens([]) == []
+    assert tiny_elmo.layers([]) == []
+    assert tiny_elmo.encode([]).shape == (0, 32)
+    assert list(tiny_elmo.pipe([])) == []
+    assert tiny_elmo.token_vectors([]).shape == (0, 16)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\t \n", "\u3000"])
+def test_empty_and_blank_sentences_have_length_zero(tiny_elmo: Elmo, text: str) -> None:
+    assert tiny_elmo.embed(text).shape == (0, 32)
+    assert tiny_elmo.embed([text, "word"])[0].shape == (0, 32)
+    assert tiny_elmo.layers(text).values.shape == (3, 0, 32)
+    for pool in ("mean", "max", "first", "last"):
+        np.testing.assert_array_equal(tiny_elmo.encode(text, pool=pool), np.zeros(32))
+    assert tiny_elmo.embed_tokens([[]])[0].shape == (0, 32)
+
+
+def test_a_huge_token_is_cut_as_published(tiny_elmo: Elmo) -> None:
+    [vectors] = tiny_elmo.embed_tokens([["x" * 10_000, "y"]])
+    assert same([vectors], tiny_elmo.embed_tokens([["x" * 48, "y"]]))
+    assert not same([vectors], tiny_elmo.embed_tokens([["x" * 47, "y"]]))
+
+
+@pytest.mark.parametrize(
+    "token", ["", "\0", "\ud800", "a b", "\n", "\u200b", "e\u0301", "👩‍👩‍👧", "<UNK>", "<pad>"]
+)
+def test_any_token_is_taken_as_it_is(tiny_elmo: Elmo, token: str) -> None:
+    [result] = tiny_elmo.layers_tokens([["a", token]])
+    assert result.tokens == ("a", token)
+    assert result.values.shape == (3, 2, 32)
+    assert np.isfinite(result.values).all()
+
+
+def test_marker_words_are_the_markers(tiny_elmo: Elmo) -> None:
+    """As in the original programs, the vector of the word <S> is that of the added marker."""
+    outer = tiny_elmo.layer(dropout=0, keep_boundaries=True)
+    [whole] = outer(outer.batch([[]]))
+    begin, end = tiny_elmo.token_vectors(["<S>", "</S>"])
+    [result] = tiny_elmo.layers_tokens([["<S>", "</S>"]])
+    np.testing.assert_allclose(result.values[0, :, :16], [begin, end], atol=1e-6)
+    assert whole.shape == (1, 2, 32)
+
+
+METHODS: list[tuple[str, Callable[[Elmo, Any], Any]]] = [  # what to use instead; the call
+    ("embed_tokens", lambda elmo, x: elmo.embed(x)),
+    ("encode_tokens", lambda elmo, x: elmo.encode(x)),
+    ("layers_tokens", lambda elmo, x: elmo.layers(x)),
+    ("pipe(tokenized=True)", lambda elmo, x: list(elmo.pipe(x))),
+    ("embed_tokens", lambda elmo, x: elmo.stateful().embed(x)),
+]
+TOKEN_METHODS: list[tuple[str, Callable[[Elmo, Any], Any]]] = [
+    ("embed_tokens", lambda elmo, x: elmo.embed_tokens(x)),
+    ("encode_tokens", lambda elmo, x: elmo.encode_tokens(x)),
+    ("layers_tokens", lambda elmo, x: elmo.layers_tokens(x)),
+    ("pipe", lambda elmo, x: list(elmo.pipe(x, tokenized=True))),
+    ("stateful", lambda elmo, x: elmo.stateful().embed_tokens(x)),
+]
+
+
+@pytest.mark.parametrize(("instead", "call"), METHODS)
+def test_token_lists_where_text_belongs(
+    tiny_elmo: Elmo, instead: str, call: Callable[[Elmo, Any], Any]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        call(tiny_elmo, [["Stocks", "fell"]])
+    assert str(caught.value) == (
+        f"item 0 is a list, not a string; for lists of tokens use {instead}"
+    )
+
+
+@pytest.mark.parametrize(("name", "call"), TOKEN_METHODS, ids=[name for name, _ in TOKEN_METHODS])
+def test_strings_where_tokens_belong(
+    tiny_elmo: Elmo, name: str, call: Callable[[Elmo, Any], Any]
+) -> None:
+    with pytest.raises(ConfigError, match="string"):
+        call(tiny_elmo, "Stocks fell")
+    with pytest.raises(ConfigError, match="sentence 1 is a string"):
+        call(tiny_elmo, [["Stocks"], "fell"])
+    with pytest.raises(ConfigError, match="sentence 0 has a token of type int; tokens are"):
+        call(tiny_elmo, [["Stocks", 7]])
+
+
+def test_other_things_where_text_belongs(tiny_elmo: Elmo) -> None:
+    for thing in ([None], [b"bytes"], [7]):
+        with pytest.raises(ConfigError, match="not a string"):
+            tiny_elmo.embed(thing)
+
+
+def test_strings_given_to_a_stream(tiny_elmo: Elmo) -> None:
+    """A lone string is no stream of sentences: its letters are not sentences."""
+    for call in (
+        lambda: tiny_elmo.stateful().embed("She fell ."),
+        lambda: tiny_elmo.stateful().layers("She fell ."),
+        lambda: list(tiny_elmo.pipe("She fell .")),
+    ):
+        with pytest.raises(ConfigError, match=r"one string where .* pass \[text\]"):
+            call()
+
+
+# Choices -----------------------------------------------------------------------------------------
+
+
+def test_layer_choices(tiny_elmo: Elmo) -> None:
+    values = tiny_elmo.layers("She fell .").values
+    choices: list[tuple[Any, np.ndarray]] = [
+        ("mean", values.mean(axis=0)),
+        ("top", values[2]),
+        (0, values[0]),
+        (1, values[1]),
+        (np.int64(2), values[2]),
+        ([0.2, 0.3, 0.5], 0.2 * values[0] + 0.3 * values[1] + 0.5 * values[2]),
+        ((0, 2, 0), 2 * values[1]),  # as given, without a softmax
+        ([0, 1, 0], values[1]),
+        ([0, -1, 0], -values[1]),
+        (np.array([1, 1, 1]), values.sum(axis=0)),
+    ]
+    for choice, expected in choices:
+        np.testing.assert_allclose(
+            tiny_elmo.embed("She fell .", layers=choice), expected, atol=1e-5
+        )
+        mixed = tiny_elmo.layers("She fell .").mix(choice)
+        np.testing.assert_allclose(mixed, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (3, r'layers=3 but this model has layers 0\.\.2; use one of them, "mean" or "top"'),
+        (-1, "layers=-1"),
+        ("all", "layers='all'; use"),
+        (True, "layers=True"),
+        (1.5, r"layers=1\.5"),
+        ([1, 2], "this model has 3 layers; give one number for each"),
+        ([1, 2, float("nan")], "give one number for each"),
+        ([[1, 2, 3]], "give one number for each"),
+        (["a", "b", "c"], "give one number for each"),
+        (None, "layers=None"),
+    ],
+)
+def test_wrong_layer_choices(tiny_elmo: Elmo, choice: Any, message: str) -> None:
+    for call in (
+        lambda: tiny_elmo.embed("a", layers=choice),
+        lambda: tiny_elmo.encode([], layers=choice),
+        lambda: tiny_elmo.pipe([], layers=choice),  # at once, not with the first item
+        lambda: tiny_elmo.stateful().embed([], layers=choice),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            call()
+
+
+def test_pooling(tiny_elmo: Elmo) -> None:
+    """Over true lengths, without markers, whatever stands beside."""
+    vectors = tiny_elmo.embed(TEXTS)
+    for pool, function in {
+        "mean": lambda v: v.mean(axis=0),
+        "max": lambda v: v.max(axis=0),
+        "first": lambda v: v[0],
+        "last": lambda v: v[-1],
+    }.items():
+        expected = [function(v) if len(v) else np.zeros(32) for v in vectors]
+        matrix = tiny_elmo.encode(TEXTS, pool=pool)
+        assert matrix.shape == (4, 32)
+        assert matrix.dtype == np.float32
+        np.testing.assert_allclose(matrix, expected, atol=1e-5)
+        np.testing.assert_allclose(list(tiny_elmo.pipe(TEXTS, pool=pool)), expected, atol=1e-5)
+        tokens = [tiny_elmo.tokenize(text).tokens for text in TEXTS]
+        np.testing.assert_allclose(tiny_elmo.encode_tokens(tokens, pool=pool), matrix, atol=1e-5)
+    with pytest.raises(ConfigError, match="pool='sum'; use one of mean, max, first, last"):
+        tiny_elmo.encode("a", pool="sum")  # type: ignore[arg-type]
+
+
+def test_results_belong_to_the_caller(tiny_elmo: Elmo) -> None:
+    """Writing into one changes no other and no later one."""
+    for call in (
+        lambda: tiny_elmo.embed("She fell .", layers="top"),
+        lambda: tiny_elmo.embed("She fell ."),
+        lambda: tiny_elmo.layers("She fell .").values,
+        lambda: tiny_elmo.token_vectors(["She"]),
+        lambda: tiny_elmo.encode("She fell .", pool="first"),
+    ):
+        first = call()
+        kept = first.copy()
+        first.fill(99)
+        np.testing.assert_array_equal(call(), kept)
+
+
+def test_layers_carry_their_tokens_and_places(tiny_elmo: Elmo) -> None:
+    text = "It doesn't matter."
+    layers = tiny_elmo.layers(text)
+    assert len(layers) == len(layers.tokens) == layers.values.shape[1]
+    assert layers.spans is not None
+    assert [text[a:b] for a, b in layers.spans] == list(layers.tokens)
+    [given] = tiny_elmo.layers_tokens([layers.tokens])
+    assert given.spans is None
+    np.testing.assert_allclose(given.values, layers.values, atol=1e-5)
+
+
+def test_what_a_model_says_of_itself(tiny_elmo: Elmo) -> None:
+    assert tiny_elmo.dim == tiny_elmo.config.dim == 32
+    assert tiny_elmo.n_layers == 3
+    assert repr(tiny_elmo).startswith("Elmo('")
+    assert "dim=32, n_layers=3" in repr(tiny_elmo)
+    assert tiny_elmo.checkpoint.tokenizer == "billion-word"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "tpu9"}, "device='tpu9'"),
+        ({"device": "cuda"}, "use device='cpu'"),
+        ({"precision": "int4"}, "precision='int4'; use one of float32"),
+        ({"threads": 0}, "threads=0"),
+        ({"start": "cold"}, "start='cold'; use"),
+    ],
+)
+def test_wrong_options(tiny_checkpoint: Checkpoint, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Elmo(tiny_checkpoint, **options)
+
+
+# Streams -----------------------------------------------------------------------------------------
+
+
+def test_pipe_is_lazy_and_ordered(tiny_elmo: Elmo) -> None:
+    read = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal read
+        while True:  # without end
+            read += 1
+            yield f"line {read - 1}"
+
+    results = tiny_elmo.pipe(lines(), layers=0)
+    assert read == 0
+    first = next(results)
+    assert read <= pipe._WINDOW_SENTENCES
+    for k in range(1, 40):
+        ours = next(results)
+        expected = tiny_elmo.token_vectors(["line", str(k)])
+        np.testing.assert_allclose(ours[:, :16], expected, atol=1e-5)
+    assert read <= pipe._WINDOW_SENTENCES
+    assert first.shape == (2, 32)
+
+
+def test_pipe_stops_reading_at_a_number_of_tokens(
+    tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipe, "_WINDOW_TOKENS", 100)
+    read = 0
+
+    def rows() -> Iterator[list[str]]:
+        nonlocal read
+        while True:
+            read += 1
+            yield ["word"] * 30
+
+    assert next(tiny_elmo.pipe(rows(), tokenized=True)).shape == (30, 32)
+    assert read == 4  # 4 * 32 >= 100
+
+
+def test_an_error_in_the_middle_of_a_pipe_names_the_item(tiny_elmo: Elmo) -> None:
+    with pytest.raises(ConfigError, match="item 2 is a int"):
+        list(tiny_elmo.pipe(["a", "b", 3]))  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="batch_tokens=0"):
+        list(tiny_elmo.pipe(["a"], batch_tokens=0))
+
+
+# Threads, forks and copies -----------------------------------------------------------------------
+
+
+def test_eight_threads_share_one_model(tiny_checkpoint: Checkpoint) -> None:
+    elmo = Elmo(tiny_checkpoint, threads=2)
+    rows = [[*SENTENCES[k % 7], f"word{k}"] for k in range(40)]
+    expected = Elmo(tiny_checkpoint, threads=1).embed_tokens(rows)
+    failures: list[str] = []
+    start = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        start.wait()
+        for k in range(number, number + 12):
+            if not same(elmo.embed_tokens([rows[k % 40]]), [expected[k % 40]]):
+                failures.append(f"thread {number}, sentence {k}")
+        if not same(elmo.embed_tokens(rows), expected):
+            failures.append(f"thread {number}, all")
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not failures
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_can_use_the_model(tiny_checkpoint: Checkpoint) -> None:
+    elmo = Elmo(tiny_checkpoint, threads=1)
+    expected = elmo.embed("Before the fork .")
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.write(write, elmo.embed("Before the fork .").tobytes())
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(write)
+    with os.fdopen(read, "rb") as stream:
+        data = stream.read()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    np.testing.assert_array_equal(np.frombuffer(data, np.float32), expected.ravel())
+    np.testing.assert_array_equal(elmo.embed("Before the fork ."), expected)
+
+
+# Files -------------------------------------------------------------------------------------------
+
+
+def test_save_and_load(tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+    elmo = Elmo(tiny_checkpoint)  # a fresh one: what its cache holds may be seen in the last bit
+    elmo.save(tmp_path / "model")
+    loaded = Elmo.load(tmp_path / "model")
+    assert loaded.config == elmo.config
+    for text in TEXTS:
+        np.testing.assert_array_equal(loaded.embed(text), elmo.embed(text))
+    names = sorted(path.name for path in (tmp_path / "model").iterdir())
+    assert names == ["config.json", "manifest.json", "model.safetensors"]
+
+
+def test_save_half_precision(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    tiny_elmo.save(tmp_path / "half", precision="float16")
+    tiny_elmo.save(tmp_path / "full")
+    small, large = (
+        (tmp_path / name / "model.safetensors").stat().st_size for name in ("half", "full")
+    )
+    assert small < 0.6 * large
+    half = Elmo.load(tmp_path / "half")
+    vectors, expected = half.embed("She fell ."), tiny_elmo.embed("She fell .")
+    assert vectors.dtype == np.float32
+    assert 0 < np.abs(vectors - expected).max() < 0.05
+    half.save(tmp_path / "again", precision="float16")  # nothing more is lost
+    np.testing.assert_array_equal(Elmo.load(tmp_path / "again").embed("She fell ."), vectors)
+
+
+def test_save_does_not_overwrite_unless_asked(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    tiny_elmo.save(path)
+    before = (path / "manifest.json").read_bytes()
+    with pytest.raises(Exception, match=r"overwrite|force|exists") as caught:
+        tiny_elmo.save(path)
+    assert type(caught.value).__module__ == "elmore.errors"
+    assert (path / "manifest.json").read_bytes() == before
+    tiny_elmo.save(path, overwrite=True, precision="float16")
+    assert (path / "manifest.json").read_bytes() != before
+
+
+def test_save_never_replaces_a_folder_that_is_not_a_model(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    path = tmp_path / "thesis"
+    path.mkdir()
+    (path / "chapter-1.txt").write_text("years of work")
+    with pytest.raises(Exception, match="thesis") as caught:
+        tiny_elmo.save(path, overwrite=True)
+    assert type(caught.value).__module__ == "elmore.errors"
+    assert (path / "chapter-1.txt").read_text() == "years of work"
+
+
+def test_unknown_models() -> None:
+    with pytest.raises(ModelNotFound, match="did you mean original"):
+        Elmo.load("orignal")
+    with pytest.raises(ModelNotFound, match="does not exist"):
+        Elmo.load("/no/such/folder")
+
+
+# The start state ---------------------------------------------------------------------------------
+
+
+def test_warm_start(tiny_checkpoint: Checkpoint, tiny_elmo: Elmo, tmp_path: Path) -> None:
+    warm = Elmo(tiny_checkpoint, start="warm")
+    vectors, cold = warm.embed("She fell ."), tiny_elmo.embed("She fell .")
+    assert np.abs(vectors - cold).max() > 1e-3
+    np.testing.assert_allclose(warm.embed(["x", "She fell ."])[1], vectors, atol=1e-5)
+    warm.save(tmp_path / "warm")
+    loaded = Elmo.load(tmp_path / "warm", start="warm")
+    stored, made = loaded.checkpoint.start_state, warm._engine.start_state
+    assert stored is not None
+    assert made is not None
+    np.testing.assert_array_equal(stored.hidden, made.hidden)
+    np.testing.assert_array_equal(stored.memory, made.memory)
+    np.testing.assert_allclose(loaded.embed("She fell ."), vectors, atol=2e-6)
+    # It is there, and yet the default stays.
+    np.testing.assert_allclose(Elmo.load(tmp_path / "warm").embed("She fell ."), cold, atol=2e-6)
+
+
+def test_warm_start_is_the_state_after_the_burn_in_text(
+    tiny_checkpoint: Checkpoint, tiny_elmo: Elmo
+) -> None:
+    text = (Path(elmore.__file__).parent / "data/burn_in.txt").read_text(encoding="utf-8")
+    stream = tiny_elmo.stateful()
+    lines = [line.split(" ") for line in text.split("\n") if line]
+    assert len(lines) > 1
+    for line in lines:
+        stream.layers_tokens([line])
+    expected = stream.embed_tokens([["She", "fell"]])[0]
+    ours = Elmo(tiny_checkpoint, start="warm").embed_tokens([["She", "fell"]])[0]
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+
+def test_a_stored_start_state_is_kept_when_it_is_not_used(
+    tiny_checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    Elmo(tiny_checkpoint, start="warm").save(tmp_path / "a")
+    Elmo.load(tmp_path / "a").save(tmp_path / "b")
+    first, second = (Elmo.load(tmp_path / name, start="warm").embed("She fell .") for name in "ab")
+    np.testing.assert_array_equal(first, second)
+
+
+# Copies ------------------------------------------------------------------------------------------
+
+
+def test_a_word_model(tmp_path: Path) -> None:
+    words = ["<S>", "</S>", "<UNK>", "fell"]
+    elmo = Elmo(make_checkpoint(tmp_path / "files", make_options(n_words=4), words))
+    table = elmo.token_vectors(["fell", "unknown", "<UNK>"])
+    np.testing.assert_array_equal(table[1], table[2])
+    assert not np.array_equal(table[0], table[1])
+    elmo.save(tmp_path / "model")
+    loaded = Elmo.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.embed("She fell ."), elmo.embed("She fell ."))
+    assert loaded.checkpoint.vocabulary is not None
+    assert loaded.checkpoint.vocabulary.words == tuple(words)
+
+
+def test_deep_copies_of_results(tiny_elmo: Elmo) -> None:
+    layers = tiny_elmo.layers("She fell .")
+    np.testing.assert_array_equal(copy.deepcopy(layers).values, layers.values)
+
+
+def test_a_tensor_that_does_not_fit_the_config_is_refused(
+    tiny_checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    weights = dict(tiny_checkpoint.weights)
+    weights["tokens.characters"] = weights["tokens.characters"][:-1]
+    broken = dataclasses.replace(tiny_checkpoint, weights=weights)
+    with pytest.raises(FormatError, match=r"tokens\.characters has shape"):
+        Elmo(broken)

@@ -1,0 +1,173 @@
+"""C2: a sentence's vectors depend on that sentence alone."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_models import make_checkpoint, make_options
+
+from elmore import Elmo
+from elmore.embedding.cache import WordCache
+from elmore.formats.checkpoint import Checkpoint
+
+TOLERANCE = 1e-5
+token = st.sampled_from(["the", "schools", ",", "fell", "naïve", "狐", "x" * 60]) | st.text(
+    st.characters(exclude_categories=()), max_size=8
+)
+sentence = st.lists(token, max_size=14)
+sentences = st.lists(sentence, min_size=1, max_size=9)
+modest = settings(max_examples=25)
+
+
+@pytest.fixture(scope="module")
+def other_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Checkpoint]:
+    """The paths that the usual model does not take."""
+    path, words = tmp_path_factory.mktemp("models"), ["<S>", "</S>", "<UNK>", "the", ",", "fell"]
+    return {
+        "words": make_checkpoint(path / "a", make_options(n_words=6), words),
+        "one way": make_checkpoint(path / "b", make_options(bidirectional=False)),
+        "no projection": make_checkpoint(
+            path / "c", make_options(16, 16, 3, activation="tanh", n_highway=0)
+        ),
+    }
+
+
+def assert_close(ours: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    assert len(ours) == len(expected)
+    for a, b in zip(ours, expected, strict=True):
+        assert a.shape == b.shape
+        assert np.abs(a - b).max(initial=0) <= TOLERANCE
+
+
+def one_by_one(elmo: Elmo, rows: list[list[str]]) -> list[np.ndarray]:
+    return [elmo.embed_tokens([row])[0] for row in rows]
+
+
+@modest
+@given(sentences, st.integers(1, 200))
+def test_batch_size_and_padding(tiny_elmo: Elmo, rows: list[list[str]], budget: int) -> None:
+    expected = one_by_one(tiny_elmo, rows)
+    assert_close(list(tiny_elmo.pipe(rows, tokenized=True, batch_tokens=budget)), expected)
+    assert_close(tiny_elmo.embed_tokens(rows), expected)
+    layer = tiny_elmo.layer(dropout=0)  # pads all rows to the longest
+    [padded] = layer(layer.batch(rows))
+    ours = [padded[k, : len(row)].detach().numpy() for k, row in enumerate(rows)]
+    assert_close(ours, expected)
+
+
+@modest
+@given(sentences, st.randoms(use_true_random=False))
+def test_order(tiny_elmo: Elmo, rows: list[list[str]], shuffler: random.Random) -> None:
+    expected = tiny_elmo.embed_tokens(rows)
+    order = list(range(len(rows)))
+    shuffler.shuffle(order)
+    shuffled = tiny_elmo.embed_tokens([rows[k] for k in order])
+    assert_close(shuffled, [expected[k] for k in order])
+
+
+@modest
+@given(sentence, sentences, sentences)
+def test_neighbours(
+    tiny_elmo: Elmo, row: list[str], before: list[list[str]], after: list[list[str]]
+) -> None:
+    vectors = tiny_elmo.embed_tokens([*before, row, *after])[len(before)]
+    assert_close([vectors], tiny_elmo.embed_tokens([row]))
+
+
+@modest
+@given(sentences)
+def test_state_of_the_cache(
+    tiny_elmo: Elmo, tiny_checkpoint: Checkpoint, rows: list[list[str]]
+) -> None:
+    """Cold, warm, far too small, or none at all."""
+    expected = tiny_elmo.embed_tokens(rows)
+    fresh = Elmo(tiny_checkpoint, threads=1)
+    assert_close(fresh.embed_tokens(rows), expected)
+    assert_close(fresh.embed_tokens(rows), expected)
+    words = {token for row in rows for token in row}
+    if words:
+        assert fresh._engine.cache.hits > 0
+    for size in (3 * 4 * 16, 0):
+        small = Elmo(tiny_checkpoint, threads=1)
+        small._engine.cache = WordCache(16, generation_bytes=size)
+        for _ in range(2):
+            assert_close(list(small.pipe(rows, tokenized=True, batch_tokens=9)), expected)
+
+
+@pytest.fixture(scope="module")
+def by_threads(tiny_checkpoint: Checkpoint) -> list[Elmo]:
+    return [Elmo(tiny_checkpoint, threads=n) for n in (1, 2, 3)]
+
+
+@modest
+@given(sentences)
+def test_threads(by_threads: list[Elmo], rows: list[list[str]]) -> None:
+    one, two, three = (elmo.embed_tokens(rows, layers="top") for elmo in by_threads)
+    assert_close(two, one)
+    assert_close(three, one)
+
+
+@settings(max_examples=10)
+@given(sentences, st.integers(1, 60))
+@pytest.mark.parametrize("name", ["words", "one way", "no projection"])
+def test_other_models(
+    other_models: dict[str, Checkpoint], name: str, rows: list[list[str]], budget: int
+) -> None:
+    elmo = Elmo(other_models[name], threads=2)
+    expected = one_by_one(elmo, rows)
+    assert_close(list(elmo.pipe(rows, tokenized=True, batch_tokens=budget)), expected)
+
+
+@settings(max_examples=10)
+@given(sentences)
+def test_warm_start(tiny_checkpoint: Checkpoint, rows: list[list[str]]) -> None:
+    elmo = Elmo(tiny_checkpoint, start="warm", threads=1)
+    assert_close(elmo.embed_tokens(rows), one_by_one(elmo, rows))
+
+
+def test_windows_of_a_stream_leave_no_trace(
+    tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [["word"] * (k % 7) for k in range(40)]
+    expected = tiny_elmo.embed_tokens(rows)
+    monkeypatch.setattr("elmore.embedding.pipe._WINDOW_SENTENCES", 3)
+    assert_close(tiny_elmo.embed_tokens(rows), expected)
+
+
+def test_long_sentence(tiny_elmo: Elmo) -> None:
+    """Beside short ones, and the beginning does not know of the end forwards."""
+    words = ["some", "words", "go", "on", "and", "on", ","] * 300
+    [long], [short] = tiny_elmo.embed_tokens([words]), tiny_elmo.embed_tokens([words[:4]])
+    ours = tiny_elmo.embed_tokens([words[:4], words, words[:9]])
+    assert_close(ours[:2], [short, long])
+    dim = tiny_elmo.config.lstm.projection_dim
+    np.testing.assert_allclose(long[:4, :dim], short[:, :dim], atol=TOLERANCE)
+    assert np.abs(long[:4, dim:] - short[:, dim:]).max() > 1e-2
+
+
+def test_hash_seeds_do_not_matter(tiny_folder: Path) -> None:
+    code = (
+        "import sys, numpy; from elmore import Elmo\n"
+        "v = Elmo.load(sys.argv[1], threads=1).embed('Words in a set ; order of words .')\n"
+        "sys.stdout.write(v.tobytes().hex())"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code, str(tiny_folder)],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+    assert len(outputs.pop()) == 9 * 32 * 8

@@ -1,0 +1,147 @@
+"""Each writer by itself: layout, refusals, nothing partial."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from elmore.embedding.writers import WRITERS, Record, Settings, open_writer
+from elmore.errors import ConfigError, ElmoreError
+
+
+def records(n: int, shape: tuple[int, ...] = (2, 4)) -> list[Record]:
+    generator = np.random.default_rng(0)
+    return [
+        Record(f"line {k}", ("a", "b"), None, generator.normal(size=shape).astype(np.float32))
+        for k in range(n)
+    ]
+
+
+def write(name: str, path: Path, items: Iterable[Record], **settings) -> Path:
+    settings.setdefault("shape", (None, 4))
+    with open_writer(name, path, Settings(**settings)) as writer:
+        for record in items:
+            writer.write(record)
+    return path
+
+
+def test_jsonl_round_trip(tmp_path):
+    items = records(3)
+    lines = write("jsonl", tmp_path / "x", items).read_text().splitlines()
+    for line, record in zip(lines, items, strict=True):
+        found = json.loads(line)
+        assert list(found) == ["tokens", "vectors"]
+        np.testing.assert_allclose(found["vectors"], record.values, rtol=1e-6)
+
+
+def test_jsonl_float16_is_exact(tmp_path):
+    items = records(5)
+    lines = write("jsonl", tmp_path / "x", items, dtype="float16").read_text().splitlines()
+    for line, record in zip(lines, items, strict=True):
+        found = np.asarray(json.loads(line)["vectors"], np.float16)
+        np.testing.assert_array_equal(found, record.values.astype(np.float16))
+
+
+def test_npz_and_hdf5_hold_the_very_values(tmp_path):
+    items = records(12, (3, 2, 4))
+    archive = np.load(write("npz", tmp_path / "x.npz", items, shape=(3, None, 4)))
+    with archive, h5py.File(write("hdf5", tmp_path / "x.hdf5", items, shape=(3, None, 4))) as file:
+        assert archive.files == [str(k) for k in range(12)]
+        for k, record in enumerate(items):
+            np.testing.assert_array_equal(archive[str(k)], record.values)
+            np.testing.assert_array_equal(file[str(k)][...], record.values)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_same_input_same_bytes(tmp_path, name):
+    first = write(name, tmp_path / "a", records(5)).read_bytes()
+    assert write(name, tmp_path / "b", records(5)).read_bytes() == first
+
+
+def test_hdf5_can_be_read_by_old_libraries(tmp_path):
+    data = write("hdf5", tmp_path / "x", records(1)).read_bytes()
+    assert data[:8] == b"\x89HDF\r\n\x1a\n"
+    assert data[8] == 2  # the superblock of HDF5 1.8
+
+
+def test_hdf5_index_keeps_the_last_of_equal_lines(tmp_path):
+    values = np.zeros((1, 4), np.float32)
+    texts = ["a", " a ", "b / c", 'q"\\\0\u2028.', "", "a"]
+    items = [Record(text, (), None, values) for text in texts]
+    with h5py.File(write("hdf5", tmp_path / "x", items)) as file:
+        index = json.loads(file["sentence_to_index"][0])
+    assert index == {"b / c": "2", 'q"\\\0\u2028.': "3", "": "4", "a": "5"}
+
+
+def test_hdf5_index_of_very_many_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr("elmore.embedding.writers.hdf5._MOST_LINES", 3)
+    with h5py.File(write("hdf5", tmp_path / "a", records(3))) as file:
+        assert "sentence_to_index" in file
+    with pytest.warns(UserWarning, match="--sentence-index"):
+        write("hdf5", tmp_path / "b", records(5))
+    with h5py.File(tmp_path / "b") as file:
+        assert set(file) == set("01234")
+    write("hdf5", tmp_path / "c", records(5), sentence_index=True)
+    with h5py.File(tmp_path / "c") as file:
+        assert len(json.loads(file["sentence_to_index"][0])) == 5
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_refused(tmp_path, name, value):
+    bad = Record("bad", ("a",), None, np.full((1, 4), value, np.float32))
+    with pytest.raises(ElmoreError, match="not finite"):
+        write(name, tmp_path / "x", [*records(2), bad])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_float16_that_overflows_is_refused(tmp_path, name):
+    big = Record("big", ("a",), None, np.full((1, 4), 7e4, np.float32))
+    with pytest.raises(ConfigError, match="store float32"):
+        write(name, tmp_path / "x", [big], dtype="float16")
+    write(name, tmp_path / "x", [big])
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_an_interrupt_leaves_nothing(tmp_path, name):
+    def interrupted():
+        yield records(1)[0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(name, tmp_path / "x", interrupted())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_an_old_file_stays_unless_asked(tmp_path, name):
+    path = tmp_path / "x"
+    path.write_text("old")
+    with pytest.raises(ConfigError, match="--force"):
+        write(name, path, records(1))
+    assert path.read_text() == "old"
+    write(name, path, records(1), overwrite=True)
+    assert path.read_bytes() != b"old"
+
+
+@pytest.mark.parametrize("name", ["npz", "hdf5"])
+def test_binary_formats_need_a_file(name):
+    with (
+        pytest.raises(ConfigError, match="pass -o FILE"),
+        open_writer(name, None, Settings(shape=(None, 4))),
+    ):
+        pass
+
+
+def test_pooled_npz_is_one_matrix(tmp_path):
+    items = records(7, (4,))
+    with np.load(write("npz", tmp_path / "x", items, shape=(4,), dtype="float16")) as found:
+        assert found.files == ["vectors"]
+        expected = np.stack([record.values for record in items]).astype(np.float16)
+        np.testing.assert_array_equal(found["vectors"], expected)

@@ -1,0 +1,578 @@
+"""options.json + weights.hdf5: read, write, and refuse what does not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import itertools
+import json
+import tracemalloc
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from reference import ReferenceElmo, random_weights, write_hdf5
+from small_models import make_checkpoint, make_options, write_pair
+
+from elmore import Elmo
+from elmore.config import weight_shapes
+from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
+from elmore.formats import allennlp_hdf5
+from elmore.formats.checkpoint import Checkpoint, Softmax
+from elmore.formats.detect import read_checkpoint
+from elmore.text.vocabulary import Vocabulary
+
+WORDS = ["<S>", "</S>", "<UNK>", "the", "."]
+SHAPES: dict[str, dict[str, Any]] = {
+    "usual": make_options(),
+    "no projection": make_options(16, 16, filters=[[1, 4], [2, 12]], n_highway=0),
+    "one layer": make_options(n_layers=1),
+    "three layers": make_options(n_layers=3, n_highway=2),
+    "one direction": make_options(bidirectional=False),
+    "one direction, one layer": make_options(n_layers=1, bidirectional=False),
+    "words": make_options(n_words=5),
+    "no clips": make_options(cell_clip=None, proj_clip=None, activation="tanh"),
+    "odd clips": make_options(cell_clip=2.5, proj_clip=0.125, max_characters_per_token=12),
+}
+
+
+def same_weights(a: Checkpoint, b: Checkpoint) -> bool:
+    assert a.config == b.config
+    return all(np.array_equal(a.weights[name], b.weights[name]) for name in weight_shapes(a.config))
+
+
+def one_line(error: BaseException) -> str:
+    message = str(error)
+    assert "\n" not in message
+    assert len(message) <= 300, message
+    return message
+
+
+# Round trips -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_write_and_read(name: str, tmp_path: Path) -> None:
+    words = WORDS if name == "words" else None
+    checkpoint = make_checkpoint(tmp_path / "files", SHAPES[name], words)
+    allennlp_hdf5.write(checkpoint, tmp_path / "written")
+    again = read_checkpoint(tmp_path / "written")
+    assert same_weights(checkpoint, again)
+    assert again.vocabulary == checkpoint.vocabulary
+    # The arrays themselves are those of the first file, whatever names one-layer models have.
+    if "one layer" not in name:
+        with (
+            h5py.File(tmp_path / "files/weights.hdf5") as a,
+            h5py.File(tmp_path / "written/weights.hdf5") as b,
+        ):
+            names: list[str] = []
+            a.visititems(lambda n, x: names.append(n) if isinstance(x, h5py.Dataset) else None)
+            assert all(np.array_equal(a[n][...], b[n][...]) for n in names)
+            assert all(b[n].dtype == np.float32 for n in names)
+
+
+def test_softmax_and_vocabulary_round_trip(tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    softmax = Softmax(
+        rng.standard_normal((5, 16)).astype(np.float32), rng.standard_normal(5).astype(np.float32)
+    )
+    full = dataclasses.replace(tiny_checkpoint, softmax=softmax, vocabulary=Vocabulary(WORDS))
+    allennlp_hdf5.write(full, tmp_path / "written")
+    again = read_checkpoint(tmp_path / "written")
+    assert again.vocabulary == full.vocabulary
+    assert again.softmax is not None
+    np.testing.assert_array_equal(again.softmax.weight, softmax.weight)
+    np.testing.assert_array_equal(again.softmax.bias, softmax.bias)
+    assert same_weights(full, again)
+
+
+def test_whole_clips_may_be_written_as_whole_numbers(
+    tiny_checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    lstm = dataclasses.replace(tiny_checkpoint.config.lstm, cell_clip=3, proj_clip=2)
+    config = dataclasses.replace(tiny_checkpoint.config, lstm=lstm)
+    allennlp_hdf5.write(dataclasses.replace(tiny_checkpoint, config=config), tmp_path / "a")
+    options = json.loads((tmp_path / "a/options.json").read_text())
+    assert (options["lstm"]["cell_clip"], options["lstm"]["proj_clip"]) == (3, 2)
+    assert options["char_cnn"]["n_characters"] == 262
+
+
+def test_written_files_work_in_the_reference(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    allennlp_hdf5.write(tiny_elmo.checkpoint, tmp_path / "a")
+    reference = ReferenceElmo.from_files(tmp_path / "a/options.json", tmp_path / "a/weights.hdf5")
+    [expected], _ = reference.embed_batch([["She", "fell"]])
+    ours = tiny_elmo.layers_tokens([["She", "fell"]])[0].values
+    np.testing.assert_allclose(ours, expected, atol=2e-6, rtol=1e-5)
+
+
+def test_models_without_a_place_in_these_files(tmp_path: Path) -> None:
+    words = make_checkpoint(tmp_path / "w", make_options(n_words=5), WORDS)
+    tokens = dataclasses.replace(words.config.tokens, projected=True)
+    config = dataclasses.replace(words.config, tokens=tokens)
+    weights = dict(words.weights)
+    weights["tokens.projection.weight"] = np.zeros((16, 16), np.float32)
+    weights["tokens.projection.bias"] = np.zeros(16, np.float32)
+    projected = dataclasses.replace(words, config=config, weights=weights)
+    with pytest.raises(ConfigError, match=r"projects its word vectors.*write --to folder"):
+        allennlp_hdf5.write(projected, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+# Edge cases of formats.md §5 ---------------------------------------------------------------------
+
+
+def changed(options: dict[str, Any], section: str, **changes: Any) -> dict[str, Any]:
+    """Options with other values; `...` takes a key away."""
+    copy = json.loads(json.dumps(options))
+    for key, value in changes.items():
+        if value is ...:
+            del copy[section][key]
+        else:
+            copy[section][key] = value
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("section", "changes"),
+    [
+        ("char_cnn", {"n_characters": 261}),
+        ("char_cnn", {"n_characters": 262}),
+        ("char_cnn", {"n_characters": ...}),
+        ("char_cnn", {"n_characters": None}),
+        ("char_cnn", {"max_characters_per_token": ...}),
+        ("char_cnn", {"activation": ...}),
+        ("char_cnn", {"some_future_key": [1, 2]}),
+        ("lstm", {"dim": 32.0}),
+    ],
+)
+def test_options_that_say_the_same(section: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    options = make_options()
+    write_pair(tmp_path, options)
+    expected = read_checkpoint(tmp_path)
+    (tmp_path / "options.json").write_text(json.dumps(changed(options, section, **changes)))
+    assert same_weights(expected, read_checkpoint(tmp_path))
+
+
+def test_training_keys_are_ignored(tmp_path: Path) -> None:
+    options = make_options() | {
+        "bidirectional": True,
+        "dropout": 0.1,
+        "all_clip_norm_val": 10.0,
+        "n_tokens_vocab": 793471,
+        "unroll_steps": 20,
+        "learning_rate": None,
+        "sample_softmax": True,
+    }
+    assert same_weights(
+        make_checkpoint(tmp_path / "a", make_options()), make_checkpoint(tmp_path / "b", options)
+    )
+
+
+@pytest.mark.parametrize("value", [..., None, 0, 0.0])
+def test_missing_null_and_zero_clips_are_none(value: Any, tmp_path: Path) -> None:
+    options = changed(make_options(), "lstm", cell_clip=value, proj_clip=value)
+    write_pair(tmp_path, options, random_weights(make_options(), 0))
+    lstm = read_checkpoint(tmp_path).config.lstm
+    assert lstm.cell_clip is None
+    assert lstm.proj_clip is None
+
+
+def test_other_missing_keys(tmp_path: Path) -> None:
+    options = make_options(n_layers=1, n_highway=0, skip=False)
+    less = changed(options, "lstm", n_layers=..., use_skip_connections=...)
+    less = changed(less, "char_cnn", n_highway=...)
+    write_pair(tmp_path / "a", options)
+    write_pair(tmp_path / "b", less, random_weights(options, 0))
+    assert same_weights(read_checkpoint(tmp_path / "a"), read_checkpoint(tmp_path / "b"))
+
+
+@pytest.mark.parametrize("kind", ["<f8", ">f8", "<f2", ">f4"])
+def test_other_float_types_are_cast(kind: str, tmp_path: Path) -> None:
+    options = make_options()
+    weights = {k: w.astype(kind) for k, w in random_weights(options, 0).items()}
+    checkpoint = read_checkpoint(write_pair(tmp_path, options, weights))
+    characters = checkpoint.weights["tokens.characters"]
+    assert characters.dtype == np.float32
+    np.testing.assert_array_equal(characters, weights["char_embed"].astype(np.float32))
+
+
+def test_extra_groups_are_ignored(tmp_path: Path) -> None:
+    options = make_options()
+    weights = random_weights(options, 0) | {"training/step": np.zeros(3), "note": np.ones(2)}
+    write_pair(tmp_path / "a", options)
+    write_pair(tmp_path / "b", options, weights)
+    assert same_weights(read_checkpoint(tmp_path / "a"), read_checkpoint(tmp_path / "b"))
+
+
+@pytest.mark.parametrize(
+    ("section", "changes", "extra"),
+    [
+        ("char_cnn", {"n_highway": 1}, "CNN_high_1"),
+        ("char_cnn", {"filters": [[1, 4], [2, 8], [3, 16]]}, "CNN"),
+        ("lstm", {"n_layers": 1}, "Cell1"),
+    ],
+)
+def test_a_layer_that_the_options_do_not_name_is_refused(
+    section: str, changes: dict[str, Any], extra: str, tmp_path: Path
+) -> None:
+    """It would silently be left out of the computation."""
+    options = make_options(n_highway=2, filters=[[1, 4], [2, 8], [3, 16], [4, 4]])
+    less = changed(options, section, **changes)
+    write_pair(tmp_path, less, random_weights(options, 0))
+    with pytest.raises(FormatError, match=extra) as caught:
+        read_checkpoint(tmp_path)
+    assert "pass the options that belong to these weights" in one_line(caught.value)
+
+
+def test_one_layer_has_two_spellings(tmp_path: Path) -> None:
+    options = make_options(n_layers=1)
+    weights = random_weights(options, 0)
+    assert "RNN_1/RNN/LSTMCell/W_0" in weights
+    other = {k.replace("RNN/LSTM", "RNN/MultiRNNCell/Cell0/LSTM"): w for k, w in weights.items()}
+    write_pair(tmp_path / "a", options, weights)
+    write_pair(tmp_path / "b", options, other)
+    assert same_weights(read_checkpoint(tmp_path / "a"), read_checkpoint(tmp_path / "b"))
+
+
+def test_one_direction_keeps_the_names_of_tensorflow(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path, make_options(bidirectional=False))
+    assert not checkpoint.config.lstm.bidirectional
+    assert checkpoint.config.dim == 16
+    elmo = Elmo(checkpoint)
+    assert elmo.embed("It fell .").shape == (3, 16)
+
+
+# Files that do not fit ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "first"),
+    [
+        (make_options(48), "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_0"),
+        (make_options(projection_dim=8), "CNN_proj/W_proj"),
+        (make_options(filters=[[1, 4], [2, 8], [3, 8]]), "CNN/W_cnn_2"),
+        (make_options(embedding={"dim": 5}), "char_embed"),
+    ],
+    ids=["dim", "projection_dim", "filters", "char_dim"],
+)
+def test_wrong_options_name_the_first_tensor_that_differs(
+    weights: dict[str, Any], first: str, tmp_path: Path
+) -> None:
+    write_pair(tmp_path, make_options(), random_weights(weights, 0))
+    with pytest.raises(FormatError) as caught:
+        read_checkpoint(tmp_path)
+    message = one_line(caught.value)
+    assert f"{first} has shape" in message
+    lstm = weights["lstm"]
+    assert f"dim {lstm['dim']}, projection_dim {lstm['projection_dim']}, n_highway 1" in message
+
+
+def test_missing_tensor(tmp_path: Path) -> None:
+    weights = random_weights(make_options(), 0)
+    del weights["RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/B"]
+    write_pair(tmp_path, make_options(), weights)
+    with pytest.raises(FormatError, match="Cell1/LSTMCell/B is missing"):
+        read_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_weights_that_are_not_finite(bad: float, tmp_path: Path) -> None:
+    weights = random_weights(make_options(), 0)
+    weights["CNN_proj/b_proj"][3] = bad
+    write_pair(tmp_path, make_options(), weights)
+    with pytest.raises(FormatError, match="CNN_proj/b_proj") as caught:
+        Elmo.load(tmp_path)
+    one_line(caught.value)
+
+
+def test_integers_are_no_weights(tmp_path: Path) -> None:
+    weights = random_weights(make_options(), 0)
+    weights["CNN_proj/b_proj"] = np.zeros(16, np.int32)
+    write_pair(tmp_path, make_options(), weights)
+    with pytest.raises(FormatError, match="expected a float type"):
+        Elmo.load(tmp_path)
+
+
+def test_swapped_files(tmp_path: Path) -> None:
+    options, weights = write_pair(tmp_path, make_options())
+    with pytest.raises(ConfigError, match=r"pass \(options, weights\)") as caught:
+        Elmo.load((weights, options))
+    one_line(caught.value)
+    hidden = weights.rename(tmp_path / "weights.json")
+    with pytest.raises(FormatError, match="is an HDF5 file, not options"):
+        Elmo.load((hidden, hidden))
+    with pytest.raises(FormatError, match="not an HDF5 file"):
+        Elmo.load((options, options))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"softmax/W": (5, 16), "softmax/b": (5,)}, "holds a softmax, not weights"),
+        ({"embedding": (5, 16)}, "holds token vectors, not weights"),
+        ({"0": (3, 4, 32), "1": (3, 2, 32)}, "holds vectors of sentences, not weights"),
+        ({"model_weights/dense": (4, 4)}, "has no LSTM"),
+        ({}, "has no LSTM"),
+        ({"embedding": ()}, "token vectors"),
+        ({"embedding": (), "other": (2,)}, "has no LSTM"),
+    ],
+)
+def test_other_hdf5_files_in_place_of_weights(
+    arrays: dict[str, tuple[int, ...]], message: str, tmp_path: Path
+) -> None:
+    weights = {name: np.zeros(shape, np.float32) for name, shape in arrays.items()}
+    pair = write_pair(tmp_path, make_options(), weights)
+    with pytest.raises(FormatError, match=message) as caught:
+        Elmo.load(pair)
+    assert "pass the" in one_line(caught.value)
+
+
+def test_a_scalar_in_place_of_a_word_table(tmp_path: Path) -> None:
+    weights = random_weights(make_options(n_words=5), 0) | {"embedding": np.float32(1)}
+    write_pair(tmp_path, make_options(n_words=5), weights)
+    with pytest.raises(FormatError):
+        read_checkpoint(tmp_path)
+
+
+def test_a_word_model_needs_its_vocabulary(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path, make_options(n_words=5))
+    with pytest.raises(FormatError, match="word table of 5 words but no vocabulary") as caught:
+        Elmo.load(pair)
+    assert "(options, weights, vocabulary)" in str(caught.value)
+    (tmp_path / "few.txt").write_text("a\nb\n")
+    with pytest.raises(FormatError, match="word table of 5 words but a vocabulary of 2"):
+        Elmo.load((*pair, tmp_path / "few.txt"))
+
+
+def test_a_softmax_that_does_not_fit_its_vocabulary(tmp_path: Path) -> None:
+    write_pair(tmp_path, make_options())
+    (tmp_path / "vocab.txt").write_bytes(Vocabulary(WORDS).to_bytes())
+    zeros = np.zeros
+    for softmax in (
+        {"softmax/W": zeros((4, 16), np.float32), "softmax/b": zeros(4, np.float32)},
+        {"softmax/W": zeros((5, 8), np.float32), "softmax/b": zeros(5, np.float32)},
+        {"softmax/W": zeros((5, 16), np.float32)},
+        {"softmax/W": zeros((5, 16), np.float32), "softmax/b": np.float32(0)},
+    ):
+        write_hdf5(tmp_path / "softmax.hdf5", softmax)
+        with pytest.raises(FormatError, match=r"softmax/[Wb] has shape"):
+            read_checkpoint(tmp_path)
+    (tmp_path / "vocab.txt").unlink()
+    write_hdf5(tmp_path / "softmax.hdf5", {"softmax/W": zeros((5, 16)), "softmax/b": np.zeros(())})
+    with pytest.raises(FormatError):
+        read_checkpoint(tmp_path)
+    write_hdf5(tmp_path / "softmax.hdf5", {"softmax/W": zeros((5, 16)), "softmax/b": zeros(5)})
+    with pytest.raises(FormatError, match="softmax of 5 words but no vocabulary"):
+        read_checkpoint(tmp_path)
+
+
+def test_truncated_weights(tmp_path: Path) -> None:
+    options, weights = write_pair(tmp_path, make_options())
+    data = weights.read_bytes()
+    for length in [*range(0, len(data), len(data) // 60), len(data) - 1]:
+        weights.write_bytes(data[:length])
+        with pytest.raises(FormatError) as caught:
+            Elmo.load((options, weights))
+        one_line(caught.value)
+
+
+def test_truncated_options(tmp_path: Path) -> None:
+    options, weights = write_pair(tmp_path, make_options())
+    text = options.read_text()
+    for length in range(0, len(text), 7):
+        options.write_text(text[:length])
+        with pytest.raises(FormatError) as caught:
+            Elmo.load((options, weights))
+        one_line(caught.value)
+
+
+# Tampered numbers --------------------------------------------------------------------------------
+
+NUMBERS = [
+    ("lstm", "dim"),
+    ("lstm", "projection_dim"),
+    ("lstm", "n_layers"),
+    ("lstm", "cell_clip"),
+    ("lstm", "proj_clip"),
+    ("char_cnn", "n_characters"),
+    ("char_cnn", "max_characters_per_token"),
+    ("char_cnn", "n_highway"),
+    ("char_cnn", "embedding.dim"),
+    ("char_cnn", "filters.width"),
+    ("char_cnn", "filters.count"),
+]
+VALUES = [0, -1, 2**31, 2**63, 1e308, "12", None, True, 1.5, [], {}]
+CLIPS = ("cell_clip", "proj_clip")
+
+
+def fits(name: str, value: Any) -> bool:
+    """Which of the values are no mistake."""
+    if name in CLIPS:
+        return value in (0, None, 2**31, 1.5) and value is not True
+    return value is None and name in ("n_characters", "max_characters_per_token")
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [(w, v) for w, v in itertools.product(NUMBERS, VALUES) if not fits(w[1], v)],
+    ids=str,
+)
+def test_tampered_options(where: tuple[str, str], value: Any, tmp_path: Path) -> None:
+    section, name = where
+    options = make_options()
+    cnn = options["char_cnn"]
+    if name == "embedding.dim":
+        cnn["embedding"]["dim"] = value
+    elif name.startswith("filters"):
+        cnn["filters"][1][name == "filters.count"] = value
+    else:
+        options[section][name] = value
+    pair = write_pair(tmp_path, options, random_weights(make_options(), 0))
+    tracemalloc.start()
+    try:
+        with pytest.raises((FormatError, ConfigError)) as caught:
+            Elmo.load(pair)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 << 20  # 4 MiB of them are the buffer for any JSON
+    message = one_line(caught.value)
+    if value == 2**63:
+        return  # the JSON reader refuses the number itself
+    aliases = {
+        "embedding.dim": ("dim", "char_embed"),
+        "filters.width": ("filter",),
+        "filters.count": ("filter",),
+        "max_characters_per_token": ("max_chars", "max_characters_per_token"),
+        "dim": ("dim",),
+        "n_layers": ("n_layers", "Cell"),
+        "n_highway": ("n_highway", "CNN_high"),
+    }
+    assert any(alias in message for alias in aliases.get(name, (name,))), message
+
+
+@pytest.mark.parametrize("name", CLIPS)
+@pytest.mark.parametrize("value", [0, None, 2**31, 1.5, 1e30])
+def test_unusual_clips_work(name: str, value: Any, tmp_path: Path) -> None:
+    options = changed(make_options(), "lstm", **{name: value})
+    elmo = Elmo.load(write_pair(tmp_path, options, random_weights(make_options(), 0)))
+    assert np.isfinite(elmo.embed("It fell .")).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "no object 'lstm'"),
+        ({"lstm": {}}, "no lstm.dim"),
+        ({"lstm": []}, "no object 'lstm'"),
+        ({"lstm": {"dim": 32, "projection_dim": 16}, "char_cnn": None}, "no object 'char_cnn'"),
+        (changed(make_options(), "char_cnn", activation="selu"), "activation=selu is unknown"),
+        (changed(make_options(), "char_cnn", filters=...), "filters must be a list"),
+        (changed(make_options(), "char_cnn", embedding=...), "no object 'embedding'"),
+        (changed(make_options(), "char_cnn", n_characters=300), "261 .training. or 262"),
+        (changed(make_options(), "lstm", projection_dim=33), "larger than dim"),
+        (changed(make_options(), "lstm", use_skip_connections="yes"), "true or false"),
+        ({"lstm": make_options()["lstm"]}, "names no char_cnn"),
+    ],
+)
+def test_broken_options(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    pair = write_pair(tmp_path, options, random_weights(make_options(), 0))
+    with pytest.raises(FormatError, match=message) as caught:
+        Elmo.load(pair)
+    assert "options.json" in one_line(caught.value)
+
+
+# NLPL and simple_elmo ----------------------------------------------------------------------------
+
+
+def nlpl_folder(path: Path, *, packed: bool = False) -> Path:
+    write_pair(path, make_options(n_words=5))
+    (path / "weights.hdf5").rename(path / "model.hdf5")
+    data = Vocabulary(WORDS).to_bytes()
+    if packed:
+        (path / "vocab.txt.gz").write_bytes(gzip.compress(data))
+    else:
+        (path / "vocab.txt").write_bytes(data)
+    (path / "meta.json").write_text('{"language": "en"}')
+    (path / "README").write_text("a model")
+    return path
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_folder_of_nlpl(packed: bool, tmp_path: Path) -> None:
+    folder = nlpl_folder(tmp_path / "model", packed=packed)
+    elmo = Elmo.load(folder)
+    assert elmo.checkpoint.vocabulary == Vocabulary(WORDS)
+    assert elmo.embed("the . other").shape == (3, 32)
+
+
+def test_the_packed_vocabulary_comes_first(tmp_path: Path) -> None:
+    folder = nlpl_folder(tmp_path / "model", packed=True)
+    (folder / "vocab.txt").write_text("of something else\n")
+    assert Elmo.load(folder).checkpoint.vocabulary == Vocabulary(WORDS)
+
+
+@pytest.mark.parametrize("where", ["", "144/", "a/b/"])
+def test_a_zip_of_nlpl(where: str, tmp_path: Path) -> None:
+    folder = nlpl_folder(tmp_path / "model")
+    with zipfile.ZipFile(tmp_path / "144.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(folder.iterdir()):
+            archive.write(file, where + file.name)
+    elmo, plain = Elmo.load(tmp_path / "144.zip"), Elmo.load(folder)
+    assert same_weights(elmo.checkpoint, plain.checkpoint)
+    np.testing.assert_array_equal(elmo.embed("the ."), plain.embed("the ."))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "broken", "not gzip"])
+def test_a_damaged_packed_vocabulary(damage: str, tmp_path: Path) -> None:
+    folder = nlpl_folder(tmp_path / "model", packed=True)
+    path = folder / "vocab.txt.gz"
+    data = path.read_bytes()
+    path.write_bytes(
+        {
+            "truncated": data[:-9],
+            "broken": data[:12] + bytes(255 - b for b in data[12:20]) + data[20:],
+            "not gzip": b"<S>\n</S>\n",
+        }[damage]
+    )
+    with pytest.raises(ElmoreError) as caught:
+        Elmo.load(folder)
+    assert "vocab.txt.gz" in one_line(caught.value)
+
+
+# Ways to name a model ----------------------------------------------------------------------------
+
+
+def test_any_of_the_two_files_leads_to_the_other(tmp_path: Path) -> None:
+    write_pair(tmp_path, make_options())
+    (tmp_path / "options.json").rename(tmp_path / "elmo_small_options.json")
+    (tmp_path / "weights.hdf5").rename(tmp_path / "elmo_small_weights.hdf5")
+    for path in (
+        tmp_path / "elmo_small_weights.hdf5",
+        str(tmp_path / "elmo_small_options.json"),
+        tmp_path,
+    ):
+        assert Elmo.load(path).dim == 32
+    (tmp_path / "elmo_small_options.json").unlink()
+    with pytest.raises(ModelNotFound, match="one of two files and the other is not beside it"):
+        Elmo.load(tmp_path / "elmo_small_weights.hdf5")
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path, make_options())
+    for files in ((tmp_path / "no.json", pair[1]), (pair[0], tmp_path / "no.hdf5")):
+        with pytest.raises(ElmoreError, match=r"no\.(json|hdf5)") as caught:
+            Elmo.load(files)
+        one_line(caught.value)
+    with pytest.raises(ConfigError, match="a model of 1 files"):
+        Elmo.load((pair[0],))
+
+
+def test_half_a_model_in_a_folder(tmp_path: Path) -> None:
+    write_pair(tmp_path, make_options())
+    (tmp_path / "weights.hdf5").unlink()
+    with pytest.raises(FormatError, match=r"holds options.json but no \*.hdf5 weights"):
+        Elmo.load(tmp_path)

@@ -1,0 +1,90 @@
+"""The waist between files and modules."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_models import make_options, write_pair
+
+from elmore.config import weight_shapes
+from elmore.errors import FormatError
+from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
+from elmore.formats.detect import read_checkpoint
+from elmore.formats.hdf5_files import Hdf5View
+from elmore.formats.safetensors_files import SafetensorsView
+from elmore.text.characters import ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
+
+
+def test_lazy_weights_are_read_when_asked() -> None:
+    asked: list[str] = []
+
+    def reader(name: str) -> np.ndarray:
+        asked.append(name)
+        return np.zeros(3, np.float32)
+
+    weights = LazyWeights({name: (lambda n=name: reader(n)) for name in "abc"})
+    assert list(weights) == ["a", "b", "c"]
+    assert len(weights) == 3
+    assert "a" in weights
+    assert "d" not in weights
+    assert asked == []
+    assert weights["b"].shape == (3,)
+    assert asked == ["b"]
+    with pytest.raises(KeyError):
+        weights["d"]
+
+
+def test_all_weights_in_the_order_of_the_config(tiny_checkpoint: Checkpoint) -> None:
+    found = {name: array.shape for name, array in tiny_checkpoint.checked_weights()}
+    assert found == weight_shapes(tiny_checkpoint.config)
+
+
+def test_a_missing_weight(tiny_checkpoint: Checkpoint) -> None:
+    weights = dict(tiny_checkpoint.weights)
+    del weights["forward_layers.1.bias"]
+    with pytest.raises(FormatError, match=r"lacks the weight forward_layers\.1\.bias"):
+        dataclasses.replace(tiny_checkpoint, weights=weights)
+
+
+def test_a_wrong_shape(tiny_checkpoint: Checkpoint) -> None:
+    weights = dict(tiny_checkpoint.weights) | {"forward_layers.1.bias": np.zeros(3, np.float32)}
+    broken = dataclasses.replace(tiny_checkpoint, weights=weights)
+    with pytest.raises(FormatError, match=r"bias has shape \(3,\), the config asks for \(128,\)"):
+        list(broken.checked_weights())
+
+
+def test_alphabet_and_vocabulary_must_fit(tiny_checkpoint: Checkpoint) -> None:
+    with pytest.raises(FormatError, match="names no alphabet"):
+        dataclasses.replace(tiny_checkpoint, alphabet=None)
+    with pytest.raises(FormatError, match="alphabet gives 20"):
+        dataclasses.replace(tiny_checkpoint, alphabet=ByteAlphabet(20))
+    softmax = Softmax(np.zeros((3, 16), np.float32), np.zeros(3, np.float32))
+    with pytest.raises(FormatError, match="softmax of 3 words but no vocabulary"):
+        dataclasses.replace(tiny_checkpoint, softmax=softmax)
+    with pytest.raises(FormatError, match="softmax of 3 words but a vocabulary of 2"):
+        dataclasses.replace(tiny_checkpoint, softmax=softmax, vocabulary=Vocabulary("ab"))
+
+
+def test_reading_a_model_reads_no_weight(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that `elmore info` of a large model answers at once."""
+    write_pair(tmp_path, make_options())
+    read: list[str] = []
+    for view in (SafetensorsView, Hdf5View):
+        original = view.read
+        monkeypatch.setattr(
+            view,
+            "read",
+            lambda self, name, original=original: (read.append(name), original(self, name))[1],
+        )
+    checkpoints = [read_checkpoint(path) for path in (tiny_folder, tmp_path)]
+    assert read == []
+    for checkpoint in checkpoints:
+        read.clear()
+        assert sum(1 for _ in checkpoint.checked_weights()) == len(weight_shapes(checkpoint.config))
+        assert read

@@ -1,0 +1,98 @@
+"""From names and paths to formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_models import make_options, write_pair
+
+from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
+from elmore.formats import allennlp_hdf5, folder
+from elmore.formats.archives import open_source
+from elmore.formats.catalog import CATALOG, find_published
+from elmore.formats.detect import FORMATS, detect, open_model, read_checkpoint
+
+
+def test_every_format_offers_what_the_table_needs() -> None:
+    for form in FORMATS:
+        assert isinstance(form.NAME, str)
+        assert callable(form.sniff)
+        assert callable(form.read)
+    names = [form.NAME for form in FORMATS]
+    assert len(set(names)) == len(names)
+
+
+def test_formats_are_told_apart_by_their_files(tiny_folder: Path, tmp_path: Path) -> None:
+    write_pair(tmp_path / "pair", make_options())
+    with open_source(tiny_folder) as source:
+        assert detect(source) is folder
+    with open_source(tmp_path / "pair") as source:
+        assert detect(source) is allennlp_hdf5
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ([], "is no known model .found nothing.; expected config.json"),
+        (["a.txt", "b.txt"], "found a.txt, b.txt"),
+        ([f"file{k}.txt" for k in range(30)], "is no known model"),
+        (["my_options.json"], r"holds options.json but no \*.hdf5 weights"),
+        (["weights.hdf5"], r"holds HDF5 but no options.json; pass \(options, weights\)"),
+        (["config.json"], "is no known model"),
+    ],
+)
+def test_unknown_folders(files: list[str], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "unknown"
+    path.mkdir()
+    for name in files:
+        (path / name).write_text("{}")
+    with pytest.raises(FormatError, match=message) as caught:
+        read_checkpoint(path)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) <= 300
+
+
+@pytest.mark.parametrize(
+    "path", ["/no/such/model", "./nothing", "nothing.zip", Path("original"), "a/b"]
+)
+def test_paths_that_do_not_exist(path: str | Path) -> None:
+    with pytest.raises(ModelNotFound, match="does not exist; check the path") as caught:
+        open_model(path)
+    assert isinstance(caught.value, FileNotFoundError)
+
+
+def test_names() -> None:
+    with pytest.raises(ModelNotFound, match=r"did you mean original-5\.5b or original"):
+        open_model("original-5.5")
+    with pytest.raises(ModelNotFound, match="`elmore models` lists the names"):
+        open_model("qqqqqq")
+    for model in CATALOG:
+        message = f"'{model.name}' is not on this machine; download https"
+        with pytest.raises(ModelNotFound, match=message):
+            open_model(model.name)
+
+
+def test_the_catalogue() -> None:
+    assert [m.name for m in CATALOG] == ["small", "medium", "original", "original-5.5b"]
+    original = find_published("original")
+    assert original.dim == 1024
+    assert original.parameters == 93_600_848
+    assert original.megabytes == 374
+    for model in CATALOG:
+        assert model.options.startswith("https://")
+        assert model.options.endswith("_options.json")
+        assert model.weights.endswith("_weights.hdf5")
+        assert model.weights.removesuffix("_weights.hdf5") == model.options.removesuffix(
+            "_options.json"
+        )
+
+
+def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "letter.zip"
+    path.write_text("Dear all")
+    with pytest.raises(ElmoreError) as caught:
+        read_checkpoint(path)
+    assert "letter.zip" in str(caught.value)
+    with pytest.raises(ConfigError, match="a model of 4 files"):
+        read_checkpoint((path, path, path, path))

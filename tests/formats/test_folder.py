@@ -1,0 +1,415 @@
+"""elmore's own folder: exact, and either whole or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_models import make_checkpoint, make_options
+
+from elmore import Elmo
+from elmore.config import (
+    BiLmConfig,
+    LstmConfig,
+    TokenEncoderConfig,
+    weight_shapes,
+)
+from elmore.errors import ConfigError, ElmoreError, FormatError
+from elmore.formats import allennlp_hdf5, folder
+from elmore.formats.archives import open_source
+from elmore.formats.checkpoint import Checkpoint, Mix, Softmax, StartState
+from elmore.formats.detect import read_checkpoint
+from elmore.text.characters import ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
+
+
+def make_full(seed: int = 0, *, words: bool = False, **lstm: Any) -> Checkpoint:
+    """A small checkpoint that has everything a checkpoint can have."""
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    config = BiLmConfig(
+        tokens=TokenEncoderConfig(
+            n_characters=261,
+            char_dim=3,
+            filters=((1, 4), (2, 5)),
+            n_highway=1,
+            n_words=4 if words else 0,
+            word_dim=2 if words else 0,
+        ),
+        lstm=LstmConfig(**{"dim": 6, "projection_dim": 4, "n_layers": 2} | lstm),
+    )
+    n = (len(config.directions), config.lstm.n_layers)
+    return Checkpoint(
+        config=config,
+        weights={name: normal(*shape) for name, shape in weight_shapes(config).items()},
+        alphabet=ByteAlphabet(),
+        vocabulary=Vocabulary(["<S>", "</S>", "<UNK>", "狐"]),
+        softmax=Softmax(normal(4, config.lstm.projection_dim), normal(4)),
+        mixes=(Mix((0.1, -0.5, 1e-9), 1.25), Mix((0.0, 0.0, 0.0), 1.0)),
+        start_state=StartState(normal(*n, config.lstm.projection_dim), normal(*n, config.lstm.dim)),
+        tokenizer="ptb",
+        notes={"card": {"licence": "CC0", "words": [1, 2.5, None, True, "é"]}},
+    )
+
+
+def assert_same(a: Checkpoint, b: Checkpoint, cast: type = np.float32) -> None:
+    """Everything equal; weights after rounding to `cast`."""
+
+    def rounded(x: np.ndarray) -> np.ndarray:
+        return np.asarray(x).astype(cast).astype(np.float32)
+
+    assert a.config == b.config
+    for name in weight_shapes(a.config):
+        assert b.weights[name].dtype == np.float32
+        np.testing.assert_array_equal(rounded(a.weights[name]), b.weights[name])
+    for field in ("vocabulary", "mixes", "tokenizer", "notes"):
+        assert getattr(a, field) == getattr(b, field), field
+    assert (a.softmax is None) == (b.softmax is None)
+    for x, y in zip(a.softmax or (), b.softmax or (), strict=True):
+        np.testing.assert_array_equal(rounded(x), y)
+    assert (a.start_state is None) == (b.start_state is None)
+    for x, y in zip(a.start_state or (), b.start_state or (), strict=True):
+        np.testing.assert_array_equal(x, y)  # the state is always stored in full
+    assert (a.alphabet is None) == (b.alphabet is None)
+    if a.alphabet is not None:
+        assert a.alphabet.max_chars == b.alphabet.max_chars
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 2**32),
+    words=st.booleans(),
+    lstm=st.fixed_dictionaries(
+        {
+            "dim": st.integers(4, 9),
+            "cell_clip": st.none() | st.floats(1e-3, 1e30),
+            "proj_clip": st.none() | st.just(3.0),
+            "skip_connections": st.booleans(),
+            "bidirectional": st.booleans(),
+        }
+    ),
+    precision=st.sampled_from(["float32", "float16"]),
+)
+def test_write_and_read_is_exact(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    words: bool,
+    lstm: dict[str, Any],
+    precision: folder.StoredPrecision,
+) -> None:
+    checkpoint = make_full(seed, words=words, **lstm)
+    path = tmp_path_factory.mktemp("exact") / "model"
+    folder.write(checkpoint, path, precision=precision)
+    assert_same(checkpoint, read_checkpoint(path), np.dtype(precision).type)
+    shutil.rmtree(path)
+
+
+def test_a_lean_checkpoint_round_trips(tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+    folder.write(tiny_checkpoint, tmp_path / "model")
+    again = read_checkpoint(tmp_path / "model")
+    assert_same(tiny_checkpoint, again)
+    assert again.softmax is again.start_state is again.vocabulary is None
+    folder.write(again, tmp_path / "twice")
+    for name in ("config.json", "model.safetensors", "manifest.json"):
+        first, second = (tmp_path / where / name for where in ("model", "twice"))
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_word_model_round_trips(tmp_path: Path) -> None:
+    words = ["<S>", "</S>", "<UNK>", "\u3000"]
+    checkpoint = make_checkpoint(tmp_path / "pair", make_options(n_words=4), words)
+    folder.write(checkpoint, tmp_path / "model")
+    again = read_checkpoint(tmp_path / "model")
+    assert again.alphabet is None
+    assert_same(checkpoint, again)
+
+
+def test_from_a_zip(tmp_path: Path) -> None:
+    checkpoint = make_full()
+    folder.write(checkpoint, tmp_path / "model")
+    with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
+        for file in (tmp_path / "model").iterdir():
+            archive.write(file, f"model/{file.name}")
+    assert_same(checkpoint, read_checkpoint(tmp_path / "model.zip"))
+
+
+def test_too_large_for_half_precision(tmp_path: Path) -> None:
+    checkpoint = make_full()
+    weights = dict(checkpoint.weights)
+    weights["tokens.characters"] = weights["tokens.characters"] + np.float32(70000)
+    with pytest.raises(
+        ConfigError, match=r"tokens\.characters holds 7e\+04, too large for float16"
+    ):
+        folder.write(
+            dataclasses.replace(checkpoint, weights=weights),
+            tmp_path / "model",
+            precision="float16",
+        )
+    assert not (tmp_path / "model").exists()
+
+
+# Damage ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder.write(make_full(), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(ElmoreError) as caught:
+        list(read_checkpoint(path).checked_weights())
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) <= 300, message
+    return message
+
+
+FILES = ("config.json", "model.safetensors", "vocab.txt", "manifest.json")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_truncation_is_refused(name: str, model: Path) -> None:
+    data = (model / name).read_bytes()
+    lengths = {*range(0, len(data), max(1, len(data) // 40)), len(data) - 1, len(data) - 2, 7, 8}
+    refusals = 0
+    for length in sorted(n for n in lengths if n < len(data)):
+        (model / name).write_bytes(data[:length])
+        try:
+            again = read_checkpoint(model)
+        except ElmoreError:
+            refusals += 1
+            continue
+        # Only the last line end of a JSON text is no part of it.
+        assert name == "manifest.json"
+        assert length == len(data) - 1
+        assert_same(make_full(), again)
+    assert refusals >= min(len(data) - 2, 30)
+    for extra in (b"\0", b"x" * 64):
+        (model / name).write_bytes(data + extra)
+        refused(model)
+
+
+def test_a_changed_byte_is_refused_or_harmless(model: Path) -> None:
+    """About 300 places in all files; the rest of the manifest covers itself."""
+    expected = make_full()
+    picker = random.Random(0)
+    messages: list[str] = []
+    for name in FILES:
+        data = (model / name).read_bytes()
+        places = picker.sample(range(len(data)), min(len(data), 90))
+        for place in places:
+            flipped = bytearray(data)
+            flipped[place] ^= 1 << picker.randrange(8)
+            (model / name).write_bytes(bytes(flipped))
+            try:
+                again = read_checkpoint(model)
+            except ElmoreError as error:
+                messages.append(str(error))
+            else:
+                assert name == "manifest.json", (name, place)
+                assert_same(expected, again)
+        (model / name).write_bytes(data)
+    assert len(messages) > 250
+    assert all("\n" not in message and len(message) <= 300 for message in messages)
+    assert_same(expected, read_checkpoint(model))
+
+
+def test_a_damaged_file_is_named(model: Path) -> None:
+    path = model / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(bytes(data))
+    assert "model.safetensors' differs from its SHA-256 in the manifest" in refused(model)
+    with open_source(model) as source:
+        read = folder.read(source, verify=False)  # only on request, for very large models
+        assert read.config == make_full().config
+
+
+def test_missing_files(model: Path) -> None:
+    for name in FILES:
+        data = (model / name).read_bytes()
+        (model / name).unlink()
+        message = refused(model)
+        assert name in message or "no known model" in message
+        (model / name).write_bytes(data)
+    (model / "manifest.json").unlink()
+    assert "has no manifest.json, so it is not whole" in refused(model)
+
+
+def rewrite(
+    path: Path, change: Callable[[dict[str, Any]], object], name: str = "config.json"
+) -> None:
+    """Change a JSON file and make the manifest fit again, as somebody hostile would."""
+    data = json.loads((path / name).read_text(encoding="utf-8"))
+    change(data)
+    (path / name).write_text(json.dumps(data), encoding="utf-8")
+    if name != "manifest.json":
+        manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+        content = (path / name).read_bytes()
+        manifest["files"][name] = {
+            "size": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+        (path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def setter(*keys: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
+    def change(data: Any) -> None:
+        for key in keys[:-1]:
+            data = data[key]
+        if to is ...:
+            del data[keys[-1]]
+        else:
+            data[keys[-1]] = to
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (setter("version", to=2), "format version 2, this elmore reads up to 1; upgrade elmore"),
+        (setter("version", to=0), "has version 0"),
+        (setter("version", to=True), "has version True"),
+        (setter("version", to="1"), "has version 1"),
+        (setter("version", to=...), "has version None"),
+        (setter("format", to="other"), "not one of an elmore folder"),
+        (setter("files", to=...), "no object 'files'"),
+        (setter("files", to=[]), "no object 'files'"),
+        (setter("files", "config.json", to=...), "does not list the model"),
+        (setter("files", "model.safetensors", to=...), "does not list the model"),
+        (setter("files", "vocab.txt", to=...), "vocab.txt' is not in the manifest"),
+        (setter("files", "../x", to={"size": 1, "sha256": ""}), r"lacks \.\./x"),
+        (setter("files", "/etc/passwd", to={"size": 1}), "lacks /etc/passwd"),
+        (setter("files", "config.json", to=7), "the manifest says None"),
+        (setter("files", "config.json", "size", to=1), "the manifest says 1"),
+        (setter("files", "config.json", "size", to=True), "the manifest says True"),
+        (setter("files", "config.json", "sha256", to="0" * 64), "differs from its SHA-256"),
+        (setter("files", "config.json", "sha256", to=None), "differs from its SHA-256"),
+        (setter("files", "config.json", "sha256", to=["a"]), "differs from its SHA-256"),
+    ],
+)
+def test_a_changed_manifest(
+    change: Callable[[dict[str, Any]], None], message: str, model: Path
+) -> None:
+    (model.parent / "x").write_text("secret")
+    rewrite(model, change, "manifest.json")
+    with pytest.raises(FormatError, match=message):
+        read_checkpoint(model)
+    refused(model)
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (setter("version", to=2), "upgrade elmore"),
+        (setter("format", to=...), "not one of an elmore folder"),
+        (setter("config", to=...), "no object 'config'"),
+        (setter("config", "lstm", "dim", to=7), "has shape .* config.json asks for"),
+        (setter("config", "lstm", "n_layers", to=3), "layers.2.input_weight is missing"),
+        (setter("config", "lstm", "dim", to=2**40), "is out of range"),
+        (setter("config", "lstm", "dim", to=LONG), "must be a whole number"),
+        (setter("config", "lstm", LONG, to=1), "unknown key"),
+        (setter("config", "tokens", "n_characters", to=260), "has shape"),
+        (setter("config", "tokens", "activation", to=LONG), "is unknown"),
+        (setter("config", "tokens", "max_chars", to=40), "reads 40 characters of a token but"),
+        (setter("alphabet", to=None), "names no alphabet"),
+        (setter("alphabet", "kind", to="runes"), "is unknown; upgrade elmore"),
+        (setter("alphabet", "max_chars", to=2), r"max_chars=2"),
+        (setter("alphabet", "max_chars", to=True), r"max_chars=True"),
+        (setter("alphabet", "max_chars", to=12), "alphabet gives 12"),
+        (setter("tokenizer", to="moses"), "tokenizer=moses is unknown"),
+        (setter("tokenizer", to=["ptb"]), "tokenizer="),
+        (setter("mixes", 0, "weights", to=[1.0, 2.0]), "a mix has 2 weights, the model 3 layers"),
+        (setter("mixes", 0, "weights", to="all"), "mixes cannot be read"),
+        (setter("mixes", to=7), "mixes cannot be read"),
+        (setter("mixes", 0, to={"gamma": 1}), "mixes cannot be read"),
+        (setter("notes", to=[]), "no object 'notes'"),
+    ],
+)
+def test_a_changed_config(
+    change: Callable[[dict[str, Any]], None], message: str, model: Path
+) -> None:
+    rewrite(model, change)
+    with pytest.raises((FormatError, ConfigError), match=message):
+        read_checkpoint(model)
+    refused(model)
+
+
+def test_tensors_of_the_wrong_shape(tmp_path: Path) -> None:
+    checkpoint = make_full()
+    assert checkpoint.softmax is not None
+    assert checkpoint.start_state is not None
+    broken = {
+        "softmax.weight": dataclasses.replace(
+            checkpoint, softmax=Softmax(np.zeros((4, 5), np.float32), checkpoint.softmax.bias)
+        ),
+        "softmax.bias": dataclasses.replace(
+            checkpoint, softmax=Softmax(checkpoint.softmax.weight, np.zeros(3, np.float32))
+        ),
+        "start.memory": dataclasses.replace(
+            checkpoint,
+            start_state=StartState(checkpoint.start_state.hidden, np.zeros((2, 2, 5), np.float32)),
+        ),
+    }
+    for name, wrong in broken.items():
+        folder.write(wrong, tmp_path / name)
+        assert f"{name} should have shape" in refused(tmp_path / name)
+    weights = dict(checkpoint.weights)
+    weights["tokens.characters"] = weights["tokens.characters"][:, :2]
+    with pytest.raises(FormatError, match=r"tokens\.characters has shape"):
+        folder.write(dataclasses.replace(checkpoint, weights=weights), tmp_path / "w")
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize("write", [folder.write, allennlp_hdf5.write])
+def test_weights_that_are_not_finite_are_not_written(
+    write: Callable[[Checkpoint, Path], None], tmp_path: Path
+) -> None:
+    """Because no reader would take them back."""
+    checkpoint = make_full()
+    weights = dict(checkpoint.weights)
+    weights["tokens.characters"] = np.full((261, 3), np.nan, np.float32)
+    with pytest.raises(FormatError, match=r"nan in 'tokens\.characters' at index \(0, 0\)"):
+        write(dataclasses.replace(checkpoint, weights=weights), tmp_path / "nan")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_survives_being_saved_over_its_own_folder(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    tiny_elmo.save(tmp_path / "model")
+    loaded = Elmo.load(tmp_path / "model")
+    expected = loaded.embed("It fell .")
+    loaded.save(tmp_path / "model", overwrite=True)
+    np.testing.assert_array_equal(loaded.embed("It fell ."), expected)
+    np.testing.assert_allclose(
+        Elmo.load(tmp_path / "model").embed("It fell ."), expected, atol=2e-6
+    )
+
+
+def test_checkpoint_weights_stay_readable_after_the_folder_was_replaced(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "model"
+    shutil.copytree(tiny_folder, path)
+    checkpoint = read_checkpoint(path)
+    shutil.rmtree(path)
+    assert sum(array.size for _, array in checkpoint.checked_weights()) > 1000

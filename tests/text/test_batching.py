@@ -1,0 +1,79 @@
+"""Sentences in batches."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmore.errors import ConfigError
+from elmore.text.batching import TokenIndexer, plan_batches
+from elmore.text.characters import ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
+
+token = st.text(max_size=4) | st.sampled_from(["the", "a", "<S>", "</S>", "<UNK>"])
+sentences = st.lists(st.lists(token, max_size=6), max_size=8)
+
+
+@given(st.lists(st.integers(0, 60), max_size=80), st.integers(1, 300))
+def test_the_plan(lengths: list[int], batch_tokens: int) -> None:
+    plan = plan_batches(lengths, batch_tokens=batch_tokens)
+    order = [int(k) for batch in plan for k in batch]
+    assert sorted(order) == list(range(len(lengths)))  # every sentence once
+    # Longest first; equally long ones in the order of the input.
+    assert order == sorted(range(len(lengths)), key=lambda k: -lengths[k])
+    for batch in plan:
+        size = len(batch) * (max(lengths[k] for k in batch) + 2)
+        assert size <= batch_tokens or len(batch) == 1
+    for batch, following in itertools.pairwise(plan):  # no room was left unused
+        assert (len(batch) + 1) * (lengths[batch[0]] + 2) > batch_tokens
+        assert len(following)
+
+
+def test_no_budget() -> None:
+    with pytest.raises(ConfigError, match="batch_tokens=0"):
+        plan_batches([1], batch_tokens=0)
+
+
+@given(sentences)
+def test_every_token_is_found_again(rows: list[list[str]]) -> None:
+    alphabet = ByteAlphabet()
+    batch = TokenIndexer(alphabet).batch(rows)
+    assert batch.word_ids is None
+    assert batch.words is not None
+    distinct = {"<S>", "</S>", *(token for tokens in rows for token in tokens)}
+    assert len(batch.words) == len(distinct)  # each distinct word once
+    assert batch.lengths.tolist() == [len(tokens) + 2 for tokens in rows]
+    assert batch.positions.tolist() == list(range(len(rows)))
+    for row, tokens in enumerate(rows):
+        ids = batch.words[batch.index[row, : batch.lengths[row]]]
+        np.testing.assert_array_equal(ids, alphabet.encode(["<S>", *tokens, "</S>"]))
+        assert (batch.index[row, batch.lengths[row] :] == 0).all()
+
+
+@given(sentences)
+def test_rows_of_a_word_table(rows: list[list[str]]) -> None:
+    vocabulary = Vocabulary(["the", "</S>", "<UNK>", "<S>"])
+    batch = TokenIndexer(None, vocabulary).batch(rows)
+    assert batch.words is None
+    assert batch.word_ids is not None
+    for row, tokens in enumerate(rows):
+        ids = batch.word_ids[batch.index[row, : batch.lengths[row]]]
+        np.testing.assert_array_equal(ids, vocabulary.encode(["<S>", *tokens, "</S>"]))
+
+
+def test_both_kinds_of_ids_and_given_positions() -> None:
+    vocabulary = Vocabulary(["<S>", "</S>", "<UNK>", "b"])
+    batch = TokenIndexer(ByteAlphabet(8), vocabulary).batch([["b", "c"], ["b"]], [7, 3])
+    assert batch.words is not None
+    assert batch.words.shape == (4, 8)
+    assert batch.word_ids.tolist() == [0, 1, 3, 2]
+    assert batch.positions.tolist() == [7, 3]
+
+
+def test_a_model_reads_something() -> None:
+    with pytest.raises(ConfigError, match="give an alphabet or a vocabulary"):
+        TokenIndexer(None)
