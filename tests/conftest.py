@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import settings
 from small_models import FIXTURES, make_checkpoint, make_options, needs_fixtures
 
@@ -16,6 +17,9 @@ __all__ = ["FIXTURES", "needs_fixtures"]
 # A slow machine is no failure; the same examples in every run.
 settings.register_profile("elmore", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("elmore")
+
+# Small models gain nothing from more, and waiting threads lose much on a busy machine.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,7 @@ def test_words_that_are_cut_alike_share_a_vector() -> None:
 
 
 def test_it_is_bounded_and_forgets_what_is_not_met() -> None:
-    cache = WordCache(DIM, generation_bytes=4 * (DIM * 4 + 400))  # two generations of 4 words
+    cache = WordCache(DIM, generation_bytes=4 * (DIM * 4 + 500))  # two generations of 4 words
     for k in range(100):
         fetch(cache, "often", f"w{k}")
         assert len(cache._young) <= 4

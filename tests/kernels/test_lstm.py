@@ -7,8 +7,11 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
+from elmore.kernels._load import native
 from elmore.kernels.lstm import Clips, LstmSteps, lstm_steps
 from elmore.nn.packing import Packing
 
@@ -179,3 +182,107 @@ def test_the_given_state_is_left_alone() -> None:
     run(LstmSteps, sizes, inputs, Clips(0.8, 0.6))
     for name, value in before.items():
         np.testing.assert_array_equal(inputs[name].detach(), value)
+
+
+# The kernel in C, which takes float32 only: what stands above goes through its twin. ----------
+
+
+def choose(monkeypatch: pytest.MonkeyPatch, choice: str) -> None:
+    monkeypatch.setenv("ELMORE_NATIVE", choice)
+    if choice == "auto" and native().module is None:
+        pytest.skip(native().reason)
+
+
+def in_float32(inputs: dict[str, Tensor | None]) -> dict[str, Tensor | None]:
+    return {
+        k: None if v is None else v.detach().float().requires_grad_() for k, v in inputs.items()
+    }
+
+
+def results(
+    function: object, sizes: tuple[int, ...], inputs: dict[str, Tensor | None], clips: Clips
+) -> list[Tensor]:
+    """Both results and the gradients of everything."""
+    output, last = run(function, sizes, inputs, clips)
+    loss = output.sin().sum() + last.square().sum()
+    names = [name for name in NAMES if inputs[name] is not None]
+    gradients = torch.autograd.grad(loss, [inputs[name] for name in names])
+    return [output.detach(), last.detach(), *gradients]
+
+
+@pytest.mark.parametrize("choice", ["0", "auto"])
+@pytest.mark.parametrize("projected", [True, False], ids=["projection", "no projection"])
+@pytest.mark.parametrize("clips", CLIPS.values(), ids=CLIPS)
+def test_float32_equals_plain_autograd(
+    choice: str, projected: bool, clips: Clips, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose(monkeypatch, choice)
+    for lengths in LENGTHS:
+        sizes, inputs = make_inputs(lengths, projected=projected, cells=19, dim=11)
+        expected = results(plain_steps, sizes, inputs, clips)
+        ours = results(LstmSteps, sizes, in_float32(inputs), clips)
+        for a, b in zip(ours, expected, strict=True):
+            torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=40)
+@given(
+    lengths=st.lists(st.integers(1, 5), min_size=1, max_size=5),
+    cells=st.integers(1, 70),
+    scale=st.sampled_from([0.1, 3.0, 300.0]),
+    clips=st.sampled_from(list(CLIPS.values())),
+    projected=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_kernel_and_twin_agree(
+    lengths: list[int], cells: int, scale: float, clips: Clips, projected: bool, seed: int
+) -> None:
+    """All widths of vectors and their rests; gates that saturate too."""
+    sizes, inputs = make_inputs(lengths, projected=projected, cells=cells, dim=3, seed=seed)
+    inputs["gates"] = (inputs["gates"].detach() * scale).requires_grad_()
+    with pytest.MonkeyPatch.context() as patch:
+        choose(patch, "auto")
+        ours = results(LstmSteps, sizes, in_float32(inputs), clips)
+        patch.setenv("ELMORE_NATIVE", "0")
+        twin = results(LstmSteps, sizes, in_float32(inputs), clips)
+    for a, b in zip(ours, twin, strict=True):
+        assert a.isfinite().all()
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("choice", ["0", "auto"])
+def test_without_gradients_it_is_the_same(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose(monkeypatch, choice)
+    sizes, inputs = make_inputs([7, 5, 2], projected=True, cells=19)
+    values = {k: v.detach() for k, v in in_float32(inputs).items()}
+    expected, last = run(LstmSteps, sizes, values, Clips(0.8, 0.6))
+    memory, output = values["memory"].clone(), torch.empty_like(expected)
+    lstm_steps(
+        values["gates"].clone(),
+        sizes,
+        values["state_weight"],
+        values["projection"],
+        values["hidden"],
+        memory,
+        Clips(0.8, 0.6),
+        output,
+    )
+    torch.testing.assert_close(output, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(memory, last, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("choice", ["0", "auto"])
+def test_more_rows_do_not_change_a_row(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D17: the element-wise part of a row knows nothing of its neighbours."""
+    choose(monkeypatch, choice)
+    sizes, inputs = make_inputs([1] * 9, projected=False, cells=37)
+    values = {k: None if v is None else v.detach() for k, v in in_float32(inputs).items()}
+    values["state_weight"].zero_()  # so that no matrix product rounds differently
+    whole, _ = run(LstmSteps, sizes, values, Clips(0.8, None))
+    for row in range(9):
+        one = {
+            k: v if v is None or k == "state_weight" else v[row : row + 1]
+            for k, v in values.items()
+        }
+        alone, _ = run(LstmSteps, (1,), one, Clips(0.8, None))
+        assert torch.equal(alone[0], whole[row])

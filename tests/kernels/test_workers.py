@@ -27,13 +27,18 @@ def test_results_keep_the_order_of_the_jobs(threads: int | None) -> None:
 
 def test_threads_of_the_caller_are_left_alone() -> None:
     before = torch.get_num_threads()
-    Workers(1).run([lambda: None])
-    assert torch.get_num_threads() == before
-    seen: list[int] = []
-    other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
-    other.start()
-    other.join()
-    assert seen == [before]
+    torch.set_num_threads(3)
+    try:
+        Workers(1).run([lambda: None])
+        assert torch.get_num_threads() == 3
+        seen: list[int] = []
+        other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+        other.start()
+        other.join()
+        assert seen == [3]
+        assert Workers(1).run([torch.get_num_threads]) == [1]
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_workers_share_the_processors() -> None:

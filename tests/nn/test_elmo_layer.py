@@ -80,6 +80,19 @@ def test_a_frozen_bilm_learns_nothing(tiny_elmo: Elmo) -> None:
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in layer.mixes.parameters())
 
 
+@pytest.mark.parametrize("trainable", [True, False])
+def test_a_frozen_bilm_runs_without_gradients(tiny_elmo: Elmo, trainable: bool) -> None:
+    """The fast paths are those without."""
+    layer = tiny_elmo.layer(dropout=0, trainable_bilm=trainable)
+    modes: list[bool] = []
+    layer.bilm.register_forward_pre_hook(lambda *_: modes.append(torch.is_grad_enabled()))
+    layer(layer.batch(PAIR))
+    assert modes == [trainable]
+    with torch.no_grad():
+        layer(layer.batch(PAIR))
+    assert modes == [trainable, False]
+
+
 def test_every_parameter_of_a_trainable_bilm_learns(tiny_elmo: Elmo) -> None:
     layer = tiny_elmo.layer(dropout=0, trainable_bilm=True)
     layer(layer.batch(SENTENCES))[0].square().sum().backward()

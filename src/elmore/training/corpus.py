@@ -454,7 +454,7 @@ def tokenize_block(
         if len(sentences) - 1 > documents[-1]:
             documents.append(len(sentences) - 1)
             keys.append(key)
-            hashes.append(_key(seed, "hold out", text))
+            hashes.append(_key(seed, "hold out", text.rstrip(" \t\r\n")))
     shard = Shard(
         np.array(tokens, np.int32),
         np.array(sentences, np.int64),

@@ -99,7 +99,7 @@ def train(
         if main:
             run.append(line)
         if report is not None:
-            report(line)
+            report({**line, "total": trainee.total()})
 
     def look() -> None:
         nonlocal best

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +19,8 @@ from elmore.nn.bilm import BiLm, BiLmState
 from elmore.nn.losses import RowGradient, SoftmaxLoss, log_likelihoods
 
 __all__ = ["LmBatch", "Objective", "StepResult"]
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +111,22 @@ class Objective:
             scale: factor of the gradients.
             generators: the source of each direction's dropout.
         """
-        device = self.softmax_bias.device
-        vectors = self.bilm.tokens(_tensor(batch.words, device), _tensor(batch.word_ids, device))
+        parts = self._token_parts(batch)
+        vectors = torch.cat([part.detach() for part in parts])
         if state is None:
             state = self.bilm.zero_state(batch.sizes[0])
         # Each direction has a leaf of its own: a shared one would be a race.
-        leaves = [vectors.detach().requires_grad_(vectors.requires_grad) for _ in batch.rows]
-        jobs = [
-            self._job(d, batch, leaf, state, losses[d], scale, generators[d])
-            for d, leaf in enumerate(leaves)
-        ]
-        done = self.workers.run(jobs) if device.type == "cpu" else [job() for job in jobs]
-        if vectors.requires_grad:
+        learns = parts[0].requires_grad
+        leaves = [vectors.detach().requires_grad_(learns) for _ in batch.rows]
+        done = self._run(
+            [
+                self._job(d, batch, leaf, state, losses[d], scale, generators[d])
+                for d, leaf in enumerate(leaves)
+            ]
+        )
+        if learns:
             grads = [leaf.grad for leaf in leaves if leaf.grad is not None]
-            vectors.backward(grads[0] if len(grads) == 1 else grads[0] + grads[1])
+            self._token_backward(parts, grads[0] if len(grads) == 1 else grads[0] + grads[1])
         return StepResult(
             losses=tuple(result[0] for result in done),
             rows=[result[1] for result in done],
@@ -130,6 +136,44 @@ class Objective:
             ),
         )
 
+    def _run(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Run jobs on the workers; on another device than the CPU, in turn."""
+        if self.softmax_bias.device.type == "cpu":
+            return self.workers.run(jobs)
+        return [job() for job in jobs]
+
+    def _token_parts(self, batch: LmBatch) -> list[Tensor]:
+        """Compute the vectors of the distinct words, a share of them on each worker."""
+        device = self.softmax_bias.device
+        words, ids = _tensor(batch.words, device), _tensor(batch.word_ids, device)
+        gradients = torch.is_grad_enabled()
+        count = len(words) if words is not None else len(ids) if ids is not None else 0
+        cuts = [count * k // self.workers.count for k in range(self.workers.count + 1)]
+
+        def share(rows: slice) -> Tensor:
+            with torch.set_grad_enabled(gradients):
+                part: Tensor = self.bilm.tokens(
+                    None if words is None else words[rows], None if ids is None else ids[rows]
+                )
+                return part
+
+        rows = [slice(a, b) for a, b in itertools.pairwise(cuts) if a < b]
+        return self._run([partial(share, part) for part in rows])
+
+    def _token_backward(self, parts: Sequence[Tensor], gradient: Tensor) -> None:
+        """Go back through the token layer, on the workers; sums are made in a fixed order."""
+        parameters = [p for p in self.bilm.tokens.parameters() if p.requires_grad]
+        pieces = gradient.split([len(part) for part in parts])  # type: ignore[no-untyped-call]  # torch leaves it so
+
+        def back(part: Tensor, piece: Tensor) -> tuple[Tensor, ...]:
+            return torch.autograd.grad(part, parameters, piece, allow_unused=True)
+
+        jobs = [partial(back, *pair) for pair in zip(parts, pieces, strict=True)]
+        for found in self._run(jobs):
+            for parameter, grad in zip(parameters, found, strict=True):
+                if grad is not None:
+                    parameter.grad = grad if parameter.grad is None else parameter.grad + grad
+
     def log_likelihoods(
         self, batch: LmBatch, state: BiLmState | None = None
     ) -> tuple[list[Tensor], BiLmState]:
@@ -138,16 +182,13 @@ class Objective:
         Returns:
             (n_rows,) for each direction under the full softmax, and the state after the batch.
         """
-        device = self.softmax_bias.device
         dropout, self.dropout = self.dropout, 0.0
         try:
             with torch.no_grad():
-                vectors = self.bilm.tokens(
-                    _tensor(batch.words, device), _tensor(batch.word_ids, device)
-                )
+                vectors = torch.cat(self._token_parts(batch))
                 start = self.bilm.zero_state(batch.sizes[0]) if state is None else state
                 jobs = [self._look(d, batch, vectors, start) for d in range(len(batch.rows))]
-                done = self.workers.run(jobs) if device.type == "cpu" else [job() for job in jobs]
+                done = self._run(jobs)
         finally:
             self.dropout = dropout
         after = BiLmState(torch.stack([r[1] for r in done]), torch.stack([r[2] for r in done]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -14,13 +14,10 @@ __all__ = [
     "Adagrad",
     "Adam",
     "Optimizer",
-    "OptimizerName",
     "Update",
     "clip_by_global_norm",
     "sum_rows",
 ]
-
-OptimizerName = Literal["adagrad", "adam"]
 
 
 class Update(NamedTuple):

@@ -118,37 +118,25 @@ def prepare(
         counts, sizes = _count(shards)
         words = choice.make(counts)
         held = _Heldout.of(heldout_file, words)
-        options = {
-            "vocabulary": choice.described(),
-            "min_count": min_count,
-            **asdict(reading),
-            "heldout": "files" if held_paths else heldout,
-            "seed": seed,
-            "shard_tokens": shard_tokens,
-        }
-        training = sum(sizes, Part())
         facts = {
             "elmore": __version__,
-            "options": options,
+            "options": {
+                "vocabulary": choice.described(),
+                "min_count": min_count,
+                **asdict(reading),
+                "heldout": "files" if held_paths else heldout,
+                "seed": seed,
+                "shard_tokens": shard_tokens,
+            },
             "inputs": _describe(files),
             "tokenizer": reading.convention,
-            "training": {
-                **asdict(training),
-                "types": len(counts),
-                "oov": training.tokens - counts.covered(words),
-            },
+            "training": _training_facts(sizes, counts, words),
             "heldout": held.facts(),
             "shards": [{"file": _shard_name(k), **asdict(size)} for k, size in enumerate(sizes)],
             "notes": _notes(files, pieces, counts, held),
         }
         with atomic_folder(out, overwrite=overwrite, looks_ours=is_prepared) as folder:
-            for k, path in enumerate(shards):
-                os.replace(path, folder / _shard_name(k))
-            if heldout_file is not None:
-                os.replace(heldout_file, folder / HELDOUT)
-            (folder / VOCABULARY).write_bytes(words.to_bytes())
-            with (folder / COUNTS).open("wb") as stream:
-                stream.writelines(f"{w}\t{n}\n".encode() for w, n in counts.ranked())
+            _fill(folder, shards, heldout_file, words, counts)
             write_manifest(folder, facts)
         work.remove()
     return Prepared.open(out)
@@ -405,6 +393,28 @@ def _count(paths: Sequence[Path]) -> tuple[WordCounts, list[Part]]:
     return counts, sizes
 
 
+def _training_facts(sizes: Sequence[Part], counts: WordCounts, words: Vocabulary) -> dict[str, int]:
+    whole = sum(sizes, Part())
+    return {**asdict(whole), "types": len(counts), "oov": whole.tokens - counts.covered(words)}
+
+
+def _fill(
+    folder: Path,
+    shards: Sequence[Path],
+    heldout: Path | None,
+    words: Vocabulary,
+    counts: WordCounts,
+) -> None:
+    """Move and write everything but the manifest into the folder."""
+    for k, path in enumerate(shards):
+        os.replace(path, folder / _shard_name(k))
+    if heldout is not None:
+        os.replace(heldout, folder / HELDOUT)
+    (folder / VOCABULARY).write_bytes(words.to_bytes())
+    with (folder / COUNTS).open("wb") as stream:
+        stream.writelines(f"{word}\t{count}\n".encode() for word, count in counts.ranked())
+
+
 @dataclass(frozen=True)
 class _Heldout:
     """What is held out, and how much of it is not in the vocabulary."""
@@ -455,10 +465,8 @@ def _notes(
 class _Workspace:
     """The folder OUT.partial: pieces with a journal, then shards; one process at a time."""
 
-    def __init__(self, folder: Path, out: Path, lock: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._out = out
-        self._lock = lock
 
     @classmethod
     @contextlib.contextmanager
@@ -480,7 +488,13 @@ class _Workspace:
         try:
             _lock(lock, out)
             (folder / "pieces").mkdir(exist_ok=True)
-            yield cls(folder, out, lock)
+            work = cls(folder)
+            try:
+                yield work
+            except ElmoreError:
+                if not any((folder / "pieces").glob("*")):
+                    work.remove()  # nothing to go on with
+                raise
         finally:
             os.close(lock)
 

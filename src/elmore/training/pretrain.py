@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from functools import lru_cache
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from elmore.training.prepared import Prepared
 
 from elmore.errors import ConfigError, InputError, ResumeError
 from elmore.kernels.workers import Workers
@@ -24,12 +24,14 @@ from elmore.training.batches import (
 from elmore.training.distributed import Group, join_group
 from elmore.training.loop import train
 from elmore.training.objective import LmBatch
+from elmore.training.prepared import Prepared
 from elmore.training.recipe import Recipe
+from elmore.training.resume import load_state
 from elmore.training.run import Run
 from elmore.training.shards import Shard, read_shard
 from elmore.training.trainer import LmTrainer
 
-__all__ = ["pretrain"]
+__all__ = ["finish_recipe", "pretrain"]
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -69,8 +71,8 @@ def pretrain(
             f"'{run.path}' holds a run; pass resume=True (--resume) or another folder"
         )
     workers = Workers(threads)
-    # Tokens of small text go through matrix products of the main thread too.
-    torch.set_num_threads(workers.threads)
+    # All heavy work is on the workers; a second set of threads here would only get in their way.
+    torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     trainer = _trainer(prepared, recipe, run, seed, group, workers, device)
     facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
@@ -96,6 +98,25 @@ def pretrain(
                 agree=group.any,
             )
     return run
+
+
+def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
+    """Change a recipe so that the run in `out` ends after `tokens` more, its rate falling from now.
+
+    Args:
+        recipe: what the run follows.
+        out: the folder of the run.
+        tokens: how many more.
+    """
+    state = load_state(Run.open(out).resume_path)
+    seen = 0 if state is None else int(state[1]["seen"])
+    schedule = dataclasses.replace(
+        recipe.schedule,
+        tokens=seen + tokens,
+        decay="linear" if recipe.schedule.decay == "constant" else recipe.schedule.decay,
+        decay_share=tokens / (seen + tokens),
+    )
+    return dataclasses.replace(recipe, schedule=schedule)
 
 
 def _trainer(

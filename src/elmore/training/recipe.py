@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from elmore.config import Activation, BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.errors import ConfigError
-from elmore.training.optimizers import OptimizerName
+from elmore.training.recipe_files import recipe_text
 from elmore.training.schedule import Decay
 
 __all__ = [
@@ -24,14 +24,12 @@ __all__ = [
     "Recipe",
     "RunRecipe",
     "ScheduleRecipe",
-    "recipe_names",
 ]
-
-_FOLDER = Path(__file__).parent / "recipes"
 
 Regime = Literal["sentences", "stream"]
 LossKind = Literal["sampled", "full"]
 SharedNegatives = Literal["directions", "none"]
+OptimizerName = Literal["adagrad", "adam"]
 TokenInput = Literal["characters", "words"]
 
 
@@ -229,20 +227,10 @@ class Recipe:
             overrides: "section.key" to a value in TOML's notation, as `--set` gives them.
         """
         path = Path(source)
-        if path.suffix != ".toml":
-            path = _FOLDER / f"{source}.toml"
-            if not path.is_file():
-                near = difflib.get_close_matches(str(source), recipe_names(), 1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
-                raise ConfigError(
-                    f"no recipe is called {str(source)!r}; {hint}use one of "
-                    f"{', '.join(recipe_names())} or the path of a .toml file"
-                )
+        text = recipe_text(str(source)) if path.suffix != ".toml" else _read(path)
         try:
-            data = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ConfigError(f"recipe '{path}' does not exist; check the path") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"recipe '{path}' is no TOML: {error}; correct it") from None
         for key, text in (overrides or {}).items():
             _override(data, key, text)
@@ -267,16 +255,13 @@ class Recipe:
         return dataclasses.asdict(self)
 
 
-def recipe_names() -> list[str]:
-    """List the shipped recipes."""
-    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
-
-
-def recipe_text(name: str) -> str:
-    """Give the text of a shipped recipe."""
-    if name not in recipe_names():
-        Recipe.load(name)  # raises with a guess
-    return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        raise ConfigError(f"recipe '{path}' cannot be read; check the path") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"recipe '{path}' is not UTF-8; save it so") from None
 
 
 def _section(data: Any, kind: type, what: str) -> Any:

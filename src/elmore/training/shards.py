@@ -212,7 +212,8 @@ class Selection:
         start, end = np.searchsorted(keys, [self.low, self.high]).tolist()
         part = hashes[start:end]
         chosen = (part >= self.least_hash) & (part < self.most_hash)
-        return np.add(np.flatnonzero(chosen), start, dtype=np.int64)
+        numbers: NDArray[np.int64] = np.flatnonzero(chosen) + start
+        return numbers
 
 
 def write_piece(path: Path, piece: Piece) -> None:

@@ -1,0 +1,209 @@
+"""`elmore prepare`: text files into a corpus to train on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from elmore.cli import flags
+from elmore.cli.report import make_progress, say, write_json
+from elmore.text.tokenizer import CONVENTIONS
+
+if TYPE_CHECKING:
+    from elmore.training.prepared import Prepared
+
+__all__ = ["EXAMPLES", "Stopwatch", "add_arguments", "add_corpus", "run"]
+
+EXAMPLES = """\
+  elmore prepare corpus/*.txt.gz -o data/
+  elmore prepare books/*.txt --split-sentences --vocabulary 100000 -o data/
+  elmore prepare train/* --tokenized --heldout-files 'heldout/*' --vocabulary vocab.txt -o data/
+
+Blank lines separate documents. An interrupted run goes on when it is started again.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_corpus(parser, "+")
+    flags.add_output(parser, "folder to make", required=True)
+    parser.add_argument(
+        "--vocabulary",
+        type=_vocabulary,
+        metavar="N|FILE",
+        help="number of words, <S> </S> <UNK> included (default: 50000), or a vocabulary file",
+    )
+    parser.add_argument(
+        "--min-count", type=int, metavar="N", help="leave out words that occur less often"
+    )
+    parser.add_argument(
+        "--heldout",
+        type=float,
+        default=0.005,
+        metavar="SHARE",
+        help="share of the documents to hold out, 0 for none (default: 0.005)",
+    )
+    parser.add_argument(
+        "--heldout-files",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="hold out this file or pattern instead; may be repeated",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="the one seed (default: 0)"
+    )
+    parser.add_argument(
+        "--shard-tokens",
+        type=int,
+        default=1_000_000,
+        metavar="N",
+        help="tokens of a shard, about (default: 1000000)",
+    )
+    flags.add_json(parser)
+    flags.add_common(parser)
+
+
+def add_corpus(parser: argparse.ArgumentParser, number: str) -> None:
+    """INPUT and how it is read, for verbs that read whole corpora."""
+    parser.add_argument(
+        "inputs",
+        nargs=number,
+        metavar="INPUT",
+        help="UTF-8 text files or patterns; plain, gz, bz2, xz or zst",
+    )
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--tokenized", action="store_true", help="lines are tokens separated by spaces"
+    )
+    kind.add_argument(
+        "--split-sentences",
+        action="store_true",
+        help="input is running text, a blank line between documents (default: a sentence a line)",
+    )
+    parser.add_argument(
+        "--tokenizer",
+        choices=CONVENTIONS,
+        default="ptb",
+        help="how lines are tokenized (default: ptb)",
+    )
+    parser.add_argument(
+        "--errors",
+        choices=("strict", "replace", "skip"),
+        default="strict",
+        help="what to do with lines that are not UTF-8 (default: stop with the line number)",
+    )
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="processes to use (default: all processors)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prepare a corpus."""
+    from elmore.training.prepare import prepare
+
+    watch = Stopwatch()
+    progress = make_progress(unit="tokens", quiet=args.quiet)
+    try:
+        prepared = prepare(
+            args.inputs,
+            args.output,
+            vocabulary=args.vocabulary,
+            min_count=args.min_count,
+            tokenized=args.tokenized,
+            split_sentences=args.split_sentences,
+            tokenizer=args.tokenizer,
+            errors=args.errors,
+            heldout=args.heldout,
+            heldout_files=args.heldout_files,
+            seed=args.seed,
+            shard_tokens=args.shard_tokens,
+            workers=args.workers,
+            overwrite=args.force,
+            progress=progress,
+        )
+    finally:
+        progress.close()
+    cost = watch.report(prepared.n_tokens + prepared.heldout.tokens)
+    if args.json:
+        write_json({**_facts(prepared), **cost})
+    elif not args.quiet:
+        for line in _lines(prepared, cost):
+            say(line)
+    return 0
+
+
+def _vocabulary(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def _facts(prepared: Prepared) -> dict[str, Any]:
+    return {
+        "output": str(prepared.folder),
+        "training": asdict(prepared.training),
+        "heldout": asdict(prepared.heldout),
+        "shards": len(prepared.shards),
+        "vocabulary": len(prepared.vocabulary),
+        "oov_rate": prepared.oov_rate,
+        "heldout_oov_rate": prepared.heldout_oov_rate,
+        "tokenizer": prepared.tokenizer,
+        "notes": list(prepared.notes),
+        "digest": prepared.digest,
+    }
+
+
+def _lines(prepared: Prepared, cost: dict[str, float]) -> list[str]:
+    training, heldout = prepared.training, prepared.heldout
+    oov = f"not in it: {prepared.oov_rate:.2%} of the training tokens"
+    if heldout.tokens:
+        oov += f", {prepared.heldout_oov_rate:.2%} of the held-out ones"
+    return [
+        f"training: {training.tokens:,} tokens, {training.sentences:,} sentences, "
+        f"{training.documents:,} documents; shards: {len(prepared.shards)}",
+        f"held out: {heldout.tokens:,} tokens, {heldout.sentences:,} sentences, "
+        f"{heldout.documents:,} documents",
+        f"vocabulary: {len(prepared.vocabulary):,} words; {oov}",
+        f"time: {cost['seconds']:.1f} s; {cost['tokens_per_cpu_second']:,.0f} tokens a CPU second",
+        *(f"note: {note}" for note in prepared.notes),
+        f"wrote '{prepared.folder}'",
+    ]
+
+
+class Stopwatch:
+    """Measures time, and the time of processors with that of child processes."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter(), _cpu_seconds()
+
+    def report(self, n_tokens: int) -> dict[str, float]:
+        """Tell what was spent since the start, and memory where the system knows it."""
+        seconds = time.perf_counter() - self._start[0]
+        cpu = _cpu_seconds() - self._start[1]
+        report = {
+            "seconds": round(seconds, 2),
+            "cpu_seconds": round(cpu, 2),
+            "tokens_per_cpu_second": round(n_tokens / max(cpu, 0.01)),
+        }
+        if sys.platform == "linux":
+            import resource
+
+            own, children = (
+                resource.getrusage(who).ru_maxrss
+                for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+            )
+            report["peak_bytes_of_a_process"] = 1024 * max(own, children)
+        return report
+
+
+def _cpu_seconds() -> float:
+    if sys.platform == "win32":
+        return time.process_time()
+    import resource
+
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )

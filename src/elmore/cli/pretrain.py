@@ -1,0 +1,87 @@
+"""`elmore pretrain`: train a biLM."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from elmore.cli import flags
+from elmore.cli.report import say, write_json
+from elmore.cli.training import Display, add_recipe, add_training, end_by_signal, overrides
+
+__all__ = ["EXAMPLES", "add_arguments", "run"]
+
+EXAMPLES = """\
+  elmore pretrain data/ -o runs/a --recipe laptop
+  elmore pretrain data/ -o runs/a --recipe laptop --resume
+  elmore pretrain data/ -o runs/a --recipe laptop --resume --finish 5000000
+  torchrun --nproc-per-node 4 -m elmore pretrain data/ -o runs/a --recipe official-small
+
+Stop it with Ctrl-C: it saves first. `elmore plot runs/a` draws its curves.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("data", metavar="DATA", help="a folder made by `elmore prepare`")
+    flags.add_output(parser, "folder of the run", required=True)
+    add_recipe(parser, "laptop")
+    add_training(parser)
+    parser.add_argument(
+        "--finish",
+        type=int,
+        metavar="TOKENS",
+        help="with --resume: let the learning rate fall over so many more tokens, then end",
+    )
+    parser.add_argument(
+        "--processes", type=int, default=1, metavar="N", help="processes on this machine"
+    )
+    flags.add_json(parser)
+    flags.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, and say how it went."""
+    if args.processes > 1 and "RANK" not in os.environ:
+        return _spread(args.processes)
+    from elmore.training.loop import Stopped
+    from elmore.training.pretrain import finish_recipe, pretrain
+    from elmore.training.recipe import Recipe
+
+    recipe = Recipe.load(args.recipe, overrides(args.set))
+    if args.finish is not None:
+        recipe = finish_recipe(recipe, Path(args.output), args.finish)
+    with Display(args, Path(args.output)) as display:
+        try:
+            done = pretrain(
+                args.data,
+                args.output,
+                recipe=recipe,
+                seed=args.seed,
+                resume=args.resume,
+                threads=args.threads,
+                device=args.device,
+                report=display.show,
+            )
+        except Stopped as stopped:
+            say(f"elmore: {stopped} with --resume")
+            end_by_signal(stopped.number)
+    if os.environ.get("RANK", "0") == "0":
+        last = display.last_heldout or {}
+        if args.json:
+            write_json({"run": str(done.path), "heldout": last})
+        elif not args.quiet:
+            found = f", held-out perplexity {last['perplexity']:.1f}" if last else ""
+            say(f"trained {done.path}{found}; the model is in {done.path}/checkpoint")
+    return 0
+
+
+def _spread(processes: int) -> int:
+    """Start the same command in several processes."""
+    rest = list(sys.argv[1:])
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(processes), "-m", "elmore", *rest]
+    os.execv(sys.executable, command)  # noqa: S606 - our own interpreter with our own arguments
+    return 1

@@ -1,0 +1,126 @@
+"""What the training verbs share: recipe flags and the display of a run."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from elmore._extras import require
+from elmore.cli import flags
+from elmore.cli.report import say
+from elmore.errors import ConfigError
+
+__all__ = ["Display", "add_recipe", "add_training", "end_by_signal", "overrides"]
+
+
+def add_recipe(parser: argparse.ArgumentParser, default: str) -> None:
+    """--recipe and --set."""
+    parser.add_argument(
+        "--recipe",
+        default=default,
+        metavar="NAME|FILE",
+        help=f"training recipe, see `elmore recipes` (default: {default})",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change a key of the recipe, e.g. optimizer.lr=0.002; may be repeated",
+    )
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """--resume, --seed, --tensorboard and where to compute."""
+    parser.add_argument("--resume", action="store_true", help="go on with the run in -o")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="the one seed (default: 0)"
+    )
+    parser.add_argument("--tensorboard", action="store_true", help="write event files too")
+    flags.add_compute(parser, batches=False)
+
+
+def overrides(settings: list[str]) -> dict[str, str]:
+    """Turn KEY=VALUE texts into a table."""
+    table = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {setting!r} has no value; write KEY=VALUE")
+        table[key.strip()] = value.strip()
+    return table
+
+
+def end_by_signal(number: int) -> NoReturn:
+    """End as the signal would have ended the process, now that everything is saved."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    signal.raise_signal(number)
+    raise SystemExit(128 + number)
+
+
+class Display(contextlib.AbstractContextManager["Display"]):
+    """Shows the lines of a run's log on stderr: a bar on a terminal, else a line now and then."""
+
+    def __init__(self, args: argparse.Namespace, run: Path) -> None:
+        self._quiet = bool(args.quiet)
+        self._bar: Any = None
+        self._tensorboard: Any = None
+        self._total: int | None = None
+        self.last_heldout: dict[str, float] | None = None
+        if args.tensorboard:
+            require("tensorboard", "train", "--tensorboard")
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._tensorboard = SummaryWriter(str(run / "tensorboard"))
+
+    def show(self, line: dict[str, Any]) -> None:
+        """Show one line."""
+        found = line.get("heldout")
+        if found is not None:
+            self.last_heldout = found
+        if self._tensorboard is not None:
+            self._write_events(line)
+        if self._quiet:
+            return
+        if sys.stderr is not None and sys.stderr.isatty():
+            self._draw(line)
+        elif found is not None:
+            say(f"{line['tokens']:,} tokens: held-out perplexity {found['perplexity']:.1f}")
+        else:
+            say(f"{line['tokens']:,} tokens: {_losses(line)}, {line['tokens_per_s']:,.0f} tokens/s")
+
+    def _draw(self, line: dict[str, Any]) -> None:
+        from tqdm import tqdm
+
+        if self._bar is None:
+            self._bar = tqdm(total=line.get("total"), unit=" tokens", unit_scale=True, leave=True)
+        self._bar.n = line["tokens"]
+        parts = [_losses(line)] if "loss" in line else []
+        if self.last_heldout is not None:
+            parts.append(f"held-out {self.last_heldout['perplexity']:.1f}")
+        self._bar.set_postfix_str(", ".join(parts))
+
+    def _write_events(self, line: dict[str, Any]) -> None:
+        for group in ("loss", "heldout"):
+            for name, value in line.get(group, {}).items():
+                self._tensorboard.add_scalar(f"{group}/{name}", value, line["tokens"])
+        if "lr" in line:
+            self._tensorboard.add_scalar("lr", line["lr"], line["tokens"])
+
+    def __exit__(self, *details: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+
+
+def _losses(line: dict[str, Any]) -> str:
+    """Show the training losses as perplexities of the sampled softmax, and say that they are."""
+    values = [math.exp(min(loss, 50)) for loss in line["loss"].values()]
+    return "sampled perplexity " + "/".join(f"{value:.1f}" for value in values)

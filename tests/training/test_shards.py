@@ -1,0 +1,154 @@
+"""elmore.training.shards: files of tokenised documents, and pieces dealt into them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+from elmore.errors import ConfigError, FormatError
+from elmore.training.shards import (
+    KEYS,
+    Piece,
+    Selection,
+    Shard,
+    merge,
+    read_shard,
+    write_piece,
+    write_shard,
+)
+
+Document = list[list[str]]
+DOCUMENTS: list[Document] = [
+    [["the", "cat", "sat", "."], ["the", "end"]],
+    [["é", "\x85", "a\tb", "日本"]],
+    [["the"], ["the", "the"], ["<S>", "the"]],
+]
+
+
+def make(documents: list[Document]) -> Shard:
+    types: dict[str, int] = {}
+    tokens, sentences, ends = [], [0], [0]
+    for document in documents:
+        for sentence in document:
+            tokens += [types.setdefault(word, len(types)) for word in sentence]
+            sentences.append(len(tokens))
+        ends.append(len(sentences) - 1)
+    return Shard(
+        np.array(tokens, np.int32), np.array(sentences), np.array(ends, np.int64), list(types)
+    )
+
+
+def documents_of(shard: Shard) -> list[Document]:
+    places = shard.documents.tolist()
+    return [[shard.sentence(k) for k in range(start, end)] for start, end in pairwise(places)]
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    shard = make(DOCUMENTS)
+    write_shard(tmp_path / "a", shard)
+    found = read_shard(tmp_path / "a")
+    assert documents_of(found) == DOCUMENTS
+    assert found.types == shard.types
+    assert (found.n_tokens, found.n_sentences, found.n_documents) == (15, 6, 3)
+    assert dict(zip(found.types, found.type_counts().tolist(), strict=True))["the"] == 6
+    write_shard(tmp_path / "b", found)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    with pytest.raises(ConfigError, match="exists"):
+        write_shard(tmp_path / "a", shard)
+
+
+def test_the_layout_is_the_documented_one(tmp_path: Path) -> None:
+    write_shard(tmp_path / "a", make([[["b", "é"], ["b"]]]))
+    arrays = load_file(tmp_path / "a")
+    assert {name: (a.dtype.name, a.tolist()) for name, a in arrays.items()} == {
+        "tokens": ("int32", [0, 1, 0]),
+        "sentences": ("int64", [0, 2, 3]),
+        "documents": ("int64", [0, 2]),
+        "type_bytes": ("int8", np.frombuffer("bé".encode(), np.int8).tolist()),
+        "type_offsets": ("int64", [0, 1, 3]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tokens", np.array([0, 9], np.int32)),
+        ("tokens", np.array([0, -1], np.int32)),
+        ("tokens", np.array([0, 1], np.int64)),
+        ("sentences", np.array([0, 1, 1, 2])),
+        ("sentences", np.array([0, 3])),
+        ("sentences", np.array([1, 2])),
+        ("sentences", np.zeros(0, np.int64)),
+        ("documents", np.array([0, 2])),
+        ("type_bytes", np.array([97, -1], np.int8)),
+        ("type_bytes", np.array([97, 97], np.int8)),
+        ("type_offsets", np.array([0, 1, 1, 2])),
+        ("type_offsets", None),
+    ],
+)
+def test_damage_is_seen(tmp_path: Path, name: str, value: np.ndarray | None) -> None:
+    write_shard(tmp_path / "a", make([[["a", "b"]]]))
+    arrays = load_file(tmp_path / "a")
+    if value is None:
+        del arrays[name]
+    else:
+        arrays[name] = value
+    save_file(arrays, tmp_path / "b")
+    with pytest.raises(FormatError, match=r"damaged|no shard"):
+        read_shard(tmp_path / "b")
+
+
+def test_every_truncation_is_seen(tmp_path: Path) -> None:
+    write_shard(tmp_path / "a", make(DOCUMENTS))
+    data = (tmp_path / "a").read_bytes()
+    for size in range(0, len(data), 7):
+        (tmp_path / "b").write_bytes(data[:size])
+        with pytest.raises(FormatError):
+            read_shard(tmp_path / "b")
+
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3)
+DRAWN = st.lists(
+    st.lists(st.lists(WORDS, min_size=1, max_size=4), min_size=1, max_size=3), max_size=6
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(pieces=st.lists(DRAWN, max_size=4), seed=st.integers(0, 9), n_shards=st.integers(1, 4))
+def test_merging_deals_every_document_once(
+    tmp_path_factory: pytest.TempPathFactory,
+    pieces: list[list[Document]],
+    seed: int,
+    n_shards: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("merge")
+    rng = np.random.default_rng(seed)
+    known: list[tuple[int, int, Document]] = []
+    paths = []
+    for k, documents in enumerate(pieces):
+        keys = np.sort(rng.integers(0, KEYS, len(documents)))
+        hashes = rng.integers(0, KEYS, len(documents))
+        write_piece(folder / f"{k}", Piece(make(documents), keys, hashes))
+        paths.append(folder / f"{k}")
+        known += zip(keys.tolist(), hashes.tolist(), documents, strict=True)
+    limit = KEYS // 3
+    bounds = [k * KEYS // n_shards for k in range(n_shards + 1)]
+    chosen = [Selection(low=low, high=high, least_hash=limit) for low, high in pairwise(bounds)]
+    for k, selection in enumerate([*chosen, Selection(most_hash=limit)]):
+        out = folder / f"shard{k}"
+        expected = [
+            document
+            for key, value, document in sorted(known, key=lambda item: item[0])
+            if selection.low <= key < selection.high
+            and selection.least_hash <= value < selection.most_hash
+        ]
+        assert merge(out, [(path, selection) for path in paths]) == len(expected)
+        assert out.exists() == bool(expected)
+        if expected:
+            assert documents_of(read_shard(out)) == expected
