@@ -219,13 +219,15 @@ def test_float32_equals_plain_autograd(
     choose(monkeypatch, choice)
     for lengths in LENGTHS:
         sizes, inputs = make_inputs(lengths, projected=projected, cells=19, dim=11)
+        with torch.no_grad():
+            inputs["state_weight"] *= 0.2  # contractive: a rounding does not grow
         expected = results(plain_steps, sizes, inputs, clips)
         ours = results(LstmSteps, sizes, in_float32(inputs), clips)
         for a, b in zip(ours, expected, strict=True):
-            torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=2e-5)
 
 
-@settings(max_examples=40)
+@settings(max_examples=100)
 @given(
     lengths=st.lists(st.integers(1, 5), min_size=1, max_size=5),
     cells=st.integers(1, 70),
@@ -239,7 +241,9 @@ def test_kernel_and_twin_agree(
 ) -> None:
     """All widths of vectors and their rests; gates that saturate too."""
     sizes, inputs = make_inputs(lengths, projected=projected, cells=cells, dim=3, seed=seed)
-    inputs["gates"] = (inputs["gates"].detach() * scale).requires_grad_()
+    with torch.no_grad():
+        inputs["gates"] *= scale
+        inputs["state_weight"] *= 0.2
     with pytest.MonkeyPatch.context() as patch:
         choose(patch, "auto")
         ours = results(LstmSteps, sizes, in_float32(inputs), clips)
@@ -247,7 +251,8 @@ def test_kernel_and_twin_agree(
         twin = results(LstmSteps, sizes, in_float32(inputs), clips)
     for a, b in zip(ours, twin, strict=True):
         assert a.isfinite().all()
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        # Where tanh is 1 the kernel may be an ulp beside it, which 1 - tanh^2 shows.
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=5e-5)
 
 
 @pytest.mark.parametrize("choice", ["0", "auto"])

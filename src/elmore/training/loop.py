@@ -43,6 +43,8 @@ class Trainee(Protocol):
 
     step_number: int
     seen: int
+    best: float
+    looks_since_best: int
 
     def finished(self) -> bool:
         """Tell whether the run has come to its end."""
@@ -68,7 +70,6 @@ def train(
     run: Run,
     recipe: RunRecipe,
     *,
-    best: float = math.inf,
     main: bool = True,
     report: Callable[[dict[str, Any]], None] | None = None,
     agree: Callable[[bool], bool] = lambda asked: asked,
@@ -79,7 +80,6 @@ def train(
         trainee: what to train.
         run: its folder.
         recipe: how often to log, look and save.
-        best: the best held-out loss so far.
         main: whether this process writes.
         report: gets every line of the log as it is written.
         agree: makes all processes take the same decision.
@@ -89,8 +89,8 @@ def train(
     """
     window = _Window()
     last_save = time.monotonic()
-    next_look = trainee.seen + recipe.evaluate_tokens if recipe.evaluate_tokens else None
-    if next_look is not None:
+    next_look = None
+    if recipe.evaluate_tokens:
         # Looks fall on multiples, so that a resumed run looks where the uninterrupted one does.
         next_look = (trainee.seen // recipe.evaluate_tokens + 1) * recipe.evaluate_tokens
 
@@ -102,17 +102,21 @@ def train(
             report({**line, "total": trainee.total()})
 
     def look() -> None:
-        nonlocal best
         found = trainee.evaluate()
         if found is None:
             return
         write({"heldout": found})
-        if found["loss"] < best:
-            best = found["loss"]
+        trainee.looks_since_best += 1
+        if found["loss"] < trainee.best:
+            trainee.best, trainee.looks_since_best = found["loss"], 0
             trainee.save_model(best=True)
 
+    def patient() -> bool:
+        return not recipe.patience or trainee.looks_since_best < recipe.patience
+
     with _signals() as asked:
-        while not trainee.finished():
+        looked_at = -1
+        while not trainee.finished() and patient():
             before = trainee.seen
             done = trainee.step()
             for name, loss in done.losses.items():
@@ -126,7 +130,8 @@ def train(
                 write(window.summary())
             if next_look is not None and trainee.seen >= next_look:
                 look()
-                next_look += recipe.evaluate_tokens
+                looked_at = trainee.seen
+                next_look = (trainee.seen // recipe.evaluate_tokens + 1) * recipe.evaluate_tokens
             stop = agree(asked.number is not None)
             due = agree(time.monotonic() - last_save >= recipe.save_minutes * 60)
             if (due or stop) and not trainee.finished():
@@ -136,7 +141,8 @@ def train(
                 trainee.save_model(best=False)
             if stop:
                 raise Stopped(asked.number or signal.SIGTERM, trainee.step_number)
-        look()
+        if looked_at != trainee.seen:
+            look()
         trainee.save_model(best=False)
         trainee.save_state()
 

@@ -294,7 +294,7 @@ class WordCounts:
     """How often each word occurs, in bounded memory.
 
     Args:
-        most_types: when there are more distinct words, the rarest are dropped until half are left.
+        most_types: when there are more distinct words, the rarest are dropped, half or more.
 
     Attributes:
         n_tokens: all words counted.
@@ -330,8 +330,10 @@ class WordCounts:
         """Give words and counts by falling count, equal ones by code points."""
         words = sorted(self._counts)
         counts = np.fromiter((self._counts[word] for word in words), np.int64, len(words))
-        for k in np.argsort(-counts, kind="stable").tolist():
-            yield words[k], int(counts[k])
+        order = np.argsort(-counts, kind="stable")
+        for start in range(0, len(order), 1 << 16):  # a list of all would double the memory
+            for k in order[start : start + (1 << 16)].tolist():
+                yield words[k], int(counts[k])
 
     def covered(self, vocabulary: Vocabulary) -> int:
         """Count the tokens that are in a vocabulary; those spelled `<UNK>` are not."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from elmore.errors import ConfigError, InputError, ResumeError
+from elmore.formats.checkpoint import Checkpoint
 from elmore.kernels.workers import Workers
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
@@ -46,6 +47,7 @@ def pretrain(
     threads: int | None = None,
     device: str = "cpu",
     report: Report | None = None,
+    start: Checkpoint | None = None,
 ) -> Run:
     """Train a biLM.
 
@@ -58,6 +60,7 @@ def pretrain(
         threads: processors to use; all by default.
         device: where to compute.
         report: gets every line of the log as it is written.
+        start: a model to start from, instead of random weights.
 
     Returns:
         the run; `run.elmo()` is the trained model.
@@ -75,6 +78,8 @@ def pretrain(
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     trainer = _trainer(prepared, recipe, run, seed, group, workers, device)
+    if start is not None:
+        trainer.start_from(start)
     facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
     with run.locked() if group.main else _Unlocked():
         if run.exists():
@@ -92,7 +97,6 @@ def pretrain(
                 trainer,
                 run,
                 recipe.run,
-                best=trainer.best,
                 main=group.main,
                 report=report if group.main else None,
                 agree=group.any,
@@ -135,7 +139,7 @@ def _trainer(
     total = (
         schedule.tokens if schedule.tokens is not None else math.ceil(schedule.epochs * per_epoch)
     )
-    return LmTrainer(
+    trainer = LmTrainer(
         recipe,
         run,
         batches,
@@ -150,6 +154,9 @@ def _trainer(
         notes={"data": {"tokens": prepared.n_tokens, "digest": prepared.digest}},
         device=device,
     )
+    if recipe.model.vectors is not None:
+        trainer.use_vectors(Path(recipe.model.vectors))
+    return trainer
 
 
 def make_batches(

@@ -35,7 +35,11 @@ TokenInput = Literal["characters", "words"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRecipe:
-    """The shape of the biLM; `tokens` says whether characters or whole words go in."""
+    """The shape of the biLM; `tokens` says whether characters or whole words go in.
+
+    Attributes:
+        vectors: file of word vectors to start a word table from, or None.
+    """
 
     tokens: TokenInput
     char_dim: int
@@ -51,6 +55,39 @@ class ModelRecipe:
     skip_connections: bool
     bidirectional: bool
     tied_softmax: bool
+    vectors: str | None
+
+    @classmethod
+    def from_config(cls, config: BiLmConfig) -> ModelRecipe:
+        """Give the section that describes a model that exists.
+
+        Raises:
+            ConfigError: the model has a token layer that cannot be trained here.
+        """
+        tokens, lstm = config.tokens, config.lstm
+        words_only = tokens.n_words and not tokens.n_characters and not tokens.projected
+        if not words_only and (tokens.n_words or tokens.n_characters != 261):
+            raise ConfigError(
+                "this model's token layer mixes words and characters or has an alphabet of its "
+                "own; only byte models and plain word models can be trained"
+            )
+        return cls(
+            tokens="words" if words_only else "characters",
+            char_dim=tokens.char_dim,
+            max_chars=tokens.max_chars,
+            filters=tokens.filters,
+            activation=tokens.activation,
+            n_highway=tokens.n_highway,
+            dim=lstm.dim,
+            projection_dim=lstm.projection_dim,
+            n_layers=lstm.n_layers,
+            cell_clip=lstm.cell_clip,
+            proj_clip=lstm.proj_clip,
+            skip_connections=lstm.skip_connections,
+            bidirectional=lstm.bidirectional,
+            tied_softmax=False,
+            vectors=None,
+        )
 
     def config(self, n_words: int) -> BiLmConfig:
         """Build the config of the biLM.
@@ -158,6 +195,7 @@ class ScheduleRecipe:
         decay: "constant", "cosine" or "linear".
         decay_share: the last share of the run over which the rate falls (1: from the start).
         floor: share of the rate that is left at the end.
+        frozen_tokens: at the start only the softmax learns, for so many tokens.
     """
 
     epochs: float
@@ -166,6 +204,7 @@ class ScheduleRecipe:
     decay: Decay
     decay_share: float
     floor: float
+    frozen_tokens: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,12 +216,14 @@ class RunRecipe:
         save_minutes: minutes between saves for a resume.
         evaluate_tokens: training tokens between looks at the held-out text; 0 for the end only.
         heldout_tokens: held-out tokens that are looked at during the run.
+        patience: end after so many looks without a better one; 0 for never.
     """
 
     log_steps: int
     save_minutes: float
     evaluate_tokens: int
     heldout_tokens: int
+    patience: int
 
 
 @dataclass(frozen=True, kw_only=True)

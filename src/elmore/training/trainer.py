@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from elmore.errors import ConfigError
 from elmore.formats import folder
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
 from elmore.kernels.workers import Workers
@@ -44,6 +46,7 @@ from elmore.training.resume import load_state, save_state
 from elmore.training.run import Run
 from elmore.training.schedule import learning_rate
 from elmore.training.seeds import numpy_generator, torch_generator
+from elmore.training.vectors import read_vectors
 
 __all__ = ["LmTrainer", "heldout_losses"]
 
@@ -89,6 +92,7 @@ class LmTrainer:
         self.heldout = heldout
         self.step_number = self.seen = 0
         self.best = math.inf
+        self.looks_since_best = 0
         self._total = total
         self.bilm = BiLm(recipe.model.config(len(vocabulary)))
         initialise(self.bilm, torch_generator(seed, "weights"))
@@ -131,8 +135,10 @@ class LmTrainer:
         """Take gradients of one or more batches and update all weights."""
         recipe = self.recipe
         parameters = list(self.bilm.parameters())
+        frozen = self.seen < recipe.schedule.frozen_tokens
         for parameter in parameters:
             parameter.grad = None
+            parameter.requires_grad_(not frozen)
         rows = []
         sums = [0.0] * len(self.bilm.config.directions)
         tokens = 0
@@ -173,7 +179,6 @@ class LmTrainer:
         }
         mean = sum(losses) / len(losses)
         found.update(loss=mean, perplexity=math.exp(mean))
-        self.best = min(self.best, mean)
         return found
 
     def save_state(self) -> None:
@@ -190,6 +195,7 @@ class LmTrainer:
             facts = {
                 "seen": self.seen,
                 "best": None if math.isinf(self.best) else self.best,
+                "looks_since_best": self.looks_since_best,
                 "cursor": self.batches.cursor(),
             }
             save_state(self.run.resume_path, self.step_number, tensors, facts)
@@ -222,8 +228,27 @@ class LmTrainer:
             )
         self.step_number, self.seen = int(facts["step"]), int(facts["seen"])
         self.best = math.inf if facts["best"] is None else float(facts["best"])
+        self.looks_since_best = int(facts["looks_since_best"])
         self.batches.restore(facts["cursor"])
         return True
+
+    def use_vectors(self, path: Path) -> None:
+        """Start the word table from a file of word vectors; other words stay random."""
+        if self.recipe.model.tokens != "words":
+            raise ConfigError("model.vectors is for word input; set model.tokens='words' too")
+        found, vectors = read_vectors(path, self.vocabulary, self.recipe.model.projection_dim)
+        with torch.no_grad():
+            self.bilm.tokens.words[torch.from_numpy(found)] = torch.from_numpy(vectors)
+
+    def start_from(self, checkpoint: Checkpoint) -> None:
+        """Take the weights of a trained model, and its softmax if it has one."""
+        weights = dict(self.bilm.named_parameters())
+        with torch.no_grad():
+            for name, array in checkpoint.checked_weights():
+                weights[name].copy_(torch.from_numpy(np.array(array)))
+            if checkpoint.softmax is not None:
+                self.softmax_weight.copy_(torch.from_numpy(np.array(checkpoint.softmax.weight)))
+                self.softmax_bias.copy_(torch.from_numpy(np.array(checkpoint.softmax.bias)))
 
     def save_model(self, *, best: bool) -> None:
         """Write the model as an elmore folder."""

@@ -1,0 +1,122 @@
+"""Adapt a trained biLM to other text (Peters et al. 2018, Appendix A.1 and Table 7)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from elmore.errors import ResumeError
+from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.detect import ModelPath, read_checkpoint
+from elmore.training.prepare import prepare
+from elmore.training.prepared import Prepared
+from elmore.training.pretrain import pretrain
+from elmore.training.recipe import ModelRecipe, Recipe
+from elmore.training.run import Run
+
+if TYPE_CHECKING:
+    from elmore.embedding.elmo import Elmo
+
+__all__ = ["fine_tune"]
+
+
+def fine_tune(
+    model: Elmo | ModelPath,
+    texts: Sequence[str | Path],
+    out: str | Path,
+    *,
+    recipe: Recipe | str | Path = "fine-tune",
+    epochs: float | None = None,
+    vocabulary: int | Path = 50_000,
+    heldout: float = 0.05,
+    tokenized: bool = False,
+    seed: int = 0,
+    resume: bool = False,
+    threads: int | None = None,
+    device: str = "cpu",
+    report: Callable[[dict[str, Any]], None] | None = None,
+) -> Run:
+    """Go on training a model on other text.
+
+    A model with a softmax keeps it and its vocabulary. One without (published HDF5 weights never
+    have one) gets a new softmax over the text's own words, which learns alone for the first third
+    of the run.
+
+    Args:
+        model: a loaded model, or what `Elmo.load` takes.
+        texts: files or patterns, as `prepare` takes them.
+        out: the folder of the run.
+        recipe: how to train; the shape comes from the model.
+        epochs: passes over the text, instead of the recipe's.
+        vocabulary: words of a new softmax.
+        heldout: share of the documents that decides when to stop.
+        tokenized: whether lines are tokens separated by spaces.
+        seed: the one seed.
+        resume: go on with the run in `out`.
+        threads: processors to use; all by default.
+        device: where to compute.
+        report: gets every line of the log as it is written.
+    """
+    checkpoint = _checkpoint(model)
+    run = Run(out)
+    if run.exists() and not resume:
+        raise ResumeError(
+            f"'{run.path}' holds a run; pass resume=True (--resume) or another folder"
+        )
+    recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
+    schedule = recipe.schedule
+    if epochs is not None:
+        schedule = dataclasses.replace(schedule, epochs=float(epochs), tokens=None)
+    data = _prepare(checkpoint, texts, run, vocabulary, heldout, tokenized, seed)
+    if checkpoint.softmax is None and not schedule.frozen_tokens:
+        total = schedule.tokens or int(schedule.epochs * (data.n_tokens + data.n_sentences))
+        schedule = dataclasses.replace(schedule, frozen_tokens=total // 3)
+    recipe = dataclasses.replace(
+        recipe, model=ModelRecipe.from_config(checkpoint.config), schedule=schedule
+    )
+    return pretrain(
+        data,
+        out,
+        recipe=recipe,
+        seed=seed,
+        resume=resume,
+        threads=threads,
+        device=device,
+        report=report,
+        start=checkpoint,
+    )
+
+
+def _checkpoint(model: Elmo | ModelPath) -> Checkpoint:
+    return read_checkpoint(model) if isinstance(model, str | Path | tuple) else model.checkpoint
+
+
+def _prepare(
+    checkpoint: Checkpoint,
+    texts: Sequence[str | Path],
+    run: Run,
+    vocabulary: int | Path,
+    heldout: float,
+    tokenized: bool,
+    seed: int,
+) -> Prepared:
+    """Prepare the text inside the run's folder, with the model's own words and tokens."""
+    folder = run.path / "data"
+    if folder.is_dir():
+        return Prepared.open(folder)
+    run.path.mkdir(parents=True, exist_ok=True)
+    words: int | Path = vocabulary
+    if checkpoint.softmax is not None and checkpoint.vocabulary is not None:
+        words = run.path / "vocab.txt"
+        words.write_bytes(checkpoint.vocabulary.to_bytes())
+    return prepare(
+        texts,
+        folder,
+        vocabulary=words,
+        tokenized=tokenized,
+        tokenizer=checkpoint.tokenizer,
+        heldout=heldout,
+        seed=seed,
+    )

@@ -1,0 +1,94 @@
+"""Word vectors that others trained, to start a word table from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._io import open_checked, read_lines
+from elmore.errors import ConfigError, InputError
+from elmore.limits import LIMITS
+from elmore.text.vocabulary import Vocabulary
+
+__all__ = ["read_vectors"]
+
+
+def read_vectors(
+    path: Path, vocabulary: Vocabulary, dim: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Read the vectors of a vocabulary's words.
+
+    Args:
+        path: word2vec or GloVe text ("word v1 ... vn" a line, with or without a first line of
+            counts), or a matrix `NAME.npy` with its words in `NAME.words`, one a line.
+        vocabulary: which words are wanted.
+        dim: how many numbers a vector must have.
+
+    Returns:
+        ids of the words that were found, (n,), and their vectors, (n, dim).
+    """
+    found = _read_npy(path, vocabulary, dim) if path.suffix == ".npy" else None
+    if found is None:
+        found = _read_text(path, vocabulary, dim)
+    ids, vectors = found
+    if not len(ids):
+        raise InputError(f"'{path}' has no word of the vocabulary; is it the right file?")
+    return ids, vectors
+
+
+def _read_text(
+    path: Path, vocabulary: Vocabulary, dim: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    ids: list[int] = []
+    rows: list[NDArray[np.float32]] = []
+    with open_checked(path, what="word vectors") as stream:
+        for number, line in read_lines(stream, what=str(path), max_line=LIMITS.text_line_bytes):
+            word, _, rest = line.rstrip().partition(" ")
+            values = rest.split(" ")
+            if number == 1 and len(values) == 1 and word.isdigit():
+                continue  # word2vec's first line: number of words and dimensions
+            if len(values) != dim:
+                raise InputError(
+                    f"{len(values)} numbers, expected {dim}; use vectors of that size or set "
+                    "model.projection_dim",
+                    file=str(path),
+                    line=number,
+                )
+            known = vocabulary.find(word)
+            if known is None:
+                continue
+            try:
+                rows.append(np.array(values, np.float32))
+            except ValueError:
+                raise InputError(
+                    "a value is no number; is this word2vec text?", file=str(path), line=number
+                ) from None
+            ids.append(known)
+    empty = np.zeros((0, dim), np.float32)
+    return np.array(ids, np.int64), np.stack(rows) if rows else empty
+
+
+def _read_npy(
+    path: Path, vocabulary: Vocabulary, dim: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    words_path = path.with_suffix(".words")
+    with open_checked(words_path, what="words of the vectors") as stream:
+        limit = LIMITS.vocabulary_line_bytes
+        words = [line for _, line in read_lines(stream, what=str(words_path), max_line=limit)]
+    try:
+        # No pickles: a file of objects is refused by numpy itself.
+        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"'{path}' cannot be read ({error}); save it with numpy.save") from None
+    if matrix.shape != (len(words), dim):
+        raise ConfigError(
+            f"'{path}' has shape {matrix.shape}, expected {(len(words), dim)} from '{words_path}' "
+            "and model.projection_dim; use matching files"
+        )
+    pairs = [
+        (known, k) for k, word in enumerate(words) if (known := vocabulary.find(word)) is not None
+    ]
+    places = [k for _, k in pairs]
+    return np.array([known for known, _ in pairs], np.int64), np.array(matrix[places], np.float32)
