@@ -22,17 +22,27 @@ if TYPE_CHECKING:
     from elmore.embedding.similarity import cosine
     from elmore.nn.elmo_layer import ElmoLayer
     from elmore.nn.mix import ScalarMix
+    from elmore.training.fine_tune import fine_tune
+    from elmore.training.prepare import prepare
+    from elmore.training.pretrain import pretrain
+    from elmore.training.recipe import Recipe
+    from elmore.training.run import Run
 
 __all__ = [
     "BiLmConfig",
     "Elmo",
     "ElmoLayer",
     "ElmoreError",
+    "Recipe",
+    "Run",
     "ScalarMix",
     "SentenceLayers",
     "__version__",
     "cosine",
+    "fine_tune",
     "perplexity",
+    "prepare",
+    "pretrain",
     "score",
     "substitutes",
 ]
@@ -42,10 +52,15 @@ _NAMES = {
     "BiLmConfig": "elmore.config",
     "Elmo": "elmore.embedding.elmo",
     "ElmoLayer": "elmore.nn.elmo_layer",
+    "Recipe": "elmore.training.recipe",
+    "Run": "elmore.training.run",
     "ScalarMix": "elmore.nn.mix",
     "SentenceLayers": "elmore.embedding.layers",
     "cosine": "elmore.embedding.similarity",
+    "fine_tune": "elmore.training.fine_tune",
     "perplexity": "elmore.embedding.language_model",
+    "prepare": "elmore.training.prepare",
+    "pretrain": "elmore.training.pretrain",
     "score": "elmore.embedding.language_model",
     "substitutes": "elmore.embedding.language_model",
 }

@@ -483,7 +483,10 @@ def test_a_word_model(tmp_path: Path) -> None:
     assert loaded.checkpoint.vocabulary.words == tuple(words)
 
 
-def test_deep_copies_of_results(tiny_elmo: Elmo) -> None:
+def test_deep_copies(tiny_elmo: Elmo) -> None:
+    """Of whatever holds a model: it never changes, so it is shared."""
+    assert copy.deepcopy({"elmo": tiny_elmo})["elmo"] is tiny_elmo
+    assert np.array_equal(copy.copy(tiny_elmo).embed("a"), tiny_elmo.embed("a"))
     layers = tiny_elmo.layers("She fell .")
     np.testing.assert_array_equal(copy.deepcopy(layers).values, layers.values)
 

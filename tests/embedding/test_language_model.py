@@ -6,7 +6,6 @@ import dataclasses
 import doctest
 import json
 import math
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from reference import ReferenceElmo, random_weights
 from small_models import FIXTURES, SENTENCES, TEXT, make_options, needs_fixtures, write_pair
+from tf_bundle import load_bundle, toy_corpus
 
 from elmore import Elmo
 from elmore.embedding import language_model
@@ -29,10 +29,7 @@ from elmore.embedding.language_model import (
     substitutes,
 )
 from elmore.errors import ConfigError, FormatError, InputError
-from elmore.formats.bilm_datasets import links
-from elmore.formats.bilm_options import config_from_options
-from elmore.formats.checkpoint import Checkpoint, Softmax
-from elmore.text.characters import ByteAlphabet
+from elmore.formats.checkpoint import Softmax
 from elmore.text.sentence import Sentence
 from elmore.text.vocabulary import Vocabulary
 
@@ -413,94 +410,6 @@ def test_examples(elmo: Elmo) -> None:
 # bilm-tf's own figures ------------------------------------------------------------------------
 
 
-def read_bundle(prefix: Path) -> dict[str, np.ndarray]:
-    """The variables of a TensorFlow checkpoint: an SSTable of protocol buffers and raw arrays."""
-    index = Path(f"{prefix}.index").read_bytes()
-    data = Path(f"{prefix}.data-00000-of-00001").read_bytes()
-
-    def varint(raw: bytes, at: int) -> tuple[int, int]:
-        value = shift = 0
-        while True:
-            value |= (raw[at] & 127) << shift
-            at, shift = at + 1, shift + 7
-            if raw[at - 1] < 128:
-                return value, at
-
-    def block(handle: bytes) -> list[tuple[bytes, bytes]]:
-        offset, at = varint(handle, 0)
-        size, _ = varint(handle, at)
-        raw, entries, key, at = index[offset : offset + size], [], b"", 0
-        [n_restarts] = struct.unpack("<I", raw[-4:])
-        while at < size - 4 * (n_restarts + 1):
-            shared, at = varint(raw, at)
-            rest, at = varint(raw, at)
-            length, at = varint(raw, at)
-            key = key[:shared] + raw[at : at + rest]
-            entries.append((key, raw[at + rest : at + rest + length]))
-            at += rest + length
-        return entries
-
-    def fields(raw: bytes) -> list[tuple[int, Any]]:
-        found, at = [], 0
-        while at < len(raw):
-            tag, at = varint(raw, at)
-            if tag & 7 == 0:
-                value, at = varint(raw, at)
-            else:
-                size, at = (4, at) if tag & 7 == 5 else varint(raw, at)
-                value, at = raw[at : at + size], at + size
-            found.append((tag >> 3, value))
-        return found
-
-    footer = index[-48:]
-    _, at = varint(footer, 0)
-    _, at = varint(footer, at)
-    variables = {}
-    for _, handle in block(footer[at:]):
-        for key, value in block(handle):
-            entry = dict(fields(value))
-            if key and entry[1] == 1:  # float32; the empty key is the header
-                shape = [dict(fields(dim)).get(1, 0) for n, dim in fields(entry[2]) if n == 2]
-                array = np.frombuffer(data, "<f4", entry[5] // 4, entry.get(4, 0))
-                variables[key.decode()] = array.reshape(shape)
-    return variables
-
-
-def load_bundle(prefix: Path) -> Elmo:
-    options = json.loads((prefix.parent / "options.json").read_text())
-    variables = read_bundle(prefix)
-    vocabulary = Vocabulary.read(FIXTURES / "bilm-tf/train/vocab.txt")
-    config = config_from_options(
-        options,
-        bidirectional=options["bidirectional"],
-        n_words=len(vocabulary),
-        what="options.json",
-    )
-    cells = {}
-    for d, direction in enumerate(config.directions):
-        for k in range(config.lstm.n_layers):
-            scope = f"RNN_{d}/rnn" if options["bidirectional"] else "rnn"
-            cell = f"{scope}/multi_rnn_cell/cell_{k}/lstm_cell"
-            cells[direction, k] = (f"{cell}/kernel", f"{cell}/bias", f"{cell}/projection/kernel")
-    weights: dict[str, list[np.ndarray]] = {}
-    for link in links(config, cells):
-        part = link.there(variables[f"lm/{link.dataset}"][link.dataset_rows])
-        weights.setdefault(link.weight, []).append(part)  # the parts come in order
-    checkpoint = Checkpoint(
-        config=config,
-        weights={name: np.concatenate(parts) for name, parts in weights.items()},
-        alphabet=ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None,
-        vocabulary=vocabulary,
-        softmax=Softmax(variables["lm/softmax/W"], variables["lm/softmax/b"]),
-    )
-    return Elmo(checkpoint)
-
-
-def toy_corpus() -> list[list[str]]:
-    text = (FIXTURES / "bilm-tf/train/data.txt").read_text(encoding="utf-8")
-    return [line.split() for line in text.splitlines()]
-
-
 @needs_fixtures
 @pytest.mark.parametrize(("batch_size", "n_batches"), [(1, 139), (2, 55)])
 def test_test_perplexity_of_bilm_tf(
@@ -508,7 +417,7 @@ def test_test_perplexity_of_bilm_tf(
 ) -> None:
     path = FIXTURES / "bilm-tf/checkpoint"
     golden = json.loads((path / "test_perplexity.json").read_text())
-    elmo = load_bundle(path / "model.ckpt-6")
+    elmo = Elmo(load_bundle(path / "model.ckpt-6"))
     result = perplexity_stream(elmo, toy_corpus(), batch_size=batch_size, tokenized=True)
     assert result.mean == pytest.approx(golden[f"perplexity_batch_size_{batch_size}"], rel=1e-6)
     assert result.n_tokens == n_batches * batch_size
@@ -522,7 +431,7 @@ def test_test_perplexity_of_bilm_tf(
 
 @needs_fixtures
 def test_test_perplexity_of_bilm_tf_in_one_direction() -> None:
-    elmo = load_bundle(FIXTURES / "bilm-tf/edge/one_direction/model.ckpt-300")
+    elmo = Elmo(load_bundle(FIXTURES / "bilm-tf/edge/one_direction/model.ckpt-300"))
     result = perplexity_stream(elmo, toy_corpus(), batch_size=1, tokenized=True)
     assert result.mean == pytest.approx(16.38926, rel=1e-6)
     assert result.backward is None

@@ -248,8 +248,10 @@ sentences = [[["rank", "zero"]], [["rank", "one", "reads", "more"]]][rank]
 first, second = model(layer.batch(sentences))
 (first.sum() + second.square().sum()).backward()
 sums = {name: p.grad.double().abs().sum().item() for name, p in layer.named_parameters()}
-print(json.dumps(sums))
+print(json.dumps(sums), flush=True)
+dist.barrier()
 dist.destroy_process_group()
+os._exit(0)  # gloo's own threads now and then abort the ordinary way out
 """
 
 

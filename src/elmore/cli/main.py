@@ -38,6 +38,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "vocab": ("elmore.cli.vocab", "count, cut and inspect a vocabulary"),
     "recipes": ("elmore.cli.recipes", "list, show or copy training recipes"),
     "pretrain": ("elmore.cli.pretrain", "train a biLM on prepared text"),
+    "fine-tune": ("elmore.cli.fine_tune", "adapt a biLM to other text"),
+    "plot": ("elmore.cli.plot", "the curves of a run as a picture"),
     "perplexity": ("elmore.cli.perplexity", "how well a model predicts text, in both directions"),
     "score": ("elmore.cli.score", "log probabilities of sentences and tokens; likely words"),
 }

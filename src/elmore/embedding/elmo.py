@@ -367,6 +367,9 @@ class Elmo:
     def __repr__(self) -> str:
         return f"Elmo({self._checkpoint.origin!r}, dim={self.dim}, n_layers={self.n_layers})"
 
+    def __deepcopy__(self, memo: object) -> Elmo:
+        return self  # it never changes, so one is as good as two
+
     def _each(self, texts: Any, finish: Any, for_tokens: str) -> Any:
         several = [texts] if isinstance(texts, str) else texts
         results = self._stream(self._sentences(several, for_tokens), finish)

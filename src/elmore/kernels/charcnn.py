@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 __all__ = ["character_tables", "constant_tail", "convolve", "convolve_by_tables"]
 
@@ -89,20 +91,68 @@ def convolve_by_tables(
     Returns:
         (n_words, n_filters), before the activation.
     """
-    widths = [table.shape[0] // n_characters for table in tables]
     result = tables[0].new_empty(ids.shape[0], sum(table.shape[1] for table in tables))
+    for members, responses in _responses(ids, tables, n_characters):
+        result[members] = torch.cat([values.amax(dim=1) for values in responses], dim=1)
+    return result.add_(torch.cat(list(biases)))
+
+
+def _responses(
+    ids: Tensor, tables: Sequence[Tensor], n_characters: int
+) -> Iterator[tuple[Tensor, list[Tensor]]]:
+    """Give groups of words, and for each filter the response at every place, (n, places, count)."""
+    widths = [table.shape[0] // n_characters for table in tables]
     for members, columns in groups_by_length(ids, max(widths)):
         group = ids.index_select(0, members)[:, :columns] - 1
-        pieces = []
-        for width, table, bias in zip(widths, tables, biases, strict=True):
+        responses = []
+        for width, table in zip(widths, tables, strict=True):
             # (words, places, width): rows of the table whose sum is the window's value
             rows = group.unfold(1, width, 1) + torch.arange(
                 0, width * n_characters, n_characters, device=ids.device
             )
             values = torch.nn.functional.embedding_bag(rows.reshape(-1, width), table, mode="sum")
-            pieces.append(values.view(len(members), -1, len(bias)).amax(dim=1) + bias)
-        result[members] = torch.cat(pieces, dim=1)
-    return result
+            responses.append(values.view(len(members), -1, table.shape[1]))
+        yield members, responses
+
+
+class _Convolution(torch.autograd.Function):
+    """Table sums forward; backward, only the window that won in each filter has a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, ids: Tensor, characters: Tensor, *weights: Tensor) -> Tensor:
+        filters, biases = weights[::2], weights[1::2]
+        tables = character_tables(characters, filters)
+        shape = (ids.shape[0], sum(table.shape[1] for table in tables))
+        result = characters.new_empty(shape)
+        starts = ids.new_empty(shape)
+        for members, responses in _responses(ids, tables, len(characters)):
+            best = [values.max(dim=1) for values in responses]
+            result[members] = torch.cat([found.values for found in best], dim=1)
+            starts[members] = torch.cat([found.indices for found in best], dim=1)
+        ctx.save_for_backward(ids, characters, starts, *filters)
+        return result.add_(torch.cat(biases))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_result: Tensor) -> tuple[Tensor | None, ...]:
+        ids, characters, starts, *filters = ctx.saved_tensors
+        counts = [weight.shape[0] for weight in filters]
+        d_characters = torch.zeros_like(characters)
+        gradients: list[Tensor] = []
+        places = zip(
+            filters, torch.split(d_result, counts, 1), torch.split(starts, counts, 1), strict=True
+        )
+        for weight, d_values, start in places:
+            count, char_dim, width = weight.shape
+            d_weight = weight.new_empty(width, char_dim, count)
+            for k in range(width):
+                # Every winning window adds its gradient to the row of its k-th character.
+                d_table = weight.new_zeros(len(characters), count)
+                d_table.scatter_add_(0, ids.gather(1, start + k) - 1, d_values)
+                torch.mm(characters.t(), d_table, out=d_weight[k])
+                d_characters.addmm_(d_table, weight[:, :, k])
+            gradients += [d_weight.permute(2, 1, 0), d_values.sum(dim=0)]
+        return None, d_characters, *gradients
 
 
 def convolve(
@@ -119,20 +169,6 @@ def convolve(
     Returns:
         (n_words, n_filters), before the activation.
     """
-    char_dim = characters.shape[1]
-    groups = groups_by_length(ids, max(weight.shape[2] for weight in filters))
-    results = []
-    for members, columns in groups:
-        embedded = torch.nn.functional.embedding(
-            ids.index_select(0, members)[:, :columns] - 1, characters
-        )
-        pieces = []
-        for weight, bias in zip(filters, biases, strict=True):
-            # (words, places, char_dim, width) as one matrix product over all windows
-            windows = embedded.unfold(1, weight.shape[2], 1)
-            flat = windows.reshape(-1, char_dim * weight.shape[2])
-            values = flat @ weight.reshape(weight.shape[0], -1).t()
-            pieces.append(values.view(len(members), -1, len(bias)).max(dim=1).values + bias)
-        results.append(torch.cat(pieces, dim=1))
-    order = torch.cat([members for members, _ in groups])
-    return torch.cat(results).index_select(0, torch.argsort(order))
+    pairs = [weight for pair in zip(filters, biases, strict=True) for weight in pair]
+    result: Tensor = _Convolution.apply(ids, characters, *pairs)  # type: ignore[no-untyped-call]  # torch leaves it so
+    return result

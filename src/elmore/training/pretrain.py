@@ -177,7 +177,7 @@ def make_batches(
     both = recipe.model.bidirectional
     heldout = _heldout_batches(prepared, recipe, indexer)
     if recipe.data.regime == "stream":
-        sizes = [len(read_shard(path).sentences) - 1 for path in prepared.shard_paths]
+        sizes = [size.sentences for size in prepared.shards]
         stream = StreamBatches(
             endless_sentences(read, sizes, seed),
             indexer,

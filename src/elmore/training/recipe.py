@@ -323,7 +323,7 @@ def _section(data: Any, kind: type, what: str) -> Any:
 
 def _value(value: Any, hint: Any, what: str) -> Any:
     if get_origin(hint) in (Union, UnionType):
-        if value is None:
+        if value in (None, "none"):
             return None
         hint = next(choice for choice in get_args(hint) if choice is not type(None))
     if get_origin(hint) is Literal:
@@ -347,8 +347,8 @@ def _override(data: dict[str, Any], key: str, text: str) -> None:
     section, _, name = key.partition(".")
     if not name:
         raise ConfigError(f"--set {key}={text}: name the section too, e.g. optimizer.lr=0.002")
-    if text in ("none", "null"):
-        data.setdefault(section, {}).pop(name, None)
+    if text == "null":  # TOML has no word for it
+        data.setdefault(section, {})[name] = None
         return
     try:
         value = tomllib.loads(f"value = {text}")["value"]

@@ -1,0 +1,84 @@
+"""`elmore fine-tune`: adapt a biLM to other text."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from elmore.cli import flags
+from elmore.cli.report import say, write_json
+from elmore.cli.training import Display, add_recipe, add_training, end_by_signal, overrides
+from elmore.errors import ConfigError
+
+__all__ = ["EXAMPLES", "add_arguments", "run"]
+
+EXAMPLES = """\
+  elmore fine-tune runs/a/best reviews.txt -o runs/b
+  elmore fine-tune options.json weights.hdf5 reviews/*.txt.gz -o runs/b --epochs 3
+  elmore convert runs/b/best -o reviews-elmo --to allennlp
+
+A model without a softmax (published HDF5) gets a new one, which learns alone at first.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "model",
+        nargs="+",
+        metavar="MODEL INPUT",
+        help="a model (folder, zip, or OPTIONS WEIGHTS), then text files or patterns",
+    )
+    flags.add_output(parser, "folder of the run", required=True)
+    add_recipe(parser, "fine-tune")
+    parser.add_argument("--epochs", type=float, metavar="N", help="passes over the text")
+    parser.add_argument(
+        "--heldout",
+        type=float,
+        default=0.05,
+        metavar="SHARE",
+        help="share of the documents that decides when to stop (default: 0.05)",
+    )
+    parser.add_argument(
+        "--tokenized", action="store_true", help="lines are tokens separated by spaces"
+    )
+    add_training(parser)
+    flags.add_json(parser)
+    flags.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, and say what it gained."""
+    model, texts = flags.split_model(args.model)
+    if model is None or (not texts and not args.resume):
+        raise ConfigError("name a model and the text to adapt it to; see `elmore fine-tune --help`")
+    from elmore.training.fine_tune import fine_tune
+    from elmore.training.loop import Stopped
+    from elmore.training.recipe import Recipe
+
+    with Display(args, Path(args.output)) as display:
+        try:
+            done = fine_tune(
+                model,
+                texts,
+                args.output,
+                recipe=Recipe.load(args.recipe, overrides(args.set)),
+                epochs=args.epochs,
+                heldout=args.heldout,
+                tokenized=args.tokenized,
+                seed=args.seed,
+                resume=args.resume,
+                threads=args.threads,
+                device=args.device,
+                report=display.show,
+            )
+        except Stopped as stopped:
+            say(f"elmore: {stopped} with --resume")
+            end_by_signal(stopped.number)
+    looks = [line["heldout"]["perplexity"] for line in done.log() if "heldout" in line]
+    if args.json:
+        write_json({"run": str(done.path), "heldout_perplexities": looks})
+    elif not args.quiet:
+        gain = f", held-out perplexity {looks[0]:.1f} -> {min(looks):.1f}" if looks else ""
+        say(f"fine-tuned {done.path}{gain}; the best model is in {done.path}/best")
+    return 0

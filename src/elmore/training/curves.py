@@ -1,0 +1,80 @@
+"""The curves of a run as a picture."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from elmore._extras import require
+from elmore._io import atomic_path
+from elmore.errors import InputError
+from elmore.training.run import Run
+
+__all__ = ["plot_run"]
+
+
+def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
+    """Draw training and held-out perplexity and the learning rate against tokens seen.
+
+    Args:
+        run: the run.
+        path: picture to make; the suffix (svg, png, pdf) tells the format.
+        overwrite: replace a picture that is there.
+    """
+    require("matplotlib", "plot", "plot")
+    from matplotlib.figure import Figure
+
+    log = run.log()
+    steps = [line for line in log if "loss" in line]
+    looks = [line for line in log if "heldout" in line]
+    if not steps and not looks:
+        raise InputError(f"'{run.path}' has no log yet; let it train a little longer")
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    _draw_training(upper, steps)
+    _draw_heldout(upper, looks)
+    upper.set_yscale("log")
+    upper.set_ylabel("perplexity")
+    upper.legend(frameon=False)
+    upper.grid(alpha=0.3)
+    lower.plot(_millions(steps), [line["lr"] for line in steps], color="#555555", linewidth=1)
+    lower.set_ylabel("learning rate")
+    lower.set_xlabel("million tokens seen")
+    lower.grid(alpha=0.3)
+    figure.suptitle(f"{run.recipe.name}: {run.path.name}")
+    with atomic_path(path, overwrite=overwrite) as temporary:
+        figure.savefig(temporary, format=path.suffix.lstrip(".") or "svg", dpi=150)
+
+
+def _draw_training(axes: Any, steps: list[dict[str, Any]]) -> None:
+    """Draw the sampled loss, smoothed over about two per cent of the run."""
+    if not steps:
+        return
+    width = max(1, len(steps) // 50)
+    for name, colour in zip(steps[0]["loss"], ("#9ecae1", "#fdae6b"), strict=False):
+        losses = [line["loss"][name] for line in steps]
+        smooth = [
+            math.exp(
+                sum(losses[max(0, k - width + 1) : k + 1])
+                / len(losses[max(0, k - width + 1) : k + 1])
+            )
+            for k in range(len(losses))
+        ]
+        label = f"training, {name} (sampled softmax)"
+        axes.plot(_millions(steps), smooth, color=colour, linewidth=1, label=label)
+
+
+def _draw_heldout(axes: Any, looks: list[dict[str, Any]]) -> None:
+    if not looks:
+        return
+    for name, colour in (("forward", "#08519c"), ("backward", "#a63603")):
+        key = f"{name}_perplexity"
+        if key in looks[0]["heldout"]:
+            values = [line["heldout"][key] for line in looks]
+            label = f"held-out, {name} (full softmax)"
+            axes.plot(_millions(looks), values, color=colour, marker="o", markersize=3, label=label)
+
+
+def _millions(lines: list[dict[str, Any]]) -> list[float]:
+    return [line["tokens"] / 1e6 for line in lines]

@@ -1,0 +1,107 @@
+"""Small recipes, small corpora and what is compared after a training."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from elmore.text.batching import TokenIndexer
+from elmore.text.characters import ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
+from elmore.training.objective import LmBatch
+from elmore.training.prepare import prepare
+from elmore.training.prepared import Prepared
+from elmore.training.recipe import Recipe
+
+WORDS = [f"w{chr(97 + k)}" for k in range(20)]
+SMALL = {
+    "model.char_dim": "4",
+    "model.max_chars": "8",
+    "model.filters": "[[1, 4], [2, 6]]",
+    "model.dim": "12",
+    "model.projection_dim": "6",
+    "data.batch_tokens": "48",
+    "data.max_length": "12",
+    "data.pool_sentences": "24",
+    "data.batch_rows": "4",
+    "data.unroll": "5",
+    "loss.negatives": "8",
+    "loss.dropout": "0.1",
+    "schedule.tokens": "900",
+    "schedule.warmup_tokens": "100",
+    "run.log_steps": "1",
+    "run.save_minutes": "0",
+    "run.evaluate_tokens": "300",
+    "run.heldout_tokens": "100",
+}
+
+
+def small_recipe(settings: Mapping[str, object] | None = None, **sections: object) -> Recipe:
+    """The recipe `tiny`, tinier; settings by "section.key" or section__key."""
+    changes = {key.replace("__", "."): value for key, value in sections.items()}
+    both = {**SMALL, **(settings or {}), **changes}
+    return Recipe.load("tiny", {key: str(value) for key, value in both.items()})
+
+
+def make_sentences(count: int, seed: int = 0, words: Sequence[str] = WORDS) -> list[list[str]]:
+    """Random sentences of 1 to 15 words, frequent words first."""
+    rng = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, len(words) + 1)
+    shares /= shares.sum()
+    return [
+        [words[k] for k in rng.choice(len(words), rng.integers(1, 16), p=shares)]
+        for _ in range(count)
+    ]
+
+
+def write_text(path: Path, sentences: Sequence[Sequence[str]], document: int = 5) -> Path:
+    """A sentence a line, a blank line after every few."""
+    lines = []
+    for k, tokens in enumerate(sentences):
+        lines.append(" ".join(tokens))
+        if k % document == document - 1:
+            lines.append("")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def small_data(folder: Path, count: int = 60, seed: int = 0, **options: Any) -> Prepared:
+    """A prepared corpus of random sentences, three shards or so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = write_text(folder / "text.txt", make_sentences(count, seed))
+    settings = {"heldout": 0.2, "shard_tokens": 150, "vocabulary": 15, **options}
+    return prepare([text], folder / "data", tokenized=True, workers=1, **settings)
+
+
+def digest(run: Path) -> str:
+    """SHA-256 of the last state: weights, optimiser, carried LSTM state; and of the model."""
+    [*_, last] = sorted((run / "resume").glob("step-*"))
+    whole = hashlib.sha256((last / "state.safetensors").read_bytes())
+    whole.update((run / "checkpoint/model.safetensors").read_bytes())
+    return f"{last.name} {whole.hexdigest()}"
+
+
+def characters(max_chars: int = 8) -> TokenIndexer:
+    return TokenIndexer(ByteAlphabet(max_chars))
+
+
+def whole_words(vocabulary: Vocabulary) -> TokenIndexer:
+    return TokenIndexer(None, vocabulary)
+
+
+def batch_arrays(batch: LmBatch) -> list[Any]:
+    """Everything in a batch, to be compared."""
+    parts: list[Any] = [batch.sizes, batch.words, batch.word_ids, *batch.rows, *batch.targets]
+    return [None if part is None else np.asarray(part).tolist() for part in parts]
+
+
+def relative(found: Any, expected: Any) -> float:
+    """Largest difference, in units of the largest expected value."""
+    found, expected = (np.asarray(torch.as_tensor(x).detach()) for x in (found, expected))
+    assert found.shape == expected.shape
+    return float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-12))

@@ -1,0 +1,63 @@
+"""The learning rate over a run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from elmore.training.schedule import learning_rate
+
+RUN: dict[str, Any] = {
+    "peak": 0.2,
+    "warmup": 100,
+    "total": 1000,
+    "decay": "linear",
+    "decay_from": 600,
+    "floor": 0.1,
+}
+
+
+def rate(seen: int, **changes: Any) -> float:
+    return learning_rate(seen, **{**RUN, **changes})
+
+
+def test_warm_up_is_a_straight_line_that_ends_at_the_peak() -> None:
+    values = [rate(seen) for seen in range(101)]
+    assert 0 < values[0] < 0.003  # the first step is no waste
+    assert values[100] == 0.2
+    steps = [b - a for a, b in zip(values, values[1:], strict=False)]
+    assert steps == pytest.approx([0.2 / 101] * 100)
+    assert rate(0, warmup=0) == 0.2
+
+
+@pytest.mark.parametrize("decay", ["constant", "linear", "cosine"])
+def test_the_peak_holds_until_the_decay(decay: str) -> None:
+    assert {rate(seen, decay=decay) for seen in range(100, 601)} == {0.2}
+
+
+def test_constant_never_falls() -> None:
+    assert rate(5000, decay="constant") == 0.2
+
+
+def test_linear_decay_ends_at_the_floor() -> None:
+    assert rate(800) == pytest.approx(0.2 * (0.1 + 0.9 * 0.5))
+    assert rate(1000) == pytest.approx(0.02)
+    assert rate(10**9) == pytest.approx(0.02)
+    assert rate(1000, floor=0.0) == 0
+
+
+def test_cosine_decay() -> None:
+    for seen in (601, 700, 800, 999, 1000):
+        share = (seen - 600) / 400
+        expected = 0.2 * (0.1 + 0.9 * (1 + math.cos(math.pi * share)) / 2)
+        assert rate(seen, decay="cosine") == pytest.approx(expected)
+    assert rate(1000, decay="cosine") == pytest.approx(0.02)
+
+
+def test_a_decay_from_the_end_is_none() -> None:
+    """decay_share 0: nothing is left to fall over, and nothing is divided by zero."""
+    assert rate(999, decay_from=1000) == 0.2
+    assert rate(1000, decay_from=1000) == 0.2
+    assert rate(1001, decay_from=1000) == pytest.approx(0.02)
