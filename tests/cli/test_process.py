@@ -78,6 +78,28 @@ def test_a_signal_ends_it_and_leaves_no_file(number, tiny_folder, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_inside_a_destructor_is_not_lost(number):
+    code = f"""
+import signal, time
+from elmore.cli import main, models
+
+class Dying:
+    def __del__(self):
+        signal.raise_signal({int(number)})  # Python drops the exception that this raises here
+
+def run(args):
+    Dying()
+    time.sleep(50)
+
+models.run = run
+main.main(["models"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert done.returncode == -number
+    assert done.stderr == b""
+
+
 # In the HDF5 library a failed write used to end the process when it was about to end well.
 @pytest.mark.parametrize("suffix", ["jsonl", "npz", "hdf5"])
 def test_a_full_disk_is_one_line_and_no_file(suffix, cli, tiny_folder, tmp_path):

@@ -99,7 +99,9 @@ def test_state_goes_on_to_the_bit(make: type[Adagrad | Adam]) -> None:
     first: Optimizer = make()
     second: Optimizer = make()
     for k, (ids, gradient) in enumerate(gradients()):
-        optimizer.step([Update("a.b", whole, gradient), Update("r", whole, gradient[ids], ids)], 0.1)
+        optimizer.step(
+            [Update("a.b", whole, gradient), Update("r", whole, gradient[ids], ids)], 0.1
+        )
         if k == 4:
             second.load({name: tensor.clone() for name, tensor in first.state().items()})
         half = first if k < 4 else second

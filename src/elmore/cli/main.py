@@ -229,17 +229,32 @@ def _fail(error: BaseException, message: str, code: int, debug: bool) -> int:
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
     """Turn SIGTERM into an exception, so that unfinished files are removed."""
+    before_hook = sys.unraisablehook
 
     def stop(*_: object) -> NoReturn:
         raise _Terminated
+
+    def again(dropped: sys.UnraisableHookArgs) -> None:
+        """Send a signal once more whose exception met a destructor, where Python drops it."""
+        numbers = {KeyboardInterrupt: signal.SIGINT, _Terminated: signal.SIGTERM}
+        number = numbers.get(dropped.exc_type)
+        if number is None:
+            before_hook(dropped)
+            return
+        timer = threading.Timer(0.01, os.kill, (os.getpid(), number))
+        timer.daemon = True
+        timer.start()
 
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may listen
         return
     before = signal.signal(signal.SIGTERM, stop)
+    # Seen with h5py, which runs a callback of a weak reference for each dataset.
+    sys.unraisablehook = again
     try:
         yield
     finally:
+        sys.unraisablehook = before_hook
         signal.signal(signal.SIGTERM, before)
 
 

@@ -47,7 +47,7 @@ class SentenceBatches:
     Shards come in a new order in each epoch; within a shard the sentences are shuffled, taken in
     pools, sorted by length, cut by a token budget, and the batches of a pool shuffled. With
     several processes each takes its share of the rows of every batch, so that two processes do
-    together what one would do alone.
+    together what one would do alone; of a batch with fewer rows than processes some get none.
 
     Args:
         read: gives a shard.
@@ -132,8 +132,6 @@ class SentenceBatches:
             pool = pool[np.argsort(-lengths[pool], kind="stable")]
             cuts = _cut(lengths[pool], self._batch_tokens)
             batches = [pool[a:b] for a, b in zip([0, *cuts], [*cuts, len(pool)], strict=True)]
-            # A batch must have a row for every process.
-            batches = [batch for batch in batches if len(batch) >= self._world]
             plan += [batches[k] for k in generator.permutation(len(batches))]
         return plan
 

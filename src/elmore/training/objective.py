@@ -111,6 +111,8 @@ class Objective:
             scale: factor of the gradients.
             generators: the source of each direction's dropout.
         """
+        if not batch.sizes:
+            return self._nothing(batch, losses, scale)
         parts = self._token_parts(batch)
         vectors = torch.cat([part.detach() for part in parts])
         if state is None:
@@ -134,6 +136,20 @@ class Objective:
                 torch.stack([result[2] for result in done]),
                 torch.stack([result[3] for result in done]),
             ),
+        )
+
+    def _nothing(self, batch: LmBatch, losses: Sequence[SoftmaxLoss], scale: float) -> StepResult:
+        """Give the result of a batch without rows: zeros that other processes can add to."""
+        softmax = self.softmax_weight, self.softmax_bias
+        hidden = self.softmax_weight[:0]
+        targets = torch.empty(0, dtype=torch.long, device=hidden.device)
+        for parameter in self.bilm.parameters():
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        return StepResult(
+            losses=(0.0,) * len(batch.rows),
+            rows=[loss(hidden, targets, *softmax, scale).rows for loss in losses],
+            state=self.bilm.zero_state(0),
         )
 
     def _run(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:

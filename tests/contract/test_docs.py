@@ -1,0 +1,71 @@
+"""Every code block of the documentation runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from reference import ReferenceElmo, random_weights  # noqa: F401 - proves that tests/ is importable
+from small_models import make_options, write_pair
+
+from elmore import Elmo
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+WORDS = "the plant bank river fell grew rain stocks she it a of on and then rates money old".split()
+
+
+def prepare_place(place: Path) -> None:
+    """Put everything into a folder that the pages speak of."""
+    write_pair(place, make_options(), seed=3)
+    for name, old in (("options.json", "options.json"), ("weights.hdf5", "weights.hdf5")):
+        assert (place / name).exists() or (place / old).exists()
+    Elmo.load((place / "options.json", place / "weights.hdf5")).save(place / "my-model")
+    lines = [
+        " ".join(WORDS[(7 * k + j * j) % len(WORDS)] for j in range(4 + k % 9)) + " ."
+        for k in range(400)
+    ]
+    (place / "corpus").mkdir()
+    for part in range(4):
+        text = "\n".join(
+            "\n".join(lines[start : start + 10]) + "\n"
+            for start in range(part * 100, part * 100 + 100, 10)
+        )
+        (place / "corpus" / f"{part}.txt").write_text(text, encoding="utf-8")
+    for name in ("sentences.txt", "heldout.txt", "reviews.txt"):
+        (place / name).write_text("\n".join(lines[:30]) + "\n", encoding="utf-8")
+    (place / "vocab.txt").write_text("\n".join(["<S>", "</S>", "<UNK>", *WORDS]) + "\n", "utf-8")
+
+
+def run_console(line: str) -> None:
+    """Run one line of a console block through a shell, with our own elmore in front."""
+    command = re.sub(r"(^|\| )elmore ", rf"\1{shlex.quote(sys.executable)} -m elmore ", line)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_blocks_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = FENCE.findall(page.read_text(encoding="utf-8"))
+    if not blocks:
+        pytest.skip("no code to run")
+    prepare_place(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "1")
+    space: dict[str, object] = {}
+    for kind, code in blocks:
+        if kind == "python":
+            exec(compile(code, f"{page.name}", "exec"), space)
+        else:
+            for line in code.split("\n"):
+                if line.startswith("$ "):
+                    run_console(line[2:])

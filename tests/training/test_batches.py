@@ -1,0 +1,386 @@
+"""Batches of sentences and of bilm-tf's streams: what is in them, and going on from anywhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_models import FIXTURES, needs_fixtures
+from small_training import WORDS, batch_arrays, characters, make_sentences, whole_words
+from tf_bundle import toy_corpus
+
+from elmore.text.vocabulary import Vocabulary
+from elmore.training.batches import SentenceBatches, StreamBatches, endless_sentences
+from elmore.training.objective import LmBatch
+from elmore.training.shards import Shard
+
+VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", *WORDS[:9]])
+Sentences = Sequence[Sequence[str]]
+
+
+def given_shard(sentences: Sentences) -> Shard:
+    types = list(dict.fromkeys(word for tokens in sentences for word in tokens))
+    numbers = {word: k for k, word in enumerate(types)}
+    flat = [numbers[word] for tokens in sentences for word in tokens]
+    ends = np.cumsum([0, *map(len, sentences)])
+    return Shard(np.array(flat, np.int32), ends, np.array([0, len(sentences)]), types)
+
+
+SHARDS = [make_sentences(n, seed=n) for n in (30, 7, 18)]
+
+
+def sentence_batches(
+    shards: Sequence[Sentences] = SHARDS, words: bool = True, **options: Any
+) -> SentenceBatches:
+    settings = {"batch_tokens": 40, "max_length": 12, "pool": 16, "seed": 3, **options}
+    read = [given_shard(shard) for shard in shards]
+    indexer = whole_words(VOCABULARY) if words else characters()
+    return SentenceBatches(read.__getitem__, len(read), indexer, VOCABULARY, **settings)
+
+
+def pieces_of(sentences: Sentences, most: int) -> list[tuple[str, ...]]:
+    return [
+        tuple(tokens[k : k + most]) for tokens in sentences for k in range(0, len(tokens), most)
+    ]
+
+
+def unpacked(batch: LmBatch, values: np.ndarray) -> list[list[Any]]:
+    """Packed rows -> one list for each sequence."""
+    rows: list[list[Any]] = [[] for _ in range(max(batch.sizes, default=0))]
+    at = 0
+    for size in batch.sizes:
+        for row in range(size):
+            rows[row].append(values[at])
+            at += 1
+    assert at == len(values)
+    return rows
+
+
+def epoch(batches: SentenceBatches) -> list[LmBatch]:
+    """All batches of the present epoch."""
+    place, taken = batches.cursor(), []
+    number = place["epoch"]
+    while True:
+        batch = batches.next()
+        if batches.cursor()["epoch"] != number:
+            return taken
+        taken.append(batch)
+
+
+# Sentences ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [True, False])
+@pytest.mark.parametrize("both", [True, False])
+def test_an_epoch_holds_every_piece_once_and_right(words: bool, both: bool) -> None:
+    batches = sentence_batches(words=words, bidirectional=both)
+    # Words of the vocabulary only differ in their ids; with characters, in their letters.
+    ids = {tuple(row): k for k, row in enumerate(characters().alphabet.encode(["<S>", "</S>"]))}
+    assert len(ids) == 2
+    seen: Counter[tuple[int, ...]] = Counter()
+    for batch in epoch(batches):
+        table = batch.word_ids if words else batch.words
+        assert table is not None
+        assert len(np.unique(table, axis=0)) >= len(table) - (0 if not words else len(WORDS))
+        reads = unpacked(batch, table[batch.rows[0]])
+        aims = unpacked(batch, batch.targets[0])
+        assert list(map(len, reads)) == sorted(map(len, reads), reverse=True)
+        for row, (read, aim) in enumerate(zip(reads, aims, strict=True)):
+            # forward: <S> w1 … wn reads, w1 … wn </S> is to be said
+            whole = [0, *aim]
+            assert whole[-1] == 1
+            seen[tuple(whole[1:-1])] += 1
+            if words:
+                assert [int(word) for word in read] == whole[:-1]
+            else:
+                texts = [bytes(int(c) - 1 for c in word if c <= 256).decode() for word in read]
+                assert texts[0] == ""
+                assert VOCABULARY.encode(texts[1:]).tolist() == whole[1:-1]
+            if both:
+                back_read = unpacked(batch, table[batch.rows[1]])[row]
+                back_aim = unpacked(batch, batch.targets[1])[row]
+                assert back_aim == [*whole[1:-1][::-1], 0]
+                if words:
+                    assert [int(word) for word in back_read] == [1, *whole[1:-1][::-1]]
+                else:
+                    np.testing.assert_array_equal(back_read[1:], read[:0:-1])
+                    np.testing.assert_array_equal(
+                        back_read[0], characters().alphabet.encode(["</S>"])[0]
+                    )
+        assert len(batch.rows) == (2 if both else 1)
+    expected = Counter(
+        tuple(VOCABULARY.encode(piece).tolist())
+        for shard in SHARDS
+        for piece in pieces_of(shard, 12)
+    )
+    assert seen == expected
+
+
+@pytest.mark.parametrize("budget", [13, 40, 10_000])
+def test_a_batch_keeps_its_budget_and_its_pool(budget: int) -> None:
+    batches = sentence_batches(batch_tokens=budget)
+    sizes = []
+    for batch in epoch(batches):
+        assert batch.n_tokens <= budget
+        assert batch.n_tokens == sum(batch.sizes)
+        assert list(batch.sizes) == sorted(batch.sizes, reverse=True)
+        sizes.append(batch.sizes[0])
+    assert max(sizes) <= 16
+    assert (budget < 10_000) or max(sizes) == 16
+
+
+def test_a_sentence_longer_than_the_budget_stands_alone() -> None:
+    batches = sentence_batches([[["wa"] * 30, ["wb"]]], max_length=50, batch_tokens=10)
+    assert sorted(batch.sizes for batch in epoch(batches)) == [(1,) * 2, (1,) * 31]
+
+
+def test_global_tokens_are_those_of_the_batch() -> None:
+    batches = sentence_batches()
+    for _ in range(20):
+        assert batches.next().n_tokens == batches.global_tokens
+
+
+def test_words_outside_the_vocabulary_are_read_but_not_said() -> None:
+    batch = sentence_batches([[["wa", "wz"]]], words=False).next()
+    assert batch.targets[0].tolist() == [3, 2, 1]
+    assert batch.words is not None
+    read = [bytes(int(c) - 1 for c in row if c <= 256).decode() for row in batch.words]
+    assert "wz" in read
+
+
+def test_epochs_and_seeds_differ_in_order_alone() -> None:
+    def order(batches: SentenceBatches) -> list[Any]:
+        return [batch_arrays(batch) for batch in epoch(batches)]
+
+    batches = sentence_batches()
+    first = order(batches)
+    batches.restore({"epoch": 1, "shard": 0, "batch": 0})
+    second = order(batches)
+    assert first == order(sentence_batches())
+    assert first != second
+    assert first != order(sentence_batches(seed=4))
+    assert sum(len(b[-1]) for b in first) == sum(len(b[-1]) for b in second)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_processes_share_every_batch(world: int) -> None:
+    # sentences short enough for a row each
+    shards = [[tokens[:5] for tokens in shard] for shard in SHARDS]
+    whole = sentence_batches(shards)
+    parts = [sentence_batches(shards, rank=r, world=world) for r in range(world)]
+    for _ in range(25):
+        batch = whole.next()
+        shares = [part.next() for part in parts]
+        assert [part.global_tokens for part in parts] == [batch.n_tokens] * world
+        assert sum(share.n_tokens for share in shares) == batch.n_tokens
+        for d in range(2):
+            together = [tuple(r) for s in shares for r in unpacked(s, s.targets[d])]
+            alone = [tuple(r) for r in unpacked(batch, batch.targets[d])]
+            assert sorted(together) == sorted(alone)
+        assert whole.cursor() == parts[0].cursor() == parts[-1].cursor()
+
+
+def test_of_a_lone_sentence_the_other_process_gets_nothing() -> None:
+    lone = [[["wa"] * 12] * 3]
+    first, second = (sentence_batches(lone, batch_tokens=13, rank=r, world=2) for r in range(2))
+    for _ in range(4):
+        one, none = first.next(), second.next()
+        assert (one.n_tokens, none.n_tokens) == (13, 0)
+        assert none.sizes == ()
+        assert len(none.rows) == len(none.targets) == 2
+        assert first.global_tokens == second.global_tokens == 13
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 60), st.integers(0, 3), st.sampled_from([1, 2]))
+def test_sentences_go_on_from_anywhere(skip: int, rank: int, world: int) -> None:
+    options = {"rank": rank % world, "world": world}
+    whole = sentence_batches(**options)
+    for _ in range(skip):
+        whole.next()
+    other = sentence_batches(**options)
+    other.restore(whole.cursor())
+    for _ in range(15):
+        assert batch_arrays(whole.next()) == batch_arrays(other.next())
+        assert whole.cursor() == other.cursor()
+        assert whole.global_tokens == other.global_tokens
+
+
+def test_the_places_above_lie_in_several_shards_and_epochs() -> None:
+    batches, places = sentence_batches(), set()
+    for _ in range(60):
+        batches.next()
+        places.add((batches.cursor()["epoch"], batches.cursor()["shard"]))
+    assert len(places) > 6
+
+
+# bilm-tf's streams ----------------------------------------------------------------------------
+
+
+def in_order(sentences: Sentences, *, endless: bool = True) -> Any:
+    """The stream of a dataset that is not shuffled."""
+
+    def stream(direction: int, skip: int) -> Iterator[Sequence[str]]:
+        k = skip
+        while endless or k < len(sentences):
+            yield sentences[k % len(sentences)]
+            k += 1
+
+    return stream
+
+
+def matrix(batch: LmBatch, values: np.ndarray) -> list[Any]:
+    """Packed order -> (rows, steps, …)."""
+    steps = len(batch.sizes)
+    return values.reshape(steps, -1, *values.shape[1:]).swapaxes(0, 1).tolist()
+
+
+S, E, THE, UNK, DOT, TH = (
+    [258, 256, 259, 260, 260],
+    [258, 257, 259, 260, 260],
+    [258, 116, 104, 101, 259],
+    [258, 117, 110, 107, 259],
+    [258, 46, 259, 260, 260],
+    [258, 116, 104, 259, 260],
+)
+# batch, direction: ids, characters, targets (formats.md §9, from bilm-tf's own tests)
+GOLDEN = {
+    (0, 0): (
+        [[0, 3, 2], [0, 2, 4]],
+        [[S, THE, UNK], [S, TH, DOT]],
+        [[3, 2, 4], [2, 4, 1]],
+    ),
+    (1, 0): (
+        [[4, 0, 3], [0, 3, 2]],
+        [[DOT, S, THE], [S, THE, UNK]],
+        [[1, 3, 1], [3, 2, 4]],
+    ),
+    (0, 1): (
+        [[1, 4, 2], [1, 4, 2]],
+        [[E, DOT, UNK], [E, DOT, TH]],
+        [[4, 2, 3], [4, 2, 0]],
+    ),
+    (1, 1): (
+        [[3, 1, 3], [1, 4, 2]],
+        [[THE, E, THE], [E, DOT, UNK]],
+        [[0, 3, 0], [4, 2, 3]],
+    ),
+}
+
+
+@pytest.mark.parametrize("words", [True, False])
+def test_golden_example_of_bilm_tf(words: bool) -> None:
+    vocabulary = Vocabulary(["<S>", "</S>", "<UNK>", "the", ".", "Āt"])
+    sentences = [line.split() for line in ("the unknown .", "th .", "the")]
+    indexer = whole_words(vocabulary) if words else characters(5)
+    batches = StreamBatches(in_order(sentences), indexer, vocabulary, rows=2, unroll=3)
+    assert batches.global_tokens == 6
+    for k in range(2):
+        batch = batches.next()
+        assert batch.sizes == (2, 2, 2)
+        for d in range(2):
+            ids, letters, targets = GOLDEN[k, d]
+            assert matrix(batch, batch.targets[d]) == targets
+            if words:
+                assert batch.words is None
+                assert batch.word_ids is not None
+                assert matrix(batch, batch.word_ids[batch.rows[d]]) == ids
+            else:
+                assert batch.word_ids is None
+                assert batch.words is not None
+                assert matrix(batch, batch.words[batch.rows[d]] - 1) == letters
+
+
+@needs_fixtures
+def test_golden_batches_of_bilm_tf() -> None:
+    """The toy corpus in its order: one file, not shuffled, both directions."""
+    vocabulary = Vocabulary.read(FIXTURES / "bilm-tf/train/vocab.txt")
+    with h5py.File(FIXTURES / "bilm-tf/checkpoint/train_golden.hdf5") as file:
+        fed = [{n: np.asarray(a) for n, a in file[f"batch/{k}"].items()} for k in range(6)]
+    batches = StreamBatches(in_order(toy_corpus()), characters(10), vocabulary, rows=2, unroll=5)
+    for arrays in fed:
+        batch = batches.next()
+        assert batch.words is not None
+        for d, suffix in enumerate(("", "_reverse")):
+            found = matrix(batch, batch.targets[d])
+            assert found == arrays[f"next_token_id{suffix}"].tolist()
+            letters = matrix(batch, batch.words[batch.rows[d]] - 1)
+            assert letters == arrays[f"tokens_characters{suffix}"].tolist()
+
+
+def test_a_test_ends_with_the_first_row_that_finds_nothing() -> None:
+    vocabulary = Vocabulary(["<S>", "</S>", "<UNK>", "a"])
+    stream = in_order([["a", "a"], ["a"]], endless=False)
+    batches = StreamBatches(stream, whole_words(vocabulary), vocabulary, rows=2, unroll=1)
+    batches.next()
+    batches.next()
+    with pytest.raises(StopIteration):
+        batches.next()
+
+
+def stream_batches(seed: int = 0, **options: Any) -> StreamBatches:
+    shards = [given_shard(shard) for shard in SHARDS]
+    sentences = endless_sentences(shards.__getitem__, list(map(len, SHARDS)), seed)
+    settings = {"rows": 3, "unroll": 7, **options}
+    return StreamBatches(sentences, whole_words(VOCABULARY), VOCABULARY, **settings)
+
+
+def test_endless_streams_hold_every_sentence_once_an_epoch() -> None:
+    shards = [given_shard(shard) for shard in SHARDS]
+    stream = endless_sentences(shards.__getitem__, list(map(len, SHARDS)), 0)
+    expected = Counter(tuple(tokens) for shard in SHARDS for tokens in shard)
+    count = sum(map(len, SHARDS))
+    orders = []
+    for direction in range(2):
+        sentences = stream(direction, 0)
+        for _ in range(2):
+            order = [tuple(next(sentences)) for _ in range(count)]
+            assert Counter(order) == expected
+            orders.append(order)
+    assert len(set(map(tuple, orders))) == 4  # each direction and epoch has its own
+    later = stream(1, count + 11)
+    assert [tuple(next(later)) for _ in range(20)] == orders[3][11:31]
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 70), st.sampled_from([1, 2]))
+def test_streams_go_on_from_anywhere(skip: int, world: int) -> None:
+    import json
+
+    options = {"rank": world - 1, "world": world}
+    whole = stream_batches(**options)
+    for _ in range(skip):
+        whole.next()
+    other = stream_batches(**options)
+    other.restore(json.loads(json.dumps(whole.cursor())))
+    for _ in range(10):
+        assert batch_arrays(whole.next()) == batch_arrays(other.next())
+        assert whole.cursor() == other.cursor()
+
+
+def test_processes_take_their_own_rows_of_a_stream() -> None:
+    whole = stream_batches(rows=4)
+    parts = [stream_batches(rows=2, rank=r, world=2) for r in range(2)]
+    for _ in range(12):
+        batch, shares = whole.next(), [part.next() for part in parts]
+        assert [part.global_tokens for part in parts] == [28, 28]
+        for d in range(2):
+            rows = [row for s in shares for row in matrix(s, s.targets[d])]
+            assert rows == matrix(batch, batch.targets[d])
+
+
+def test_a_stream_never_reads_the_end_of_a_sentence() -> None:
+    batches = stream_batches()
+    for _ in range(30):
+        batch = batches.next()
+        assert batch.word_ids is not None
+        forward, backward = (batch.word_ids[rows] for rows in batch.rows)
+        assert 1 not in forward  # </S>
+        assert 0 not in backward  # <S>
+        assert 1 in batch.targets[0] or 0 not in forward

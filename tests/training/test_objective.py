@@ -1,0 +1,431 @@
+"""The training step: bilm-tf's golden run, plain autograd, dropout, threads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from small_models import FIXTURES, needs_fixtures
+from small_training import (
+    characters,
+    make_sentences,
+    relative,
+    small_recipe,
+    whole_words,
+)
+from test_batches import given_shard
+from tf_bundle import load_bundle, our_arrays, read_bundle
+from torch import Tensor
+
+from elmore.kernels.workers import Workers
+from elmore.nn.bilm import BiLm
+from elmore.nn.initial import initialise
+from elmore.nn.losses import full_softmax
+from elmore.text.vocabulary import Vocabulary
+from elmore.training.batches import SentenceBatches
+from elmore.training.distributed import Group
+from elmore.training.objective import LmBatch, Objective
+from elmore.training.optimizers import Adagrad, Update, clip_by_global_norm, sum_rows
+from elmore.training.recipe import Recipe
+from elmore.training.run import Run
+from elmore.training.trainer import LmTrainer
+
+GOLDEN = FIXTURES / "bilm-tf/checkpoint"
+TOLERANCE = 1e-5
+
+
+def workers(threads: int = 1) -> Workers:
+    return Workers(threads)
+
+
+def generators(count: int = 2) -> list[torch.Generator]:
+    return [torch.Generator().manual_seed(k) for k in range(count)]
+
+
+# bilm-tf's golden run -------------------------------------------------------------------------
+
+
+def golden_batches() -> list[LmBatch]:
+    """The arrays that were fed to TensorFlow; every place is a word of its own."""
+    batches = []
+    with h5py.File(GOLDEN / "train_golden.hdf5") as file:
+        for k in range(6):
+            fed = {name: np.asarray(array) for name, array in file[f"batch/{k}"].items()}
+            words, targets = [], []
+            for suffix in ("", "_reverse"):
+                # packed order: all rows of a step together; ids are one higher with us
+                ids = fed[f"tokens_characters{suffix}"].swapaxes(0, 1)
+                words.append(ids.reshape(-1, ids.shape[-1]) + 1)
+                targets.append(fed[f"next_token_id{suffix}"].T.reshape(-1).astype(np.int64))
+            n = len(words[0])
+            batches.append(
+                LmBatch(
+                    words=np.concatenate(words).astype(np.int32),
+                    word_ids=None,
+                    sizes=(2,) * 5,
+                    rows=(np.arange(n), np.arange(n, 2 * n)),
+                    targets=tuple(targets),
+                )
+            )
+    return batches
+
+
+def golden_facts() -> list[dict[str, float]]:
+    facts: list[dict[str, float]] = json.loads((GOLDEN / "train_golden.json").read_text())
+    assert len(facts) == 6
+    return facts
+
+
+def check_end(weights: dict[str, Tensor], sums: dict[str, Tensor], state: Any) -> None:
+    """Weights, accumulators and carried state after the six steps."""
+    config = load_bundle(GOLDEN / "model.ckpt-0").config
+    variables = {k.removeprefix("lm/"): v for k, v in read_bundle(GOLDEN / "model.ckpt-6").items()}
+    for suffix, found in (("", weights), ("/Adagrad", sums)):
+        end = {k.removesuffix(suffix): v for k, v in variables.items() if k.endswith(suffix)}
+        expected = our_arrays(config, end)
+        expected["softmax.weight"], expected["softmax.bias"] = end["softmax/W"], end["softmax/b"]
+        assert set(found) == set(expected)
+        for name, array in expected.items():
+            assert relative(found[name], array) < TOLERANCE, name
+    with h5py.File(GOLDEN / "train_golden.hdf5") as file:
+        for d, direction in enumerate(("forward", "backward")):
+            for layer in range(2):
+                place = file[f"final_state/{direction}/{layer}"]
+                # float64 differs as much from the golden float32: 9.7e-6 in the worst place
+                assert relative(state.hidden[d, layer], place["h"][:]) < 3 * TOLERANCE
+                assert relative(state.memory[d, layer], place["c"][:]) < TOLERANCE
+
+
+@needs_fixtures
+@pytest.mark.parametrize("threads", [1, 2])
+def test_golden_run_of_bilm_tf(threads: int) -> None:
+    start = load_bundle(GOLDEN / "model.ckpt-0")
+    bilm = BiLm(start.config)
+    weights = dict(bilm.named_parameters())
+    with torch.no_grad():
+        for name, array in start.weights.items():
+            weights[name].copy_(torch.from_numpy(array.copy()))
+    assert start.softmax is not None
+    softmax = [torch.from_numpy(array.copy()) for array in start.softmax]
+    objective = Objective(bilm, *softmax, dropout=0.0, workers=workers(threads))
+    optimizer, state = Adagrad(accumulator=1.0), None
+    for k, (batch, golden) in enumerate(zip(golden_batches(), golden_facts(), strict=True)):
+        bilm.zero_grad()
+        # the mean over both directions and all places, times the steps
+        scale = 5 / (2 * batch.n_tokens)
+        result = objective.step(batch, state, [full_softmax] * 2, scale, generators())
+        state, rows = result.state, sum_rows(result.rows)
+        for total, name in zip(result.losses, ("forward", "backward"), strict=True):
+            assert total / batch.n_tokens == pytest.approx(golden[name], rel=TOLERANCE)
+        assert rows.ids is None
+        updates = [Update(n, w.detach(), w.grad) for n, w in weights.items()]
+        updates += [
+            Update("softmax.weight", softmax[0], rows.weight),
+            Update("softmax.bias", softmax[1], rows.bias),
+        ]
+        if k == 0:
+            with h5py.File(GOLDEN / "train_golden.hdf5") as file:
+                expected = our_arrays(start.config, file["grad_step0"])
+                expected["softmax.weight"] = file["grad_step0/softmax/W"][:]
+                expected["softmax.bias"] = file["grad_step0/softmax/b"][:]
+            assert len(updates) == len(expected)
+            for update in updates:
+                assert relative(update.gradient, expected[update.name]) < TOLERANCE, update.name
+        norm = clip_by_global_norm([u.gradient for u in updates], 1.0)
+        assert norm == pytest.approx(golden["grad_norm_before_clip"], rel=TOLERANCE)
+        optimizer.step(updates, 0.2)
+    after = {name: w.detach() for name, w in weights.items()}
+    after |= {"softmax.weight": softmax[0], "softmax.bias": softmax[1]}
+    sums = {name.removesuffix("|sum"): tensor for name, tensor in optimizer.state().items()}
+    check_end(after, sums, state)
+
+
+class Given:
+    """Batches that somebody else has made."""
+
+    def __init__(self, batches: Sequence[LmBatch], world: int = 1) -> None:
+        self._batches: Iterator[LmBatch] = iter(batches)
+        self._world = world
+        self.global_tokens = 0
+
+    def next(self) -> LmBatch:
+        batch = next(self._batches)
+        self.global_tokens = batch.n_tokens * self._world
+        return batch
+
+    def cursor(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, cursor: Any) -> None: ...
+
+
+def original_recipe(**settings: str) -> Recipe:
+    """The recipe `original` with the size of the golden run."""
+    changes = {
+        "model.char_dim": "4",
+        "model.max_chars": "10",
+        "model.filters": "[[1, 4], [2, 8], [3, 12]]",
+        "model.dim": "16",
+        "model.projection_dim": "8",
+        "model.cell_clip": "0.5",
+        "model.proj_clip": "0.25",
+        "data.batch_rows": "2",
+        "data.unroll": "5",
+        "loss.kind": "full",
+        "loss.dropout": "0.0",
+        "optimizer.clip_norm": "1.0",
+    }
+    return Recipe.load(
+        "original", {**changes, **{k.replace("__", "."): v for k, v in settings.items()}}
+    )
+
+
+def golden_trainer(recipe: Recipe, folder: Path, batches: Sequence[LmBatch]) -> LmTrainer:
+    start = load_bundle(GOLDEN / "model.ckpt-0")
+    assert start.vocabulary is not None
+    trainer = LmTrainer(
+        recipe,
+        Run(folder),
+        Given(batches),
+        start.vocabulary,
+        tokenizer="spaces",
+        total=10**6,
+        seed=0,
+        group=Group(),
+        workers=workers(),
+        heldout=[],
+        counts=np.ones(len(start.vocabulary), np.int64),
+        notes={},
+    )
+    trainer.start_from(start)
+    return trainer
+
+
+@needs_fixtures
+def test_golden_run_by_the_recipe_original(tmp_path: Path) -> None:
+    trainer = golden_trainer(original_recipe(), tmp_path, golden_batches())
+    for golden in golden_facts():
+        report = trainer.step()
+        for name in ("forward", "backward"):
+            assert report.losses[name] == pytest.approx(golden[name], rel=TOLERANCE)
+        assert report.norm == pytest.approx(golden["grad_norm_before_clip"], rel=TOLERANCE)
+        assert report.lr == 0.2
+    assert (trainer.step_number, trainer.seen) == (6, 60)
+    after = {name: w.detach() for name, w in trainer.bilm.named_parameters()}
+    after |= {"softmax.weight": trainer.softmax_weight, "softmax.bias": trainer.softmax_bias}
+    sums = {k.removesuffix("|sum"): t for k, t in trainer.optimizer.state().items()}
+    check_end(after, sums, trainer._carried)
+    # the model that it would save
+    checkpoint = trainer.checkpoint()
+    golden_weights = load_bundle(GOLDEN / "model.ckpt-6").weights
+    for name, array in checkpoint.checked_weights():
+        assert relative(np.array(array), golden_weights[name]) < TOLERANCE
+
+
+@needs_fixtures
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"loss__times_unroll": "false"},
+        {"optimizer__accumulator": "0.1"},
+        {"optimizer__clip_norm": "null"},
+        {"model__cell_clip": "3.0"},
+        {"model__skip_connections": "false"},
+        {"data__regime": "sentences"},
+    ],
+)
+def test_another_recipe_misses_the_golden_run(change: dict[str, str], tmp_path: Path) -> None:
+    """The golden run notices each of these."""
+    other = golden_trainer(original_recipe(**change), tmp_path, golden_batches())
+    reports = [other.step() for _ in range(6)]
+    off = [
+        abs(sum(report.losses.values()) / 2 - golden["loss"]) / golden["loss"]
+        for report, golden in zip(reports, golden_facts(), strict=True)
+    ]
+    assert max(off) > 10 * TOLERANCE
+
+
+# Against autograd -----------------------------------------------------------------------------
+
+
+def plain_loss(
+    bilm: BiLm, softmax: Sequence[Tensor], batch: LmBatch, masks: list[Tensor] | None
+) -> Tensor:
+    """Both directions' summed loss, cell by cell, with the dropout masks in the order of use."""
+    words, ids = (
+        None if a is None else torch.from_numpy(a).long() for a in (batch.words, batch.word_ids)
+    )
+    vectors, total, lstm = bilm.tokens(words, ids), torch.zeros(()), bilm.config.lstm
+    masks = list(masks) if masks is not None else None
+
+    def drop(x: Tensor) -> Tensor:
+        return x * masks.pop(0) if masks is not None else x
+
+    for d, direction in enumerate(bilm.config.directions):
+        inputs = vectors[torch.from_numpy(batch.rows[d])]
+        for k, layer in enumerate(getattr(bilm, f"{direction}_layers")):
+            inputs = drop(inputs)
+            hidden = torch.zeros(batch.sizes[0], lstm.projection_dim)
+            cell = torch.zeros(batch.sizes[0], lstm.dim)
+            outputs, at = [], 0
+            for size in batch.sizes:
+                x, h, c = inputs[at : at + size], hidden[:size], cell[:size]
+                gates = x @ layer.input_weight.t() + h @ layer.state_weight.t() + layer.bias
+                i, f, g, o = gates.chunk(4, dim=1)
+                cell = torch.sigmoid(f + 1) * c + torch.sigmoid(i) * torch.tanh(g)
+                if lstm.cell_clip is not None:
+                    cell = cell.clamp(-lstm.cell_clip, lstm.cell_clip)
+                hidden = (torch.sigmoid(o) * torch.tanh(cell)) @ layer.projection.t()
+                if lstm.proj_clip is not None:
+                    hidden = hidden.clamp(-lstm.proj_clip, lstm.proj_clip)
+                outputs.append(hidden)
+                at += size
+            output = torch.cat(outputs)
+            inputs = output + inputs if k and lstm.skip_connections else output
+        logits = drop(inputs) @ softmax[0].t() + softmax[1]
+        targets = torch.from_numpy(batch.targets[d])
+        total = total + torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
+    return total
+
+
+def a_problem(words: bool, both: bool = True) -> tuple[BiLm, list[Tensor], LmBatch]:
+    vocabulary = Vocabulary(["<S>", "</S>", "<UNK>", "wa", "wb", "wc", "wd"])
+    recipe = small_recipe(
+        model__tokens="words" if words else "characters",
+        model__cell_clip="0.2",
+        model__proj_clip="0.1",
+        model__bidirectional=str(both).lower(),
+    )
+    bilm = BiLm(recipe.model.config(len(vocabulary)))
+    initialise(bilm, torch.Generator().manual_seed(2))
+    with torch.no_grad():  # so that the clips bite
+        for name, weight in bilm.named_parameters():
+            if "layers" in name:
+                weight.mul_(3)
+    generator = torch.Generator().manual_seed(3)
+    softmax = [torch.randn(7, 6, generator=generator), torch.randn(7, generator=generator)]
+    sentences = make_sentences(6, seed=4)
+    batches = SentenceBatches(
+        lambda number: given_shard(sentences),
+        1,
+        whole_words(vocabulary) if words else characters(),
+        vocabulary,
+        batch_tokens=1000,
+        max_length=10,
+        pool=100,
+        seed=0,
+        bidirectional=both,
+    )
+    return bilm, softmax, batches.next()
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize("both", [True, False])
+def test_gradients_against_autograd(words: bool, dropout: float, both: bool) -> None:
+    bilm, softmax, batch = a_problem(words, both)
+    directions = 2 if both else 1
+    masks = None
+    if dropout:
+        masks = []
+        for d in range(directions):
+            generator = generators()[d]
+            for _ in range(3):  # two layers' inputs, the top output
+                mask = torch.empty(batch.n_tokens, 6).bernoulli_(1 - dropout, generator=generator)
+                masks.append(mask / (1 - dropout))
+    leaves = [x.clone().requires_grad_() for x in softmax]
+    loss = plain_loss(bilm, leaves, batch, masks)
+    parameters = dict(bilm.named_parameters())
+    expected = torch.autograd.grad(0.25 * loss, [*parameters.values(), *leaves])
+    for threads in (1, 2):
+        bilm.zero_grad()
+        objective = Objective(bilm, *softmax, dropout=dropout, workers=workers(threads))
+        result = objective.step(
+            batch, None, [full_softmax] * directions, 0.25, generators(directions)
+        )
+        assert len(result.losses) == directions
+        assert sum(result.losses) == pytest.approx(loss.item(), rel=1e-5)
+        rows = sum_rows(result.rows)
+        found = [*(p.grad for p in parameters.values()), rows.weight, rows.bias]
+        names = [*parameters, "softmax.weight", "softmax.bias"]
+        for name, gradient, right in zip(names, found, expected, strict=True):
+            assert relative(gradient, right) < 2e-5, name
+        assert objective.dropout == dropout
+
+
+def test_log_likelihoods_drop_nothing() -> None:
+    bilm, softmax, batch = a_problem(words=False)
+    objective = Objective(bilm, *softmax, dropout=0.5, workers=workers())
+    logs, state = objective.log_likelihoods(batch)
+    with torch.no_grad():
+        loss = plain_loss(bilm, softmax, batch, None)
+    assert -sum(float(part.sum()) for part in logs) == pytest.approx(loss.item(), rel=1e-5)
+    assert all(part.shape == (batch.n_tokens,) for part in logs)
+    assert not any(p.grad is not None for p in bilm.parameters())
+    again, _ = objective.log_likelihoods(batch)
+    assert all(map(torch.equal, logs, again))
+    # The state goes in again: the second batch is read after the first.
+    carried, _ = objective.log_likelihoods(batch, state)
+    assert not torch.equal(carried[0], logs[0])
+
+
+def test_state_is_each_sequences_own_last_place() -> None:
+    bilm, softmax, batch = a_problem(words=True)
+    assert len(set(batch.sizes)) > 1  # sentences of several lengths
+    objective = Objective(bilm, *softmax, dropout=0.0, workers=workers())
+    _, whole = objective.log_likelihoods(batch)
+    ends, at = {}, 0
+    for size in batch.sizes:
+        for row in range(size):
+            ends.setdefault(row, []).append(at + row)
+        at += size
+    for row, places in ends.items():
+        alone = LmBatch(
+            words=None,
+            word_ids=batch.word_ids,
+            sizes=(1,) * len(places),
+            rows=tuple(r[places] for r in batch.rows),
+            targets=tuple(t[places] for t in batch.targets),
+        )
+        _, state = objective.log_likelihoods(alone)
+        assert relative(whole.hidden[:, :, row], state.hidden[:, :, 0]) < 1e-5
+        assert relative(whole.memory[:, :, row], state.memory[:, :, 0]) < 1e-5
+
+
+def test_gradients_add_up_and_frozen_weights_get_none() -> None:
+    bilm, softmax, batch = a_problem(words=False)
+    objective = Objective(bilm, *softmax, dropout=0.0, workers=workers())
+    parameters = list(bilm.parameters())
+
+    def step() -> list[Tensor | None]:
+        objective.step(batch, None, [full_softmax] * 2, 1.0, generators())
+        return [p.grad if p.grad is None else p.grad.clone() for p in parameters]
+
+    once, twice = step(), step()
+    for a, b in zip(once, twice, strict=True):
+        assert a is not None
+        assert b is not None
+        assert relative(b, 2 * a) < 1e-5
+    for parameter in parameters:
+        parameter.grad = None
+        parameter.requires_grad_(False)
+    result = objective.step(batch, None, [full_softmax] * 2, 1.0, generators())
+    assert all(p.grad is None for p in parameters)
+    assert sum_rows(result.rows).weight.any()
+
+
+def test_repeatable_to_the_bit() -> None:
+    bilm, softmax, batch = a_problem(words=False)
+    found = []
+    for _ in range(2):
+        bilm.zero_grad()
+        objective = Objective(bilm, *softmax, dropout=0.2, workers=workers(2))
+        result = objective.step(batch, None, [full_softmax] * 2, 1.0, generators())
+        found.append([*(p.grad for p in bilm.parameters()), *result.rows[0][1:], *result.state])
+    assert all(map(torch.equal, *found))
