@@ -162,6 +162,57 @@ def parts(trainer: LmTrainer, batch: LmBatch, negatives: int, rounds: int) -> di
     return {name: round(timing.best_cpu * 1e3, 1) for name, timing in timings.items()}
 
 
+def lstm_part(
+    trainer: LmTrainer,
+    plain: PlainStep,
+    library: PlainStep,
+    sizes: tuple[int, ...],
+    args: argparse.Namespace,
+) -> dict[str, dict[str, float]]:
+    """Time the LSTMs alone, forward and backward, both directions; wall and CPU milliseconds."""
+    dim, cells = trainer.recipe.model.projection_dim, trainer.recipe.model.dim
+    inputs = torch.randn(ROWS * STEPS, dim)
+    padded = inputs.view(STEPS, ROWS, dim)
+
+    def direction(layers: list[torch.nn.Module]) -> None:
+        x = inputs.clone().requires_grad_()
+        for layer in layers:
+            gates = torch.nn.functional.linear(x, layer.input_weight, layer.full_bias())
+            x, _ = LstmSteps.apply(
+                gates, sizes, layer.state_weight, layer.projection, torch.zeros(ROWS, dim),
+                torch.zeros(ROWS, cells), Clips(3.0, 3.0),
+            )  # fmt: skip
+        x.backward(inputs)
+
+    bilm = trainer.bilm
+
+    def ours() -> None:
+        jobs = [bilm.forward_layers, bilm.backward_layers]
+        trainer.objective.workers.run([lambda layers=layers: direction(layers) for layers in jobs])
+
+    def other(step: PlainStep) -> None:
+        for d in range(2):
+            x = padded.clone().requires_grad_()
+            for k in range(2):
+                x = step._run(step.layers[2 * k + d], x)
+            x.backward(padded)
+
+    jobs = {
+        "ours": ours,
+        "plain cell": lambda: other(plain),
+        "nn.LSTM (no clip)": lambda: other(library),
+    }
+    timings = {name: Timing() for name in jobs}
+    torch.set_num_threads(args.threads)
+    for _ in range(args.rounds + 1):
+        for name, job in jobs.items():
+            timings[name].add(job)
+    return {
+        name: {"wall_ms": round(t.best * 1e3, 1), "cpu_ms": round(t.best_cpu * 1e3, 1)}
+        for name, t in timings.items()
+    }
+
+
 def measure(size: str, args: argparse.Namespace) -> None:
     """Print one table and append one result line."""
     sentences = read_text(args.text, 60_000)
@@ -211,6 +262,15 @@ def measure(size: str, args: argparse.Namespace) -> None:
             "median": round(tokens / timing.median),
         }
         print(f"| {name} | " + " | ".join(str(value) for value in rows[name].values()) + " |")
+    lstms = lstm_part(trainer, plain, library, batches[0].sizes, args)
+    print(
+        "\nLSTMs alone, wall / CPU ms: "
+        + ", ".join(f"{name} {row['wall_ms']} / {row['cpu_ms']}" for name, row in lstms.items())
+    )
+    ratio = {n: round(row["wall_ms"] / lstms["ours"]["wall_ms"], 2) for n, row in lstms.items()}
+    print(
+        f"ours against the plain cell {ratio['plain cell']}x, nn.LSTM {ratio['nn.LSTM (no clip)']}x"
+    )
     shares = parts(trainer, batches[0], args.negatives, args.rounds)
     print("\nparts, CPU ms on one thread: " + ", ".join(f"{k} {v}" for k, v in shares.items()))
     append_result(
@@ -224,6 +284,7 @@ def measure(size: str, args: argparse.Namespace) -> None:
             "native": native().module is not None,
             "sgemm_gflops": round(limit),
             "rows": rows,
+            "lstm_part": lstms,
             "parts_cpu_ms": shares,
         },
     )

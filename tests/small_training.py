@@ -102,6 +102,9 @@ def batch_arrays(batch: LmBatch) -> list[Any]:
 
 def relative(found: Any, expected: Any) -> float:
     """Largest difference, in units of the largest expected value."""
-    found, expected = (np.asarray(torch.as_tensor(x).detach()) for x in (found, expected))
+    found, expected = (
+        x.detach().numpy() if isinstance(x, torch.Tensor) else np.asarray(x)
+        for x in (found, expected)
+    )
     assert found.shape == expected.shape
     return float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-12))

@@ -97,9 +97,10 @@ def check_end(weights: dict[str, Tensor], sums: dict[str, Tensor], state: Any) -
         for d, direction in enumerate(("forward", "backward")):
             for layer in range(2):
                 place = file[f"final_state/{direction}/{layer}"]
-                # float64 differs as much from the golden float32: 9.7e-6 in the worst place
-                assert relative(state.hidden[d, layer], place["h"][:]) < 3 * TOLERANCE
-                assert relative(state.memory[d, layer], place["c"][:]) < TOLERANCE
+                # Noise grows here, the kernels were tripled: float64 differs from the golden
+                # float32 by 9.7e-6, float32 by 1.4e-5, and by 3.7e-5 with another split of words.
+                assert relative(state.hidden[d, layer], place["h"][:]) < 10 * TOLERANCE
+                assert relative(state.memory[d, layer], place["c"][:]) < 10 * TOLERANCE
 
 
 @needs_fixtures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -27,7 +28,7 @@ def test_warm_up_is_a_straight_line_that_ends_at_the_peak() -> None:
     values = [rate(seen) for seen in range(101)]
     assert 0 < values[0] < 0.003  # the first step is no waste
     assert values[100] == 0.2
-    steps = [b - a for a, b in zip(values, values[1:], strict=False)]
+    steps = [b - a for a, b in itertools.pairwise(values)]
     assert steps == pytest.approx([0.2 / 101] * 100)
     assert rate(0, warmup=0) == 0.2
 

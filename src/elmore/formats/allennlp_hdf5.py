@@ -270,6 +270,8 @@ def _refuse_unwritable(checkpoint: Checkpoint) -> None:
         reason = "projects its word vectors"
     elif tokens.n_characters and not isinstance(checkpoint.alphabet, ByteAlphabet):
         reason = "has an alphabet of its own instead of bytes"
+    elif checkpoint.softmax is not None and checkpoint.softmax.cutoffs:
+        reason = "has an adaptive softmax"
     if reason is not None:
         raise ConfigError(
             f"this model {reason}, for which AllenNLP's files have no place; write --to folder"

@@ -22,12 +22,20 @@ class Softmax(NamedTuple):
     """The output layer of the language model, shared by both directions.
 
     Attributes:
-        weight: (n_words, projection_dim); row = word of the vocabulary.
-        bias: (n_words,).
+        weight: (n_words, projection_dim); row = word of the vocabulary. An adaptive softmax has
+            a row for each cluster after the words.
+        bias: one for each row.
+        cutoffs: first word of each cluster of an adaptive softmax; empty for a plain one.
     """
 
     weight: NDArray[np.float32]
     bias: NDArray[np.float32]
+    cutoffs: tuple[int, ...] = ()
+
+    @property
+    def n_words(self) -> int:
+        """Number of words."""
+        return len(self.bias) - len(self.cutoffs)
 
 
 class Mix(NamedTuple):
@@ -121,7 +129,7 @@ class Checkpoint:
         if tokens.n_words:
             self._check_rows("word table", tokens.n_words)
         if self.softmax is not None:
-            self._check_rows("softmax", len(self.softmax.weight))
+            self._check_rows("softmax", self.softmax.n_words)
 
     def _check_rows(self, what: str, rows: int) -> None:
         if self.vocabulary is None:

@@ -84,7 +84,7 @@ def read(source: Source, *, verify: bool | None = None) -> Checkpoint:
         weights=LazyWeights({name: _reader(view, name) for name in weight_shapes(config)}),
         alphabet=_read_alphabet(data),
         vocabulary=vocabulary,
-        softmax=_read_softmax(view, config, vocabulary),
+        softmax=_read_softmax(view, config, vocabulary, _read_cutoffs(data)),
         mixes=_read_mixes(data, config),
         start_state=_read_start(view, config),
         tokenizer=_choice(data, "tokenizer", CONVENTIONS),
@@ -145,6 +145,7 @@ def _config_text(checkpoint: Checkpoint, precision: StoredPrecision) -> str:
         else {"kind": alphabet.kind, "max_chars": alphabet.max_chars},
         "tokenizer": checkpoint.tokenizer,
         "precision": precision,
+        "softmax_cutoffs": [] if checkpoint.softmax is None else list(checkpoint.softmax.cutoffs),
         "mixes": [{"weights": list(m.weights), "gamma": m.gamma} for m in checkpoint.mixes],
         "notes": dict(checkpoint.notes),
     }
@@ -245,14 +246,26 @@ def _read_alphabet(data: Mapping[str, Any]) -> Alphabet | None:
 
 
 def _read_softmax(
-    view: SafetensorsView, config: BiLmConfig, vocabulary: Vocabulary | None
+    view: SafetensorsView,
+    config: BiLmConfig,
+    vocabulary: Vocabulary | None,
+    cutoffs: tuple[int, ...],
 ) -> Softmax | None:
     if "softmax.weight" not in view.names():
         return None
-    words = len(vocabulary) if vocabulary is not None else 0
-    wanted = {"softmax.weight": (words, config.lstm.projection_dim), "softmax.bias": (words,)}
+    rows = (len(vocabulary) if vocabulary is not None else 0) + len(cutoffs)
+    wanted = {"softmax.weight": (rows, config.lstm.projection_dim), "softmax.bias": (rows,)}
     arrays = _extra_arrays(view, wanted)
-    return Softmax(arrays["softmax.weight"], arrays["softmax.bias"])
+    return Softmax(arrays["softmax.weight"], arrays["softmax.bias"], cutoffs)
+
+
+def _read_cutoffs(data: Mapping[str, Any]) -> tuple[int, ...]:
+    cutoffs = data.get("softmax_cutoffs", [])
+    if not isinstance(cutoffs, list) or not all(type(n) is int and n > 0 for n in cutoffs):
+        raise FormatError(f"'{_CONFIG}': softmax_cutoffs={shown(cutoffs)}; copy the folder again")
+    if cutoffs != sorted(set(cutoffs)):
+        raise FormatError(f"'{_CONFIG}': softmax_cutoffs must rise; copy the folder again")
+    return tuple(cutoffs)
 
 
 def _read_start(view: SafetensorsView, config: BiLmConfig) -> StartState | None:

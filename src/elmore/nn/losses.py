@@ -7,8 +7,9 @@ the rows that took part exist.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ __all__ = [
     "Negatives",
     "RowGradient",
     "SoftmaxLoss",
+    "adaptive_log_likelihoods",
+    "adaptive_softmax",
     "draw_negatives",
     "full_softmax",
     "log_likelihoods",
@@ -191,6 +194,78 @@ def full_softmax(
         d_weight.addmm_(share.t(), hidden[rows])
         d_bias += share.sum(dim=0)
     return LossResult(total, d_hidden, RowGradient(None, d_weight, d_bias))
+
+
+def adaptive_softmax(
+    hidden: Tensor,
+    targets: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    scale: float,
+    cutoffs: Sequence[int],
+) -> LossResult:
+    """Compare each target with the frequent words and, if it is rare, with its own cluster.
+
+    p(w) = p(cluster of w) * p(w | cluster) for rare words (Grave et al. 2017, without smaller
+    dimensions for rare words). The last rows of `weight` stand for the clusters.
+
+    Args:
+        hidden: (n, dim).
+        targets: (n,).
+        weight: (n_words + clusters, dim).
+        bias: (n_words + clusters,).
+        scale: factor of all gradients.
+        cutoffs: first word of each cluster, rising; words before the first are frequent.
+    """
+    head, tails = _clusters(len(bias), cutoffs, hidden.device)
+    in_head = _head_targets(targets, cutoffs)
+    total, d_hidden, rows = full_softmax(hidden, in_head, weight[head], bias[head], scale)
+    ids, d_weight, d_bias = [head], [rows.weight], [rows.bias]
+    for start, end in tails:
+        members = ((targets >= start) & (targets < end)).nonzero().flatten()
+        if not len(members):
+            continue
+        part = full_softmax(
+            hidden[members], targets[members] - start, weight[start:end], bias[start:end], scale
+        )
+        total = total + part.total
+        d_hidden.index_add_(0, members, part.d_hidden)
+        ids.append(torch.arange(start, end, device=hidden.device))
+        d_weight.append(part.rows.weight)
+        d_bias.append(part.rows.bias)
+    gradient = RowGradient(torch.cat(ids), torch.cat(d_weight), torch.cat(d_bias))
+    return LossResult(total, d_hidden, gradient)
+
+
+def adaptive_log_likelihoods(
+    hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor, cutoffs: Sequence[int]
+) -> Tensor:
+    """Give the log probability of each target under the adaptive softmax, (n,)."""
+    head, tails = _clusters(len(bias), cutoffs, hidden.device)
+    result = log_likelihoods(hidden, _head_targets(targets, cutoffs), weight[head], bias[head])
+    for start, end in tails:
+        members = ((targets >= start) & (targets < end)).nonzero().flatten()
+        if len(members):
+            result[members] += log_likelihoods(
+                hidden[members], targets[members] - start, weight[start:end], bias[start:end]
+            )
+    return result
+
+
+def _clusters(
+    n_rows: int, cutoffs: Sequence[int], device: torch.device
+) -> tuple[Tensor, list[tuple[int, int]]]:
+    """Give the rows of the head (frequent words, then clusters) and the bounds of the clusters."""
+    n_words = n_rows - len(cutoffs)
+    head = torch.cat([torch.arange(cutoffs[0]), torch.arange(n_words, n_rows)]).to(device)
+    return head, list(itertools.pairwise([*cutoffs, n_words]))
+
+
+def _head_targets(targets: Tensor, cutoffs: Sequence[int]) -> Tensor:
+    """Replace rare words by the place of their cluster in the head."""
+    bounds = torch.tensor(list(cutoffs), device=targets.device)
+    cluster = torch.bucketize(targets, bounds, right=True)
+    return torch.where(cluster == 0, targets, cutoffs[0] + cluster - 1)
 
 
 def log_likelihoods(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -139,7 +139,8 @@ def train(
                 last_save = time.monotonic()
             if due and not stop:
                 trainee.save_model(best=False)
-            if stop:
+            # A run that has just come to its end ends in order: it would be saved unfinished.
+            if stop and not trainee.finished():
                 raise Stopped(asked.number or signal.SIGTERM, trainee.step_number)
         if looked_at != trainee.seen:
             look()

@@ -16,7 +16,12 @@ from torch import Tensor, nn
 from elmore.kernels.lstm import LstmSteps
 from elmore.kernels.workers import Workers
 from elmore.nn.bilm import BiLm, BiLmState
-from elmore.nn.losses import RowGradient, SoftmaxLoss, log_likelihoods
+from elmore.nn.losses import (
+    RowGradient,
+    SoftmaxLoss,
+    adaptive_log_likelihoods,
+    log_likelihoods,
+)
 
 __all__ = ["LmBatch", "Objective", "StepResult"]
 
@@ -77,6 +82,8 @@ class Objective:
         softmax_bias: (n_words,).
         dropout: share of values that are dropped.
         workers: where the directions run.
+        cutoffs: clusters of an adaptive softmax, whose rows follow those of the words.
+        autocast: whether matrix products run in bfloat16.
     """
 
     def __init__(
@@ -87,12 +94,16 @@ class Objective:
         *,
         dropout: float,
         workers: Workers,
+        cutoffs: Sequence[int] = (),
+        autocast: bool = False,
     ) -> None:
         self.bilm = bilm
         self.softmax_weight = softmax_weight
         self.softmax_bias = softmax_bias
         self.dropout = dropout
         self.workers = workers
+        self.cutoffs = tuple(cutoffs)
+        self.autocast = autocast
 
     def step(
         self,
@@ -167,11 +178,11 @@ class Objective:
         cuts = [count * k // self.workers.count for k in range(self.workers.count + 1)]
 
         def share(rows: slice) -> Tensor:
-            with torch.set_grad_enabled(gradients):
+            with torch.set_grad_enabled(gradients), self._casting():
                 part: Tensor = self.bilm.tokens(
                     None if words is None else words[rows], None if ids is None else ids[rows]
                 )
-                return part
+                return part.float()
 
         rows = [slice(a, b) for a, b in itertools.pairwise(cuts) if a < b]
         return self._run([partial(share, part) for part in rows])
@@ -222,7 +233,11 @@ class Objective:
                 top, hidden, memory = self._read(
                     layers, vectors, rows, batch.sizes, state.hidden[d], state.memory[d], None
                 )
-                logs = log_likelihoods(top, targets, self.softmax_weight, self.softmax_bias)
+                table = (self.softmax_weight, self.softmax_bias)
+                if self.cutoffs:
+                    logs = adaptive_log_likelihoods(top, targets, *table, self.cutoffs)
+                else:
+                    logs = log_likelihoods(top, targets, *table)
                 return logs, hidden, memory
 
         return job
@@ -274,9 +289,9 @@ class Objective:
                 # A fresh mask for every place, so equal words no longer share their gates.
                 inputs = self._drop(inputs if gather is None else inputs[rows], generator)
                 gather = None
-            gates = torch.nn.functional.linear(inputs, layer.input_weight, layer.full_bias())  # type: ignore[operator,arg-type]  # ModuleList forgets the class
-            if gather is not None:
-                gates = gates.index_select(0, gather)
+            with self._casting():
+                gates = torch.nn.functional.linear(inputs, layer.input_weight, layer.full_bias())  # type: ignore[operator,arg-type]  # ModuleList forgets the class
+            gates = gates.float() if gather is None else gates.float().index_select(0, gather)
             output, memory_after = LstmSteps.apply(  # type: ignore[no-untyped-call]  # torch leaves it so
                 gates,
                 sizes,
@@ -294,6 +309,12 @@ class Objective:
         if self.dropout:
             inputs = self._drop(inputs, generator)
         return inputs, torch.stack(finals), torch.stack(memories)
+
+    def _casting(self) -> torch.autocast:
+        """The context in which matrix products may run in bfloat16."""
+        return torch.autocast(
+            self.softmax_bias.device.type, dtype=torch.bfloat16, enabled=self.autocast
+        )
 
     def _drop(self, values: Tensor, generator: torch.Generator | None) -> Tensor:
         keep = 1 - self.dropout

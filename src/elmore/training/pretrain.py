@@ -73,6 +73,7 @@ def pretrain(
         raise ResumeError(
             f"'{run.path}' holds a run; pass resume=True (--resume) or another folder"
         )
+    group.barrier()  # nobody may start the run before all have looked
     workers = Workers(threads)
     # All heavy work is on the workers; a second set of threads here would only get in their way.
     torch.set_num_threads(1)

@@ -5,13 +5,19 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from elmore.config import Activation, BiLmConfig, LstmConfig, TokenEncoderConfig
+from elmore.config import (
+    Activation,
+    BiLmConfig,
+    LstmConfig,
+    TokenEncoderConfig,
+    filters_from_json,
+)
 from elmore.errors import ConfigError
 from elmore.training.recipe_files import recipe_text
 from elmore.training.schedule import Decay
@@ -27,7 +33,7 @@ __all__ = [
 ]
 
 Regime = Literal["sentences", "stream"]
-LossKind = Literal["sampled", "full"]
+LossKind = Literal["sampled", "full", "adaptive"]
 SharedNegatives = Literal["directions", "none"]
 OptimizerName = Literal["adagrad", "adam"]
 TokenInput = Literal["characters", "words"]
@@ -153,8 +159,9 @@ class LossRecipe:
     """The objective.
 
     Attributes:
-        kind: "sampled" or "full" softmax.
+        kind: "sampled", "full" or "adaptive" softmax.
         negatives: words that each target is compared with.
+        cutoffs: where the clusters of the adaptive softmax begin.
         shared: "directions": one draw for both directions; "none": one draw for each.
         times_unroll: multiply the loss by the steps of a stream batch, as bilm-tf does.
         unigram_bias: start the softmax bias from the log frequency of the words.
@@ -163,6 +170,7 @@ class LossRecipe:
 
     kind: LossKind
     negatives: int
+    cutoffs: tuple[int, ...]
     shared: SharedNegatives
     times_unroll: bool
     unigram_bias: bool
@@ -216,6 +224,8 @@ class RunRecipe:
         save_minutes: minutes between saves for a resume.
         evaluate_tokens: training tokens between looks at the held-out text; 0 for the end only.
         heldout_tokens: held-out tokens that are looked at during the run.
+        autocast: compute matrix products in bfloat16, where the hardware is fast at it; the
+            recurrence stays in float32.
         patience: end after so many looks without a better one; 0 for never.
     """
 
@@ -224,6 +234,35 @@ class RunRecipe:
     evaluate_tokens: int
     heldout_tokens: int
     patience: int
+    autocast: bool
+
+
+# Which values keys may have, how messages say it, and the test; None is always left alone.
+_BOUNDS: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
+    (
+        "data.batch_tokens data.max_length data.pool_sentences data.batch_rows data.unroll "
+        "loss.negatives optimizer.accumulate schedule.tokens run.log_steps run.heldout_tokens",
+        "1 or more",
+        lambda value: value >= 1,
+    ),
+    (
+        "optimizer.lr optimizer.accumulator optimizer.epsilon optimizer.clip_norm schedule.epochs",
+        "a positive number",
+        lambda value: 0 < value < float("inf"),
+    ),
+    (
+        "optimizer.weight_decay schedule.warmup_tokens schedule.frozen_tokens run.save_minutes "
+        "run.evaluate_tokens run.patience",
+        "0 or more",
+        lambda value: value >= 0,
+    ),
+    (
+        "loss.dropout optimizer.beta1 optimizer.beta2",
+        "from 0 to below 1",
+        lambda value: 0 <= value < 1,
+    ),
+    ("schedule.decay_share schedule.floor", "from 0 to 1", lambda value: 0 <= value <= 1),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,25 +278,11 @@ class Recipe:
     run: RunRecipe = field()
 
     def __post_init__(self) -> None:
-        _require(0 <= self.loss.dropout < 1, "loss.dropout", self.loss.dropout, "from 0 to below 1")
-        for key in (
-            "data.batch_tokens",
-            "data.max_length",
-            "data.pool_sentences",
-            "data.batch_rows",
-            "data.unroll",
-            "loss.negatives",
-            "optimizer.accumulate",
-            "run.log_steps",
-            "run.heldout_tokens",
-        ):
-            section, name = key.split(".")
-            value = getattr(getattr(self, section), name)
-            _require(value >= 1, key, value, "1 or more")
-        lr = self.optimizer.lr
-        _require(0 < lr < float("inf"), "optimizer.lr", lr, "a positive number")
-        share = self.schedule.decay_share
-        _require(0 <= share <= 1, "schedule.decay_share", share, "from 0 to 1")
+        for keys, allowed, holds in _BOUNDS:
+            for key in keys.split():
+                section, name = key.split(".")
+                value = getattr(getattr(self, section), name)
+                _require(value is None or holds(value), key, value, allowed)
 
     @classmethod
     def load(cls, source: str | Path, overrides: Mapping[str, str] | None = None) -> Recipe:
@@ -332,9 +357,11 @@ def _value(value: Any, hint: Any, what: str) -> Any:
                 f"{what}={value!r}; use one of {', '.join(map(repr, get_args(hint)))}"
             )
         return value
+    if hint == tuple[int, ...]:
+        if not isinstance(value, list | tuple) or not all(type(n) is int for n in value):
+            raise ConfigError(f"{what}={value!r} must be a list of whole numbers; correct it")
+        return tuple(value)
     if get_origin(hint) is tuple:
-        from elmore.config import filters_from_json
-
         return filters_from_json(value, what=what)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
@@ -347,14 +374,16 @@ def _override(data: dict[str, Any], key: str, text: str) -> None:
     section, _, name = key.partition(".")
     if not name:
         raise ConfigError(f"--set {key}={text}: name the section too, e.g. optimizer.lr=0.002")
+    if section == "name" or not isinstance(data.setdefault(section, {}), dict):
+        raise ConfigError(f"--set {key}={text}: {section!r} is no section; see `elmore recipes`")
     if text == "null":  # TOML has no word for it
-        data.setdefault(section, {})[name] = None
+        data[section][name] = None
         return
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text  # a bare word is a string
-    data.setdefault(section, {})[name] = value
+    data[section][name] = value
 
 
 def _unknown(what: str, key: str, known: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from elmore.nn.losses import (
     Negatives,
     RowGradient,
     SoftmaxLoss,
+    adaptive_softmax,
     draw_negatives,
     full_softmax,
     sampled_softmax,
@@ -97,6 +99,7 @@ class LmTrainer:
         self.bilm = BiLm(recipe.model.config(len(vocabulary)))
         initialise(self.bilm, torch_generator(seed, "weights"))
         self.bilm.to(device)
+        self.cutoffs = _cutoffs(recipe, len(vocabulary))
         self.softmax_weight, self.softmax_bias = self._start_softmax(counts, device)
         self.optimizer = _optimizer(recipe)
         self.objective = Objective(
@@ -105,6 +108,8 @@ class LmTrainer:
             self.softmax_bias,
             dropout=recipe.loss.dropout,
             workers=workers,
+            cutoffs=self.cutoffs,
+            autocast=recipe.run.autocast,
         )
         self._carried: BiLmState | None = None
 
@@ -112,6 +117,11 @@ class LmTrainer:
         self, counts: np.ndarray[Any, np.dtype[np.int64]], device: str
     ) -> tuple[Tensor, Tensor]:
         """Draw the softmax as bilm-tf does, its bias from the words' frequencies if asked."""
+        if self.cutoffs:
+            # Rows of the clusters follow; a cluster is as frequent as its words together.
+            bounds = [*self.cutoffs, len(counts)]
+            sums = [counts[a:b].sum() for a, b in itertools.pairwise(bounds)]
+            counts = np.concatenate([counts, np.array(sums, np.int64)])
         bias = torch.zeros(len(counts))
         if self.recipe.loss.unigram_bias:
             logs = torch.from_numpy(np.log(np.maximum(counts, 1).astype(np.float64)))
@@ -174,11 +184,9 @@ class LmTrainer:
             return None
         losses = heldout_losses(self.objective, self.heldout)
         names = self.bilm.config.directions
-        found = {
-            f"{name}_perplexity": math.exp(loss) for name, loss in zip(names, losses, strict=True)
-        }
+        found = {f"{name}_perplexity": _exp(loss) for name, loss in zip(names, losses, strict=True)}
         mean = sum(losses) / len(losses)
-        found.update(loss=mean, perplexity=math.exp(mean))
+        found.update(loss=mean, perplexity=_exp(mean))
         return found
 
     def save_state(self) -> None:
@@ -272,7 +280,9 @@ class LmTrainer:
             alphabet=alphabet,
             vocabulary=self.vocabulary,
             softmax=Softmax(
-                self.softmax_weight.cpu().numpy().copy(), self.softmax_bias.cpu().numpy().copy()
+                self.softmax_weight.cpu().numpy().copy(),
+                self.softmax_bias.cpu().numpy().copy(),
+                self.cutoffs,
             ),
             tokenizer=self.tokenizer,
             notes={
@@ -291,6 +301,8 @@ class LmTrainer:
         loss, directions = self.recipe.loss, self.bilm.config.directions
         if loss.kind == "full":
             return [full_softmax] * len(directions)
+        if loss.kind == "adaptive":
+            return [partial(adaptive_softmax, cutoffs=self.cutoffs)] * len(directions)
         drawn: list[Negatives] = []
         for d in range(len(directions)):
             # All processes draw the same words: the name holds no rank.
@@ -359,6 +371,29 @@ def heldout_losses(objective: Objective, batches: Sequence[LmBatch]) -> list[flo
         totals = [a - float(b.double().sum()) for a, b in zip(totals, logs, strict=True)]
         tokens += batch.n_tokens
     return [total / max(1, tokens) for total in totals]
+
+
+def _cutoffs(recipe: Recipe, n_words: int) -> tuple[int, ...]:
+    """Check the clusters of an adaptive softmax; none for the other kinds."""
+    if recipe.loss.kind != "adaptive":
+        return ()
+    if recipe.model.tied_softmax:
+        raise ConfigError(
+            "loss.kind='adaptive' has rows for clusters; set model.tied_softmax=false"
+        )
+    cutoffs = recipe.loss.cutoffs
+    if not cutoffs or list(cutoffs) != sorted(set(cutoffs)) or cutoffs[0] < 1:
+        raise ConfigError(f"loss.cutoffs={list(cutoffs)} must rise from 1 or more; correct them")
+    if cutoffs[-1] >= n_words:
+        raise ConfigError(
+            f"loss.cutoffs={list(cutoffs)} but the vocabulary has {n_words} words; lower them"
+        )
+    return cutoffs
+
+
+def _exp(loss: float) -> float:
+    """Give the perplexity of a loss; one that is too large to say stays a number."""
+    return math.exp(min(loss, 700.0))
 
 
 def _optimizer(recipe: Recipe) -> Optimizer:

@@ -60,11 +60,14 @@ def _read_text(
             if known is None:
                 continue
             try:
-                rows.append(np.array(values, np.float32))
+                row = np.array(values, np.float32)
             except ValueError:
+                row = np.array([np.nan], np.float32)
+            if not np.isfinite(row).all():
                 raise InputError(
                     "a value is no number; is this word2vec text?", file=str(path), line=number
-                ) from None
+                )
+            rows.append(row)
             ids.append(known)
     empty = np.zeros((0, dim), np.float32)
     return np.array(ids, np.int64), np.stack(rows) if rows else empty
@@ -90,5 +93,7 @@ def _read_npy(
     pairs = [
         (known, k) for k, word in enumerate(words) if (known := vocabulary.find(word)) is not None
     ]
-    places = [k for _, k in pairs]
-    return np.array([known for known, _ in pairs], np.int64), np.array(matrix[places], np.float32)
+    vectors = np.array(matrix[[k for _, k in pairs]], np.float32)
+    if not np.isfinite(vectors).all():
+        raise InputError(f"'{path}' has values that are no finite numbers; make it again")
+    return np.array([known for known, _ in pairs], np.int64), vectors

@@ -1,0 +1,283 @@
+"""The loop around the steps: log, looks, saves, ends, and what goes wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_training import small_data, small_recipe
+
+from elmore.errors import ElmoreError
+from elmore.training import trainer as trainer_module
+from elmore.training.loop import StepReport, Stopped, train
+from elmore.training.pretrain import pretrain
+from elmore.training.recipe import Recipe, RunRecipe
+from elmore.training.resume import load_state
+from elmore.training.run import Run
+
+
+def rules(**changes: Any) -> RunRecipe:
+    """A line for every step; no saves and looks but the last."""
+    quiet = {"log_steps": 1, "save_minutes": 1e6, "evaluate_tokens": 0, "patience": 0}
+    return dataclasses.replace(Recipe.load("tiny").run, **{**quiet, **changes})
+
+
+class Fake:
+    """Something that trains: ten tokens a step, a given loss at each look."""
+
+    def __init__(self, total: int = 100, heldout: tuple[float, ...] = ()) -> None:
+        self.step_number = self.seen = 0
+        self.best, self.looks_since_best = math.inf, 0
+        self._total, self._heldout = total, list(heldout)
+        self.events: list[tuple[str, int]] = []
+        self.after_step: Callable[[int], StepReport | None] = lambda step: None
+
+    def finished(self) -> bool:
+        return self.seen >= self._total
+
+    def total(self) -> int:
+        return self._total
+
+    def step(self) -> StepReport:
+        self.step_number += 1
+        self.seen += 10
+        special = self.after_step(self.step_number)
+        return special or StepReport(
+            {"forward": float(self.step_number), "backward": 2.0}, 0.1, 3.0
+        )
+
+    def evaluate(self) -> dict[str, float] | None:
+        self.events.append(("look", self.step_number))
+        return {"loss": self._heldout.pop(0)} if self._heldout else None
+
+    def save_state(self) -> None:
+        self.events.append(("state", self.step_number))
+
+    def save_model(self, *, best: bool) -> None:
+        self.events.append(("best" if best else "model", self.step_number))
+
+
+def go(fake: Fake, folder: Path, **changes: Any) -> Run:
+    run = Run(folder)
+    train(fake, run, rules(**changes))
+    return run
+
+
+def test_a_run_ends_with_a_look_a_model_and_a_state(tmp_path: Path) -> None:
+    fake = Fake(heldout=(5.0,))
+    go(fake, tmp_path)
+    assert fake.events == [("look", 10), ("best", 10), ("model", 10), ("state", 10)]
+
+
+def test_log_lines_are_means_since_the_last(tmp_path: Path) -> None:
+    fake = Fake(heldout=(5.0,))
+    lines = go(fake, tmp_path, log_steps=4).log()
+    assert [line["step"] for line in lines] == [4, 8, 10]
+    assert [line["tokens"] for line in lines] == [40, 80, 100]
+    assert lines[0]["loss"] == {"forward": 2.5, "backward": 2.0}
+    assert lines[1]["loss"]["forward"] == 6.5
+    assert (lines[0]["lr"], lines[0]["norm"]) == (0.1, 3.0)
+    assert lines[0]["tokens_per_s"] > 0
+    assert lines[2]["heldout"] == {"loss": 5.0}
+
+
+def test_reports_hear_every_line(tmp_path: Path) -> None:
+    heard: list[dict[str, Any]] = []
+    fake = Fake(heldout=(5.0,))
+    train(fake, Run(tmp_path), rules(), report=heard.append)
+    assert [line["step"] for line in heard] == [*range(1, 11), 10]
+    assert all(line["total"] == 100 for line in heard)
+
+
+def test_only_the_main_process_writes_a_log(tmp_path: Path) -> None:
+    train(Fake(), Run(tmp_path), rules(), main=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_looks_fall_on_multiples_and_the_best_is_kept(tmp_path: Path) -> None:
+    fake = Fake(heldout=(5.0, 4.0, 4.5, 4.2))
+    go(fake, tmp_path, evaluate_tokens=30)
+    looks = [step for event, step in fake.events if event == "look"]
+    assert looks == [3, 6, 9, 10]
+    assert [step for event, step in fake.events if event == "best"] == [3, 6]
+    assert (fake.best, fake.looks_since_best) == (4.0, 2)
+
+
+def test_a_look_at_the_very_end_is_not_repeated(tmp_path: Path) -> None:
+    fake = Fake(heldout=(5.0,) * 9)
+    go(fake, tmp_path, evaluate_tokens=50)
+    assert [step for event, step in fake.events if event == "look"] == [5, 10]
+
+
+def test_a_resumed_run_looks_where_the_other_would(tmp_path: Path) -> None:
+    fake = Fake(heldout=(5.0,) * 9)
+    fake.step_number, fake.seen = 4, 40
+    go(fake, tmp_path, evaluate_tokens=30)
+    assert [step for event, step in fake.events if event == "look"] == [6, 9, 10]
+
+
+def test_patience_ends_it(tmp_path: Path) -> None:
+    fake = Fake(total=10**6, heldout=(5.0, 4.0, 4.0, 4.1, 1.0))
+    go(fake, tmp_path, evaluate_tokens=20, patience=2)
+    # equal is not better; the look at the end is the one that ended it
+    assert [event for event in fake.events if event[0] == "look"] == [
+        ("look", 2), ("look", 4), ("look", 6), ("look", 8),
+    ]  # fmt: skip
+    assert fake.events[-2:] == [("model", 8), ("state", 8)]
+    assert fake.step_number == 8
+
+
+@pytest.mark.parametrize(("loss", "norm"), [(math.nan, 1.0), (math.inf, 1.0), (1.0, math.nan)])
+def test_what_is_no_number_stops_it(loss: float, norm: float, tmp_path: Path) -> None:
+    fake = Fake()
+    fake.after_step = lambda step: StepReport({"forward": loss}, 0.1, norm) if step == 3 else None
+    with pytest.raises(ElmoreError, match=r"step 3: forward is .*lower optimizer\.lr") as caught:
+        go(fake, tmp_path, save_minutes=0)
+    assert "\n" not in str(caught.value)
+    # steps 1 and 2 are saved, nothing of step 3
+    assert fake.events == [("state", 1), ("model", 1), ("state", 2), ("model", 2)]
+
+
+def test_saves_come_by_the_clock(tmp_path: Path) -> None:
+    fake = Fake(total=30)
+    go(fake, tmp_path, save_minutes=0)
+    assert [event for event in fake.events if event[0] == "state"] == [
+        ("state", 1), ("state", 2), ("state", 3),
+    ]  # fmt: skip
+
+
+# Signals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_stops(number: signal.Signals, tmp_path: Path) -> None:
+    fake = Fake()
+    fake.after_step = lambda step: os.kill(os.getpid(), number) if step == 4 else None
+    before = signal.getsignal(number)
+    with pytest.raises(Stopped, match=f"{number.name} after step 4") as caught:
+        go(fake, tmp_path)
+    assert caught.value.number == number
+    assert fake.events == [("state", 4)]
+    assert signal.getsignal(number) is before
+
+
+def test_a_signal_in_the_last_step_finishes_the_run(tmp_path: Path) -> None:
+    """Saved as finished but without its end, it would never get its model."""
+    fake = Fake()
+    fake.after_step = lambda step: os.kill(os.getpid(), signal.SIGTERM) if step == 10 else None
+    go(fake, tmp_path)
+    assert fake.events == [("look", 10), ("model", 10), ("state", 10)]
+
+
+def test_a_second_signal_acts_at_once(tmp_path: Path) -> None:
+    fake = Fake()
+
+    def twice(step: int) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    fake.after_step = twice
+    with pytest.raises(KeyboardInterrupt):
+        go(fake, tmp_path)
+    assert fake.events == []
+
+
+def test_all_processes_stop_when_one_is_asked(tmp_path: Path) -> None:
+    fake = Fake()
+    with pytest.raises(Stopped, match="SIGTERM after step 1"):
+        train(fake, Run(tmp_path), rules(), agree=lambda asked: True)
+
+
+def test_other_threads_may_train(tmp_path: Path) -> None:
+    fake = Fake()
+    thread = threading.Thread(target=go, args=(fake, tmp_path))
+    thread.start()
+    thread.join(30)
+    assert fake.step_number == 10
+
+
+# A real model ---------------------------------------------------------------------------------
+
+
+def test_no_number_stops_a_training_and_its_last_save_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        trainer_module, "learning_rate", lambda seen, **rest: 0.01 if seen < 150 else math.inf
+    )
+    data, out = small_data(tmp_path), tmp_path / "run"
+    recipe = small_recipe(run__evaluate_tokens=0)
+    with pytest.raises(ElmoreError, match=r"step \d+: \w+ is nan, gradient norm nan; lower"):
+        pretrain(data, out, recipe=recipe, threads=1)
+    state = load_state(out / "resume")
+    assert state is not None
+    tensors, facts = state
+    assert facts["step"] >= 3
+    assert all(math.isfinite(line["norm"]) for line in Run(out).log())
+    [*_, older] = sorted((out / "resume").iterdir())[:-1]
+    assert older.name == f"step-{facts['step'] - 1:010d}"
+    # The step that the infinite rate was used in still looked good, and was saved.
+    assert not all(bool(t.isfinite().all()) for t in tensors.values())
+
+
+DISK_FULL = """
+import os, resource, sys
+from pathlib import Path
+from elmore.cli.main import main
+data, out, recipe, limit = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+sys.exit(main(["pretrain", data, "-o", out, "--recipe", recipe, "--resume", "--threads", "1", "-q"]))
+"""
+
+
+def test_a_full_disk_is_a_clear_error_and_the_last_save_stays(tmp_path: Path) -> None:
+    data, out = small_data(tmp_path), tmp_path / "run"
+    first = small_recipe(schedule__tokens=100)
+    pretrain(data, out, recipe=first, threads=1)
+    [*_, last] = sorted((out / "resume").iterdir())
+    size = (last / "state.safetensors").stat().st_size
+    model = (out / "checkpoint/model.safetensors").read_bytes()
+    recipe = write_toml(tmp_path, schedule__tokens=900)
+    done = subprocess.run(
+        [sys.executable, "-c", DISK_FULL, data.folder, out, recipe, str(size - 1)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("elmore: error: cannot write '")
+    assert "file too large" in done.stderr
+    assert "free some space" in done.stderr
+    found = load_state(out / "resume")
+    assert found is not None
+    assert found[1]["step"] == int(last.name[5:])
+    assert not [p for p in out.rglob("*") if ".partial" in p.name]
+    assert (out / "checkpoint/model.safetensors").read_bytes() == model
+    # with room again it goes on
+    run = pretrain(data, out, recipe=small_recipe(schedule__tokens=900), threads=1, resume=True)
+    assert run.log()[-1]["tokens"] >= 900
+
+
+def write_toml(folder: Path, **settings: object) -> Path:
+    """The small recipe as a file."""
+    recipe = small_recipe(**settings).to_json()
+    lines = []
+    for section, values in recipe.items():
+        if not isinstance(values, dict):
+            continue
+        lines.append(f"[{section}]")
+        lines += [f"{k} = {json.dumps(v)}" for k, v in values.items() if v is not None]
+    path = folder / "small.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
