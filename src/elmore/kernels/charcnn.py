@@ -151,7 +151,7 @@ class _Convolution(torch.autograd.Function):
                 d_table.scatter_add_(0, ids.gather(1, start + k) - 1, d_values)
                 torch.mm(characters.t(), d_table, out=d_weight[k])
                 d_characters.addmm_(d_table, weight[:, :, k])
-            gradients += [d_weight.permute(2, 1, 0), d_values.sum(dim=0)]
+            gradients += [d_weight.permute(2, 1, 0).contiguous(), d_values.sum(dim=0)]
         return None, d_characters, *gradients
 
 

@@ -314,8 +314,9 @@ class LstmSteps(torch.autograd.Function):
         before_rows = _rows_before(sizes, gates.device)
         first = sizes[0] if sizes else 0
         previous = torch.cat([hidden0[:first], output.index_select(0, before_rows)])
-        d_state_weight = d_gates.t() @ previous
-        d_matrix = None if projection is None else d_projected.t() @ kept.unprojected
+        # Transposed twice, so that the gradients lie in memory as the weights do (nn/lstm.py).
+        d_state_weight = (previous.t() @ d_gates).t()
+        d_matrix = None if projection is None else (kept.unprojected.t() @ d_projected).t()
         return d_gates, None, d_state_weight, d_matrix, d_hidden, d_memory, None
 
 

@@ -90,6 +90,8 @@ def _work(jobs: queue.SimpleQueue[Any], inner: int, ready: threading.Barrier) ->
     # undo what is set here.
     torch.get_num_threads()
     torch.set_num_threads(inner)
+    # This thread's own flag; some processors are many times slower on denormal numbers.
+    torch.set_flush_denormal(True)
     ready.wait()
     while (item := jobs.get()) is not None:
         job, future = item

@@ -22,8 +22,8 @@ class Group:
         world: number of processes.
     """
 
-    def __init__(self, rank: int = 0, world: int = 1) -> None:
-        self.rank, self.world = rank, world
+    def __init__(self, rank: int = 0, world: int = 1, *, ours: bool = False) -> None:
+        self.rank, self.world, self._ours = rank, world, ours
 
     @property
     def main(self) -> bool:
@@ -85,6 +85,13 @@ class Group:
         torch.distributed.all_gather(everyone, tensor.contiguous())
         return everyone
 
+    def leave(self) -> None:
+        """Wait for all and end what `join_group` began."""
+        if self._ours:
+            torch.distributed.barrier()
+            torch.distributed.destroy_process_group()
+            self._ours = False
+
     def barrier(self) -> None:
         """Wait for all."""
         if self.world > 1:
@@ -98,6 +105,7 @@ def join_group(device: str = "cpu") -> Group:
         return Group()
     if "RANK" not in os.environ:
         raise ConfigError("WORLD_SIZE is set but RANK is not; start with torchrun")
-    if not torch.distributed.is_initialized():
+    ours = not torch.distributed.is_initialized()
+    if ours:
         torch.distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
-    return Group(torch.distributed.get_rank(), world)
+    return Group(torch.distributed.get_rank(), world, ours=ours)

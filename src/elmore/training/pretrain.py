@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -75,9 +76,6 @@ def pretrain(
         )
     group.barrier()  # nobody may start the run before all have looked
     workers = Workers(threads)
-    # All heavy work is on the workers; a second set of threads here would only get in their way.
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
     trainer = _trainer(prepared, recipe, run, seed, group, workers, device)
     if start is not None:
         trainer.start_from(start)
@@ -94,15 +92,28 @@ def pretrain(
             run.start(recipe, facts)
         group.barrier()
         if not trainer.finished():
-            train(
-                trainer,
-                run,
-                recipe.run,
-                main=group.main,
-                report=report if group.main else None,
-                agree=group.any,
-            )
+            with _one_thread():
+                train(
+                    trainer,
+                    run,
+                    recipe.run,
+                    main=group.main,
+                    report=report if group.main else None,
+                    agree=group.any,
+                )
+    group.leave()
     return run
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep torch to one thread here: the heavy work is on the workers."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:

@@ -79,7 +79,8 @@ class Run:
         """Read the log."""
         if not self.log_path.is_file():
             return []
-        lines = self.log_path.read_text(encoding="utf-8").split("\n")
+        # What follows the last line end was torn by a kill, or is being written.
+        lines = self.log_path.read_text(encoding="utf-8").split("\n")[:-1]
         return [json.loads(line) for line in lines if line]
 
     def start(self, recipe: Recipe, facts: dict[str, Any]) -> None:
@@ -99,7 +100,7 @@ class Run:
             if section in _FREE:
                 continue
             for key, old in value.items():
-                new = json.loads(json.dumps(asked[section][key]))
+                new = json.loads(json.dumps(asked.get(section, {}).get(key)))
                 if new != old:
                     raise ResumeError(
                         f"'{self.path}' was trained with {section}.{key}={old!r}, not {new!r}; "

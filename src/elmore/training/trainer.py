@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, ElmoreError
 from elmore.formats import folder
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
 from elmore.kernels.workers import Workers
@@ -195,6 +195,11 @@ class LmTrainer:
             f"bilm/{name}": weight for name, weight in self.bilm.named_parameters()
         }
         tensors["softmax/weight"], tensors["softmax/bias"] = self.softmax_weight, self.softmax_bias
+        if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+            raise ElmoreError(
+                f"step {self.step_number}: weights are no finite numbers any more; lower "
+                "optimizer.lr or clip_norm and resume from the last save"
+            )
         tensors.update({f"optimizer/{k}": t for k, t in self.optimizer.state().items()})
         if self._carried is not None:
             for name, tensor in zip(("hidden", "memory"), self._carried, strict=True):

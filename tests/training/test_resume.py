@@ -1,0 +1,269 @@
+"""States on disk, and runs that go on to the bit: after a signal, after kill -9, within a save."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_training import digest, small_data, small_recipe
+
+from elmore.errors import ResumeError
+from elmore.training.loop import Stopped
+from elmore.training.prepared import Prepared
+from elmore.training.pretrain import pretrain
+from elmore.training.recipe import Recipe
+from elmore.training.resume import load_state, save_state
+from elmore.training.run import Run
+
+REGIMES: dict[str, dict[str, object]] = {
+    "sentences": {},
+    "stream": {"data.regime": "stream", "optimizer.name": "adagrad", "loss.shared": "none"},
+    "words, tied, two batches a step": {
+        "model.tokens": "words",
+        "model.tied_softmax": "true",
+        "optimizer.accumulate": 2,
+        "optimizer.weight_decay": 0.01,
+    },
+    "full, one direction": {"loss.kind": "full", "model.bidirectional": "false"},
+}
+
+
+# States ---------------------------------------------------------------------------------------
+
+
+def tensors(value: float) -> dict[str, torch.Tensor]:
+    return {"a/b": torch.full((2, 3), value), "n": torch.tensor(7), "|x": torch.zeros(0)}
+
+
+def test_the_two_newest_states_are_kept(tmp_path: Path) -> None:
+    assert load_state(tmp_path / "none") is None
+    for step in (9, 10, 11, 100):
+        save_state(tmp_path / "s", step, tensors(step), {"seen": step * 2})
+    names = sorted(path.name for path in (tmp_path / "s").iterdir())
+    assert names == ["step-0000000011", "step-0000000100"]
+    found = load_state(tmp_path / "s")
+    assert found is not None
+    assert found[1]["step"] == 100
+    assert found[1]["seen"] == 200
+    for name, tensor in tensors(100).items():
+        assert torch.equal(found[0][name], tensor)
+        assert found[0][name].dtype == tensor.dtype
+
+
+def test_tensors_that_are_stored_transposed_come_back_in_their_order(tmp_path: Path) -> None:
+    turned = torch.arange(6.0).view(2, 3).t()
+    save_state(tmp_path, 1, {"w": turned}, {})
+    found = load_state(tmp_path)
+    assert found is not None
+    assert torch.equal(found[0]["w"], turned)
+
+
+def test_the_same_step_again_replaces_the_state(tmp_path: Path) -> None:
+    save_state(tmp_path, 5, tensors(1), {})
+    save_state(tmp_path, 5, tensors(2), {})
+    found = load_state(tmp_path)
+    assert found is not None
+    assert torch.equal(found[0]["a/b"], tensors(2)["a/b"])
+
+
+@pytest.mark.parametrize("part", ["state.safetensors", "state.json"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
+def test_a_damaged_state_gives_way_to_the_one_before(
+    part: str, damage: str, tmp_path: Path
+) -> None:
+    for step in (1, 2):
+        save_state(tmp_path, step, tensors(step), {})
+
+    def spoil(step: int) -> None:
+        path = tmp_path / f"step-{step:010d}" / part
+        whole = path.read_bytes()
+        if damage == "gone":
+            path.unlink()
+        elif damage == "cut":
+            path.write_bytes(whole[: len(whole) // 2])
+        else:
+            path.write_bytes(whole[:-9] + bytes([whole[-9] ^ 64]) + whole[-8:])
+
+    spoil(2)
+    found = load_state(tmp_path)
+    assert found is not None
+    assert found[1]["step"] == 1
+    spoil(1)
+    with pytest.raises(ResumeError, match=r"no state in .* can be read") as caught:
+        load_state(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+# Going on -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    made = small_data(tmp_path_factory.mktemp("corpus"))
+    assert len(made.shard_paths) > 1
+    return made
+
+
+def recipe_of(name: str) -> Recipe:
+    """A run of one or two epochs that saves when it must."""
+    settings = {"schedule.tokens": 700, "run.evaluate_tokens": 250, "run.save_minutes": 1000}
+    return small_recipe({**settings, **REGIMES[name]})
+
+
+@pytest.fixture(scope="module")
+def whole(data: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The uninterrupted run of each regime."""
+    made: dict[str, Path] = {}
+
+    def run(name: str) -> Path:
+        if name not in made:
+            out = tmp_path_factory.mktemp("whole") / "run"
+            pretrain(data, out, recipe=recipe_of(name), threads=1, seed=3)
+            made[name] = out
+        return made[name]
+
+    return run
+
+
+def lines(run: Path) -> list[dict[str, Any]]:
+    """The log without what the clock decides."""
+    return [{k: v for k, v in line.items() if k != "tokens_per_s"} for line in Run(run).log()]
+
+
+def steps_of(run: Path) -> int:
+    return int(sorted((run / "resume").iterdir())[-1].name[5:])
+
+
+@pytest.mark.parametrize("name", REGIMES)
+def test_stopped_by_a_signal(
+    name: str, data: Prepared, whole: Callable[[str], Path], tmp_path: Path
+) -> None:
+    expected, out = whole(name), tmp_path / "run"
+    count = steps_of(expected)
+    assert count >= 8
+    at = [2, count // 2, count - 1]
+
+    def ask(line: dict[str, Any]) -> None:
+        if line["step"] == at[0] and "loss" in line:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    recipe = recipe_of(name)
+    for _ in range(3):
+        with pytest.raises(Stopped, match=f"SIGTERM after step {at[0]}"):
+            pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True, report=ask)
+        assert steps_of(out) == at.pop(0)
+    pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True)
+    assert digest(out) == digest(expected)
+    assert lines(out) == lines(expected)
+    best = "best/model.safetensors"
+    assert (out / best).read_bytes() == (expected / best).read_bytes()
+
+
+def test_what_the_regimes_hold(whole: Callable[[str], Path]) -> None:
+    """The stream carries its state; a run goes through several epochs and looks."""
+    for name in REGIMES:
+        found = load_state(whole(name) / "resume")
+        assert found is not None
+        assert ("carried/hidden" in found[0]) == (name == "stream")
+        if name == "stream":
+            assert found[0]["carried/hidden"].abs().max() > 0
+        else:
+            assert found[1]["cursor"]["epoch"] >= 1
+        assert sum("heldout" in line for line in lines(whole(name))) >= 3
+
+
+def test_another_seed_and_another_dropout_differ(
+    data: Prepared, whole: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The digest notices."""
+    pretrain(data, tmp_path / "a", recipe=recipe_of("sentences"), threads=1, seed=4)
+    recipe = recipe_of("sentences")
+    recipe = dataclasses.replace(recipe, loss=dataclasses.replace(recipe.loss, dropout=0.0))
+    pretrain(data, tmp_path / "b", recipe=recipe, threads=1, seed=3)
+    found = {digest(tmp_path / "a"), digest(tmp_path / "b"), digest(whole("sentences"))}
+    assert len(found) == 3
+
+
+def test_a_finished_run_is_left_alone(data: Prepared, whole: Callable[[str], Path]) -> None:
+    out = whole("sentences")
+    before = {p: p.stat().st_mtime_ns for p in out.rglob("model.safetensors")}
+    log = lines(out)
+    pretrain(data, out, recipe=recipe_of("sentences"), threads=1, seed=3, resume=True)
+    assert {p: p.stat().st_mtime_ns for p in out.rglob("model.safetensors")} == before
+    assert lines(out) == log
+
+
+# One process that imports torch once and forks a training for every kill: each child dies by
+# SIGKILL at its step, or in the middle of a save. The last one comes to the end.
+KILLS = """
+import json, os, shutil, signal, sys, traceback, types
+sys.path.insert(0, sys.argv[1])
+data, out, settings, plan = sys.argv[2], sys.argv[3], *map(json.loads, sys.argv[4:])
+from small_training import small_recipe
+from elmore.training import resume
+from elmore.training.pretrain import pretrain
+die = lambda: os.kill(os.getpid(), signal.SIGKILL)
+for where, step in [*plan, [None, None]]:
+    child = os.fork()
+    if child == 0:
+        def report(line):
+            if where == "step" and line["step"] >= step:
+                die()
+        def dying(*args, **options):
+            if where == "save" and int(args[0].parent.name.split("-")[1].split(".")[0]) >= step:
+                die()
+            return hashed(*args, **options)
+        hashed, resume.sha256_file = resume.sha256_file, dying
+        def removing(path, ignore_errors):
+            if where == "rotation" and int(path.name.split("-")[1]) >= step - 2:
+                die()
+            shutil.rmtree(path, ignore_errors)
+        resume.shutil = types.SimpleNamespace(rmtree=removing)
+        try:
+            pretrain(data, out, recipe=small_recipe(settings), seed=3, threads=1, resume=True,
+                     report=report)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    print(json.dumps([where, os.waitstatus_to_exitcode(status)]), flush=True)
+"""
+
+
+@pytest.mark.parametrize("name", ["sentences", "stream"])
+def test_killed(name: str, data: Prepared, whole: Callable[[str], Path], tmp_path: Path) -> None:
+    expected, out = whole(name), tmp_path / "run"
+    count = steps_of(expected)
+    settings = {**REGIMES[name], "schedule.tokens": 700, "run.evaluate_tokens": 250}
+    plan = [["step", 3], ["save", count // 2], ["rotation", count // 2 + 2], ["step", count - 1]]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            KILLS,
+            str(Path(__file__).parents[1]),
+            str(data.folder),
+            str(out),
+            json.dumps(settings),
+            json.dumps(plan),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    ends = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [end[1] for end in ends] == [-9] * len(plan) + [0], done.stderr
+    assert digest(out) == digest(expected)
+    assert lines(out) == lines(expected)
+    assert not [path for path in out.rglob("*") if ".partial" in path.name]
