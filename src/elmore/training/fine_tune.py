@@ -108,7 +108,9 @@ def _prepare(
         return Prepared.open(folder)
     run.path.mkdir(parents=True, exist_ok=True)
     words: int | Path = vocabulary
-    if checkpoint.softmax is not None and checkpoint.vocabulary is not None:
+    # A word table is tied to its vocabulary, even where there is no softmax.
+    kept = checkpoint.softmax is not None or checkpoint.config.tokens.n_words
+    if kept and checkpoint.vocabulary is not None:
         words = run.path / "vocab.txt"
         words.write_bytes(checkpoint.vocabulary.to_bytes())
     return prepare(

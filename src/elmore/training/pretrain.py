@@ -82,8 +82,7 @@ def pretrain(
     facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
     with run.locked() if group.main else _Unlocked():
         if run.exists():
-            if group.main:
-                run.check(recipe, facts)
+            run.check(recipe, facts, write=group.main)
             if trainer.load_state() and group.main:
                 run.forget_after(trainer.step_number)
             elif group.main:

@@ -88,8 +88,13 @@ class Run:
         self.path.mkdir(parents=True, exist_ok=True)
         self._write({"recipe": recipe.to_json(), **facts})
 
-    def check(self, recipe: Recipe, facts: dict[str, Any]) -> None:
+    def check(self, recipe: Recipe, facts: dict[str, Any], *, write: bool = True) -> None:
         """Compare what is asked for with what the run did so far.
+
+        Args:
+            recipe: how to go on.
+            facts: seed, data and the like.
+            write: note the recipe, whose schedule may be another one.
 
         Raises:
             ResumeError: the model, data, loss or optimiser differ, or the text or seed.
@@ -113,7 +118,8 @@ class Run:
                     f"'{self.path}' was trained with {key}={str(old)[:40]!r}, not "
                     f"{str(new)[:40]!r}; use the same or start in another folder"
                 )
-        self._write({"recipe": asked, **facts})
+        if write:
+            self._write({"recipe": asked, **facts})
 
     def append(self, line: dict[str, Any]) -> None:
         """Add a line to the log."""

@@ -1,0 +1,1 @@
+"""Downstream tasks on top of frozen or trained layers."""

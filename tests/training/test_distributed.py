@@ -1,0 +1,222 @@
+"""Two processes do together what one does alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_training import digest, small_data, small_recipe
+
+from elmore.errors import ConfigError
+from elmore.nn.losses import RowGradient
+from elmore.training.distributed import Group, join_group
+from elmore.training.prepared import Prepared
+from elmore.training.pretrain import pretrain
+from elmore.training.resume import load_state
+from elmore.training.run import Run
+
+STEPS = """
+import json, os, signal, sys
+sys.path.insert(0, sys.argv[1])
+data, out, settings, stop = sys.argv[2], sys.argv[3], *map(json.loads, sys.argv[4:])
+from small_training import small_recipe
+from elmore.errors import ElmoreError
+from elmore.training.loop import Stopped
+from elmore.training.pretrain import pretrain
+def report(line):
+    if stop and line["step"] == stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+try:
+    recipe = small_recipe(settings)
+    pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True, report=report)
+except Stopped:
+    sys.exit(7)
+except ElmoreError as error:
+    print(error, file=sys.stderr)
+    sys.exit(1)
+"""
+
+
+def together(
+    data: Prepared, out: Path, settings: dict[str, Any], *, stop: int = 0, world: int = 2
+) -> list[subprocess.CompletedProcess[str]]:
+    """Start processes as torchrun does, without its watchman."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-W", "ignore", "-c", STEPS, str(Path(__file__).parents[1])]
+    command += [str(data.folder), str(out), json.dumps(settings), json.dumps(stop)]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world)}
+    processes = [
+        subprocess.Popen(
+            command,
+            env={**os.environ, **place, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world)
+    ]
+    done = []
+    try:
+        for process in processes:
+            out_text, err_text = process.communicate(timeout=240)
+            done.append(
+                subprocess.CompletedProcess(command, process.returncode, out_text, err_text)
+            )
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+    return done
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return small_data(tmp_path_factory.mktemp("corpus"))
+
+
+def difference(one: Path, two: Path) -> float:
+    """Largest difference of all weights, in units of each weight's largest value."""
+    first, second = load_state(one / "resume"), load_state(two / "resume")
+    assert first is not None
+    assert second is not None
+    assert first[1]["step"] == second[1]["step"]
+    assert first[1]["seen"] == second[1]["seen"]
+    worst = 0.0
+    for name, tensor in first[0].items():
+        if name.startswith(("bilm/", "softmax/")):
+            gap = (tensor - second[0][name]).abs().max() / tensor.abs().max().clamp_min(1e-3)
+            worst = max(worst, float(gap))
+    return worst
+
+
+REGIMES: dict[str, dict[str, Any]] = {
+    # A budget for one or two sentences: often there is no row for the second process.
+    "sentences": {"data.batch_tokens": 20, "optimizer.name": "adagrad", "optimizer.lr": 0.1},
+    "stream": {
+        "data.regime": "stream",
+        "loss.shared": "none",
+        "loss.times_unroll": "true",
+        "optimizer.name": "adagrad",
+        "optimizer.lr": 0.1,
+    },
+    "full": {"loss.kind": "full", "optimizer.name": "adam"},
+    "tied": {"model.tokens": "words", "model.tied_softmax": "true", "optimizer.accumulate": 2},
+}
+
+
+def compare(name: str, tokens: int, data: Prepared, folder: Path) -> tuple[float, int]:
+    settings = {
+        **REGIMES[name],
+        "loss.dropout": "0.0",
+        "schedule.tokens": tokens,
+        "run.save_minutes": 1000,
+        "run.evaluate_tokens": 0,
+    }
+    rows = {"data.batch_rows": 4} if name == "stream" else {}
+    alone, both = folder / "one", folder / "two"
+    pretrain(data, alone, recipe=small_recipe({**settings, **rows}), threads=1, seed=3)
+    rows = {"data.batch_rows": 2} if name == "stream" else {}
+    for process in together(data, both, {**settings, **rows}):
+        assert process.returncode == 0, process.stderr
+    losses = [[line["loss"] for line in Run(run).log() if "loss" in line] for run in (alone, both)]
+    for a, b in zip(*losses, strict=True):
+        assert b == pytest.approx(a, rel=1e-4)
+    heldout = [Run(run).log()[-1]["heldout"] for run in (alone, both)]
+    assert heldout[1] == pytest.approx(heldout[0], rel=1e-4)
+    return difference(alone, both), len(losses[0])
+
+
+def test_five_steps(data: Prepared, tmp_path: Path) -> None:
+    gap, steps = compare("sentences", 80, data, tmp_path)
+    assert steps >= 5
+    assert gap < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REGIMES)
+def test_fifty_steps(name: str, data: Prepared, tmp_path: Path) -> None:
+    tokens = {"sentences": 850, "stream": 1000, "full": 2300, "tied": 4600}[name]
+    gap, steps = compare(name, tokens, data, tmp_path)
+    assert steps >= 50
+    # Adam divides small gradients by themselves: their noise is not small.
+    assert gap < (1e-3 if name in ("full", "tied") else 1e-4)
+
+
+@pytest.mark.slow
+def test_two_processes_go_on_to_the_bit_and_not_as_one(data: Prepared, tmp_path: Path) -> None:
+    settings = {
+        **REGIMES["stream"],
+        "data.batch_rows": 2,
+        "schedule.tokens": 200,
+        "run.save_minutes": 1000,
+        "run.evaluate_tokens": 0,
+    }
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for process in together(data, whole, settings):
+        assert process.returncode == 0, process.stderr
+    for process in together(data, parts, settings, stop=4):
+        assert process.returncode == 7, process.stderr
+    assert Run(parts).log()[-1]["step"] == 4
+    # Fewer processes are refused by a line that names the number, and nothing changes.
+    before = sorted((p, p.read_bytes()) for p in parts.rglob("*.safetensors"))
+    [refused] = together(data, parts, settings, world=1)
+    assert refused.returncode == 1
+    assert re.search(r"trained with processes='2', not '1'", refused.stderr)
+    assert refused.stderr.count("\n") == 1
+    assert sorted((p, p.read_bytes()) for p in parts.rglob("*.safetensors")) == before
+    for process in together(data, parts, settings):
+        assert process.returncode == 0, process.stderr
+    assert digest(parts) == digest(whole)
+
+
+@pytest.mark.slow
+def test_more_processes_are_refused_in_one_line(data: Prepared, tmp_path: Path) -> None:
+    settings = {**REGIMES["stream"], "schedule.tokens": 200}
+    pretrain(data, tmp_path / "run", recipe=small_recipe(settings), threads=1, seed=3)
+    settings["schedule.tokens"] = 400
+    done = together(data, tmp_path / "run", settings)
+    assert [process.returncode for process in done] == [1, 1]
+    for process in done:
+        assert "trained with processes='1', not '2'" in process.stderr
+        assert process.stderr.count("\n") == 1
+
+
+# Alone ----------------------------------------------------------------------------------------
+
+
+def test_alone_every_method_is_free() -> None:
+    group, gradient = Group(), torch.ones(3)
+    group.sum_dense([gradient])
+    assert gradient.tolist() == [1, 1, 1]
+    rows = RowGradient(torch.tensor([1]), torch.ones(1, 2), torch.ones(1))
+    assert group.gather_rows(rows) == [rows]
+    assert group.sum_numbers([1.5, 2]) == [1.5, 2]
+    assert (group.any(True), group.any(False), group.main) == (True, False, True)
+    assert group.gather_tensors(gradient)[0] is gradient
+    group.barrier()
+
+
+def test_joining(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert (join_group().rank, join_group().world) == (0, 1)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(ConfigError, match="start with torchrun"):
+        join_group()
+
+
+def test_rows_travel_as_numbers_that_hold_them() -> None:
+    """Ids go through doubles, which are exact far beyond any vocabulary."""
+    ids = np.array([0, 2**24 + 1, 2**40 + 1])
+    assert (torch.from_numpy(ids).double().long().numpy() == ids).all()

@@ -1,0 +1,210 @@
+"""Going on with a trained model on other text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_models import make_options, write_pair
+from small_training import WORDS, make_sentences, small_data, small_recipe, write_text
+
+from elmore import Elmo, perplexity
+from elmore.embedding.similarity import cosine
+from elmore.errors import ConfigError, ElmoreError, ResumeError
+from elmore.formats.allennlp_hdf5 import write as write_hdf5
+from elmore.formats.detect import read_checkpoint
+from elmore.training.fine_tune import fine_tune
+from elmore.training.pretrain import pretrain
+from elmore.training.recipe import Recipe
+from elmore.training.run import Run
+
+# The new text has the words of the old one, but other favourites.
+OTHER = make_sentences(150, seed=5, words=[*WORDS[6::-1], *WORDS[7:]])
+
+
+def recipe(**settings: object) -> Recipe:
+    quick = {
+        "run.save_minutes": 1000,
+        "run.evaluate_tokens": 200,
+        "schedule.tokens": "none",
+        "schedule.epochs": 2,
+        "optimizer.lr": 0.02,
+        "loss.negatives": 8,
+    }
+    return small_recipe({**quick, **settings})
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return [write_text(tmp_path_factory.mktemp("new") / "other.txt", OTHER[:120])]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model of our own, with a softmax."""
+    folder = tmp_path_factory.mktemp("trained")
+    data = small_data(folder, count=120, vocabulary=30)
+    settings = small_recipe({"schedule.tokens": 1500, "run.save_minutes": 1000})
+    return pretrain(data, folder / "run", recipe=settings, threads=1).checkpoint_path
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
+    """options.json and weights.hdf5, which never have a softmax."""
+    folder = tmp_path_factory.mktemp("published")
+    options = make_options(16, 6, max_characters_per_token=8, n_characters=262)
+    return write_pair(folder, options)
+
+
+def weights(elmo: Elmo) -> dict[str, np.ndarray]:
+    return {name: np.array(array) for name, array in elmo.checkpoint.checked_weights()}
+
+
+def test_a_model_of_our_own_keeps_its_softmax(
+    trained: Path, texts: list[Path], tmp_path: Path
+) -> None:
+    before = Elmo.load(trained, threads=1)
+    run = fine_tune(trained, texts, tmp_path / "run", recipe=recipe(), tokenized=True, threads=1)
+    after = run.elmo(threads=1)
+    assert after.checkpoint.vocabulary == before.checkpoint.vocabulary
+    assert after.config == before.config
+    assert run.recipe.schedule.frozen_tokens == 0
+    fresh = OTHER[120:]
+    old, new = (perplexity(elmo, fresh, tokenized=True) for elmo in (before, after))
+    assert new.forward < 0.8 * old.forward
+    assert new.backward < 0.8 * old.backward
+    # It went on, it did not start anew.
+    for name, array in weights(after).items():
+        if array.ndim > 1:
+            assert cosine(array.reshape(1, -1), weights(before)[name].reshape(1, -1)) > 0.5
+    first = next(line for line in run.log() if "loss" in line)
+    assert first["tokens"] < 60
+
+
+def test_a_loaded_model_serves_too(trained: Path, texts: list[Path], tmp_path: Path) -> None:
+    runs = [
+        fine_tune(model, texts, tmp_path / name, recipe=recipe(), tokenized=True, threads=1)
+        for name, model in (("a", trained), ("b", Elmo.load(trained, threads=1)))
+    ]
+    one, two = (weights(run.elmo(best=False)) for run in runs)
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def test_published_weights_get_a_new_softmax_first(
+    published: tuple[Path, ...], texts: list[Path], tmp_path: Path
+) -> None:
+    before = Elmo.load(published, threads=1)
+    assert before.checkpoint.softmax is None
+    looks: list[tuple[int, bool]] = []
+    out = tmp_path / "run"
+
+    def watch(line: dict[str, Any]) -> None:
+        if "heldout" in line:
+            now = weights(Elmo.load(out / "best"))
+            same = all(np.array_equal(now[name], old) for name, old in weights(before).items())
+            looks.append((line["tokens"], same))
+
+    settings = {"run.evaluate_tokens": 60, "schedule.epochs": 1.5}
+    run = fine_tune(
+        published,
+        texts,
+        out,
+        recipe=recipe(**settings),
+        vocabulary=25,
+        tokenized=True,
+        threads=1,
+        report=watch,
+    )
+    frozen = run.recipe.schedule.frozen_tokens
+    total = run.log()[-1]["tokens"]
+    assert total / 4 < frozen < total / 2
+    # `best` is written after the report: the look before it is seen
+    inside = [same for tokens, same in looks[1:] if tokens < frozen]
+    assert len(inside) > 2
+    assert all(inside)  # to the bit
+    end = weights(run.elmo(best=False))
+    assert all(not np.array_equal(end[name], old) for name, old in weights(before).items())
+    losses = [line["heldout"]["loss"] for line in run.log() if "heldout" in line]
+    assert losses[-1] < losses[0]
+    checkpoint = run.elmo().checkpoint
+    assert checkpoint.softmax is not None
+    assert checkpoint.vocabulary is not None
+    assert len(checkpoint.vocabulary) <= 25
+    # and back into the format that it came from
+    made = write_hdf5(checkpoint, tmp_path / "hdf5")
+    del made
+    again = Elmo.load(tmp_path / "hdf5", threads=1)
+    np.testing.assert_allclose(
+        again.embed_tokens([["wa", "zz"]])[0], run.elmo().embed_tokens([["wa", "zz"]])[0], atol=1e-6
+    )
+
+
+def test_a_frozen_stretch_of_ones_own(
+    published: tuple[Path, ...], texts: list[Path], tmp_path: Path
+) -> None:
+    settings = {"schedule.frozen_tokens": 10**6, "schedule.epochs": 0.3}
+    run = fine_tune(
+        published, texts, tmp_path / "run", recipe=recipe(**settings), tokenized=True, threads=1
+    )
+    before = weights(Elmo.load(published))
+    after = weights(run.elmo(best=False))
+    assert all(np.array_equal(after[name], old) for name, old in before.items())
+
+
+def test_a_word_model_keeps_its_words(texts: list[Path], tmp_path: Path) -> None:
+    """The rows of its table are its vocabulary, softmax or not."""
+    words = ["<S>", "</S>", "<UNK>", *WORDS[:7]]
+    pair = write_pair(tmp_path / "words", make_options(16, 6, n_words=len(words)))
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    model = (*pair, tmp_path / "vocab.txt")
+    assert read_checkpoint(model).softmax is None
+    run = fine_tune(model, texts, tmp_path / "run", recipe=recipe(), tokenized=True, threads=1)
+    vocabulary = run.elmo().checkpoint.vocabulary
+    assert vocabulary is not None
+    assert list(vocabulary) == words
+
+
+def test_it_stops_early(trained: Path, texts: list[Path], tmp_path: Path) -> None:
+    settings = {
+        "schedule.epochs": 200,
+        "optimizer.lr": 0.3,  # too much: it gets worse soon
+        "run.evaluate_tokens": 300,
+        "run.patience": 2,
+    }
+    run = fine_tune(
+        trained, texts, tmp_path / "run", recipe=recipe(**settings), tokenized=True, threads=1
+    )
+    looks = [line["heldout"]["loss"] for line in run.log() if "heldout" in line]
+    assert 3 <= len(looks) < 60
+    assert min(looks) == looks[-3]
+    best = run.elmo().checkpoint.notes["training"]["heldout_loss"]
+    assert best == pytest.approx(looks[-3])
+
+
+def test_epochs_win_and_resume_goes_on(trained: Path, texts: list[Path], tmp_path: Path) -> None:
+    options: dict[str, Any] = {"recipe": recipe(), "tokenized": True, "threads": 1}
+    run = fine_tune(trained, texts, tmp_path / "run", epochs=1, **options)
+    first = run.log()[-1]["tokens"]
+    with pytest.raises(ResumeError, match="holds a run"):
+        fine_tune(trained, texts, tmp_path / "run", **options)
+    fine_tune(trained, texts, tmp_path / "run", epochs=2, resume=True, **options)
+    assert run.log()[-1]["tokens"] == pytest.approx(2 * first, rel=0.1)
+    whole = fine_tune(trained, texts, tmp_path / "whole", epochs=2, **options)
+    assert Run(tmp_path / "run").log()[-1]["tokens"] == whole.log()[-1]["tokens"]
+
+
+def test_the_shipped_recipe_stops_early() -> None:
+    shipped = Recipe.load("fine-tune")
+    assert shipped.run.patience > 0
+    assert shipped.schedule.epochs <= 5
+
+
+def test_refusals(trained: Path, texts: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ElmoreError):
+        fine_tune(tmp_path / "nothing", texts, tmp_path / "run", recipe=recipe())
+    with pytest.raises(ElmoreError):
+        fine_tune(trained, [tmp_path / "none.txt"], tmp_path / "run", recipe=recipe(), threads=1)
+    with pytest.raises(ConfigError, match="labtop"):
+        fine_tune(trained, texts, tmp_path / "run", recipe="labtop", threads=1)
