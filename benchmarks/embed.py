@@ -85,7 +85,7 @@ def ours_bulk(elmo: Elmo, sentences: list[list[str]], *, cold: bool) -> None:
 
 def clear(elmo: Elmo) -> None:
     """Forget all words."""
-    elmo._engine.cache = WordCache(elmo.config.lstm.projection_dim)
+    elmo.engine.cache = WordCache(elmo.config.lstm.projection_dim)
 
 
 def check(plain: PlainElmo, elmo: Elmo, sentences: list[list[str]]) -> float:

@@ -17,8 +17,10 @@ from elmore.errors import ElmoreError
 if TYPE_CHECKING:
     from elmore.config import BiLmConfig
     from elmore.embedding.elmo import Elmo
-    from elmore.embedding.language_model import perplexity, score, substitutes
     from elmore.embedding.layers import SentenceLayers
+    from elmore.embedding.likely_words import substitutes
+    from elmore.embedding.perplexity import perplexity
+    from elmore.embedding.scores import score
     from elmore.embedding.similarity import cosine
     from elmore.nn.elmo_layer import ElmoLayer
     from elmore.nn.mix import ScalarMix
@@ -58,11 +60,11 @@ _NAMES = {
     "SentenceLayers": "elmore.embedding.layers",
     "cosine": "elmore.embedding.similarity",
     "fine_tune": "elmore.training.fine_tune",
-    "perplexity": "elmore.embedding.language_model",
+    "perplexity": "elmore.embedding.perplexity",
     "prepare": "elmore.training.prepare",
     "pretrain": "elmore.training.pretrain",
-    "score": "elmore.embedding.language_model",
-    "substitutes": "elmore.embedding.language_model",
+    "score": "elmore.embedding.scores",
+    "substitutes": "elmore.embedding.likely_words",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from elmore._io import shown
+from elmore._messages import shown
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS, Limits
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 from pathlib import Path
 
 import h5py
@@ -178,6 +181,22 @@ def test_empty_input_gives_an_empty_whole_file(cli, tiny_folder, tmp_path, suffi
     else:
         with h5py.File(out) as file:
             assert json.loads(file["sentence_to_index"][0]) == {}
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_packed_files(cli, tiny_folder, text, tmp_path, pack):
+    packed = tmp_path / "any-name"
+    packed.write_bytes(pack(text.read_bytes()))
+    result = cli("embed", "--model", tiny_folder, packed)
+    assert result.code == 0
+    assert result.out == cli("embed", "--model", tiny_folder, text).out
+    result = cli("embed", "--model", tiny_folder, packed, "-o", packed, "-f", "jsonl", "--force")
+    assert "is input and output at once" in result.err
+    packed.write_bytes(pack(text.read_bytes() * 99)[:-5])
+    result = cli("embed", "--model", tiny_folder, packed, "-o", tmp_path / "out.jsonl")
+    assert (result.code, result.err.count("\n")) == (1, 1)
+    assert f"{packed}: the packed data is damaged" in result.err
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_inputs_are_joined_and_limited(cli, tiny_folder, text, tmp_path):

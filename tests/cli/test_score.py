@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from elmore import Elmo, score, substitutes
-from elmore.embedding.language_model import next_words, previous_words
+from elmore.embedding.likely_words import next_words, previous_words
 from elmore.formats.checkpoint import Softmax
 from elmore.text.vocabulary import Vocabulary
 

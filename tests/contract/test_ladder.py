@@ -12,7 +12,20 @@ import elmore
 
 ROOT = Path(elmore.__file__).parent
 FLOORS = {
-    0: ("errors", "config", "limits", "_io", "_lazy", "_extras", "_progress", "_version"),
+    0: (
+        "errors",
+        "config",
+        "limits",
+        "_atomic",
+        "_extras",
+        "_io",
+        "_json",
+        "_lazy",
+        "_machine",
+        "_messages",
+        "_progress",
+        "_version",
+    ),
     1: ("kernels",),
     2: ("text",),
     3: ("nn",),

@@ -434,7 +434,7 @@ def test_warm_start(tiny_checkpoint: Checkpoint, tiny_elmo: Elmo, tmp_path: Path
     np.testing.assert_allclose(warm.embed(["x", "She fell ."])[1], vectors, atol=1e-5)
     warm.save(tmp_path / "warm")
     loaded = Elmo.load(tmp_path / "warm", start="warm")
-    stored, made = loaded.checkpoint.start_state, warm._engine.start_state
+    stored, made = loaded.checkpoint.start_state, warm.engine.start_state
     assert stored is not None
     assert made is not None
     np.testing.assert_array_equal(stored.hidden, made.hidden)

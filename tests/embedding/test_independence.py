@@ -94,10 +94,10 @@ def test_state_of_the_cache(
     assert_close(fresh.embed_tokens(rows), expected)
     words = {token for row in rows for token in row}
     if words:
-        assert fresh._engine.cache.hits > 0
+        assert fresh.engine.cache.hits > 0
     for size in (3 * 4 * 16, 0):
         small = Elmo(tiny_checkpoint, threads=1)
-        small._engine.cache = WordCache(16, generation_bytes=size)
+        small.engine.cache = WordCache(16, generation_bytes=size)
         for _ in range(2):
             assert_close(list(small.pipe(rows, tokenized=True, batch_tokens=9)), expected)
 

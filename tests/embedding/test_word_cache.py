@@ -123,7 +123,7 @@ def test_a_file_is_used_and_unknown_words_fall_back(
     np.testing.assert_allclose(
         elmo.embed_tokens([row])[0], tiny_elmo.embed_tokens([row])[0], atol=1e-5
     )
-    assert elmo._engine.cache.misses == 1  # the one word that is not in the file
+    assert elmo.engine.cache.misses == 1  # the one word that is not in the file
     with h5py.File(files[1], "r+") as file:  # a small change shows that the file is used
         file["embedding"][2] += 5e-4
     changed = Elmo(tiny_checkpoint, token_vectors=files).embed_tokens([["the"]], layers=0)[0]

@@ -1,4 +1,4 @@
-"""elmore.formats.archives: one view of folders, zips, tars and named files."""
+"""elmore.formats.archives, zips and tars: one view of all of them, and of folders."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ import numpy as np
 import pytest
 
 from elmore.errors import ElmoreError, FormatError
-from elmore.formats.archives import (
-    FilesSource,
-    FolderSource,
-    Source,
-    TarSource,
-    ZipSource,
-    open_source,
-)
+from elmore.formats.detect import open_source
+from elmore.formats.sources import FolderSource, Source
+from elmore.formats.tars import TarSource
+from elmore.formats.zips import ZipSource
 from elmore.limits import LIMITS
 
 WEIGHTS = np.random.default_rng(0).bytes(3 << 20)  # large enough for a temporary file
@@ -112,38 +108,6 @@ def test_streams_outlive_the_archive(tmp_path: Path) -> None:
         stream = source.open("weights.hdf5")
     assert stream.read() == WEIGHTS
     stream.close()
-
-
-def test_files_source(tmp_path: Path) -> None:
-    (tmp_path / "my.json").write_bytes(b"{}")
-    (tmp_path / "link").symlink_to("my.json")  # named by the user: followed
-    source = FilesSource({"options.json": tmp_path / "link", "weights.hdf5": tmp_path / "no"})
-    assert source.names() == ("options.json", "weights.hdf5")
-    assert source.read("options.json", 10) == b"{}"
-    assert source.local_path("options.json") == tmp_path / "link"
-    with pytest.raises(FormatError, match="does not exist"):
-        source.open("weights.hdf5")
-
-
-def test_links_inside_a_folder(tmp_path: Path) -> None:
-    model = folder(tmp_path / "model")
-    (model / "inner").symlink_to("vocab.txt")
-    assert FolderSource(model).read("inner", 10) == b"a\nb\n"
-    (tmp_path / "blob").write_bytes(b"blob")
-    (model / "outer").symlink_to("../blob")
-    with pytest.raises(FormatError, match="link that leaves the folder"):
-        FolderSource(model).read("outer", 10)
-    assert open_source(model, follow_links=True).read("outer", 10) == b"blob"
-
-
-def test_upper_names_hide_lower_ones_in_folders(tmp_path: Path) -> None:
-    model = folder(tmp_path / "model")
-    (model / "checkpoint").mkdir()
-    (model / "checkpoint" / "options.json").write_bytes(b'{"other": 1}')
-    (model / "checkpoint" / "extra").write_bytes(b"x")
-    source = FolderSource(model)
-    assert source.read("options.json", 100) == b"{}"
-    assert source.read("extra", 100) == b"x"
 
 
 def test_members_are_only_doubtful_when_wanted(tmp_path: Path) -> None:

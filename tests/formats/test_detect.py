@@ -9,9 +9,8 @@ from small_models import make_options, write_pair
 
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.formats import allennlp_hdf5, folder
-from elmore.formats.archives import open_source
 from elmore.formats.catalog import CATALOG, find_published
-from elmore.formats.detect import FORMATS, detect, open_model, read_checkpoint
+from elmore.formats.detect import FORMATS, detect, open_model, open_source, read_checkpoint
 
 
 def test_every_format_offers_what_the_table_needs() -> None:

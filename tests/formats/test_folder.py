@@ -27,9 +27,9 @@ from elmore.config import (
 )
 from elmore.errors import ConfigError, ElmoreError, FormatError
 from elmore.formats import allennlp_hdf5, folder
-from elmore.formats.archives import open_source
 from elmore.formats.checkpoint import Checkpoint, Mix, Softmax, StartState
-from elmore.formats.detect import read_checkpoint
+from elmore.formats.detect import open_source, read_checkpoint
+from elmore.formats.stored_types import StoredType
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 
@@ -109,7 +109,7 @@ def test_write_and_read_is_exact(
     seed: int,
     words: bool,
     lstm: dict[str, Any],
-    precision: folder.StoredPrecision,
+    precision: StoredType,
 ) -> None:
     checkpoint = make_full(seed, words=words, **lstm)
     path = tmp_path_factory.mktemp("exact") / "model"

@@ -119,7 +119,7 @@ def test_file_that_shrinks_is_noticed(source: Any) -> None:
 
 
 def test_replacing_the_file_does_not_change_a_mapped_array(tmp_path: Path) -> None:
-    from elmore._io import atomic_file
+    from elmore._atomic import atomic_file
 
     path = tmp_path / "x"
     path.write_bytes(written())

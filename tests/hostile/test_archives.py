@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from elmore.formats.archives import open_source
+from elmore.formats.detect import open_source
 
 from .attack import SECRET, check_reason, refused, table
 

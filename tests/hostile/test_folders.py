@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from elmore._io import open_checked
-from elmore.formats.archives import FolderSource, open_source
+from elmore.formats.detect import open_source
+from elmore.formats.sources import FolderSource
 
 from .attack import SECRET, refused, table
 

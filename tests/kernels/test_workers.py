@@ -9,8 +9,9 @@ import time
 import pytest
 import torch
 
+from elmore._machine import available_threads
 from elmore.errors import ConfigError
-from elmore.kernels.workers import Workers, available_threads
+from elmore.kernels.workers import Workers
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8, None])

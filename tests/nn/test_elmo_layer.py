@@ -112,7 +112,7 @@ def test_training_the_layer_does_not_change_the_model(tiny_elmo: Elmo) -> None:
     assert not np.allclose(changed[1].detach(), before[1], atol=1e-2)
     for ours, plain in zip(tiny_elmo.embed_tokens(PAIR), before, strict=True):
         np.testing.assert_array_equal(ours, plain)
-    assert not any(p.requires_grad for p in tiny_elmo._engine.bilm.parameters())
+    assert not any(p.requires_grad for p in tiny_elmo.engine.bilm.parameters())
 
 
 def test_layers_of_one_model_are_independent(tiny_elmo: Elmo) -> None:

@@ -113,7 +113,7 @@ def test_golden_run_of_bilm_tf(threads: int) -> None:
         for name, array in start.weights.items():
             weights[name].copy_(torch.from_numpy(array.copy()))
     assert start.softmax is not None
-    softmax = [torch.from_numpy(array.copy()) for array in start.softmax]
+    softmax = [torch.from_numpy(a.copy()) for a in (start.softmax.weight, start.softmax.bias)]
     objective = Objective(bilm, *softmax, dropout=0.0, workers=workers(threads))
     optimizer, state = Adagrad(accumulator=1.0), None
     for k, (batch, golden) in enumerate(zip(golden_batches(), golden_facts(), strict=True)):

@@ -19,11 +19,13 @@ from pathlib import Path
 import pytest
 
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
+from elmore.training import pieces
 from elmore.training import prepare as module
-from elmore.training.corpus import read_blocks
-from elmore.training.prepare import count_words, prepare
+from elmore.training.blocks import read_blocks
+from elmore.training.prepare import prepare
 from elmore.training.prepared import Prepared
 from elmore.training.shards import read_shard
+from elmore.training.workspace import Workspace
 
 
 def make_text(n_documents: int, name: str) -> str:
@@ -47,7 +49,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def small_blocks(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(module, "read_blocks", partial(read_blocks, block_bytes=1500))
+    patch.setattr(pieces, "read_blocks", partial(read_blocks, block_bytes=1500))
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +130,7 @@ def test_workers_and_blocks_do_not_matter(
     workers: int,
     blocks: int,
 ) -> None:
-    monkeypatch.setattr(module, "read_blocks", partial(read_blocks, block_bytes=blocks))
+    monkeypatch.setattr(pieces, "read_blocks", partial(read_blocks, block_bytes=blocks))
     other = prepare(corpus, tmp_path / "other", workers=workers, **OPTIONS)
     if blocks == 1500:
         assert contents(other.folder) == contents(made.folder)
@@ -149,17 +151,18 @@ import sys, time
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from elmore.training import prepare as module
-from elmore.training.corpus import read_blocks
+from elmore.training import pieces
+from elmore.training.blocks import read_blocks
+from elmore.training.prepare import prepare
 
 def slowly(*arguments, **options):
     for block in read_blocks(*arguments, block_bytes=1500, **options):
         time.sleep(0.03)
         yield block
 
-module.read_blocks = slowly
-module.prepare(sys.argv[3:], sys.argv[1], workers=int(sys.argv[2]), vocabulary=40, heldout=0.1,
-               shard_tokens=900, seed=5)
+pieces.read_blocks = slowly
+prepare(sys.argv[3:], sys.argv[1], workers=int(sys.argv[2]), vocabulary=40, heldout=0.1,
+        shard_tokens=900, seed=5)
 """
 
 
@@ -189,7 +192,7 @@ def test_killed_and_started_again(
     before = {p.name: p.stat().st_mtime_ns for p in (journal.parent / "pieces").glob("piece*")}
     with pytest.MonkeyPatch.context() as patch:
         small_blocks(patch)
-        patch.setattr(module._Workspace, "remove", lambda self: None)
+        patch.setattr(Workspace, "remove", lambda self: None)
         prepare(corpus, out, workers=1, **OPTIONS)
     assert contents(out) == contents(made.folder)
     after = {p.name: p.stat().st_mtime_ns for p in (journal.parent / "pieces").glob("piece*")}
@@ -201,7 +204,7 @@ def test_pieces_of_other_texts_are_not_used(tmp_path: Path) -> None:
     text = tmp_path / "in.txt"
     text.write_text("a b\n\nc d\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_make_shards", lambda *_: 1 / 0)
+        patch.setattr(module, "make_shards", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             prepare([text], tmp_path / "data")
     assert (tmp_path / "data.partial" / "journal").exists()
@@ -213,7 +216,7 @@ def test_pieces_of_other_texts_are_not_used(tmp_path: Path) -> None:
 def test_only_one_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a\n")
     with (
-        module._Workspace.open(tmp_path / "data"),
+        Workspace.open(tmp_path / "data"),
         pytest.raises(ElmoreError, match=f"being prepared by process {os.getpid()}; wait"),
     ):
         prepare([tmp_path / "in.txt"], tmp_path / "data")
@@ -248,15 +251,6 @@ def test_tokenized_and_split(tmp_path: Path) -> None:
     assert documents(*made.shard_paths) == ["do n't stop .\nGo on ."]
     made = prepare([tmp_path / "in.txt"], tmp_path / "c", tokenizer="billion-word")
     assert documents(*made.shard_paths) == ["don 't stop . Go on ."]
-
-
-def test_count_words(corpus: list[Path], tmp_path: Path) -> None:
-    one, two = count_words(corpus, workers=1), count_words(corpus, workers=2)
-    assert list(one.ranked()) == list(two.ranked())
-    made = prepare(corpus, tmp_path / "data", heldout=0)
-    assert one.n_tokens == made.n_tokens
-    lines = (made.folder / "counts.tsv").read_text().splitlines()
-    assert [f"{word}\t{count}" for word, count in one.ranked()] == lines
 
 
 def test_progress_counts_tokens(corpus: list[Path], tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from small_training import small_data, small_recipe, write_text
 from tf_bundle import toy_corpus
 
 from elmore import Elmo, perplexity
-from elmore.embedding.language_model import perplexity_stream
+from elmore.embedding.perplexity_stream import perplexity_stream
 from elmore.errors import ConfigError, InputError, ResumeError
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Part, Prepared
@@ -197,6 +197,7 @@ def test_a_language_of_known_entropy(tmp_path: Path) -> None:
     "settings",
     [
         {"loss.kind": "sampled", "loss.negatives": 8, "loss.unigram_bias": "true"},
+        {"loss.kind": "adaptive", "loss.cutoffs": "[6, 9]"},
         {"model.tokens": "characters", "model.n_layers": 2},
         {"model.n_layers": 2, "loss.dropout": "0.1"},
     ],

@@ -100,6 +100,7 @@ def another(now: Any, key: str) -> tuple[str, Any]:
         "data.regime": ("stream", "stream"),
         "loss.kind": ("full", "full"),
         "loss.shared": ("none", "none"),
+        "loss.cutoffs": ("[4, 9]", (4, 9)),
         "loss.dropout": ("0.25", 0.25),
         "optimizer.name": ("adagrad", "adagrad"),
         "schedule.decay": ("cosine", "cosine"),

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elmore._io import atomic_folder
+from elmore._atomic import atomic_folder
 from elmore.cli import flags
 from elmore.cli.report import say, write_json
 from elmore.errors import ConfigError, ElmoreError

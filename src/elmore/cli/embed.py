@@ -17,7 +17,7 @@ from elmore.embedding.writers import WRITERS, Record, Settings, open_writer
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmore.cli.inputs import Counts, Reader
+    from elmore.cli.inputs import Counts
     from elmore.embedding.elmo import Elmo
     from elmore.formats.checkpoint import Checkpoint
     from elmore.text.sentence import Sentence
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Embed text."""
-    from elmore.cli.inputs import Counts, check_inputs
+    from elmore.cli.inputs import Counts, check_inputs, make_reader
 
     model, rest = flags.split_model(args.model)
     inputs = [*rest, *args.inputs]
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with open_writer(form, output, settings) as writer:
             elmo = _load(args, checkpoint)
-            sentences = _reader(args, elmo).read(inputs, counts)
+            sentences = make_reader(args, elmo).read(inputs, counts)
             for record in _records(args, elmo, itertools.islice(sentences, args.limit)):
                 writer.write(record)
                 progress.update(1)
@@ -147,19 +147,6 @@ def _load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
         threads=args.threads,
         start=args.start,
         token_vectors=args.token_vectors and tuple(args.token_vectors),
-    )
-
-
-def _reader(args: argparse.Namespace, elmo: Elmo) -> Reader:
-    from elmore.cli.inputs import Reader
-
-    alphabet = elmo.checkpoint.alphabet if elmo.config.tokens.n_characters else None
-    return Reader(
-        tokenize=elmo.tokenize,
-        count_cut=alphabet.count_cut if alphabet is not None else lambda tokens: 0,
-        tokenized=args.tokenized,
-        split_sentences=args.split_sentences,
-        errors=args.errors,
     )
 
 

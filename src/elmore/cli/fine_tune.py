@@ -7,7 +7,7 @@ from pathlib import Path
 
 from elmore.cli import flags
 from elmore.cli.report import say, write_json
-from elmore.cli.training import Display, add_recipe, add_training, end_by_signal, overrides
+from elmore.cli.training import Display, add_recipe, add_training, ending_by_signal, overrides
 from elmore.errors import ConfigError
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
@@ -53,28 +53,23 @@ def run(args: argparse.Namespace) -> int:
     if model is None or (not texts and not args.resume):
         raise ConfigError("name a model and the text to adapt it to; see `elmore fine-tune --help`")
     from elmore.training.fine_tune import fine_tune
-    from elmore.training.loop import Stopped
     from elmore.training.recipe import Recipe
 
-    with Display(args, Path(args.output)) as display:
-        try:
-            done = fine_tune(
-                model,
-                texts,
-                args.output,
-                recipe=Recipe.load(args.recipe, overrides(args.set)),
-                epochs=args.epochs,
-                heldout=args.heldout,
-                tokenized=args.tokenized,
-                seed=args.seed,
-                resume=args.resume,
-                threads=args.threads,
-                device=args.device,
-                report=display.show,
-            )
-        except Stopped as stopped:
-            say(f"elmore: {stopped} with --resume")
-            end_by_signal(stopped.number)
+    with ending_by_signal(), Display(args, Path(args.output)) as display:
+        done = fine_tune(
+            model,
+            texts,
+            args.output,
+            recipe=Recipe.load(args.recipe, overrides(args.set)),
+            epochs=args.epochs,
+            heldout=args.heldout,
+            tokenized=args.tokenized,
+            seed=args.seed,
+            resume=args.resume,
+            threads=args.threads,
+            device=args.device,
+            report=display.show,
+        )
     looks = [line["heldout"]["perplexity"] for line in done.log() if "heldout" in line]
     if args.json:
         write_json({"run": str(done.path), "heldout_perplexities": looks})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError
+from elmore.text.tokenizer import CONVENTIONS
 
 if TYPE_CHECKING:
     from elmore.embedding.layers import LayerChoice
@@ -18,6 +19,7 @@ __all__ = [
     "ALL_LAYERS",
     "add_common",
     "add_compute",
+    "add_corpus",
     "add_format",
     "add_inputs",
     "add_json",
@@ -25,6 +27,7 @@ __all__ = [
     "add_model",
     "add_model_argument",
     "add_output",
+    "add_seed",
     "add_start",
     "default_model",
     "model_path",
@@ -59,10 +62,39 @@ def add_model_argument(parser: Parser, *, required: bool = True) -> None:
 
 
 def add_inputs(parser: Parser) -> None:
-    """INPUT, and how it is read."""
+    """INPUT, how it is read, and --limit."""
     parser.add_argument(
-        "inputs", nargs="*", metavar="INPUT", help="UTF-8 text; - or none for stdin"
+        "inputs",
+        nargs="*",
+        metavar="INPUT",
+        help="UTF-8 text; plain, gz, bz2, xz or zst; - or none for stdin",
     )
+    _add_reading(parser, "paragraphs")
+    parser.add_argument("--limit", type=_count, metavar="N", help="stop after N sentences")
+
+
+def add_corpus(parser: Parser, number: str) -> None:
+    """INPUT and how it is read, for verbs that read whole corpora."""
+    parser.add_argument(
+        "inputs",
+        nargs=number,
+        metavar="INPUT",
+        help="UTF-8 text files or patterns; plain, gz, bz2, xz or zst",
+    )
+    _add_reading(parser, "documents")
+    parser.add_argument(
+        "--tokenizer",
+        choices=CONVENTIONS,
+        default="ptb",
+        help="how lines are tokenized (default: ptb)",
+    )
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="processes to use (default: all processors)"
+    )
+
+
+def _add_reading(parser: Parser, parts: str) -> None:
+    """--tokenized, --split-sentences and --errors."""
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument(
         "--tokenized", action="store_true", help="lines are tokens separated by spaces"
@@ -70,7 +102,7 @@ def add_inputs(parser: Parser) -> None:
     kind.add_argument(
         "--split-sentences",
         action="store_true",
-        help="input is running text, a blank line between paragraphs (default: a sentence a line)",
+        help=f"input is running text, a blank line between {parts} (default: a sentence a line)",
     )
     parser.add_argument(
         "--errors",
@@ -78,7 +110,13 @@ def add_inputs(parser: Parser) -> None:
         default="strict",
         help="what to do with lines that are not UTF-8 (default: stop with the line number)",
     )
-    parser.add_argument("--limit", type=_count, metavar="N", help="stop after N sentences")
+
+
+def add_seed(parser: Parser) -> None:
+    """--seed."""
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="the one seed (default: 0)"
+    )
 
 
 def add_output(parser: Parser, what: str, *, required: bool = False) -> None:

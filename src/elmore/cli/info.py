@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 from contextlib import closing
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from elmore._io import sha256_stream, shown
+from elmore._io import sha256_stream
+from elmore._machine import available_threads
+from elmore._messages import shown
 from elmore._version import __version__
 from elmore.cli import flags
 from elmore.cli.report import write_json, write_result
 from elmore.errors import ConfigError, FormatError
 
 if TYPE_CHECKING:
-    from elmore.formats.archives import Source
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath
+    from elmore.formats.sources import Source
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -155,16 +156,12 @@ def _system() -> dict[str, Any]:
     from elmore.kernels._load import native
 
     choice = native()
-    try:
-        processors = len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
-        processors = os.cpu_count() or 1
     return {
         "elmore": __version__,
         "python": platform.python_version(),
         **{name: _version(name) for name in ("torch", "numpy", "h5py", "safetensors")},
         "platform": platform.platform(),
-        "processors": processors,
+        "processors": available_threads(),
         "native": choice.module is not None,
         "native_reason": choice.reason,
     }

@@ -1,7 +1,8 @@
-"""From files or stdin to sentences, in memory bounded by one line or paragraph."""
+"""From files, packed or not, or stdin to sentences; memory is bounded by a line or paragraph."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import stat
@@ -9,15 +10,19 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from elmore._io import open_checked, read_lines, shown
+from elmore._io import open_text, read_lines
+from elmore._messages import shown
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.limits import LIMITS
 from elmore.text.sentence import Sentence
 from elmore.text.sentences import sentence_spans
 
-__all__ = ["Counts", "Reader", "check_inputs"]
+if TYPE_CHECKING:
+    from elmore.embedding.elmo import Elmo
+
+__all__ = ["Counts", "Reader", "check_inputs", "make_reader"]
 
 _STDIN = "-"
 # A paragraph is looked through for sentences as soon as it is this long, in characters.
@@ -86,6 +91,18 @@ class Reader:
                 yield line
 
 
+def make_reader(args: argparse.Namespace, elmo: Elmo) -> Reader:
+    """Make the reader of a verb's inputs, from the flags of `flags.add_inputs`."""
+    alphabet = elmo.checkpoint.alphabet if elmo.config.tokens.n_characters else None
+    return Reader(
+        tokenize=elmo.tokenize,
+        count_cut=alphabet.count_cut if alphabet is not None else lambda tokens: 0,
+        tokenized=args.tokenized,
+        split_sentences=args.split_sentences,
+        errors=args.errors,
+    )
+
+
 def check_inputs(inputs: Sequence[str], output: Path | None) -> None:
     """Refuse what cannot be read, before any work; and an input that is the output too."""
     target = _status(output)
@@ -93,7 +110,7 @@ def check_inputs(inputs: Sequence[str], output: Path | None) -> None:
         if _piped(name):
             continue  # its bytes come once: opening it only to look would lose them
         with _open(name) as stream:
-            source = _status(stream)
+            source = _status(stream if name == _STDIN else Path(name))
         if source and target and stat.S_ISREG(source.st_mode) and os.path.samestat(source, target):
             raise ConfigError(
                 f"'{shown(name, 120)}' is input and output at once; choose another -o"
@@ -121,8 +138,8 @@ def _open(name: str) -> Iterator[BinaryIO]:
         with open(name, "rb") as stream:
             yield stream
         return
-    with open_checked(Path(name), what="input") as checked:
-        yield checked
+    with open_text(Path(name), what="input") as text:
+        yield text
 
 
 def _piped(name: str) -> bool:

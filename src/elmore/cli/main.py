@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import NoReturn, Protocol, TextIO, cast
 
-from elmore._io import shown
+from elmore._messages import shown
 from elmore._version import __version__
 from elmore.cli.report import one_line, say
 from elmore.errors import ConfigError, ElmoreError
@@ -42,6 +42,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "plot": ("elmore.cli.plot", "the curves of a run as a picture"),
     "perplexity": ("elmore.cli.perplexity", "how well a model predicts text, in both directions"),
     "score": ("elmore.cli.score", "log probabilities of sentences and tokens; likely words"),
+    "analyze": ("elmore.cli.analyze", "the analyses of the paper: pos, wsd, neighbors"),
 }
 
 

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import bz2
-import gzip
 import itertools
-import lzma
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from elmore._io import open_checked, read_lines
 from elmore.cli import flags
-from elmore.cli.inputs import Counts, Reader, check_inputs
+from elmore.cli.inputs import Counts, check_inputs, make_reader
 from elmore.cli.report import make_progress, say, write_json, write_result
 from elmore.errors import InputError
-from elmore.limits import LIMITS
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
-    from elmore.embedding.language_model import Perplexity
+    from elmore.embedding.perplexity import Perplexity
     from elmore.formats.checkpoint import Checkpoint
 
-__all__ = ["EXAMPLES", "add_arguments", "load", "notes", "reader", "run"]
+__all__ = ["EXAMPLES", "add_arguments", "load", "notes", "run"]
 
 EXAMPLES = """\
   elmore perplexity my-model heldout.txt
@@ -32,14 +25,9 @@ EXAMPLES = """\
   head -n 1000 heldout.txt | elmore perplexity my-model --tokenized --json
 
 Full softmax, every sentence on its own. Words that the vocabulary lacks are predicted as <UNK>;
-"without <UNK>" leaves these predictions out. Files are unpacked by suffix: .gz, .bz2, .xz.
+"without <UNK>" leaves these predictions out.
 """
 
-_PACKED: dict[str, Callable[[IO[bytes]], Any]] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-}
 _COLUMNS = ("file", "forward", "backward", "mean", "without <UNK>", "tokens", "sentences", "<UNK>")
 
 
@@ -81,7 +69,7 @@ def _measure(
     args: argparse.Namespace, elmo: Elmo, inputs: Sequence[str], counts: Counts
 ) -> list[tuple[str, Perplexity]]:
     """Measure the files one by one; those that --limit does not reach are left out."""
-    from elmore.embedding.language_model import perplexity
+    from elmore.embedding.perplexity import perplexity
     from elmore.embedding.pipe import BATCH_TOKENS
 
     results: list[tuple[str, Perplexity]] = []
@@ -92,7 +80,7 @@ def _measure(
             if left == 0:
                 break
             shown = "stdin" if name == "-" else name
-            read = itertools.islice(reader(args, elmo).read([name], counts), left)
+            read = itertools.islice(make_reader(args, elmo).read([name], counts), left)
             try:
                 result = perplexity(
                     elmo,
@@ -149,18 +137,6 @@ def load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
     return Elmo(checkpoint, device=args.device, threads=args.threads, start=args.start)
 
 
-def reader(args: argparse.Namespace, elmo: Elmo) -> Reader:
-    """Make the reader of the inputs."""
-    alphabet = elmo.checkpoint.alphabet if elmo.config.tokens.n_characters else None
-    return _UnpackingReader(
-        tokenize=elmo.tokenize,
-        count_cut=alphabet.count_cut if alphabet is not None else lambda tokens: 0,
-        tokenized=args.tokenized,
-        split_sentences=args.split_sentences,
-        errors=args.errors,
-    )
-
-
 def notes(counts: Counts, checkpoint: Checkpoint) -> list[str]:
     """Say what was met that a reader of the numbers should know."""
     found = []
@@ -171,34 +147,3 @@ def notes(counts: Counts, checkpoint: Checkpoint) -> list[str]:
     if counts.skipped:
         found.append(f"{counts.skipped} lines with invalid UTF-8 skipped")
     return found
-
-
-class _UnpackingReader(Reader):
-    """Reads .gz, .bz2 and .xz too."""
-
-    def _lines(self, name: str, counts: Counts) -> Iterator[str]:
-        unpack = _PACKED.get(Path(name).suffix.lower())
-        if unpack is None:
-            yield from super()._lines(name, counts)
-            return
-
-        def count(_: int) -> None:
-            counts.skipped += self.errors == "skip"
-            counts.replaced += self.errors == "replace"
-
-        try:
-            with open_checked(Path(name), what="input") as packed, unpack(packed) as stream:
-                for _, line in read_lines(
-                    stream,
-                    what=name,
-                    max_line=LIMITS.text_line_bytes,
-                    errors=self.errors,
-                    on_invalid=count,
-                ):
-                    yield line
-        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            raise InputError(
-                f"cannot be unpacked ({error}); is it a whole {Path(name).suffix} file?", file=name
-            ) from None

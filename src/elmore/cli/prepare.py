@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
 from elmore.cli.report import make_progress, say, write_json
-from elmore.text.tokenizer import CONVENTIONS
 
 if TYPE_CHECKING:
     from elmore.training.prepared import Prepared
 
-__all__ = ["EXAMPLES", "Stopwatch", "add_arguments", "add_corpus", "run"]
+__all__ = ["EXAMPLES", "Stopwatch", "add_arguments", "run"]
 
 EXAMPLES = """\
   elmore prepare corpus/*.txt.gz -o data/
@@ -28,7 +27,7 @@ Blank lines separate documents. An interrupted run goes on when it is started ag
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    add_corpus(parser, "+")
+    flags.add_corpus(parser, "+")
     flags.add_output(parser, "folder to make", required=True)
     parser.add_argument(
         "--vocabulary",
@@ -53,9 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="hold out this file or pattern instead; may be repeated",
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="the one seed (default: 0)"
-    )
+    flags.add_seed(parser)
     parser.add_argument(
         "--shard-tokens",
         type=int,
@@ -65,40 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     flags.add_json(parser)
     flags.add_common(parser)
-
-
-def add_corpus(parser: argparse.ArgumentParser, number: str) -> None:
-    """INPUT and how it is read, for verbs that read whole corpora."""
-    parser.add_argument(
-        "inputs",
-        nargs=number,
-        metavar="INPUT",
-        help="UTF-8 text files or patterns; plain, gz, bz2, xz or zst",
-    )
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument(
-        "--tokenized", action="store_true", help="lines are tokens separated by spaces"
-    )
-    kind.add_argument(
-        "--split-sentences",
-        action="store_true",
-        help="input is running text, a blank line between documents (default: a sentence a line)",
-    )
-    parser.add_argument(
-        "--tokenizer",
-        choices=CONVENTIONS,
-        default="ptb",
-        help="how lines are tokenized (default: ptb)",
-    )
-    parser.add_argument(
-        "--errors",
-        choices=("strict", "replace", "skip"),
-        default="strict",
-        help="what to do with lines that are not UTF-8 (default: stop with the line number)",
-    )
-    parser.add_argument(
-        "--workers", type=int, metavar="N", help="processes to use (default: all processors)"
-    )
 
 
 def run(args: argparse.Namespace) -> int:

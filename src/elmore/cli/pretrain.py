@@ -9,7 +9,7 @@ from pathlib import Path
 
 from elmore.cli import flags
 from elmore.cli.report import say, write_json
-from elmore.cli.training import Display, add_recipe, add_training, end_by_signal, overrides
+from elmore.cli.training import Display, add_recipe, add_training, ending_by_signal, overrides
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -46,28 +46,23 @@ def run(args: argparse.Namespace) -> int:
     """Train, and say how it went."""
     if args.processes > 1 and "RANK" not in os.environ:
         return _spread(args.processes)
-    from elmore.training.loop import Stopped
     from elmore.training.pretrain import finish_recipe, pretrain
     from elmore.training.recipe import Recipe
 
     recipe = Recipe.load(args.recipe, overrides(args.set))
     if args.finish is not None:
         recipe = finish_recipe(recipe, Path(args.output), args.finish)
-    with Display(args, Path(args.output)) as display:
-        try:
-            done = pretrain(
-                args.data,
-                args.output,
-                recipe=recipe,
-                seed=args.seed,
-                resume=args.resume,
-                threads=args.threads,
-                device=args.device,
-                report=display.show,
-            )
-        except Stopped as stopped:
-            say(f"elmore: {stopped} with --resume")
-            end_by_signal(stopped.number)
+    with ending_by_signal(), Display(args, Path(args.output)) as display:
+        done = pretrain(
+            args.data,
+            args.output,
+            recipe=recipe,
+            seed=args.seed,
+            resume=args.resume,
+            threads=args.threads,
+            device=args.device,
+            report=display.show,
+        )
     if os.environ.get("RANK", "0") == "0":
         last = display.last_heldout or {}
         if args.json:

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from elmore._io import shown
+from elmore._messages import shown
 from elmore._progress import SILENT, Progress
 from elmore.errors import ElmoreError
 

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
-from elmore.cli.inputs import Counts, check_inputs
-from elmore.cli.perplexity import load, notes, reader
+from elmore.cli.inputs import Counts, check_inputs, make_reader
+from elmore.cli.perplexity import load, notes
 from elmore.cli.report import make_progress, say, write_result
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
-    from elmore.embedding.language_model import SentenceScore
+    from elmore.embedding.scores import SentenceScore
     from elmore.text.sentence import Sentence
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = flags.read_model(model)
     check_inputs(inputs, None)
     elmo, counts = load(args, checkpoint), Counts()
-    read = itertools.islice(reader(args, elmo).read(inputs, counts), args.limit)
+    read = itertools.islice(make_reader(args, elmo).read(inputs, counts), args.limit)
     progress = make_progress(unit="sentences", quiet=args.quiet)
     missing = 0
     try:
@@ -126,8 +126,9 @@ def _check(args: argparse.Namespace) -> None:
 def _records(
     args: argparse.Namespace, elmo: Elmo, sentences: Iterable[Sentence]
 ) -> Iterator[dict[str, Any]]:
-    from elmore.embedding.language_model import next_words, pipe_scores, previous_words, substitutes
+    from elmore.embedding.likely_words import next_words, previous_words, substitutes
     from elmore.embedding.pipe import BATCH_TOKENS
+    from elmore.embedding.scores import pipe_scores
 
     top = args.top or _DEFAULT_TOP
     if args.next or args.previous:

@@ -7,6 +7,7 @@ import contextlib
 import math
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,7 +16,7 @@ from elmore.cli import flags
 from elmore.cli.report import say
 from elmore.errors import ConfigError
 
-__all__ = ["Display", "add_recipe", "add_training", "end_by_signal", "overrides"]
+__all__ = ["Display", "add_recipe", "add_training", "ending_by_signal", "overrides"]
 
 
 def add_recipe(parser: argparse.ArgumentParser, default: str) -> None:
@@ -38,9 +39,7 @@ def add_recipe(parser: argparse.ArgumentParser, default: str) -> None:
 def add_training(parser: argparse.ArgumentParser) -> None:
     """--resume, --seed, --tensorboard and where to compute."""
     parser.add_argument("--resume", action="store_true", help="go on with the run in -o")
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="the one seed (default: 0)"
-    )
+    flags.add_seed(parser)
     parser.add_argument("--tensorboard", action="store_true", help="write event files too")
     flags.add_compute(parser, batches=False)
 
@@ -56,8 +55,19 @@ def overrides(settings: list[str]) -> dict[str, str]:
     return table
 
 
-def end_by_signal(number: int) -> NoReturn:
-    """End as the signal would have ended the process, now that everything is saved."""
+@contextlib.contextmanager
+def ending_by_signal() -> Iterator[None]:
+    """Let a run that a signal stopped, and that saved everything, end as the signal would."""
+    from elmore.training.loop import Stopped
+
+    try:
+        yield
+    except Stopped as stopped:
+        say(f"elmore: {stopped} with --resume")
+        _end_by_signal(stopped.number)
+
+
+def _end_by_signal(number: int) -> NoReturn:
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     signal.raise_signal(number)

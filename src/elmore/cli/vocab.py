@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
-from elmore.cli.prepare import add_corpus
 from elmore.cli.report import make_progress, say, write_json, write_result
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
     from elmore.text.vocabulary import Vocabulary
-    from elmore.training.prepared import WordCounts
+    from elmore.training.word_counts import WordCounts
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -30,7 +29,7 @@ _N_SPECIALS = 3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    add_corpus(parser, "*")
+    flags.add_corpus(parser, "*")
     parser.add_argument(
         "--size", type=int, metavar="N", help="number of words, <S> </S> <UNK> included"
     )
@@ -58,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _make(args: argparse.Namespace, output: Path | None) -> int:
-    from elmore._io import atomic_file
-    from elmore.training.prepare import count_words
-    from elmore.training.prepared import VocabularyChoice
+    from elmore._atomic import atomic_file
+    from elmore.training.counting import count_words
+    from elmore.training.vocabulary_choice import VocabularyChoice
 
     choice = VocabularyChoice.of(args.size, args.min_count)
     if output is not None and output.exists() and not args.force:
@@ -107,7 +106,8 @@ def _report(words: Vocabulary, counts: WordCounts) -> dict[str, Any]:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from elmore.training.prepared import COUNTS, Prepared, read_counts
+    from elmore.training.prepared import COUNTS, Prepared
+    from elmore.training.word_counts import read_counts
 
     prepared = Prepared.open(args.show)
     counts = (count for _, count in read_counts(prepared.folder / COUNTS))

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import atomic_path, open_checked
+from elmore._atomic import atomic_file
+from elmore._io import open_checked
 from elmore.errors import FormatError
 from elmore.formats.hdf5_files import open_hdf5
+from elmore.formats.hdf5_writing import create_hdf5
 from elmore.text.batching import Batch
 from elmore.text.vocabulary import Vocabulary
 
@@ -139,13 +141,16 @@ def write_token_vectors(
         n_words: rows in all.
         overwrite: replace a file that is there.
     """
-    import h5py
-
-    with atomic_path(path, overwrite=overwrite) as temporary, h5py.File(temporary, "w") as file:
+    with (
+        atomic_file(path, overwrite=overwrite, mode="w+b") as stream,
+        create_hdf5(stream, path) as (file, patient),
+    ):
         row, dataset = 0, None
         while row < n_words:
             block = vectors(row)
-            if dataset is None:
-                dataset = file.create_dataset("embedding", (n_words, block.shape[1]), np.float32)
-            dataset[row : row + len(block)] = block
+            with patient.checked():
+                if dataset is None:
+                    shape = (n_words, block.shape[1])
+                    dataset = file.create_dataset("embedding", shape, np.float32)
+                dataset[row : row + len(block)] = block
             row += len(block)

@@ -17,11 +17,13 @@ from elmore.embedding.engine import Engine, Start
 from elmore.embedding.layers import LayerChoice, SentenceLayers, layer_weights
 from elmore.embedding.pipe import BATCH_TOKENS, embed_stream
 from elmore.embedding.pooling import Pooling, check_pooling, pool
+from elmore.embedding.sentence_inputs import sentences_from_texts, sentences_from_tokens
 from elmore.embedding.stateful import Stream
 from elmore.errors import ConfigError
 from elmore.formats import folder
 from elmore.formats.checkpoint import Checkpoint, LazyWeights
 from elmore.formats.detect import ModelPath, read_checkpoint
+from elmore.formats.stored_types import StoredType
 from elmore.nn.elmo_layer import ElmoLayer
 from elmore.nn.mix import LayerNorm
 from elmore.text.sentence import Sentence
@@ -119,6 +121,11 @@ class Elmo:
     def checkpoint(self) -> Checkpoint:
         """The model as values, with everything that came with it."""
         return self._checkpoint
+
+    @property
+    def engine(self) -> Engine:
+        """The computing part: batches of tokens in, all layers as tensors out."""
+        return self._engine
 
     def tokenize(self, text: str) -> Sentence:
         """Split a sentence into tokens by the convention that the model was trained on.
@@ -332,7 +339,7 @@ class Elmo:
         path: str | Path,
         *,
         overwrite: bool = False,
-        precision: folder.StoredPrecision = "float32",
+        precision: StoredType = "float32",
     ) -> None:
         """Write the model as an elmore folder; a warm start state is kept with it.
 
@@ -381,16 +388,7 @@ class Elmo:
         return embed_stream(self._engine, sentences, finish, batch_tokens=batch_tokens)
 
     def _sentences(self, texts: Any, for_tokens: str) -> Iterator[Sentence]:
-        """Tokenize texts; `for_tokens` is the call that takes token lists, for messages."""
-        if isinstance(texts, str):
-            raise ConfigError("got one string where a list of sentences belongs; pass [text]")
-        for k, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise ConfigError(
-                    f"item {k} is a {type(text).__name__}, not a string; "
-                    f"for lists of tokens use {for_tokens}"
-                )
-            yield self.tokenize(text)
+        return sentences_from_texts(texts, self.tokenize, for_tokens)
 
     def _mixed(self, layers: LayerChoice) -> Any:
         weights = torch.from_numpy(layer_weights(layers, self.n_layers))
@@ -414,24 +412,9 @@ class Elmo:
         return np.stack(vectors) if vectors else np.zeros((0, self.dim), np.float32)
 
 
+def _token_sentences(sentences: Any) -> Iterator[Sentence]:
+    return sentences_from_tokens(sentences, "use embed or encode")
+
+
 def _all_layers(sentence: Sentence, values: Tensor) -> SentenceLayers:
     return SentenceLayers(sentence.tokens, sentence.spans, values.numpy().copy())
-
-
-def _token_sentences(sentences: Any) -> Iterator[Sentence]:
-    if isinstance(sentences, str):
-        raise ConfigError(
-            "got a string where lists of tokens belong; use embed or encode for text, or "
-            "pass [tokens]"
-        )
-    for k, tokens in enumerate(sentences):
-        if isinstance(tokens, str):
-            raise ConfigError(
-                f"sentence {k} is a string, not a list of tokens; use embed or encode for text"
-            )
-        for token in tokens:
-            if not isinstance(token, str):
-                raise ConfigError(
-                    f"sentence {k} has a token of type {type(token).__name__}; tokens are strings"
-                )
-        yield Sentence(tuple(tokens))

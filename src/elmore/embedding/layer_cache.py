@@ -26,7 +26,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import atomic_file, write_error
+from elmore._atomic import atomic_file, write_error
 from elmore._progress import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layers import LayerChoice, layer_weights
@@ -294,7 +294,7 @@ class CachedLayers(Sequence[NDArray[np.float32]]):
 
 def model_digest(elmo: Elmo) -> str:
     """Give a digest of all that the vectors of a sentence depend on."""
-    engine = elmo._engine
+    engine = elmo.engine
     digest = hashlib.sha256()
 
     def add(*values: object) -> None:

@@ -11,7 +11,7 @@ from elmore.embedding.engine import Engine
 from elmore.text.batching import plan_batches
 from elmore.text.sentence import Sentence
 
-__all__ = ["BATCH_TOKENS", "embed_stream"]
+__all__ = ["BATCH_TOKENS", "embed_stream", "windows"]
 
 Result = TypeVar("Result")
 
@@ -40,15 +40,22 @@ def embed_stream(
             (layers, time, dim), a view that must not be kept.
         batch_tokens: token budget of a batch.
     """
+    for window in windows(sentences):
+        yield from _embed_window(engine, window, finish, batch_tokens)
+
+
+def windows(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
+    """Cut a stream into lists of sentences, each to be sorted by length and put into batches."""
     window: list[Sentence] = []
     tokens = 0
     for sentence in sentences:
         window.append(sentence)
         tokens += len(sentence) + 2
         if len(window) >= _WINDOW_SENTENCES or tokens >= _WINDOW_TOKENS:
-            yield from _embed_window(engine, window, finish, batch_tokens)
+            yield window
             window, tokens = [], 0
-    yield from _embed_window(engine, window, finish, batch_tokens)
+    if window:
+        yield window
 
 
 def _embed_window(

@@ -7,7 +7,7 @@ import json
 import re
 import weakref
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import atomic_folder, parse_json
+from elmore._atomic import atomic_file, atomic_folder
+from elmore._json import parse_json
 from elmore.config import BiLmConfig, weight_shapes
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.archives import Source
 from elmore.formats.bilm_datasets import Link, by_dataset, dump_names, links
 from elmore.formats.bilm_options import config_from_options, options_from_config
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
 from elmore.formats.hdf5_files import Hdf5View, check_finite, open_hdf5
+from elmore.formats.hdf5_writing import create_hdf5
+from elmore.formats.sources import Source
 from elmore.limits import LIMITS
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
@@ -91,27 +93,41 @@ def write(checkpoint: Checkpoint, path: Path, *, overwrite: bool = False) -> Non
     Raises:
         ConfigError: the model has a part for which these files have no place.
     """
-    import h5py
-
     config = checkpoint.config
     _refuse_unwritable(checkpoint)
     with atomic_folder(path, overwrite=overwrite, looks_ours=is_folder) as folder:
-        with h5py.File(folder / "weights.hdf5", "w") as file:
-            for name, parts in by_dataset(links(config, dump_names(config))).items():
-                array = np.empty(parts[0].shape, np.float32)
-                for link in parts:
-                    weight = checkpoint.weights[link.weight]
-                    check_finite(weight, what="this model", name=link.weight)
-                    array[link.dataset_rows] = link.back(weight[link.weight_rows])
-                file.create_dataset(name, data=array)
+        _write_datasets(folder, path, "weights.hdf5", _weight_datasets(checkpoint))
         if checkpoint.softmax is not None:
-            with h5py.File(folder / "softmax.hdf5", "w") as file:
-                file.create_dataset("softmax/W", data=checkpoint.softmax.weight)
-                file.create_dataset("softmax/b", data=checkpoint.softmax.bias)
+            parts = {"softmax/W": checkpoint.softmax.weight, "softmax/b": checkpoint.softmax.bias}
+            _write_datasets(folder, path, "softmax.hdf5", parts.items())
         if checkpoint.vocabulary is not None:
             (folder / "vocab.txt").write_bytes(checkpoint.vocabulary.to_bytes())
         options = json.dumps(options_from_config(config), indent=2) + "\n"
         (folder / "options.json").write_text(options, encoding="utf-8")
+
+
+def _weight_datasets(checkpoint: Checkpoint) -> Iterator[tuple[str, Array]]:
+    config = checkpoint.config
+    for name, parts in by_dataset(links(config, dump_names(config))).items():
+        array = np.empty(parts[0].shape, np.float32)
+        for link in parts:
+            weight = checkpoint.weights[link.weight]
+            check_finite(weight, what="this model", name=link.weight)
+            array[link.dataset_rows] = link.back(weight[link.weight_rows])
+        yield name, array
+
+
+def _write_datasets(
+    folder: Path, path: Path, name: str, datasets: Iterable[tuple[str, Array]]
+) -> None:
+    """Write a file into a folder that is to become `path`."""
+    with (
+        atomic_file(folder / name, mode="w+b") as stream,
+        create_hdf5(stream, path / name) as (file, patient),
+    ):
+        for key, array in datasets:
+            with patient.checked():
+                file.create_dataset(key, data=array)
 
 
 class _Reader:

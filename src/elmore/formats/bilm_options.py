@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from elmore._io import shown
+from elmore._messages import shown
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig, filters_from_json
 from elmore.errors import ConfigError, FormatError
 from elmore.limits import LIMITS

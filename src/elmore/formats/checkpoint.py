@@ -35,7 +35,7 @@ class Softmax(NamedTuple):
     @property
     def n_words(self) -> int:
         """Number of words."""
-        return len(self.bias) - len(self.cutoffs)
+        return len(self.weight) - len(self.cutoffs)
 
 
 class Mix(NamedTuple):

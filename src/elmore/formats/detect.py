@@ -5,13 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from elmore._io import open_checked
+from elmore._messages import shown
 from elmore.errors import ConfigError, FormatError, ModelNotFound
 from elmore.formats import allennlp_hdf5, folder
-from elmore.formats.archives import FilesSource, Source, open_source
 from elmore.formats.catalog import find_published
 from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.sources import FilesSource, FolderSource, Source
+from elmore.formats.tars import TarSource
+from elmore.formats.zips import ZipSource
+from elmore.limits import LIMITS, Limits
 
-__all__ = ["FORMATS", "Format", "ModelPath", "detect", "open_model", "read_checkpoint"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "ModelPath",
+    "detect",
+    "open_model",
+    "open_source",
+    "read_checkpoint",
+]
 
 # A name or path, or the files (options, weights) or (options, weights, vocabulary).
 ModelPath = str | Path | tuple[str | Path, ...]
@@ -82,6 +95,31 @@ def open_model(model: ModelPath) -> Source:
         f"model {published.name!r} is not on this machine; download {published.options} and "
         f"{published.weights} and pass (options, weights)"
     )
+
+
+def open_source(path: Path, *, follow_links: bool = False, limits: Limits = LIMITS) -> Source:
+    """Open a folder, zip or tar as a source.
+
+    Args:
+        path: what the user named.
+        follow_links: see `FolderSource`.
+        limits: sizes allowed.
+
+    Raises:
+        FormatError: missing, neither of the three, or broken.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return FolderSource(path, follow_links=follow_links, limits=limits)
+    with open_checked(path, what="model") as stream:
+        head = stream.read(8)
+    if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+        return ZipSource(path, limits=limits)
+    if head == b"\x89HDF\r\n\x1a\n":
+        raise FormatError(
+            f"'{shown(path, 120)}' is an HDF5 file without its options; pass (options, weights)"
+        )
+    return TarSource(path, limits=limits)
 
 
 def read_checkpoint(model: ModelPath) -> Checkpoint:

@@ -11,28 +11,31 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import atomic_folder, parse_json, sha256_file, sha256_stream, shown
+from elmore._atomic import atomic_folder
+from elmore._io import sha256_file, sha256_stream
+from elmore._json import parse_json
+from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import BiLmConfig, config_from_json, config_to_json, weight_shapes
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.archives import Source
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Mix, Softmax, StartState
 from elmore.formats.hdf5_files import check_finite
 from elmore.formats.safetensors_files import SafetensorsView, read_safetensors, write_safetensors
+from elmore.formats.sources import Source
+from elmore.formats.stored_types import StoredType, as_stored
 from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet, ByteAlphabet
 from elmore.text.tokenizer import CONVENTIONS
 from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["NAME", "StoredPrecision", "is_folder", "read", "sniff", "write"]
+__all__ = ["NAME", "is_folder", "read", "sniff", "write"]
 
 NAME = "folder"
-StoredPrecision = Literal["float32", "float16"]
 
 _FORMAT, _VERSION = "elmore", 1
 _CONFIG, _MODEL, _VOCABULARY, _MANIFEST = (
@@ -98,7 +101,7 @@ def write(
     path: Path,
     *,
     overwrite: bool = False,
-    precision: StoredPrecision = "float32",
+    precision: StoredType = "float32",
 ) -> None:
     """Write a model folder; it appears under its name only when it is whole.
 
@@ -131,7 +134,7 @@ def write(
         (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
-def _config_text(checkpoint: Checkpoint, precision: StoredPrecision) -> str:
+def _config_text(checkpoint: Checkpoint, precision: StoredType) -> str:
     alphabet = checkpoint.alphabet
     if alphabet is not None and not isinstance(alphabet, ByteAlphabet):
         raise ConfigError(f"alphabet {alphabet.kind!r} cannot be stored yet; use a byte model")
@@ -152,14 +155,9 @@ def _config_text(checkpoint: Checkpoint, precision: StoredPrecision) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _store(name: str, array: NDArray[np.float32], precision: StoredPrecision) -> NDArray[Any]:
+def _store(name: str, array: NDArray[np.float32], precision: StoredType) -> NDArray[Any]:
     check_finite(array, what="this model", name=name)  # no reader would take it back
-    if precision == "float32":
-        return np.ascontiguousarray(array, np.float32)
-    largest = float(np.abs(array).max(initial=0))
-    if largest > float(np.finfo(np.float16).max):
-        raise ConfigError(f"{name} holds {largest:.3g}, too large for float16; store float32")
-    return np.ascontiguousarray(array, np.float16)
+    return as_stored(array, precision, what=name)
 
 
 def _check_manifest(source: Source, verify: bool | None) -> set[str]:

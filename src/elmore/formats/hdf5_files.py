@@ -21,7 +21,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import open_checked, shown
+from elmore._io import open_checked
+from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.limits import LIMITS, Limits
 

@@ -19,7 +19,9 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import open_checked, parse_json, shown
+from elmore._io import open_checked
+from elmore._json import parse_json
+from elmore._messages import shown
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.hdf5_files import check_finite
 from elmore.limits import LIMITS, Limits

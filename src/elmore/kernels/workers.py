@@ -11,19 +11,12 @@ from typing import Any, TypeVar
 
 import torch
 
+from elmore._machine import available_threads
 from elmore.errors import ConfigError
 
-__all__ = ["Workers", "available_threads"]
+__all__ = ["Workers"]
 
 Result = TypeVar("Result")
-
-
-def available_threads() -> int:
-    """Count the processors that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
-        return os.cpu_count() or 1
 
 
 class Workers:

@@ -18,6 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from elmore.nn.likelihoods import log_likelihoods
+
 __all__ = [
     "LossResult",
     "Negatives",
@@ -27,7 +29,6 @@ __all__ = [
     "adaptive_softmax",
     "draw_negatives",
     "full_softmax",
-    "log_likelihoods",
     "sampled_softmax",
 ]
 
@@ -266,22 +267,3 @@ def _head_targets(targets: Tensor, cutoffs: Sequence[int]) -> Tensor:
     bounds = torch.tensor(list(cutoffs), device=targets.device)
     cluster = torch.bucketize(targets, bounds, right=True)
     return torch.where(cluster == 0, targets, cutoffs[0] + cluster - 1)
-
-
-def log_likelihoods(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Give the log probability of each target under the full softmax, a block at a time, (n,).
-
-    Args:
-        hidden: (n, dim).
-        targets: (n,).
-        weight: (n_words, dim).
-        bias: (n_words,).
-    """
-    result = hidden.new_empty(len(hidden))
-    size = max(1, _BLOCK // len(bias))
-    for start in range(0, len(hidden), size):
-        rows = slice(start, start + size)
-        logits = torch.addmm(bias, hidden[rows], weight.t())
-        true = logits.gather(1, targets[rows, None]).squeeze(1)
-        result[rows] = true - logits.logsumexp(dim=1)
-    return result

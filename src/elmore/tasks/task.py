@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elmore._io import atomic_file
+from elmore._atomic import atomic_file
 
 __all__ = ["Report", "Row", "Value"]
 

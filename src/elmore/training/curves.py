@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from elmore._atomic import atomic_path
 from elmore._extras import require
-from elmore._io import atomic_path
 from elmore.errors import InputError
 from elmore.training.run import Run
 

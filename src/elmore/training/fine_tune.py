@@ -73,8 +73,12 @@ def fine_tune(
     if checkpoint.softmax is None and not schedule.frozen_tokens:
         total = schedule.tokens or int(schedule.epochs * (data.n_tokens + data.n_sentences))
         schedule = dataclasses.replace(schedule, frozen_tokens=total // 3)
+    loss = recipe.loss
+    if checkpoint.softmax is not None and checkpoint.softmax.cutoffs:
+        cutoffs = checkpoint.softmax.cutoffs
+        loss = dataclasses.replace(loss, kind="adaptive", cutoffs=cutoffs)
     recipe = dataclasses.replace(
-        recipe, model=ModelRecipe.from_config(checkpoint.config), schedule=schedule
+        recipe, model=ModelRecipe.from_config(checkpoint.config), loss=loss, schedule=schedule
     )
     return pretrain(
         data,

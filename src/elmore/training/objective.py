@@ -16,12 +16,8 @@ from torch import Tensor, nn
 from elmore.kernels.lstm import LstmSteps
 from elmore.kernels.workers import Workers
 from elmore.nn.bilm import BiLm, BiLmState
-from elmore.nn.losses import (
-    RowGradient,
-    SoftmaxLoss,
-    adaptive_log_likelihoods,
-    log_likelihoods,
-)
+from elmore.nn.likelihoods import log_likelihoods
+from elmore.nn.losses import RowGradient, SoftmaxLoss, adaptive_log_likelihoods
 
 __all__ = ["LmBatch", "Objective", "StepResult"]
 

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,11 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import open_checked, parse_json, read_lines, sha256_file, shown
-from elmore.errors import ConfigError, FormatError
+from elmore._io import open_checked, sha256_file
+from elmore._json import parse_json
+from elmore._messages import shown
+from elmore.errors import FormatError
 from elmore.limits import LIMITS
 from elmore.text.tokenizer import CONVENTIONS, Convention
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
+from elmore.training.word_counts import read_counts
 
 __all__ = [
     "COUNTS",
@@ -37,10 +38,7 @@ __all__ = [
     "VOCABULARY",
     "Part",
     "Prepared",
-    "VocabularyChoice",
-    "WordCounts",
     "is_prepared",
-    "read_counts",
     "write_manifest",
 ]
 
@@ -248,22 +246,6 @@ def is_prepared(folder: Path) -> bool:
     return (folder / MANIFEST).is_file() and (folder / VOCABULARY).is_file()
 
 
-def read_counts(path: Path) -> Iterator[tuple[str, int]]:
-    """Read words and their counts, as they stand in the file.
-
-    Raises:
-        FormatError: a line is not word TAB count.
-    """
-    with open_checked(path, what="counts", follow=False) as stream:
-        for number, line in read_lines(stream, what=str(path), max_line=LIMITS.text_line_bytes):
-            word, tab, count = line.rpartition("\t")  # a ready-made token may hold tabs
-            if not tab or not count.isdecimal():
-                raise FormatError(
-                    f"'{shown(path, 120)}':{number} is not a word, a tab and a number; {_AGAIN}"
-                )
-            yield word, int(count)
-
-
 def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write prepared.json over the files that are in the folder.
 
@@ -278,151 +260,3 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
     data = {"format": _FORMAT, "version": _VERSION, **facts, "files": files}
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
-
-
-# --------------------------------------------------------------------------- counts
-
-# Counting more types than this takes over half a gigabyte.
-_MOST_TYPES = 5_500_000
-_SPECIALS = (BEGIN, END, UNKNOWN)
-_DEFAULT_WORDS = 50_000
-# Below this rank correlation with our counts a list of words is not one sorted by frequency.
-_SORTED = 0.5
-
-
-class WordCounts:
-    """How often each word occurs, in bounded memory.
-
-    Args:
-        most_types: when there are more distinct words, the rarest are dropped, half or more.
-
-    Attributes:
-        n_tokens: all words counted.
-        pruned: how often words were dropped; 0 when all counts are exact.
-    """
-
-    def __init__(self, *, most_types: int = _MOST_TYPES) -> None:
-        self._counts: dict[str, int] = {}
-        self._most_types = most_types
-        self.n_tokens = 0
-        self.pruned = 0
-
-    def __len__(self) -> int:
-        return len(self._counts)
-
-    def __getitem__(self, word: str) -> int:
-        return self._counts.get(word, 0)
-
-    def add(self, words: Iterable[str], counts: Iterable[int]) -> None:
-        """Count words, each as often as told."""
-        known, get = self._counts, self._counts.get
-        for word, count in zip(words, counts, strict=True):
-            known[word] = get(word, 0) + count
-            self.n_tokens += count
-        if len(known) > self._most_types:
-            kept = self._most_types // 2
-            values = np.fromiter(known.values(), np.int64, len(known))
-            least = int(np.partition(values, len(known) - kept)[len(known) - kept])
-            self._counts = {word: count for word, count in known.items() if count > least}
-            self.pruned += 1
-
-    def ranked(self) -> Iterator[tuple[str, int]]:
-        """Give words and counts by falling count, equal ones by code points."""
-        words = sorted(self._counts)
-        counts = np.fromiter((self._counts[word] for word in words), np.int64, len(words))
-        order = np.argsort(-counts, kind="stable")
-        for start in range(0, len(order), 1 << 16):  # a list of all would double the memory
-            for k in order[start : start + (1 << 16)].tolist():
-                yield words[k], int(counts[k])
-
-    def covered(self, vocabulary: Vocabulary) -> int:
-        """Count the tokens that are in a vocabulary; those spelled `<UNK>` are not."""
-        return sum(self[word] for word in vocabulary if word != UNKNOWN)
-
-
-@dataclass(frozen=True, kw_only=True)
-class VocabularyChoice:
-    """Which words become targets: the most frequent, or those of a file.
-
-    Attributes:
-        size: the number of words, specials included.
-        min_count: the least count of a word.
-        file: a vocabulary to be used as it is.
-        name: of its file.
-    """
-
-    size: int | None = None
-    min_count: int | None = None
-    file: Vocabulary | None = None
-    name: str = ""
-
-    @classmethod
-    def of(
-        cls, vocabulary: int | str | os.PathLike[str] | None, min_count: int | None
-    ) -> VocabularyChoice:
-        """Read the arguments of `prepare`."""
-        if min_count is not None and min_count < 1:
-            raise ConfigError(f"min_count={min_count} keeps nothing out; pass 1 or more")
-        if vocabulary is None:
-            return cls(size=_DEFAULT_WORDS if min_count is None else None, min_count=min_count)
-        if isinstance(vocabulary, int):
-            if not len(_SPECIALS) < vocabulary <= LIMITS.vocabulary_lines:
-                raise ConfigError(
-                    f"vocabulary={vocabulary} is out of range; pass a number of words from "
-                    f"{len(_SPECIALS) + 1} to {LIMITS.vocabulary_lines}, or a file"
-                )
-            return cls(size=vocabulary, min_count=min_count)
-        if min_count is not None:
-            raise ConfigError("min_count cannot cut a vocabulary file; leave one of them out")
-        words, name = Vocabulary.read(Path(vocabulary)), os.fspath(vocabulary)
-        missing = [word for word in _SPECIALS if word not in words]
-        if missing:
-            raise FormatError(
-                f"'{shown(name, 120)}' lacks {', '.join(missing)}; add a line for each, "
-                "best at the top"
-            )
-        return cls(file=words, name=name)
-
-    def described(self) -> int | str | None:
-        """Give what prepared.json tells."""
-        return shown(self.name, 1000) if self.file is not None else self.size
-
-    def make(self, counts: WordCounts) -> Vocabulary:
-        """Choose the words; warn about a file that is not sorted by frequency."""
-        if self.file is not None:
-            if _falls([counts[word] for word in self.file if word not in _SPECIALS]) < _SORTED:
-                warnings.warn(
-                    f"'{shown(self.name, 120)}' is not sorted by falling frequency in this text; "
-                    "a sampled softmax will draw the wrong words: sort it or make a new one",
-                    stacklevel=3,
-                )
-            return self.file
-        words = list(_SPECIALS)
-        for word, count in counts.ranked():
-            if len(words) == self.size or count < (self.min_count or 1):
-                break
-            if word not in _SPECIALS and _storable(word):
-                words.append(word)
-        return Vocabulary(words)
-
-
-def _storable(word: str) -> bool:
-    """Tell whether a word comes back from a vocabulary file, whose lines are stripped."""
-    return (
-        word.strip() == word != "!!!MAXTERMID"
-        and len(word.encode("utf-8")) <= LIMITS.vocabulary_line_bytes
-    )
-
-
-def _falls(counts: list[int]) -> float:
-    """Give the rank correlation of counts with falling ones: 1 when they fall, -1 when they rise.
-
-    A list from another text never falls throughout; a list by the alphabet is near 0.
-    """
-    values = np.array([count for count in counts if count], np.int64)
-    if len(values) < 2 or values.min() == values.max():
-        return 1.0
-    _, groups, sizes = np.unique(-values, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(sizes) - (sizes - 1) / 2)[groups]  # equal counts share a rank
-    best = np.corrcoef(np.sort(ranks), np.arange(len(ranks)))[0, 1]
-    return float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1] / best)

@@ -13,7 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmore._io import atomic_folder, read_json, sha256_file
+from elmore._atomic import atomic_folder
+from elmore._io import sha256_file
+from elmore._json import read_json
 from elmore.errors import FormatError, ResumeError
 from elmore.formats.safetensors_files import read_safetensors, write_safetensors
 

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore._io import atomic_file, read_json
+from elmore._atomic import atomic_file
+from elmore._json import read_json
 from elmore.errors import FormatError, ResumeError
 from elmore.training.recipe import Recipe
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import atomic_file, shown
+from elmore._atomic import atomic_file
+from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.formats.safetensors_files import SafetensorsView, read_safetensors, write_safetensors
 

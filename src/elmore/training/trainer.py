@@ -255,13 +255,19 @@ class LmTrainer:
 
     def start_from(self, checkpoint: Checkpoint) -> None:
         """Take the weights of a trained model, and its softmax if it has one."""
+        softmax = checkpoint.softmax
+        if softmax is not None and softmax.cutoffs != self.cutoffs:
+            raise ConfigError(
+                f"the model's softmax has the clusters {list(softmax.cutoffs)}, the recipe "
+                f"{list(self.cutoffs)}; set loss.kind (adaptive or not) and loss.cutoffs to fit it"
+            )
         weights = dict(self.bilm.named_parameters())
         with torch.no_grad():
             for name, array in checkpoint.checked_weights():
                 weights[name].copy_(torch.from_numpy(np.array(array)))
-            if checkpoint.softmax is not None:
-                self.softmax_weight.copy_(torch.from_numpy(np.array(checkpoint.softmax.weight)))
-                self.softmax_bias.copy_(torch.from_numpy(np.array(checkpoint.softmax.bias)))
+            if softmax is not None:
+                self.softmax_weight.copy_(torch.from_numpy(np.array(softmax.weight)))
+                self.softmax_bias.copy_(torch.from_numpy(np.array(softmax.bias)))
 
     def save_model(self, *, best: bool) -> None:
         """Write the model as an elmore folder."""

@@ -9,15 +9,15 @@ import importlib
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["WRITERS", "Record", "Settings", "StoredType", "Writer", "WriterInfo", "open_writer"]
+    from elmore.formats.stored_types import StoredType
 
-StoredType = Literal["float32", "float16"]
+__all__ = ["WRITERS", "Record", "Settings", "Writer", "WriterInfo", "open_writer"]
 
 
 class Record(NamedTuple):

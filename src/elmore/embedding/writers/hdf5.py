@@ -11,24 +11,25 @@ out. Whoever reads it holds it too.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import atomic_file, write_error
+from elmore._atomic import atomic_file
 from elmore.embedding.writers import Record, Settings
 from elmore.embedding.writers.storing import stored
 from elmore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from elmore.formats.hdf5_writing import PatientFile
 
 __all__ = ["Hdf5Writer", "open"]
 
@@ -36,74 +37,6 @@ _MOST_LINES = 1_000_000
 # Files of HDF5 1.8 (2008), which every h5py reads. The older layout, h5py's default, holds the
 # names of a group in one block of memory: 200,000 datasets cost it 15 MB more, this one nothing.
 _VERSIONS = ("v108", "v108")
-
-
-class _PatientFile:
-    """A file that takes every write and remembers the first that failed.
-
-    The HDF5 library cannot close a file of which a write failed: it tries again when the program
-    ends, and crashes it. So it is told that all is well, and the writer looks at `error`.
-    """
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._position = 0
-        self._end = 0
-        self.error: BaseException | None = None
-
-    def give_up(self) -> None:
-        """Touch the stream no more, because it is about to be deleted."""
-        self.error = self.error or OSError(errno.EIO, os.strerror(errno.EIO))
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Move; the stream itself moves when it is used."""
-        self._position = offset + (0, self._position, self._end)[whence]
-        return self._position
-
-    def tell(self) -> int:
-        """Tell the position."""
-        return self._position
-
-    def write(self, data: bytes) -> int:
-        """Write, or pretend to."""
-        size = memoryview(data).nbytes
-        self._try(lambda: self._stream.write(data))
-        self._position += size
-        self._end = max(self._end, self._position)
-        return size
-
-    def readinto(self, buffer: bytearray) -> int:
-        """Read what was written; zeros once a write failed."""
-        view = memoryview(buffer).cast("B")
-        count = self._try(lambda: self._stream.readinto(view)) or 0  # type: ignore[attr-defined]  # all binary files
-        view[count:] = bytes(len(view) - count)
-        self._position += len(view)
-        return len(view)
-
-    def read(self, size: int) -> bytes:
-        """Read some bytes; h5py knows a file by this method."""
-        data = bytearray(size)
-        self.readinto(data)
-        return bytes(data)
-
-    def truncate(self, size: int) -> int:
-        """Set the size."""
-        self._try(lambda: self._stream.truncate(size))
-        self._end = size
-        return size
-
-    def flush(self) -> None:
-        """Bring everything to the disk."""
-        self._try(self._stream.flush)
-
-    def _try(self, action: Callable[[], int | None]) -> int | None:
-        if self.error is None:
-            try:
-                self._stream.seek(self._position)
-                return action()
-            except BaseException as error:  # an interrupt would leave the library as helpless
-                self.error = error
-        return None
 
 
 class Hdf5Writer:
@@ -118,7 +51,7 @@ class Hdf5Writer:
     """
 
     def __init__(
-        self, file: Any, patient: _PatientFile, spool: BinaryIO, path: Path, settings: Settings
+        self, file: Any, patient: PatientFile, spool: BinaryIO, path: Path, settings: Settings
     ) -> None:
         from h5py import h5p, h5t
 
@@ -137,7 +70,7 @@ class Hdf5Writer:
         from h5py import h5d, h5s
 
         values = stored(record, self._settings.dtype)
-        with self._checked():
+        with self._patient.checked():
             # h5py's own create_dataset takes three times as long.
             space = h5s.create_simple(values.shape)
             key = str(self._count).encode()
@@ -152,26 +85,12 @@ class Hdf5Writer:
         """Write `sentence_to_index`, and close the file."""
         import h5py
 
-        with self._checked():
+        with self._patient.checked():
             if self._spool is not None:
                 kind = h5py.string_dtype("utf-8")
                 dataset = self._file.create_dataset("sentence_to_index", (1,), kind)
                 dataset[0] = _json_index(self._spool, self._count, self._path.absolute().parent)
             self._file.close()
-
-    @contextmanager
-    def _checked(self) -> Iterator[None]:
-        """Raise for a write that failed, whatever the library made of it."""
-        try:
-            yield
-        except (OSError, RuntimeError):
-            if self._patient.error is None:
-                raise
-        error = self._patient.error
-        if isinstance(error, OSError):
-            raise write_error(error, self._path) from error
-        if error is not None:
-            raise error
 
     def _index(self, spool: BinaryIO, text: str) -> None:
         if self._count > _MOST_LINES and not self._settings.sentence_index:
@@ -217,22 +136,15 @@ def _last_ones(spool: BinaryIO, count: int) -> NDArray[np.bool_]:
 @contextmanager
 def open(path: Path | None, settings: Settings) -> Iterator[Hdf5Writer]:
     """Open a file."""
-    import h5py
+    from elmore.formats.hdf5_writing import create_hdf5
 
     if path is None:
         raise ConfigError("hdf5 cannot be written to a pipe; pass -o FILE")
     with (
         atomic_file(path, overwrite=settings.overwrite, mode="w+b") as stream,
         tempfile.TemporaryFile(dir=path.absolute().parent) as spool,
+        create_hdf5(stream, path, versions=_VERSIONS) as (file, patient),
     ):
-        patient = _PatientFile(stream)
-        file = h5py.File(patient, "w", libver=_VERSIONS)
-        try:
-            writer = Hdf5Writer(file, patient, spool, path, settings)
-            yield writer
-            writer.close()
-        finally:
-            # Closing twice does no harm; not closing would let the library do it too late.
-            patient.give_up()
-            with suppress(Exception):
-                file.close()
+        writer = Hdf5Writer(file, patient, spool, path, settings)
+        yield writer
+        writer.close()

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from numpy.typing import NDArray
 
-from elmore._io import atomic_file
+from elmore._atomic import atomic_file
 from elmore.embedding.writers import Record, Settings
 from elmore.embedding.writers.storing import stored
 from elmore.errors import ElmoreError

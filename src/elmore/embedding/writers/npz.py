@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from elmore._io import atomic_file
+from elmore._atomic import atomic_file
 from elmore.embedding.writers import Record, Settings
 from elmore.embedding.writers.storing import stored
 from elmore.errors import ConfigError

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import shown
-from elmore.embedding.writers import Record, StoredType
-from elmore.errors import ConfigError, ElmoreError
+from elmore._messages import shown
+from elmore.embedding.writers import Record
+from elmore.errors import ElmoreError
+from elmore.formats.stored_types import StoredType, as_stored
 
 __all__ = ["stored"]
 
@@ -27,9 +28,4 @@ def stored(record: Record, dtype: StoredType) -> NDArray[Any]:
             f"the vectors of '{shown(record.text, 60)}' are not finite; check the weights of the "
             "model"
         )
-    if dtype == "float32":
-        return np.ascontiguousarray(values, np.float32)
-    largest = float(np.abs(values).max(initial=0))
-    if largest > float(np.finfo(np.float16).max):
-        raise ConfigError(f"a vector holds {largest:.3g}, too large for float16; store float32")
-    return np.ascontiguousarray(values, np.float16)
+    return as_stored(values, dtype, what="a vector")

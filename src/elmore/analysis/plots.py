@@ -1,0 +1,108 @@
+"""A report as a picture."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from elmore._atomic import atomic_path
+from elmore._extras import require
+from elmore.errors import ConfigError
+from elmore.tasks.task import Report, Row
+
+__all__ = ["plot_report"]
+
+_OURS, _CONTROL, _SECOND = "#08519c", "#bdbdbd", "#fdae6b"
+_FORMATS = ("svg", "png", "pdf")
+
+
+def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
+    """Draw what a probe found.
+
+    Args:
+        report: of one of the probes.
+        path: picture to make; the suffix (svg, png, pdf) tells the format.
+        overwrite: replace a picture that is there.
+    """
+    suffix = path.suffix.lstrip(".").lower() or "svg"
+    if suffix not in _FORMATS:
+        raise ConfigError(f"'{path}' is no picture; use the suffix {', '.join(_FORMATS)}")
+    require("matplotlib", "plot", "plot")
+    from matplotlib.figure import Figure
+
+    draw = {"pos": _draw_pos, "wsd": _draw_wsd, "neighbors": _draw_neighbors}.get(report.name)
+    if draw is None:
+        raise ConfigError(f"there is no picture for {report.name}; use pos, wsd or neighbors")
+    figure = Figure(layout="constrained")
+    draw(report, figure)
+    figure.suptitle(f"{report.name}: {report.measured_on['model']}")
+    with atomic_path(path, overwrite=overwrite) as temporary:
+        figure.savefig(temporary, format=suffix, dpi=150)
+
+
+def _draw_pos(report: Report, figure: Any) -> None:
+    """Draw test accuracies, a panel for each kind of tag."""
+    kinds = [title for title in report.tables if "," not in title]
+    figure.set_size_inches(7 * len(kinds), 0.8 + 0.35 * len(report.tables[kinds[0]]))
+    panels = figure.subplots(1, len(kinds), squeeze=False)[0]
+    for axes, kind in zip(panels, kinds, strict=True):
+        rows = report.tables[kind]
+        colours = [_OURS if _is_ours(row) else _CONTROL for row in rows]
+        _bars(axes, [str(row["vectors"]) for row in rows], [row["test"] for row in rows], colours)
+        axes.set_xlabel(f"{kind}, accuracy on test, per cent")
+
+
+def _draw_wsd(report: Report, figure: Any) -> None:
+    """Draw the score on all sets, both methods side by side."""
+    rows = report.tables["wsd"]
+    figure.set_size_inches(7, 0.8 + 0.3 * len(rows))
+    axes = figure.subplots()
+    names = [str(row["vectors"]) + (f", {row['method']}" if row["method"] else "") for row in rows]
+    colours = [
+        (_SECOND if row["method"] == "nearest instance" else _OURS) if _is_ours(row) else _CONTROL
+        for row in rows
+    ]
+    _bars(axes, names, [row["ALL"] for row in rows], colours)
+    axes.axvline(float(rows[0]["ALL"] or 0), color="#555555", linewidth=1, linestyle="--")
+    axes.set_xlabel("ALL, F1, per cent; dashed: first sense")
+
+
+def _draw_neighbors(report: Report, figure: Any) -> None:
+    """Draw the nearest of each source, a panel for each."""
+    tables = {title: rows for title, rows in report.tables.items() if rows}
+    figure.set_size_inches(9, 1 + sum(0.6 + 0.28 * len(rows) for rows in tables.values()))
+    heights = [len(rows) + 1 for rows in tables.values()]
+    panels = figure.subplots(len(tables), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, (title, rows) in zip(panels, tables.items(), strict=True):
+        static = "context" not in rows[0]
+        names = [_plain(str(row["word" if static else "context"]), 70) for row in rows]
+        colour = _CONTROL if static else _OURS
+        _bars(axes, names, [row["cosine"] for row in rows], [colour] * len(rows))
+        axes.set_title(_plain(title, 90), fontsize=9, loc="left")
+    panels[-1].set_xlabel("cosine")
+
+
+def _bars(axes: Any, names: list[str], values: list[Any], colours: list[str]) -> None:
+    places = range(len(names))
+    numbers = [float(value or 0) for value in values]
+    axes.barh(places, numbers, color=colours)
+    axes.set_yticks(places, names, fontsize=8)
+    axes.invert_yaxis()
+    low, high = min(numbers), max(numbers)
+    room = (high - low) * 0.3 + 1e-3
+    axes.set_xlim(max(0, low - room) if low >= 0 else low - room, high + room)
+    for place, number in zip(places, numbers, strict=True):
+        text = f" {number:.1f}" if high > 1.5 else f" {number:.2f}"
+        axes.text(number, place, text, va="center", fontsize=7)
+    axes.grid(alpha=0.3, axis="x")
+
+
+def _is_ours(row: Row) -> bool:
+    name = str(row["vectors"])
+    return name.startswith(("layer", "mean")) or name[0].isdigit()
+
+
+def _plain(text: str, width: int) -> str:
+    """Shorten, and keep matplotlib from reading dollars as formulas."""
+    return textwrap.shorten(text, width, placeholder=" …").replace("$", r"\$")

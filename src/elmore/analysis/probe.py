@@ -1,0 +1,57 @@
+"""What a probe is, and the table of all probes."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from elmore.embedding.layers import LayerChoice, layer_weights
+from elmore.tasks.task import Report
+
+__all__ = ["PROBES", "Probe", "Views", "cache_folder", "layer_views"]
+
+# Name to module, class and what it tells.
+PROBES: dict[str, tuple[str, str, str]] = {
+    "pos": ("elmore.analysis.pos", "Pos", "how much of the part of speech a linear probe finds"),
+    "wsd": ("elmore.analysis.wsd", "Wsd", "which sense of a word is meant, by nearest neighbours"),
+    "neighbors": ("elmore.analysis.neighbors", "Neighbors", "like uses of a word in a text"),
+}
+
+# Layers to look at, with their names.
+Views = list[tuple[str, LayerChoice]]
+
+
+class Probe(Protocol):
+    """What a line of `PROBES` must offer: a constructor that takes the model and only stores.
+
+    Every probe takes `cache` (a folder that keeps the layers), `max_bytes` and `progress`.
+    """
+
+    def run(self, data: Any) -> Report:
+        """Measure on data."""
+
+
+def layer_views(layers: LayerChoice | str, n_layers: int) -> Views:
+    """Name the layers that a probe looks at; "all" means each, and their mean."""
+    if isinstance(layers, str) and layers == "all":
+        return [*((f"layer {k}", k) for k in range(n_layers)), ("mean", "mean")]
+    layer_weights(layers, n_layers)  # type: ignore[arg-type]  # it refuses other texts
+    if layers == "top":
+        layers = n_layers - 1
+    if isinstance(layers, int):
+        return [(f"layer {layers}", layers)]
+    name = layers if isinstance(layers, str) else ",".join(f"{weight:g}" for weight in layers)
+    return [(name, layers)]  # type: ignore[list-item]  # checked above
+
+
+@contextlib.contextmanager
+def cache_folder(cache: str | Path | None) -> Iterator[Path]:
+    """Give the folder of a cache, or one that lasts as long as the probe."""
+    if cache is not None:
+        yield Path(cache)
+        return
+    with tempfile.TemporaryDirectory(prefix="elmore-layers-") as folder:
+        yield Path(folder)

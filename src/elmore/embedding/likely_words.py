@@ -1,0 +1,90 @@
+"""Words that a model finds likely at a place in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.predictions import LanguageModel, Logs, log_sum, read_sentence
+from elmore.errors import ConfigError
+
+__all__ = ["next_words", "previous_words", "substitutes"]
+
+
+def next_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
+    """List the words that are likely to follow the beginning of a sentence.
+
+    Args:
+        elmo: a model that has a softmax.
+        tokens: the beginning, as tokens or as text.
+        k: how many words.
+
+    Returns:
+        (word, log probability), the likeliest first; markers and `<UNK>` are left out.
+
+    Example:
+        >>> len(next_words(elmo, ["Stocks"], k=3))
+        3
+    """
+    model, sentence = LanguageModel(elmo), read_sentence(elmo, tokens)
+    return _best(model, model.log_distribution(model.top(sentence)[len(sentence)], 0), k)
+
+
+def previous_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
+    """List the words that are likely to stand before the rest of a sentence, as `next_words`."""
+    model, sentence = LanguageModel(elmo), read_sentence(elmo, tokens)
+    if not model.bidirectional:
+        raise ConfigError("this model has no backward direction; use next_words")
+    return _best(model, model.log_distribution(model.top(sentence)[1], 1), k)
+
+
+def substitutes(
+    elmo: Elmo, tokens: str | Sequence[str], position: int, k: int = 10
+) -> list[tuple[str, float]]:
+    """List the words that are likely at a place in a sentence, given all words around it.
+
+    A word's score is the product of its probabilities in both directions, p(w | before) and
+    p(w | after), scaled so that all words together have 1. As each factor holds how frequent a
+    word is, frequent words count twice: a checkpoint keeps no frequencies to divide by. A model
+    of one direction judges by the words before alone.
+
+    Args:
+        elmo: a model that has a softmax.
+        tokens: the sentence, as tokens or as text.
+        position: the place, from 0; the word that stands there is judged like any other.
+        k: how many words.
+
+    Returns:
+        (word, log of its share), the likeliest first; markers and `<UNK>` are left out.
+
+    Example:
+        >>> words = substitutes(elmo, ["She", "fell", "."], 1, k=5)
+        >>> len(words), words[0][1] >= words[1][1]
+        (5, True)
+    """
+    model, sentence = LanguageModel(elmo), read_sentence(elmo, tokens)
+    if not 0 <= position < len(sentence):
+        places = f"places 0..{len(sentence) - 1}" if len(sentence) else "no place"
+        raise ConfigError(f"position={position} but the sentence has {places}; use one of them")
+    top = model.top(sentence)
+    logs = model.log_distribution(top[position], 0)
+    if model.bidirectional:
+        logs = logs + model.log_distribution(top[position + 2], 1)
+    logs[model.special] = -np.inf
+    return _best(model, logs - log_sum(logs), k)
+
+
+def _best(model: LanguageModel, logs: Logs, k: int) -> list[tuple[str, float]]:
+    """List the k words of highest value, markers and `<UNK>` left out; ties by id."""
+    if k < 1:
+        raise ConfigError(f"k={k} asks for no word; use 1 or more")
+    logs = logs.copy()
+    logs[model.special] = -np.inf
+    k = min(k, len(logs) - len(model.special))
+    if k == 0:
+        return []
+    likely = np.flatnonzero(logs >= np.partition(logs, -k)[-k])
+    order = likely[np.argsort(-logs[likely], kind="stable")[:k]]
+    return [(model.vocabulary.words[i], float(logs[i])) for i in order]

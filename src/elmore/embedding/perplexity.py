@@ -1,0 +1,223 @@
+"""How well a model predicts a text: full softmax, every sentence on its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from elmore._progress import SILENT, Progress
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.pipe import BATCH_TOKENS, windows
+from elmore.embedding.predictions import Ids, LanguageModel, Logs, read_sentences
+from elmore.errors import ConfigError, InputError
+from elmore.text.batching import plan_batches
+
+__all__ = ["Perplexity", "mean_perplexity", "no_predictions", "perplexity", "tally"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Perplexity:
+    """How well a model predicts a text; two of them add up to that of both texts.
+
+    Attributes:
+        n_sentences: sentences measured.
+        n_empty: sentences without a token, which were left out.
+        n_words: words, markers not counted.
+        n_unknown: words that the vocabulary lacks; they are predicted as `<UNK>`.
+        n_tokens: predictions in each direction: the words and one marker a sentence.
+        forward_loss: summed negative log probability, forward.
+        backward_loss: the same backward, or None in a model of one direction.
+        n_known: predictions of both directions whose target is not `<UNK>`.
+        known_loss: their summed negative log probability.
+    """
+
+    n_sentences: int = 0
+    n_empty: int = 0
+    n_words: int = 0
+    n_unknown: int = 0
+    n_tokens: int = 0
+    forward_loss: float = 0.0
+    backward_loss: float | None = None
+    n_known: int = 0
+    known_loss: float = 0.0
+
+    @property
+    def forward(self) -> float:
+        """Perplexity of each word given those before it."""
+        return mean_perplexity(self.forward_loss, self.n_tokens)
+
+    @property
+    def backward(self) -> float | None:
+        """Perplexity of each word given those after it, or None without that direction."""
+        return (
+            None
+            if self.backward_loss is None
+            else mean_perplexity(self.backward_loss, self.n_tokens)
+        )
+
+    @property
+    def mean(self) -> float:
+        """exp of the mean of both directions' losses."""
+        if self.backward_loss is None:
+            return self.forward
+        return mean_perplexity(self.forward_loss + self.backward_loss, 2 * self.n_tokens)
+
+    @property
+    def without_unknown(self) -> float:
+        """`mean` over the targets that the vocabulary has: use it to compare vocabularies."""
+        return mean_perplexity(self.known_loss, self.n_known)
+
+    @property
+    def oov_rate(self) -> float:
+        """Share of the words (markers aside) that the vocabulary lacks."""
+        return self.n_unknown / self.n_words if self.n_words else 0.0
+
+    def to_dict(self) -> dict[str, float | int | str | None]:
+        """Give everything as JSON values; null stands for what no float can hold."""
+        return {
+            "forward": _finite(self.forward),
+            "backward": _finite(self.backward),
+            "mean": _finite(self.mean),
+            "without_unknown": _finite(self.without_unknown),
+            "oov_rate": self.oov_rate,
+            "n_tokens": self.n_tokens,
+            "n_words": self.n_words,
+            "n_unknown": self.n_unknown,
+            "n_sentences": self.n_sentences,
+            "n_empty": self.n_empty,
+            "softmax": "full",
+        }
+
+    def __add__(self, other: Perplexity) -> Perplexity:
+        if (self.backward_loss is None) != (other.backward_loss is None):
+            raise ConfigError("one of these perplexities has no backward direction; measure alike")
+        backward = None
+        if self.backward_loss is not None and other.backward_loss is not None:
+            backward = self.backward_loss + other.backward_loss
+        return Perplexity(
+            n_sentences=self.n_sentences + other.n_sentences,
+            n_empty=self.n_empty + other.n_empty,
+            n_words=self.n_words + other.n_words,
+            n_unknown=self.n_unknown + other.n_unknown,
+            n_tokens=self.n_tokens + other.n_tokens,
+            forward_loss=self.forward_loss + other.forward_loss,
+            backward_loss=backward,
+            n_known=self.n_known + other.n_known,
+            known_loss=self.known_loss + other.known_loss,
+        )
+
+    def __repr__(self) -> str:
+        backward = "None" if self.backward is None else f"{self.backward:.6g}"
+        return (
+            f"Perplexity(forward={self.forward:.6g}, backward={backward}, mean={self.mean:.6g}, "
+            f"without_unknown={self.without_unknown:.6g}, oov_rate={self.oov_rate:.4g}, "
+            f"n_tokens={self.n_tokens}, n_sentences={self.n_sentences})"
+        )
+
+    def __str__(self) -> str:
+        backward = "none" if self.backward is None else f"{self.backward:.2f}"
+        return (
+            f"forward        {self.forward:.2f}\n"
+            f"backward       {backward}\n"
+            f"mean           {self.mean:.2f}\n"
+            f"without <UNK>  {self.without_unknown:.2f}\n"
+            f"tokens         {self.n_tokens} a direction ({self.n_words} words and one marker for "
+            f"each of {self.n_sentences} sentences)\n"
+            f"<UNK>          {self.oov_rate:.2%} of the words are not in the vocabulary\n"
+            "softmax        full"
+        )
+
+
+def perplexity(
+    elmo: Elmo,
+    sentences: Iterable[str] | Iterable[Sequence[str]],
+    *,
+    tokenized: bool = False,
+    batch_tokens: int = BATCH_TOKENS,
+    progress: Progress | None = None,
+) -> Perplexity:
+    """Measure how well a model predicts some text: full softmax, every sentence on its own.
+
+    Args:
+        elmo: a model that has a softmax.
+        sentences: text, a sentence each, read as a stream; those without a token are left out.
+        tokenized: whether the sentences are lists of tokens.
+        batch_tokens: token budget of a batch.
+        progress: told how many sentences were measured.
+
+    Raises:
+        ConfigError: the model has no softmax.
+        InputError: there is no sentence.
+
+    Example:
+        >>> result = perplexity(elmo, ["Stocks fell .", "She fell ."])
+        >>> result.n_tokens, result.n_sentences
+        (8, 2)
+    """
+    model = LanguageModel(elmo)
+    if isinstance(sentences, str) and not tokenized:
+        sentences = [sentences]
+    report = SILENT if progress is None else progress
+    total, n_empty = no_predictions(model), 0
+    for window in windows(read_sentences(elmo, sentences, tokenized)):
+        busy = [sentence for sentence in window if len(sentence)]
+        n_empty += len(window) - len(busy)
+        for rows in plan_batches([len(s) for s in busy], batch_tokens=batch_tokens):
+            total += tally(
+                model,
+                *model.predict([busy[row] for row in rows]),
+                n_sentences=len(rows),
+                n_markers=len(rows),
+            )
+            report.update(len(rows))
+    if not total.n_sentences:
+        raise InputError("there is no sentence with a token to measure; give at least one")
+    return replace(total, n_empty=n_empty)
+
+
+def no_predictions(model: LanguageModel) -> Perplexity:
+    """Give the sum of no predictions."""
+    return Perplexity(backward_loss=0.0 if model.bidirectional else None)
+
+
+def tally(
+    model: LanguageModel,
+    logs: list[Logs],
+    ids: list[Ids],
+    *,
+    n_sentences: int,
+    n_markers: int,
+) -> Perplexity:
+    """Sum up predictions.
+
+    Args:
+        model: what made them.
+        logs: log probabilities of each direction, (n,).
+        ids: targets of each direction, (n,); words are counted in the first.
+        n_sentences: sentences that they come from.
+        n_markers: how many targets of the first direction are markers.
+    """
+    known = [targets != model.unknown for targets in ids]
+    return Perplexity(
+        n_sentences=n_sentences,
+        n_words=len(ids[0]) - n_markers,
+        n_unknown=int((~known[0]).sum()),
+        n_tokens=len(ids[0]),
+        forward_loss=-float(logs[0].sum()),
+        backward_loss=-float(logs[1].sum()) if model.bidirectional else None,
+        n_known=sum(int(mask.sum()) for mask in known),
+        known_loss=-sum(float(p[mask].sum()) for p, mask in zip(logs, known, strict=True)),
+    )
+
+
+def mean_perplexity(loss: float, n: int) -> float:
+    """Give exp(loss / n): NaN without a prediction, infinity where no float is large enough."""
+    try:
+        return math.exp(loss / n) if n else math.nan
+    except OverflowError:
+        return math.inf
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,169 @@
+"""The biLM as what it was trained to be: a language model in both directions.
+
+A sentence is `<S> w1 … wn </S>`. Forward it is read from `<S>` and predicts w1 … wn `</S>`;
+backward it is read from `</S>` and predicts wn … w1 `<S>`: n + 1 predictions each, every sentence
+on its own. Words that the vocabulary lacks count as `<UNK>` where they are predicted, never where
+they are read. All probabilities are those of the full softmax; logarithms are natural.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.sentence_inputs import sentence_from_text, sentence_from_tokens
+from elmore.errors import ConfigError, FormatError
+from elmore.nn.likelihoods import log_likelihoods, word_logits
+from elmore.nn.losses import adaptive_log_likelihoods
+from elmore.text.sentence import Sentence
+
+__all__ = ["Ids", "LanguageModel", "Logs", "log_sum", "read_sentence", "read_sentences"]
+
+Logs = NDArray[np.float64]
+Ids = NDArray[np.int64]
+_FOR_TEXT = "leave out tokenized"
+
+
+class LanguageModel:
+    """A model with its softmax: sentences in, log probabilities out."""
+
+    def __init__(self, elmo: Elmo) -> None:
+        checkpoint, engine = elmo.checkpoint, elmo.engine
+        softmax, vocabulary = checkpoint.softmax, checkpoint.vocabulary
+        if softmax is None or vocabulary is None:
+            raise ConfigError(
+                "this model has no softmax (published HDF5 weights never do); use a checkpoint "
+                "that has one or `elmore fine-tune` to train one"
+            )
+        dim = elmo.config.lstm.projection_dim
+        rows = len(vocabulary) + len(softmax.cutoffs)
+        if softmax.weight.shape != (rows, dim) or len(softmax.bias) != rows:
+            raise FormatError(
+                f"{checkpoint.origin} has a softmax of shape {softmax.weight.shape}, expected "
+                f"{(rows, dim)}; its files do not belong together"
+            )
+        for marker in engine.indexer.markers:
+            if marker not in vocabulary:
+                raise FormatError(
+                    f"the vocabulary of {checkpoint.origin} has no {marker}, which a language "
+                    "model predicts; pass the vocabulary that it was trained with"
+                )
+        self.softmax, self.vocabulary, self.engine = softmax, vocabulary, engine
+        self.markers = engine.indexer.markers
+        self.bidirectional = elmo.config.lstm.bidirectional
+        self.unknown = -1 if vocabulary.unknown is None else vocabulary.unknown
+        special = [vocabulary.find(marker) for marker in self.markers] + [vocabulary.unknown]
+        self.special = [k for k in special if k is not None]
+
+    def half(self, top: Tensor, direction: int) -> Tensor:
+        """Give one direction's part of the last axis."""
+        dim = self.softmax.weight.shape[1]
+        return top[..., direction * dim : (direction + 1) * dim]
+
+    def top(self, sentence: Sentence) -> Tensor:
+        """Give the top layer of one sentence, markers included, (time, dim)."""
+        layers, _ = self.engine.run(self.engine.indexer.batch([sentence.tokens]))
+        return layers.values[-1, 0]
+
+    def predict(self, sentences: Sequence[Sentence]) -> tuple[list[Logs], list[Ids]]:
+        """Run a batch.
+
+        Returns:
+            log probabilities and targets of each direction, (n_predictions,), sentence after
+            sentence in the order of the text: forward it ends with `</S>`, backward it begins
+            with `<S>`.
+        """
+        batch = self.engine.indexer.batch([sentence.tokens for sentence in sentences])
+        begin, end = self.vocabulary.encode(self.markers)
+        ids = np.zeros(batch.index.shape, np.int64)
+        for row, sentence in enumerate(sentences):
+            ids[row, 0] = begin
+            ids[row, 1 : len(sentence) + 1] = self.vocabulary.encode(sentence.tokens)
+            ids[row, len(sentence) + 1] = end
+        layers, _ = self.engine.run(batch)
+        top = layers.values[-1]  # (batch, time, dim)
+        # After reading tokens 0..t the forward half predicts t + 1, the backward half at t + 1
+        # has read from the end down to it and predicts t: both have a pair (t, t + 1) each.
+        pairs = np.arange(int(batch.lengths.max()) - 1) < batch.lengths[:, None] - 1
+        chosen = torch.from_numpy(pairs).to(top.device)
+        hidden, targets = [self.half(top, 0)[:, :-1][chosen]], [ids[:, 1:][pairs]]
+        if self.bidirectional:
+            hidden.append(self.half(top, 1)[:, 1:][chosen])
+            targets.append(ids[:, :-1][pairs])
+        logs = self.log_probs(torch.cat(hidden), np.concatenate(targets))
+        return np.split(logs, len(hidden)), targets
+
+    def log_probs(self, hidden: Tensor, targets: Ids) -> Logs:
+        """Give the log probability of each target, (n,).
+
+        Args:
+            hidden: top-layer vectors of one direction, (n, dim).
+            targets: words that they should predict, (n,).
+        """
+        wanted = torch.from_numpy(targets).to(hidden.device)
+        workers = self.engine.workers
+        count = workers.count if hidden.device.type == "cpu" else 1
+        jobs: list[Callable[[], Tensor]] = [
+            partial(self._log_probs, h, t)
+            for h, t in zip(hidden.tensor_split(count), wanted.tensor_split(count), strict=True)
+        ]
+        logs = torch.cat(workers.run(jobs) if count > 1 else [job() for job in jobs]).cpu().numpy()
+        if not np.isfinite(logs).all():
+            raise FormatError("the softmax gives values that are not finite; the model is damaged")
+        return np.asarray(logs)
+
+    def _log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        weight, bias, cutoffs = self.softmax
+        if not cutoffs:
+            return log_likelihoods(hidden, targets, weight, bias)
+        table = [torch.tensor(part, device=hidden.device) for part in (weight, bias)]
+        return adaptive_log_likelihoods(hidden, targets, table[0], table[1], cutoffs)
+
+    def log_distribution(self, hidden: Tensor, direction: int) -> Logs:
+        """Give the log probability of every word, (n_words,), from one vector of all layers."""
+        weight, bias, cutoffs = self.softmax
+        logits = word_logits(self.half(hidden, direction), weight, bias).cpu().numpy()
+        if not cutoffs:
+            return np.asarray(logits - log_sum(logits))
+        # The rows after the words stand for the clusters of rare words.
+        n_words = len(self.vocabulary)
+        head = log_sum(np.concatenate([logits[: cutoffs[0]], logits[n_words:]]))
+        parts = [logits[: cutoffs[0]] - head]
+        for k, (start, end) in enumerate(itertools.pairwise([*cutoffs, n_words])):
+            cluster = logits[start:end]
+            parts.append(cluster - log_sum(cluster) + logits[n_words + k] - head)
+        return np.concatenate(parts)
+
+
+def log_sum(logs: Logs) -> float:
+    """Give the log of the sum of what these are the logs of."""
+    largest = logs.max()
+    return float(largest + np.log(np.exp(logs - largest).sum()))
+
+
+def read_sentences(elmo: Elmo, items: Iterable[Any], tokenized: bool) -> Iterator[Sentence]:
+    """Turn texts, lists of tokens if `tokenized`, or ready sentences into sentences."""
+    if tokenized and isinstance(items, str):
+        raise ConfigError("got a string where lists of tokens belong; pass [tokens]")
+    for k, item in enumerate(items):
+        if isinstance(item, Sentence):
+            yield item
+        elif tokenized:
+            yield sentence_from_tokens(item, f"sentence {k}", _FOR_TEXT)
+        else:
+            yield sentence_from_text(item, f"item {k}", elmo.tokenize, "tokenized=True")
+
+
+def read_sentence(elmo: Elmo, tokens: str | Sequence[str]) -> Sentence:
+    """Turn one text or one list of tokens into a sentence."""
+    if isinstance(tokens, str):
+        return elmo.tokenize(tokens)
+    return sentence_from_tokens(tokens, "the sentence", _FOR_TEXT)

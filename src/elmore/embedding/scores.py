@@ -1,0 +1,141 @@
+"""Log probabilities of sentences, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.perplexity import mean_perplexity
+from elmore.embedding.pipe import BATCH_TOKENS, windows
+from elmore.embedding.predictions import LanguageModel, Logs, read_sentences
+from elmore.text.batching import plan_batches
+from elmore.text.sentence import Sentence
+
+__all__ = ["SentenceScore", "pipe_scores", "score"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SentenceScore:
+    """Log probabilities of one sentence; entry i of each array belongs to token i.
+
+    Attributes:
+        tokens: the tokens, (n,).
+        forward: log p(token | `<S>` and the tokens before it), (n,).
+        end: log p(`</S>` | all tokens), the last prediction forward.
+        backward: log p(token | the tokens after it and `</S>`), (n,), or None in a model of one
+            direction.
+        begin: log p(`<S>` | all tokens), the last prediction backward, or None.
+        unknown: which tokens the vocabulary lacks, (n,); their values are those of `<UNK>`.
+    """
+
+    tokens: tuple[str, ...]
+    forward: Logs
+    end: float
+    backward: Logs | None
+    begin: float | None
+    unknown: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def forward_total(self) -> float:
+        """Log probability of the whole sentence, its end included."""
+        return float(self.forward.sum()) + self.end
+
+    @property
+    def backward_total(self) -> float | None:
+        """The same for the backward model, or None."""
+        if self.backward is None or self.begin is None:
+            return None
+        return float(self.backward.sum()) + self.begin
+
+    @property
+    def total(self) -> float:
+        """Mean of both directions' log probabilities of the sentence."""
+        backward = self.backward_total
+        return self.forward_total if backward is None else 0.5 * (self.forward_total + backward)
+
+    @property
+    def perplexity(self) -> float:
+        """exp of minus `total` for each of the n + 1 predictions."""
+        return mean_perplexity(-self.total, len(self) + 1)
+
+
+@overload
+def score(elmo: Elmo, sentences: str, *, tokenized: bool = ...) -> SentenceScore: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+@overload
+def score(
+    elmo: Elmo, sentences: Sequence[str] | Sequence[Sequence[str]], *, tokenized: bool = ...
+) -> list[SentenceScore]: ...
+def score(
+    elmo: Elmo,
+    sentences: str | Sequence[str] | Sequence[Sequence[str]],
+    *,
+    tokenized: bool = False,
+) -> SentenceScore | list[SentenceScore]:
+    """Give the log probability of every token, in both directions.
+
+    Args:
+        elmo: a model that has a softmax.
+        sentences: a sentence, or a list of sentences.
+        tokenized: whether the sentences are lists of tokens.
+
+    Returns:
+        one result for a lone string, a list for a list. An empty sentence has its markers alone.
+
+    Example:
+        >>> result = score(elmo, "She fell .")
+        >>> result.tokens, result.forward.shape, result.total < 0
+        (('She', 'fell', '.'), (3,), True)
+    """
+    if isinstance(sentences, str) and not tokenized:
+        return next(pipe_scores(elmo, [sentences]))
+    return list(pipe_scores(elmo, sentences, tokenized=tokenized))
+
+
+def pipe_scores(
+    elmo: Elmo,
+    sentences: Iterable[str] | Iterable[Sequence[str]] | Iterable[Sentence],
+    *,
+    tokenized: bool = False,
+    batch_tokens: int = BATCH_TOKENS,
+) -> Iterator[SentenceScore]:
+    """Score a stream: lazy, in order, in bounded memory; arguments as in `perplexity`."""
+    model = LanguageModel(elmo)
+
+    def results() -> Iterator[SentenceScore]:
+        for window in windows(read_sentences(elmo, sentences, tokenized)):
+            done: dict[int, SentenceScore] = {}
+            for rows in plan_batches([len(s) for s in window], batch_tokens=batch_tokens):
+                scores = _score_batch(model, [window[row] for row in rows])
+                done.update(zip(rows.tolist(), scores, strict=True))
+            yield from (done[k] for k in range(len(window)))
+
+    return results()
+
+
+def _score_batch(model: LanguageModel, sentences: Sequence[Sentence]) -> list[SentenceScore]:
+    """Score a batch."""
+    logs, ids = model.predict(sentences)
+    results, stop = [], 0
+    for sentence in sentences:
+        start, stop = stop, stop + len(sentence) + 1
+        forward = logs[0][start:stop]
+        backward = logs[1][start:stop] if model.bidirectional else None
+        results.append(
+            SentenceScore(
+                tokens=sentence.tokens,
+                forward=forward[:-1].copy(),
+                end=float(forward[-1]),
+                backward=None if backward is None else backward[1:].copy(),
+                begin=None if backward is None else float(backward[0]),
+                unknown=ids[0][start : stop - 1] == model.unknown,
+            )
+        )
+    return results

@@ -1,0 +1,235 @@
+"""Show the files of a model, wherever they lie, through one read-only view.
+
+A `Source` is a folder, a handful of named files, a zip or a tar (zips.py, tars.py); format readers
+see base names only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO, Protocol, Self, runtime_checkable
+
+from elmore._io import open_checked
+from elmore._messages import shown
+from elmore.errors import FormatError
+from elmore.limits import LIMITS, Limits
+
+__all__ = ["FilesSource", "FolderSource", "NamedSource", "Source"]
+
+
+@runtime_checkable
+class Source(Protocol):
+    """The read-only view of a model's files that every format reader uses."""
+
+    @property
+    def name(self) -> str:
+        """How messages call this source."""
+
+    def names(self) -> tuple[str, ...]:
+        """Return the sorted base names of the files.
+
+        A link, FIFO or ambiguous name is listed too: reading it tells what is wrong with it.
+        """
+
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes."""
+
+    def read(self, name: str, max_bytes: int) -> bytes:
+        """Return a whole file; one that is larger than `max_bytes` is a `FormatError`."""
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file for reading and seeking; the caller closes it."""
+
+    def local_path(self, name: str) -> Path | None:
+        """Return where the file lies on the disk, or None if it is packed."""
+
+    def close(self) -> None:
+        """Let go of all files."""
+
+    def __enter__(self) -> Self:
+        """Return the source itself."""
+
+    def __exit__(self, *details: object) -> None:
+        """Close the source."""
+
+
+class NamedSource:
+    """What all sources share: a name, and what messages say with it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = shown(name, 100)
+
+    @property
+    def name(self) -> str:
+        """How messages call this source."""
+        return self._name
+
+    def close(self) -> None:
+        """Let go of all files."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+
+    def _missing(self, name: str) -> FormatError:
+        return FormatError(
+            f"'{self._name}' has no file '{shown(name, 60)}'; check that the model is complete"
+        )
+
+    def _too_large(self, name: str, size: int, allowed: int) -> FormatError:
+        return FormatError(
+            f"'{shown(name, 60)}' in '{self._name}' has {size} bytes, allowed are {allowed}; "
+            "check that it is the right file"
+        )
+
+    def _ambiguous(self, first: str, second: str) -> FormatError:
+        return FormatError(
+            f"'{self._name}' has '{shown(first, 60)}' and '{shown(second, 60)}' of one name; "
+            "keep one model only"
+        )
+
+
+class _PlainSource(NamedSource):
+    """Files on the disk, each looked up by `_find`."""
+
+    def _find(self, name: str) -> tuple[Path, bool]:
+        """Return the path of a file and whether opening it may follow a link."""
+        raise NotImplementedError
+
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes."""
+        with self.open(name) as stream:
+            return os.fstat(stream.fileno()).st_size
+
+    def read(self, name: str, max_bytes: int) -> bytes:
+        """Return a whole file; one that is larger than `max_bytes` is a `FormatError`."""
+        with self.open(name) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            data = b"" if size > max_bytes else stream.read(max_bytes + 1)
+        if max(size, len(data)) > max_bytes:
+            raise self._too_large(name, max(size, len(data)), max_bytes)
+        return data
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file for reading and seeking; the caller closes it."""
+        path, follow = self._find(name)
+        return open_checked(path, what="model file", follow=follow)
+
+    def local_path(self, name: str) -> Path | None:
+        """Return where the file lies on the disk."""
+        path, follow = self._find(name)
+        open_checked(path, what="model file", follow=follow).close()
+        return path
+
+
+class FilesSource(_PlainSource):
+    """Show files that the user named one by one.
+
+    Args:
+        files: base name that the readers ask for → the file itself.
+    """
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = {name: Path(path) for name, path in files.items()}
+        super().__init__(", ".join(str(path) for path in self._files.values()))
+
+    def names(self) -> tuple[str, ...]:
+        """Return the sorted base names of the files."""
+        return tuple(sorted(self._files))
+
+    def _find(self, name: str) -> tuple[Path, bool]:
+        if name not in self._files:
+            raise self._missing(name)
+        return self._files[name], True
+
+
+class FolderSource(_PlainSource):
+    """Show the files of a folder and of the folders directly in it.
+
+    A name in the folder itself hides the same name further down.
+
+    Args:
+        path: the folder.
+        follow_links: allow links to regular files outside, as in a Hugging Face cache, whose
+            folders link to `../../blobs`. Without it a link may not leave the folder.
+        limits: how many files are allowed.
+    """
+
+    def __init__(self, path: Path, *, follow_links: bool = False, limits: Limits = LIMITS) -> None:
+        super().__init__(str(path))
+        self._path = Path(path)
+        self._follow = follow_links
+        self._found: dict[str, list[Path]] = {}
+        try:
+            self._root = self._path.resolve(strict=True)
+            self._scan(limits.archive_members)
+        except (OSError, RuntimeError, ValueError) as error:
+            if isinstance(error, FormatError):
+                raise
+            reason = (getattr(error, "strerror", None) or str(error)).lower()
+            raise FormatError(
+                f"folder '{self._name}' cannot be read: {shown(reason, 60)}; check the path"
+            ) from error
+
+    def _scan(self, most: int) -> None:
+        below: dict[str, list[Path]] = {}
+        folders: list[str] = []
+        count = 0
+        with os.scandir(self._path) as entries:
+            for entry in entries:
+                count += 1
+                self._check_count(count, most)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.name)
+                else:
+                    self._found[entry.name] = [self._path / entry.name]
+        for folder in sorted(folders):
+            # A folder we may not list cannot hold what we need; a later miss says so.
+            with (
+                contextlib.suppress(OSError),
+                os.scandir(self._path / folder) as entries,
+            ):
+                for entry in entries:
+                    count += 1
+                    self._check_count(count, most)
+                    if not entry.is_dir(follow_symlinks=False):
+                        below.setdefault(entry.name, []).append(self._path / folder / entry.name)
+        for name, paths in below.items():
+            self._found.setdefault(name, paths)
+
+    def _check_count(self, count: int, most: int) -> None:
+        if count > most:
+            raise FormatError(
+                f"folder '{self._name}' holds more than the {most} files allowed; "
+                "pass the folder of one model"
+            )
+
+    def names(self) -> tuple[str, ...]:
+        """Return the sorted base names of the files."""
+        return tuple(sorted(self._found))
+
+    def _find(self, name: str) -> tuple[Path, bool]:
+        paths = self._found.get(name)
+        if not paths:
+            raise self._missing(name)
+        if len(paths) > 1:
+            first, second = (str(path.relative_to(self._path)) for path in sorted(paths)[:2])
+            raise self._ambiguous(first, second)
+        path = paths[0]
+        if self._follow or not path.is_symlink():
+            return path, self._follow
+        try:
+            target = path.resolve(strict=True)
+        except (OSError, RuntimeError):
+            target = None
+        if target is None or not target.is_relative_to(self._root):
+            raise FormatError(
+                f"'{shown(name, 60)}' in '{self._name}' is a link that leaves the folder; "
+                "put the file itself there"
+            )
+        return target, False

@@ -1,0 +1,157 @@
+"""`elmore pretrain`, in this process and in one of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from small_training import SMALL, digest, small_data
+
+from elmore.training.resume import load_state
+from elmore.training.run import Run
+
+SETTINGS = {**SMALL, "run.save_minutes": 1000, "schedule.tokens": 300}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_data(tmp_path_factory.mktemp("corpus")).folder
+
+
+def flags(**settings: object) -> list[str]:
+    """The recipe `tiny` with everything small."""
+    both = {**SETTINGS, **{k.replace("__", "."): v for k, v in settings.items()}}
+    parts = ["--recipe", "tiny", "--threads", "1"]
+    for key, value in both.items():
+        parts += ["--set", f"{key}={value}"]
+    return parts
+
+
+def test_a_training_from_end_to_end(cli, data, tmp_path):
+    out = tmp_path / "run"
+    done = cli("pretrain", data, "-o", out, *flags())
+    assert done.code == 0
+    assert done.out == ""
+    lines = done.err.splitlines()
+    assert "tokens: sampled perplexity" in lines[0]
+    assert "tokens/s" in lines[0]
+    assert any("held-out perplexity" in line for line in lines[:-1])
+    assert lines[-1].startswith(f"trained {out}, held-out perplexity ")
+    assert lines[-1].endswith(f"the model is in {out}/checkpoint")
+    vectors = cli("embed", "--model", out / "checkpoint", "--tokenized", stdin=b"wa wb zz\n")
+    assert vectors.code == 0
+    assert vectors.records()[0]["tokens"] == ["wa", "wb", "zz"]
+
+    again = cli("pretrain", data, "-o", out, *flags())
+    assert again.code == 1
+    assert "--resume" in again.err
+    assert again.err.count("\n") == 1
+
+    more = cli(
+        "pretrain", data, "-o", out, *flags(schedule__tokens=500), "--resume", "-q", "--json"
+    )
+    assert more.code == 0
+    assert more.err == ""
+    report = json.loads(more.out)
+    assert report["run"] == str(out)
+    assert report["heldout"]["perplexity"] > 1
+    assert Run(out).log()[-1]["tokens"] >= 500
+
+    seen = Run(out).log()[-1]["tokens"]
+    end = cli(
+        "pretrain", data, "-o", out, *flags(schedule__tokens=500), "--resume", "--finish", 200, "-q"
+    )
+    assert end.code == 0, end.err
+    rates = [line["lr"] for line in Run(out).log() if "lr" in line and line["tokens"] > seen]
+    assert len(rates) > 2
+    assert rates == sorted(rates, reverse=True)
+    assert Run(out).log()[-1]["tokens"] >= seen + 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "optimizer.leaning=1"], "unknown key 'leaning'"),
+        (["--set", "optimiser.lr=1"], "did you mean 'optimizer'"),
+        (["--set", "optimizer.lr"], "has no value; write KEY=VALUE"),
+        (["--set", "lr=1"], "name the section too"),
+        (["--set", "model.dim=big"], "model.dim='big' must be a int"),
+        (["--set", "loss.dropout=2"], "loss.dropout=2"),
+        (["--recipe", "tinny"], "did you mean 'tiny'"),
+        (["--recipe", "none.toml"], "cannot be read"),
+        (["--threads", "0"], "threads"),
+    ],
+)
+def test_misuse(cli, data, tmp_path, arguments, message):
+    done = cli("pretrain", data, "-o", tmp_path / "run", "--recipe", "tiny", *arguments)
+    assert done.code == 2, done.err
+    assert message in done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_folders_that_do_not_fit(cli, data, tmp_path):
+    done = cli("pretrain", tmp_path, "-o", tmp_path / "run", *flags())
+    assert (done.code, "elmore prepare" in done.err) == (1, True)
+    done = cli("pretrain", data, "-o", tmp_path / "run", *flags(), "--resume", "--finish", "10")
+    assert (done.code, "holds no training run" in done.err) == (1, True)
+    assert cli("pretrain", data, "-o", tmp_path / "run", *flags(), "-q").code == 0
+    done = cli("pretrain", data, "-o", tmp_path / "run", *flags(model__dim=10), "--resume")
+    assert (done.code, "model.dim=12, not 10" in done.err) == (1, True)
+    done = cli("pretrain", data, "-o", tmp_path / "run", *flags(), "--resume", "--seed", "1")
+    assert (done.code, "seed='0', not '1'" in done.err) == (1, True)
+    assert done.err.count("\n") == 1
+
+
+def endless(**settings: object) -> list[str]:
+    """A rate that does not know how long the run is."""
+    steady = {"schedule__decay": "constant", "run__evaluate_tokens": 0}
+    return flags(**{**steady, "schedule__tokens": 10**7, **settings})
+
+
+def start(data: Path, out: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "elmore", "pretrain", str(data), "-o", str(out)]
+    return subprocess.Popen(
+        [*command, *endless(), *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(out: Path, tokens: int) -> None:
+    deadline = time.monotonic() + 60
+    while not (log := Run(out).log()) or log[-1]["tokens"] < tokens:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_signals_save_and_end_it_by_the_signal(cli, data, tmp_path):
+    out = tmp_path / "run"
+    for number, more in ((signal.SIGTERM, []), (signal.SIGINT, ["--resume"])):
+        seen = Run(out).log()[-1]["tokens"] if out.exists() else 0
+        with start(data, out, *more) as process:
+            wait_for(out, seen + 200)
+            if number == signal.SIGTERM:  # the folder is taken
+                other = cli("pretrain", data, "-o", out, *flags(), "--resume")
+                assert other.code == 1
+                assert f"in use by process {process.pid};" in other.err
+                assert other.err.count("\n") == 1
+            process.send_signal(number)
+            _, err = process.communicate(timeout=60)
+        assert process.returncode == -number
+        assert "Traceback" not in err
+        last = err.splitlines()[-1]
+        assert last.startswith(f"elmore: stopped by {number.name} after step ")
+        assert last.endswith("; resume it with --resume")
+        state = load_state(out / "resume")
+        assert state is not None
+        assert state[1]["step"] == Run(out).log()[-1]["step"]
+    # What was stopped twice equals what never was.
+    tokens = Run(out).log()[-1]["tokens"] + 100
+    for place, more in ((out, ["--resume"]), (tmp_path / "whole", [])):
+        done = cli("pretrain", data, "-o", place, *endless(schedule__tokens=tokens), *more, "-q")
+        assert done.code == 0, done.err
+    assert digest(out) == digest(tmp_path / "whole")

@@ -1,0 +1,40 @@
+"""`elmore recipes`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+from elmore.training.recipe_files import recipe_names, recipe_text
+
+
+def test_list(cli):
+    for arguments in (["recipes"], ["recipes", "list"]):
+        done = cli(*arguments)
+        assert done.code == 0
+        assert [line.split()[0] for line in done.out.splitlines()] == recipe_names()
+        assert "a minute" in done.out
+        assert not done.err
+    named = json.loads(cli("recipes", "--json").out)
+    assert list(named) == recipe_names()
+    assert not any(text.startswith("#") for text in named.values())
+
+
+def test_show_gives_a_file_to_start_from(cli, tmp_path):
+    done = cli("recipes", "show", "tiny")
+    assert done.code == 0
+    assert done.out == recipe_text("tiny")
+    assert tomllib.loads(done.out)["model"]["dim"] == 128
+
+
+def test_misuse(cli):
+    for arguments, message in (
+        (["show"], "show which recipe? one of"),
+        (["show", "tinny"], "did you mean 'tiny'"),
+        (["shwo"], "invalid choice"),
+    ):
+        done = cli("recipes", *arguments)
+        assert done.code == 2
+        assert done.out == ""
+        assert message in done.err
+        assert done.err.count("\n") == 1

@@ -1,0 +1,73 @@
+"""elmore.embedding.likely_words, against plain float64 arithmetic."""
+
+from __future__ import annotations
+
+import doctest
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from slow_language_model import WORDS, Slow, known, load_both
+from small_models import TEXT
+
+from elmore import Elmo
+from elmore.embedding import likely_words
+from elmore.embedding.likely_words import next_words, previous_words, substitutes
+from elmore.errors import ConfigError
+
+
+def test_likely_words_against_float64(both_models: tuple[Elmo, Slow]) -> None:
+    elmo, slow = both_models
+    tokens, plain = TEXT[:6], [k for k, w in enumerate(WORDS) if w[0] != "<" or w == "<"]
+    assert len(plain) == len(WORDS) - 3
+
+    def check(found: list[tuple[str, float]], logs: np.ndarray, k: int) -> None:
+        best = sorted(plain, key=lambda word: -logs[word])[:k]
+        assert [word for word, _ in found] == [WORDS[word] for word in best]
+        np.testing.assert_allclose([value for _, value in found], logs[best], atol=1e-5)
+
+    forward, backward = slow.logs(tokens)
+    check(next_words(elmo, tokens), forward[6], 10)
+    check(previous_words(elmo, tokens, 4), backward[1], 4)
+    check(next_words(elmo, []), slow.logs([])[0][0], 10)
+    check(previous_words(elmo, []), slow.logs([])[1][1], 10)
+    for position in range(len(tokens)):
+        logs = forward[position] + backward[position + 2]
+        logs -= np.log(np.exp(logs[plain]).sum())
+        check(substitutes(elmo, tokens, position, 5), logs, 5)
+    everything = substitutes(elmo, tokens, 2, k=10**6)
+    assert len(everything) == len(plain)
+    assert sum(math.exp(value) for _, value in everything) == pytest.approx(1)
+    assert sum(math.exp(value) for _, value in next_words(elmo, tokens, 10**6)) < 1
+
+
+def test_substitutes_do_not_see_the_word_itself(lm: Elmo) -> None:
+    tokens = list(TEXT[:7])
+    before = substitutes(lm, tokens, 3)
+    tokens[3] = "something"
+    for (word, value), (same, other) in zip(before, substitutes(lm, tokens, 3), strict=True):
+        assert word == same
+        assert value == pytest.approx(other, abs=1e-5)
+
+
+def test_one_direction_judges_by_what_stands_before(tmp_path: Path) -> None:
+    elmo, _ = load_both(tmp_path, "one direction")
+    assert [w for w, _ in substitutes(elmo, TEXT[:5], 2)] == [
+        w for w, _ in next_words(elmo, TEXT[:2])
+    ]
+    with pytest.raises(ConfigError, match="no backward direction"):
+        previous_words(elmo, TEXT[:2])
+
+
+def test_ties_come_in_the_order_of_the_vocabulary(lm: Elmo) -> None:
+    words = [word for word, _ in next_words(known(lm, [0.0] * len(WORDS)), ["a"], k=3)]
+    assert words == ["the", ",", "."]
+
+
+def test_text_is_tokenized(lm: Elmo) -> None:
+    assert next_words(lm, "The virus,", 3) == next_words(lm, ["The", "virus", ","], 3)
+
+
+def test_examples(lm: Elmo) -> None:
+    assert doctest.testmod(likely_words, extraglobs={"elmo": lm}) == (0, 3)

@@ -1,0 +1,66 @@
+"""elmore.training.blocks: whole documents, however they are cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_corpus import documents, write
+
+from elmore.errors import InputError
+from elmore.training import blocks as blocks_module
+from elmore.training import documents as documents_module
+from elmore.training.blocks import read_blocks
+from elmore.training.text_files import TextFile, inspect_file
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    files=st.lists(st.text("ab \n\r\t", max_size=60), min_size=1, max_size=4),
+    block_bytes=st.integers(1, 50),
+    read_bytes=st.integers(1, 20),
+)
+def test_blocks_do_not_matter(
+    tmp_path_factory: pytest.TempPathFactory,
+    files: list[str],
+    block_bytes: int,
+    read_bytes: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("blocks")
+    paths = [write(folder / f"{k}", text) for k, text in enumerate(files)]
+    with pytest.MonkeyPatch.context() as patch:
+        whole = documents(paths)
+        patch.setattr(documents_module, "READ_BYTES", read_bytes)
+        patch.setattr(blocks_module, "READ_BYTES", read_bytes)
+        assert documents(paths, block_bytes=block_bytes) == whole
+        known = [TextFile(**inspect_file(str(path))) for path in paths]
+        blocks = list(read_blocks(known, block_bytes=block_bytes))
+        for k, block in enumerate(blocks):
+            rest = list(read_blocks(known, block.end, block_bytes=block_bytes))
+            assert rest == blocks[k + 1 :]  # an interrupted reader goes on
+    lines = [line for text in files for line in text.split("\n")]
+    expected = [
+        words
+        for line in lines
+        if (words := [w for w in line.removesuffix("\r").split(" ") if w]) and line.strip(" \t\r")
+    ]
+    found = [sentence for document in whole.values() for sentence in document]
+    assert [s for s in found if "".join(s).strip("\t\r")] == expected
+
+
+def test_long_documents_are_cut_and_long_lines_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks_module, "_DOCUMENT_BYTES", 1000)
+    monkeypatch.setattr(blocks_module, "READ_BYTES", 64)
+    path = write(tmp_path / "x", "a b c d\n" * 500 + "\nend\n")
+    files = [TextFile(**inspect_file(str(path)))]
+    blocks = list(read_blocks(files, block_bytes=100))
+    assert b"".join(block.data for block in blocks) == path.read_bytes()
+    assert max(len(block.data) for block in blocks) <= 1100
+    assert sum(block.n_cut for block in blocks) >= 3
+    bad = write(tmp_path / "y", "a\n" * 70 + "\n" + "x" * 2000 + "\n\nb\n")
+    with pytest.raises(InputError, match=r"y:\d+: the line is longer"):
+        list(read_blocks([TextFile(**inspect_file(str(bad)))], block_bytes=100))
