@@ -246,9 +246,7 @@ def measure(size: str, args: argparse.Namespace) -> None:
             timings[name].add(job)
     tokens = ROWS * STEPS
     distinct = np.mean([len(batch.words) for batch in batches]) / (2 * tokens)
-    print(
-        f"\n## {size}: {tokens} tokens a step, {distinct:.0%} distinct, {args.threads} threads"
-    )
+    print(f"\n## {size}: {tokens} tokens a step, {distinct:.0%} distinct, {args.threads} threads")
     print(f"sgemm limit {limit:.0f} GFLOP/s; kernels: {native().reason}\n")
     print("| step | tokens/s | per CPU s | x plain, wall | x plain, CPU | median tokens/s |")
     print("|---|---|---|---|---|---|")

@@ -186,7 +186,7 @@ def learn(settings: dict[str, Any], tokens: int, folder: Path) -> tuple[float, f
 
 
 def test_a_language_of_known_entropy(tmp_path: Path) -> None:
-    forward, backward, expected = learn({}, 90_000, tmp_path)
+    forward, backward, expected = learn({}, 200_000, tmp_path)
     assert 3 < expected < 8
     assert forward == pytest.approx(expected, rel=0.05)
     assert backward == pytest.approx(expected, rel=0.05)

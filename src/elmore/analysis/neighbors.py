@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,7 +110,8 @@ class Neighbors:
         weights = layer_weights(self.layers, self.elmo.n_layers)
         digest = hashlib.sha256(f"{cache.model} {weights.tolist()}".encode())
         for tokens in text:
-            digest.update("".join(f"{len(token)}:{token}" for token in tokens).encode() + b"\n")
+            line = "".join(f"{len(token)}:{token}" for token in tokens)
+            digest.update(line.encode("utf-8", "surrogatepass") + b"\n")
         key = digest.hexdigest()
         place = folder / f"occurrences-{key[:24]}"
         if place.exists():
@@ -211,7 +212,7 @@ class Neighbors:
 
     def _token_layer(self, index: Occurrences, query: str) -> list[Row]:
         vectors = self.elmo.token_vectors([query, *index.words])
-        return _nearest_words(query, vectors[0], index.words, vectors[1:], self.top)
+        return _nearest_words({query}, vectors[0], index.words, vectors[1:], self.top)
 
     def _static(self, query: str) -> list[Row]:
         if self.vectors is None:
@@ -220,7 +221,8 @@ class Neighbors:
         row = table.row(query)
         if row is None:
             return []
-        return _nearest_words(query, table.vectors[row], table.words, table.vectors, self.top)
+        itself = {query, table.words[row]}
+        return _nearest_words(itself, table.vectors[row], table.words, table.vectors, self.top)
 
 
 class _Sentences:
@@ -228,7 +230,7 @@ class _Sentences:
 
     def __init__(self, data: Text, elmo: Elmo, limit: int | None, name: str | None) -> None:
         if not isinstance(data, str | Path) and iter(data) is data:
-            data = list(data)  # type: ignore[assignment]  # mypy loses which of the two it is
+            data = list(data)
         self._data = data
         self._elmo = elmo
         self._limit = limit
@@ -266,13 +268,13 @@ def _snippet(tokens: Sequence[str], position: int) -> str:
 
 
 def _nearest_words(
-    query: str, vector: Vectors, words: Sequence[str], vectors: Vectors, top: int
+    itself: Collection[str], vector: Vectors, words: Sequence[str], vectors: Vectors, top: int
 ) -> list[Row]:
     norms = np.linalg.norm(vectors, axis=1) * float(np.linalg.norm(vector))
     cosines = vectors @ vector / np.where(norms == 0, 1, norms)
     rows: list[Row] = []
     for k in np.argsort(-cosines, kind="stable"):
-        if words[k] != query and len(rows) < top:
+        if words[k] not in itself:
             rows.append(
                 {"rank": len(rows) + 1, "cosine": round(float(cosines[k]), 4), "word": words[k]}
             )

@@ -11,7 +11,7 @@ from elmore._extras import require
 from elmore.errors import ConfigError
 from elmore.tasks.task import Report, Row
 
-__all__ = ["plot_report"]
+__all__ = ["check_picture", "plot_report"]
 
 _OURS, _CONTROL, _SECOND = "#08519c", "#bdbdbd", "#fdae6b"
 _FORMATS = ("svg", "png", "pdf")
@@ -25,10 +25,7 @@ def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
         path: picture to make; the suffix (svg, png, pdf) tells the format.
         overwrite: replace a picture that is there.
     """
-    suffix = path.suffix.lstrip(".").lower() or "svg"
-    if suffix not in _FORMATS:
-        raise ConfigError(f"'{path}' is no picture; use the suffix {', '.join(_FORMATS)}")
-    require("matplotlib", "plot", "plot")
+    suffix = check_picture(path)
     from matplotlib.figure import Figure
 
     draw = {"pos": _draw_pos, "wsd": _draw_wsd, "neighbors": _draw_neighbors}.get(report.name)
@@ -39,6 +36,15 @@ def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
     figure.suptitle(f"{report.name}: {report.measured_on['model']}")
     with atomic_path(path, overwrite=overwrite) as temporary:
         figure.savefig(temporary, format=suffix, dpi=150)
+
+
+def check_picture(path: Path) -> str:
+    """Give the format of a picture, or say why it cannot be drawn; best before long work."""
+    suffix = path.suffix.lstrip(".").lower() or "svg"
+    if suffix not in _FORMATS:
+        raise ConfigError(f"'{path}' is no picture; use the suffix {', '.join(_FORMATS)}")
+    require("matplotlib", "plot", "plot")
+    return suffix
 
 
 def _draw_pos(report: Report, figure: Any) -> None:
@@ -90,8 +96,7 @@ def _bars(axes: Any, names: list[str], values: list[Any], colours: list[str]) ->
     axes.set_yticks(places, names, fontsize=8)
     axes.invert_yaxis()
     low, high = min(numbers), max(numbers)
-    room = (high - low) * 0.3 + 1e-3
-    axes.set_xlim(max(0, low - room) if low >= 0 else low - room, high + room)
+    axes.set_xlim(min(0, 1.1 * low), max(1.1 * high, 0.1))  # a bar that starts elsewhere misleads
     for place, number in zip(places, numbers, strict=True):
         text = f" {number:.1f}" if high > 1.5 else f" {number:.2f}"
         axes.text(number, place, text, va="center", fontsize=7)

@@ -155,7 +155,7 @@ class _Problem:
             inner_bias.grad = bias_slope / bias_root
             return loss + l2 / 2 * weight.square().sum()
 
-        optimizer.step(closure)  # type: ignore[arg-type]  # a tensor serves as the loss
+        optimizer.step(closure)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         return *outer(), count
 
     def _loss(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -139,9 +139,13 @@ def _check(args: argparse.Namespace, inputs: Sequence[str]) -> None:
         raise ConfigError("neighbors compares by one mix of layers; pass --layers top, mean, ...")
     if args.cache_gb is not None and not args.cache_gb > 0:
         raise ConfigError(f"--cache-gb {args.cache_gb:g} leaves no room; use more than 0")
-    for picture in [args.plot] if args.plot is not None else []:
-        if Path(picture).exists() and not args.force:
-            raise ConfigError(f"'{picture}' exists; pass --force to replace it")
+    for name in (args.output, args.plot):
+        if name not in (None, "-") and Path(name).exists() and not args.force:
+            raise ConfigError(f"'{name}' exists; pass --force to replace it")
+    if args.plot is not None:
+        from elmore.analysis.plots import check_picture
+
+        check_picture(Path(args.plot))
 
 
 def _settings(args: argparse.Namespace, progress: Progress) -> dict[str, Any]:

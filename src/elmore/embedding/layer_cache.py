@@ -21,7 +21,7 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,7 +181,7 @@ class LayerCache:
         except OSError as error:
             raise write_error(error, self.folder) from error
         path = self.folder / f"{_PREFIX}{self.model[:16]}-{secrets.token_hex(6)}.safetensors"
-        tensors = {
+        tensors: dict[str, NDArray[Any]] = {
             "digests": np.frombuffer(b"".join(digests), np.int64).reshape(-1, 2),
             "lengths": np.array([len(array) for array in values], np.int64),
             "values": np.concatenate(values),

@@ -95,7 +95,9 @@ def _shown(value: Value | Sequence[Value]) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.2g}"
+        if 0 < abs(value) < 0.1:
+            return f"{value:.2g}"
+        return f"{value:.3f}" if 0 < abs(value) <= 1 else f"{value:.2f}"  # cosines, percentages
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(_shown(item) for item in value)
     text = str(value)

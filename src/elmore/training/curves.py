@@ -35,6 +35,8 @@ def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
     _draw_training(upper, steps)
     _draw_heldout(upper, looks)
     upper.set_yscale("log")
+    for formatter in (upper.yaxis.set_major_formatter, upper.yaxis.set_minor_formatter):
+        formatter("{x:g}")
     upper.set_ylabel("perplexity")
     upper.legend(frameon=False)
     upper.grid(alpha=0.3)

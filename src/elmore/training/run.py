@@ -30,6 +30,8 @@ __all__ = ["Run"]
 _FORMAT, _VERSION = "elmore-run", 1
 # Sections that may change between two stretches of a run: they do not touch what was learned.
 _FREE = ("schedule", "run", "name")
+# What a run that met infinite numbers must be able to change.
+_FREE_KEYS = (("optimizer", "lr"), ("optimizer", "clip_norm"))
 
 
 class Run:
@@ -107,7 +109,7 @@ class Run:
                 continue
             for key, old in value.items():
                 new = json.loads(json.dumps(asked.get(section, {}).get(key)))
-                if new != old:
+                if new != old and (section, key) not in _FREE_KEYS:
                     raise ResumeError(
                         f"'{self.path}' was trained with {section}.{key}={old!r}, not {new!r}; "
                         "drop that setting or start in another folder"

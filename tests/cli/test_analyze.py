@@ -1,0 +1,163 @@
+"""`elmore analyze`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+from analysis.test_neighbors import LINES
+from analysis.test_pos import conllu, sentences
+from analysis.test_wsd import make
+
+from elmore import Elmo
+from elmore.analysis import Neighbors, Pos, Wsd
+
+
+@pytest.fixture
+def treebank(tmp_path):
+    paths = [tmp_path / f"{name}.conllu" for name in ("train", "dev", "test")]
+    for seed, path in enumerate(paths):
+        path.write_text(conllu(sentences(20, seed)), encoding="utf-8")
+    return paths
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return path
+
+
+def test_pos(cli, tiny_folder, treebank, tmp_path):
+    base = ["analyze", "pos", *treebank, "--model", tiny_folder, "--tags", "upos", "--threads", 1]
+    result = cli(*base, "--no-random", "--json", "--cache", tmp_path / "cache")
+    assert (result.code, result.err) == (0, "")
+    elmo = Elmo.load(tiny_folder, threads=1)
+    expected = Pos(elmo, tags=["upos"], random=False).run(treebank)
+    report = json.loads(result.out)
+    assert report["tables"] == expected.to_dict()["tables"]
+    assert list((tmp_path / "cache").glob("layers-*"))
+    text = cli(*base, "--no-random", "--layers", "mean", "--cache", tmp_path / "cache").out
+    assert text.splitlines()[0] == "upos"
+    assert "layer 1" not in text
+    assert f"{report['metrics']['upos mean']:.2f}" in text
+    assert "random, layer 2" in cli(*base).out
+    limited = json.loads(cli(*base, "--no-random", "--limit", 7, "--json").out)
+    assert "(7 sentences, 42 words)" in limited["measured_on"]["train"]
+
+
+def test_wsd(cli, tiny_folder, tmp_path):
+    folder = make(tmp_path / "wsd")
+    result = cli("analyze", "wsd", folder, "--model", tiny_folder, "--json", "--seed", 3)
+    expected = Wsd(Elmo.load(tiny_folder), seed=3).run(folder)
+    assert json.loads(result.out)["metrics"] == expected.metrics
+    # A model before the inputs takes but one word.
+    result = cli("analyze", "wsd", "--model", tiny_folder, folder, "--no-random", "-v")
+    assert "elmore: info: computing" in result.err
+    assert result.out.splitlines()[0] == "wsd"
+
+
+def test_neighbors(cli, tiny_folder, corpus, tmp_path):
+    base = ["analyze", "neighbors", "--model", tiny_folder, "--query", "bank", "--json"]
+    expected = Neighbors(Elmo.load(tiny_folder)).run(corpus, query="bank").to_dict()
+    report = json.loads(cli(*base, corpus).out)
+    assert report == expected
+    packed = tmp_path / "corpus.gz"
+    packed.write_bytes(gzip.compress(corpus.read_bytes()))
+    assert json.loads(cli(*base, packed).out)["tables"] == expected["tables"]
+    stdin = json.loads(cli(*base, stdin=corpus.read_bytes()).out)
+    assert (stdin["tables"], stdin["measured_on"]["text"]) == (expected["tables"], "stdin")
+    two = json.loads(cli(*base, corpus, corpus, "--limit", 20).out)
+    assert two["measured_on"]["text"] == f"{corpus}, {corpus}"
+    assert two["measured_on"]["occurrences"] == 18
+    given = json.loads(
+        cli(
+            *base,
+            corpus,
+            "--top",
+            2,
+            "--same-word",
+            "--context",
+            "a river bank",
+            "--context",
+            "no bank",
+            "--layers",
+            1,
+        ).out
+    )
+    titles = list(given["tables"])
+    assert titles[:2] == ["1. nearest to: a river [bank]", "2. nearest to: no [bank]"]
+    assert [len(given["tables"][title]) for title in titles] == [2, 2, 2]
+
+
+def test_files_and_pictures(cli, tiny_folder, treebank, corpus, tmp_path):
+    pytest.importorskip("matplotlib")
+    model = ["--model", tiny_folder, "--threads", 1]
+    runs = {
+        "pos": [*treebank, "--no-random", "--layers", "0"],
+        "wsd": [make(tmp_path / "wsd"), "--no-random"],
+        "neighbors": [corpus, "--query", "bank"],
+    }
+    for probe, arguments in runs.items():
+        report, picture = tmp_path / f"{probe}.json", tmp_path / f"{probe}.svg"
+        line = ["analyze", probe, *arguments, *model, "-o", report, "--plot", picture]
+        result = cli(*line)
+        assert (result.code, result.out, result.err) == (0, "", f"drew {picture}\n")
+        assert json.loads(report.read_text())["name"] == probe
+        assert "<svg" in picture.read_text()
+        again = cli(*line)
+        assert again.code == 2
+        assert "pass --force to replace it" in again.err
+        assert cli(*line, "--force", "-q").err == ""
+    text = tmp_path / "report.txt"
+    assert cli("analyze", "neighbors", corpus, *model, "--query", "bank", "-o", text).code == 0
+    assert text.read_text().startswith("1. nearest to: ")
+
+
+def test_errors(cli, tiny_folder, treebank, corpus, tmp_path):
+    bad = tmp_path / "bad.conllu"
+    bad.write_text("1\tIt\n")
+    model = ["--model", tiny_folder]
+    for code, message, arguments in [
+        (2, "invalid choice: 'ner'", ["ner", corpus, *model]),
+        (2, "PROBE", []),
+        (2, "no model named", ["pos", *treebank]),
+        (2, "pos takes three files, TRAIN DEV TEST, not 2", ["pos", *treebank[:2], *model]),
+        (2, "wsd takes one folder, not 3", ["wsd", *treebank, *model]),
+        (2, "is no folder", ["wsd", corpus, *model]),
+        (2, "pass --query WORD", ["neighbors", corpus, *model]),
+        (2, "--query is for neighbors", ["pos", *treebank, *model, "--query", "x"]),
+        (2, "--tags is for pos", ["neighbors", corpus, *model, "--query", "x", "--tags", "upos"]),
+        (2, "--vectors is for pos and", ["wsd", tmp_path, *model, "--vectors", corpus]),
+        (2, "use upos, xpos or both", ["pos", *treebank, *model, "--tags", "ner"]),
+        (2, "one mix of layers", ["neighbors", corpus, *model, "--query", "x", "--layers", "all"]),
+        (2, "layers 0..2", ["pos", *treebank, *model, "--layers", "9"]),
+        (2, "leaves no room", ["pos", *treebank, *model, "--cache-gb", "0"]),
+        (2, "raise max_bytes (--cache-gb)", ["pos", *treebank, *model, "--cache-gb", "1e-6"]),
+        (2, "is no picture", ["neighbors", corpus, *model, "--query", "the", "--plot", "x.gif"]),
+        (1, f"{bad}:1: 2 columns, expected 10", ["pos", bad, bad, bad, *model]),
+        (1, "needs semcor.jsonl", ["wsd", tmp_path, *model]),
+        (
+            1,
+            f"{corpus}: the text has no 'zebra'",
+            ["neighbors", corpus, *model, "--query", "zebra"],
+        ),
+        (1, "does not exist", ["neighbors", tmp_path / "none", *model, "--query", "x"]),
+    ]:
+        result = cli("analyze", *arguments)
+        assert (result.code, result.out) == (code, ""), arguments
+        assert message in result.err
+        assert result.err.startswith("elmore: error: ")
+        assert result.err.count("\n") == 1
+
+
+def test_help_loads_no_torch():
+    code = (
+        "import sys; from elmore.cli.main import main; main(['analyze', '--help']);"
+        "import elmore.analysis; print(dir(elmore.analysis), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['Neighbors', 'Pos', 'Wsd'] False"
