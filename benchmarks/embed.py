@@ -26,7 +26,7 @@ from plain import PlainElmo
 from elmore import Elmo
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.embedding.cache import WordCache
-from elmore.formats.checkpoint import Checkpoint, LazyWeights
+from elmore.formats.checkpoint import Checkpoint
 from elmore.nn.bilm import BiLm
 from elmore.nn.initial import initialise
 from elmore.text.characters import ByteAlphabet
@@ -50,8 +50,7 @@ def make(size: str) -> tuple[BiLm, Checkpoint]:
     bilm = BiLm(config)
     initialise(bilm, torch.Generator().manual_seed(0))
     weights = {name: w.detach().numpy() for name, w in bilm.named_parameters()}
-    readers = {name: (lambda array=array: array) for name, array in weights.items()}
-    return bilm, Checkpoint(config=config, weights=LazyWeights(readers), alphabet=ByteAlphabet())
+    return bilm, Checkpoint(config=config, weights=weights, alphabet=ByteAlphabet())
 
 
 def read_text(path: Path, n_tokens: int) -> list[list[str]]:

@@ -14,7 +14,7 @@ import torch
 
 from elmore import Elmo, cosine
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
-from elmore.formats.checkpoint import Checkpoint, LazyWeights
+from elmore.formats.checkpoint import Checkpoint
 from elmore.nn.bilm import BiLm
 from elmore.nn.initial import initialise
 from elmore.text.characters import ByteAlphabet
@@ -38,8 +38,7 @@ def small_model() -> Checkpoint:
     bilm = BiLm(config)
     initialise(bilm, torch.Generator().manual_seed(0))
     weights = {name: weight.detach().numpy() for name, weight in bilm.named_parameters()}
-    readers = {name: (lambda array=array: array) for name, array in weights.items()}
-    return Checkpoint(config=config, weights=LazyWeights(readers), alphabet=ByteAlphabet())
+    return Checkpoint(config=config, weights=weights, alphabet=ByteAlphabet())
 
 
 def main() -> None:

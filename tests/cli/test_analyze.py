@@ -94,7 +94,6 @@ def test_neighbors(cli, tiny_folder, corpus, tmp_path):
 
 
 def test_files_and_pictures(cli, tiny_folder, treebank, corpus, tmp_path):
-    pytest.importorskip("matplotlib")
     model = ["--model", tiny_folder, "--threads", 1]
     runs = {
         "pos": [*treebank, "--no-random", "--layers", "0"],

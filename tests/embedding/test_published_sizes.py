@@ -14,7 +14,7 @@ from elmore.config import BiLmConfig, count_parameters
 from elmore.embedding.elmo import Elmo as Facade
 from elmore.formats.allennlp_hdf5 import write
 from elmore.formats.bilm_options import config_from_options
-from elmore.formats.checkpoint import Checkpoint, LazyWeights
+from elmore.formats.checkpoint import Checkpoint
 from elmore.nn.bilm import BiLm
 from elmore.nn.initial import initialise
 from elmore.text.characters import ByteAlphabet
@@ -49,8 +49,7 @@ def random_checkpoint(config: BiLmConfig) -> Checkpoint:
     bilm = BiLm(config)
     initialise(bilm, torch.Generator().manual_seed(0))
     weights = {name: weight.detach().numpy() for name, weight in bilm.named_parameters()}
-    readers = {name: (lambda array=array: array) for name, array in weights.items()}
-    return Checkpoint(config=config, weights=LazyWeights(readers), alphabet=ByteAlphabet())
+    return Checkpoint(config=config, weights=weights, alphabet=ByteAlphabet())
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,13 @@ def test_another_training_is_refused(
     assert (run.path / "recipe.json").read_bytes() == before
 
 
+@pytest.mark.parametrize("key", ["optimizer.lr", "optimizer.clip_norm"])
+def test_what_the_hint_about_nan_asks_for_may_change(key: str, tmp_path: Path) -> None:
+    run = made(tmp_path)
+    run.check(small_recipe({key: 0.0123}), FACTS)
+    assert getattr(run.recipe.optimizer, key.split(".")[1]) == 0.0123
+
+
 def test_damaged_facts(tmp_path: Path) -> None:
     run = made(tmp_path)
     path = run.path / "recipe.json"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from elmore.embedding.elmo import Elmo
-from elmore.formats.checkpoint import LazyWeights
 from elmore.nn.bilm import BiLm
 from elmore.nn.initial import initialise
 from elmore.training.seeds import torch_generator
@@ -25,7 +24,7 @@ def random_twin(elmo: Elmo, seed: int = 0) -> Elmo:
     weights = {name: w.detach().numpy() for name, w in bilm.named_parameters()}
     checkpoint = dataclasses.replace(
         elmo.checkpoint,
-        weights=LazyWeights({name: lambda a=array: a for name, array in weights.items()}),  # type: ignore[misc]  # mypy cannot infer a default
+        weights=weights,
         softmax=None,
         mixes=(),
         start_state=None,

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from elmore.cli import flags
 from elmore.cli.report import say, write_json
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, and say how it went."""
     if args.processes > 1 and "RANK" not in os.environ:
-        return _spread(args.processes)
+        _spread(args.processes)
     from elmore.training.pretrain import finish_recipe, pretrain
     from elmore.training.recipe import Recipe
 
@@ -73,10 +74,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _spread(processes: int) -> int:
+def _spread(processes: int) -> NoReturn:
     """Start the same command in several processes."""
     rest = list(sys.argv[1:])
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(processes), "-m", "elmore", *rest]
     os.execv(sys.executable, command)  # noqa: S606 - our own interpreter with our own arguments
-    return 1

@@ -81,7 +81,6 @@ class Display(contextlib.AbstractContextManager["Display"]):
         self._quiet = bool(args.quiet)
         self._bar: Any = None
         self._tensorboard: Any = None
-        self._total: int | None = None
         self.last_heldout: dict[str, float] | None = None
         if args.tensorboard:
             require("tensorboard", "train", "--tensorboard")

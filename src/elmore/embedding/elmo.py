@@ -21,7 +21,7 @@ from elmore.embedding.sentence_inputs import sentences_from_texts, sentences_fro
 from elmore.embedding.stateful import Stream
 from elmore.errors import ConfigError
 from elmore.formats import folder
-from elmore.formats.checkpoint import Checkpoint, LazyWeights
+from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.formats.stored_types import StoredType
 from elmore.nn.elmo_layer import ElmoLayer
@@ -359,7 +359,7 @@ class Elmo:
         }
         checkpoint = Checkpoint(
             config=self.config,
-            weights=LazyWeights({name: lambda a=array: a for name, array in weights.items()}),  # type: ignore[misc]  # mypy cannot infer a default
+            weights=weights,
             alphabet=self._checkpoint.alphabet,
             vocabulary=self._checkpoint.vocabulary,
             softmax=self._checkpoint.softmax,

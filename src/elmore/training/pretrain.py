@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ def pretrain(
     if start is not None:
         trainer.start_from(start)
     facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
-    with run.locked() if group.main else _Unlocked():
+    with run.locked() if group.main else nullcontext():
         if run.exists():
             run.check(recipe, facts, write=group.main)
             if trainer.load_state() and group.main:
@@ -245,13 +245,3 @@ def _heldout_batches(prepared: Prepared, recipe: Recipe, indexer: TokenIndexer) 
         taken.append(batch)
         tokens += batch.n_tokens
     return taken
-
-
-class _Unlocked:
-    """Stands in for the lock in processes that write nothing."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *details: object) -> None:
-        return None

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from elmore.errors import ConfigError, ElmoreError
 from elmore.formats import folder
-from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
+from elmore.formats.checkpoint import Checkpoint, Softmax
 from elmore.kernels.workers import Workers
 from elmore.nn.bilm import BiLm, BiLmState
 from elmore.nn.initial import initialise
@@ -151,14 +151,13 @@ class LmTrainer:
             parameter.requires_grad_(not frozen)
         rows = []
         sums = [0.0] * len(self.bilm.config.directions)
-        tokens = 0
         # The mean needs the tokens of all batches before the first gradient.
         drawn = [
             (self.batches.next(), self.batches.global_tokens)
             for _ in range(recipe.optimizer.accumulate)
         ]
         everything = sum(count for _, count in drawn)
-        for part, (batch, count) in enumerate(drawn):
+        for part, (batch, _) in enumerate(drawn):
             losses = self._losses(part)
             scale = self._scale(everything)
             result = self.objective.step(
@@ -168,12 +167,11 @@ class LmTrainer:
                 self._carried = result.state
             rows += [gathered for r in result.rows for gathered in self.group.gather_rows(r)]
             sums = [a + b for a, b in zip(sums, result.losses, strict=True)]
-            tokens += count
         lr = self._learning_rate()
         self.group.sum_dense([p.grad for p in parameters if p.grad is not None])
         norm = self._update(sum_rows(rows), lr)
         self.step_number += 1
-        self.seen += tokens
+        self.seen += everything
         means = [total / everything for total in self.group.sum_numbers(sums)]
         names = self.bilm.config.directions
         return StepReport(dict(zip(names, means, strict=True)), lr, norm)
@@ -287,7 +285,7 @@ class LmTrainer:
         )
         return Checkpoint(
             config=config,
-            weights=LazyWeights({name: lambda a=array: a for name, array in weights.items()}),  # type: ignore[misc]  # mypy cannot infer a default
+            weights=weights,
             alphabet=alphabet,
             vocabulary=self.vocabulary,
             softmax=Softmax(
