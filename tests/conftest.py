@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -40,3 +42,20 @@ def tiny_folder(tiny_elmo: Elmo, tmp_path_factory: pytest.TempPathFactory) -> Pa
     path = tmp_path_factory.mktemp("folder") / "my-model"
     tiny_elmo.save(path)
     return path
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Nothing is downloaded but from this machine, and nothing is kept in the user's cache."""
+    monkeypatch.setenv("ELMORE_OFFLINE", "1")
+    monkeypatch.setenv("ELMORE_HOME", str(tmp_path_factory.getbasetemp() / "no-home"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    connect = socket.socket.connect
+
+    def checked(self: socket.socket, address: Any) -> None:
+        host = address[0] if isinstance(address, tuple) else ""
+        if self.family != socket.AF_UNIX and not host.startswith(("127.", "::1", "localhost")):
+            raise AssertionError(f"a test reached for the network: {address}")
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", checked)

@@ -27,6 +27,7 @@ __all__ = [
     "atomic_folder",
     "atomic_path",
     "clean_partials",
+    "finish_file",
     "free_bytes",
     "write_error",
 ]
@@ -280,6 +281,19 @@ def atomic_path(path: Path, *, overwrite: bool = False, private: bool = False) -
         except OSError as error:
             raise write_error(error, path) from error
         _commit(temporary, path, overwrite)
+
+
+def finish_file(temporary: Path, path: Path) -> None:
+    """Sync a file that was written under another name of the same folder, and rename it.
+
+    For files that grow over several runs; it replaces what stands under the name.
+    """
+    path = _absolute(path)
+    try:
+        _sync(temporary)
+    except OSError as error:
+        raise write_error(error, path) from error
+    _commit(temporary, path, overwrite=True)
 
 
 def _check_folder(path: Path, overwrite: bool, looks_ours: Callable[[Path], bool] | None) -> bool:

@@ -70,7 +70,7 @@ CASES = [
     (2, "convert {m} -o {m} --force", "is the model itself"),
     (2, "convert {m} -o {t}", "is not a folder"),
     (2, "models extra", "unknown argument 'extra'"),
-    (1, "models --language xx", "known are en"),
+    (1, "models --language xx", "known are ar"),
     (2, "cache {m} -o {d}/x.hdf5", "required"),
     (2, "cache {m} {v}", "-o/--output"),
     (1, "cache {m} {d}/none.txt -o {d}/x.hdf5", "does not exist"),

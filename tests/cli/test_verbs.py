@@ -1,4 +1,4 @@
-"""`info`, `convert`, `models`, `cache`."""
+"""`info`, `convert`, `cache`."""
 
 from __future__ import annotations
 
@@ -93,18 +93,6 @@ def test_convert_that_does_not_verify_leaves_nothing(cli, tiny_folder, tmp_path,
     assert result.code == 1
     assert "verification failed" in result.err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_models(cli):
-    result = cli("models")
-    assert result.code == 0
-    assert "original-5.5b" in result.out
-    rows = json.loads(cli("models", "--language", "en", "--json").out)
-    assert {row["name"] for row in rows} >= {"small", "medium", "original"}
-    assert not any(row["on_disk"] for row in rows)
-    missing = cli("models", "--language", "xx")
-    assert missing.code == 1
-    assert "known are en" in missing.err
 
 
 def test_cache_writes_what_embed_can_use(cli, tiny_elmo, tiny_folder, text, tmp_path, monkeypatch):

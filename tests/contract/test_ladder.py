@@ -21,6 +21,7 @@ FLOORS = {
         "_io",
         "_json",
         "_lazy",
+        "_locks",
         "_machine",
         "_messages",
         "_progress",

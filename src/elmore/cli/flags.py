@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from elmore._progress import Progress
+from elmore.cli.report import make_progress
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError
 from elmore.text.tokenizer import CONVENTIONS
@@ -26,6 +29,7 @@ __all__ = [
     "add_layers",
     "add_model",
     "add_model_argument",
+    "add_offline",
     "add_output",
     "add_seed",
     "add_start",
@@ -52,13 +56,24 @@ def default_model() -> ModelPath | None:
 
 
 def add_model(parser: Parser) -> None:
-    """--model."""
+    """--model and --offline."""
     parser.add_argument("--model", nargs="+", metavar="PATH", help=_MODEL)
+    add_offline(parser)
 
 
 def add_model_argument(parser: Parser, *, required: bool = True) -> None:
-    """MODEL, for verbs whose subject it is."""
+    """MODEL, for verbs whose subject it is, and --offline."""
     parser.add_argument("model", nargs="+" if required else "*", metavar="MODEL", help=_MODEL)
+    add_offline(parser)
+
+
+def add_offline(parser: Parser) -> None:
+    """--offline; `cli/main.py` sees to it."""
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="never touch the network (as ELMORE_OFFLINE=1); downloads live in ELMORE_HOME",
+    )
 
 
 def add_inputs(parser: Parser) -> None:
@@ -252,11 +267,18 @@ def read_model(model: ModelPath | None) -> Checkpoint:
         raise ConfigError(
             "no model named; pass --model PATH (a folder, an archive, or OPTIONS WEIGHTS)"
         )
-    with open_model(model) as source:
+    with open_model(model, reporting=_report_download) as source:
         try:
             return detect(source).read(source)
         except ConfigError as error:  # a bad value in a file is no wrong use of ours
             raise FormatError(str(error)) from error
+
+
+def _report_download(name: str, size: int | None) -> Progress:
+    """Show how a download goes on."""
+    # --quiet has raised the level of the log, which is known here while the arguments are not.
+    quiet = not logging.getLogger("elmore").isEnabledFor(logging.WARNING)
+    return make_progress(unit="B", total=size, quiet=quiet, what=name)
 
 
 def set_threads(threads: int | None) -> None:

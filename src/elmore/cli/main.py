@@ -32,7 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "embed": ("elmore.cli.embed", "vectors for text"),
     "info": ("elmore.cli.info", "what a model is; --system for the machine"),
     "convert": ("elmore.cli.convert", "any format into any that can be written"),
-    "models": ("elmore.cli.models", "names of published models, with size and licence"),
+    "models": ("elmore.cli.models", "published models: size, licence, what is downloaded"),
     "cache": ("elmore.cli.cache", "token vectors of a vocabulary, computed once"),
     "prepare": ("elmore.cli.prepare", "text files into shards and a vocabulary to train on"),
     "vocab": ("elmore.cli.vocab", "count, cut and inspect a vocabulary"),
@@ -141,7 +141,7 @@ def _dispatch(arguments: list[str]) -> int:
         near = _nearest(flag, known)
         hint = near if flag.startswith("-") and near else f"see `elmore {name} --help`"
         raise ConfigError(f"unknown argument '{shown(unknown[0], 60)}' of {name}; {hint}")
-    with _reporting(args):
+    with _reporting(args), _offline(args):
         return verb.run(args)
 
 
@@ -213,6 +213,23 @@ def _reporting(args: argparse.Namespace) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
+
+
+@contextlib.contextmanager
+def _offline(args: argparse.Namespace) -> Iterator[None]:
+    """Forbid the network to this process and its children for as long as a verb runs."""
+    if not getattr(args, "offline", False):
+        yield
+        return
+    before = os.environ.get("ELMORE_OFFLINE")
+    os.environ["ELMORE_OFFLINE"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["ELMORE_OFFLINE"]
+        else:
+            os.environ["ELMORE_OFFLINE"] = before
 
 
 class _OneLine(logging.Formatter):

@@ -1,40 +1,68 @@
-"""`elmore models`: the published models."""
+"""`elmore models`: the published models, and which of them are here."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 from elmore.cli import flags
-from elmore.cli.report import write_json, write_result
-from elmore.errors import ModelNotFound
-from elmore.formats.catalog import CATALOG, Published
+from elmore.cli.report import say, write_json, write_result
+from elmore.errors import ConfigError, ModelNotFound
+from elmore.formats import hub
+from elmore.formats.catalog import CATALOG, Published, find_published
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
-  elmore models
-  elmore models --language en --json
+  elmore models --language de
+  elmore models --downloaded --json
+  elmore models --prune small medium
+
+A name is used like a path: `elmore embed --model small text.txt` downloads the model the first
+time. Downloads live in ELMORE_HOME (default: the system's place for caches). Models marked "by
+hand" have no address that a program may fetch: the column tells where people find them.
 """
 
-_COLUMNS = ("name", "language", "dim", "parameters", "MB", "licence", "trained on", "on disk")
+_COLUMNS = ("name", "language", "dim", "MB", "files", "here", "licence", "trained on")
+_ALL = "all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--language", metavar="CODE", help="only models of this language (ISO 639)")
+    parser.add_argument(
+        "--downloaded", action="store_true", help="only models that are on this machine"
+    )
+    parser.add_argument(
+        "--prune",
+        nargs="*",
+        metavar="NAME",
+        help="delete what unfinished downloads left and the downloads of these models; "
+        f"{_ALL} for all of them",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --prune: only tell what would be deleted"
+    )
     flags.add_json(parser)
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the catalogue."""
+    """List the catalogue, or delete downloads."""
+    if args.prune is not None:
+        return _prune(args)
+    if args.dry_run:
+        raise ConfigError("--dry-run belongs to --prune; add --prune or leave it out")
     models = [m for m in CATALOG if args.language in (None, m.language)]
     if not models:
         known = ", ".join(sorted({model.language for model in CATALOG}))
         raise ModelNotFound(f"no model of language {args.language!r} is known; known are {known}")
+    if args.downloaded:
+        models = [model for model in models if hub.is_downloaded(model)]
     if args.json:
-        write_json([{**dataclasses.asdict(model), "on_disk": _on_disk(model)} for model in models])
+        write_json([_record(model) for model in models])
         return 0
     rows = [_COLUMNS, *(_row(model) for model in models)]
     widths = [max(len(row[k]) for row in rows) for k in range(len(_COLUMNS))]
@@ -44,22 +72,40 @@ def run(args: argparse.Namespace) -> int:
             for row in rows
         )
     )
+    if not args.quiet:
+        say(f"downloads: {hub.home()}")
     return 0
+
+
+def _prune(args: argparse.Namespace) -> int:
+    if args.language or args.downloaded:
+        raise ConfigError("--prune takes names; leave --language and --downloaded out")
+    chosen: Sequence[Published] = (
+        CATALOG if _ALL in args.prune else [find_published(name) for name in args.prune]
+    )
+    gone = hub.prune(chosen, dry_run=args.dry_run)
+    if args.json:
+        write_json([str(path) for path in gone])
+    else:
+        for path in gone:
+            write_result(str(path))
+    if not args.quiet:
+        say(f"{'would delete' if args.dry_run else 'deleted'}: {len(gone)}")
+    return 0
+
+
+def _record(model: Published) -> dict[str, Any]:
+    return {**dataclasses.asdict(model), "on_disk": hub.is_downloaded(model)}
 
 
 def _row(model: Published) -> tuple[str, ...]:
     return (
         model.name,
         model.language,
-        str(model.dim),
-        f"{model.parameters:,}",
-        str(model.megabytes),
+        "?" if model.dim is None else str(model.dim),
+        "?" if model.megabytes is None else str(model.megabytes),
+        model.form,
+        "by hand" if model.by_hand else "yes" if hub.is_downloaded(model) else "no",
         model.licence,
-        model.trained_on,
-        "yes" if _on_disk(model) else "no",
+        model.trained_on + (f" ({model.page})" if model.by_hand else ""),
     )
-
-
-def _on_disk(model: Published) -> bool:
-    """Tell whether a model can be loaded by its name; nothing is downloaded by elmore yet."""
-    return False

@@ -43,18 +43,28 @@ def write_json(value: Any) -> None:
     write_result(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def make_progress(*, unit: str, total: int | None = None, quiet: bool = False) -> Progress:
+def make_progress(
+    *, unit: str, total: int | None = None, quiet: bool = False, what: str | None = None
+) -> Progress:
     """Make a bar on stderr, where that is a terminal.
 
     Args:
-        unit: what is counted.
+        unit: what is counted; bytes ("B") are shown as kB, MB, ...
         total: how many there are, if known.
         quiet: show nothing.
+        what: stands before the bar.
     """
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         return SILENT
     from tqdm import tqdm
 
     # It disappears when done; the summary stays.
-    bar: Progress = tqdm(total=total, unit=f" {unit}", file=sys.stderr, leave=False)
+    bar: Progress = tqdm(
+        total=total,
+        unit=unit if unit == "B" else f" {unit}",
+        unit_scale=unit == "B",
+        desc=what,
+        file=sys.stderr,
+        leave=False,
+    )
     return bar

@@ -1,15 +1,38 @@
-"""The models that people may name: what they are and where they live."""
+"""The models that people may name: what they are and where they live.
+
+Sizes are estimates (parameters times four bytes) where no host tells them. A checksum stands here
+only where the bytes were held or their host published it; for all others the cache keeps the first
+one seen (hub.py). Hosts that publish under plain http are asked by https.
+"""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from elmore.errors import ModelNotFound
 
-__all__ = ["CATALOG", "Published", "find_published"]
+__all__ = ["CATALOG", "Form", "Published", "PublishedFile", "find_file", "find_published"]
 
-_ALLENNLP = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo"
+# What the files are; `other` is no biLM of LSTMs and is listed so that nobody searches in vain.
+Form = Literal["allennlp", "tensorflow", "manylangs", "tfhub", "other"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedFile:
+    """A file of a published model.
+
+    Attributes:
+        name: the name under which it is kept.
+        addresses: where it lies; mirrors after the first.
+        checksum: "sha256:…" or "sha1:…", where it is known for certain.
+    """
+
+    name: str
+    addresses: tuple[str, ...]
+    checksum: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,60 +42,271 @@ class Published:
     Attributes:
         name: what to call it.
         language: ISO 639 code.
-        parameters: size of the biLM.
-        dim: size of a token's vector in each layer.
-        megabytes: size of the download.
-        licence: as its host states it.
+        form: what its files are.
         trained_on: the text.
-        options: address of options.json.
-        weights: address of the HDF5 weights.
-        sha256: of the weights, where the sum is known for certain.
+        licence: as its host states it.
+        files: what is downloaded; none if it must be fetched by hand.
+        page: where people read about it, or fetch it.
+        parameters: size of the biLM, if known.
+        dim: size of a token's vector in each layer, if known.
+        megabytes: size of the download, if known or estimated.
     """
 
     name: str
     language: str
-    parameters: int
-    dim: int
-    megabytes: int
-    licence: str
+    form: Form
     trained_on: str
-    options: str
-    weights: str
-    sha256: str | None = None
+    licence: str = "not stated"
+    files: tuple[PublishedFile, ...] = ()
+    page: str
+    parameters: int | None = None
+    dim: int | None = None
+    megabytes: int | None = None
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether it has no address that a program may fetch."""
+        return not self.files
 
 
-def _english(
-    name: str, stem: str, parameters: int, dim: int, trained_on: str, sha256: str | None = None
-) -> Published:
-    address = f"{_ALLENNLP}/{stem}/elmo_{stem}"
-    return Published(
-        name=name,
-        language="en",
-        parameters=parameters,
-        dim=dim,
-        megabytes=round(parameters * 4 / 1e6),
-        licence="not stated (code: Apache-2.0)",
-        trained_on=trained_on,
-        options=f"{address}_options.json",
-        weights=f"{address}_weights.hdf5",
-        sha256=sha256,
+Files = tuple[PublishedFile, ...]
+_ALLENNLP = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo"
+# Later AllenNLP releases name the same bucket so.
+_ALLENNLP_TOO = "https://allennlp.s3.amazonaws.com/models/elmo"
+_ALLENNLP_PAGE = "https://allenai.org/allennlp/software/elmo"
+_NLPL = "https://vectors.nlpl.eu/repository"
+_UNSTATED = "not stated (code: Apache-2.0)"
+_BILLION = "1 Billion Word Benchmark"
+
+
+def _pair(
+    options: str, weights: str, *mirrors: str, sums: tuple[str | None, str | None] = (None, None)
+) -> Files:
+    """Options and HDF5 weights; mirrors are folders with options.json and weights.hdf5."""
+    return tuple(
+        PublishedFile(
+            name=name,
+            addresses=(*_everywhere(address), *(f"{mirror}/{name}" for mirror in mirrors)),
+            checksum=checksum,
+        )
+        for name, address, checksum in zip(
+            ("options.json", "weights.hdf5"), (options, weights), sums, strict=True
+        )
     )
 
 
-_BILLION = "1 Billion Word Benchmark"
-# Peters et al. 2018; the addresses are those of AllenNLP's own page. The one checksum comes from
-# a Git-LFS pointer to the very file; for the others none was ever published.
+def _everywhere(address: str) -> tuple[str, ...]:
+    if address.startswith(_ALLENNLP):
+        return (address, _ALLENNLP_TOO + address.removeprefix(_ALLENNLP))
+    return (address,)
+
+
+def _one(name: str, address: str) -> Files:
+    return (PublishedFile(name=name, addresses=(address,)),)
+
+
+def _english(
+    name: str,
+    stem: str,
+    parameters: int,
+    dim: int,
+    trained_on: str,
+    *mirrors: str,
+    checksum: str | None = None,
+) -> Published:
+    address = f"{_ALLENNLP}/{stem}/elmo_{stem}"
+    pair = f"{address}_options.json", f"{address}_weights.hdf5"
+    files = _pair(*pair, *mirrors, sums=(None, checksum))
+    return Published(
+        name=name,
+        language="en",
+        form="allennlp",
+        trained_on=trained_on,
+        licence=_UNSTATED,
+        files=files,
+        page=_ALLENNLP_PAGE,
+        parameters=parameters,
+        dim=dim,
+        megabytes=round(parameters * 4 / 1e6),
+    )
+
+
+def _checkpoint(name: str, folder: str, step: int, dim: int, megabytes: int) -> Published:
+    stem = f"model.ckpt-{step}"
+    parts = ("options.json", f"{stem}.index", f"{stem}.data-00000-of-00001")
+    words = f"{_ALLENNLP}/vocab-2016-09-10.txt"
+    files = [
+        PublishedFile(name=part, addresses=_everywhere(f"{_ALLENNLP}/{folder}/{part}"))
+        for part in parts
+    ]
+    return Published(
+        name=name,
+        language="en",
+        form="tensorflow",
+        trained_on=f"{_BILLION}; with softmax",
+        licence=_UNSTATED,
+        files=(*files, PublishedFile(name="vocab.txt", addresses=_everywhere(words))),
+        page="https://github.com/allenai/bilm-tf",
+        dim=dim,
+        megabytes=megabytes,
+    )
+
+
+def _contributed(name: str, language: str, folder: str, weights: str, trained_on: str) -> Published:
+    options = "options.json"
+    if name == "pubmed":
+        options = "elmo_2x4096_512_2048cnn_2xhighway_options.json"
+    address = f"{_ALLENNLP}/contributed/{folder}"
+    return Published(
+        name=name,
+        language=language,
+        form="allennlp",
+        trained_on=trained_on,
+        files=_pair(f"{address}/{options}", f"{address}/{weights}"),
+        page=_ALLENNLP_PAGE,
+        dim=1024,
+        megabytes=374,
+    )
+
+
+# ELMoForManyLangs: the numbers of its zips at NLPL, and the language of each.
+_MANYLANGS = (
+    "136 ar, 137 bg, 138 ca, 139 cs, 140 cu, 141 da, 142 de, 143 el, 144 en, 145 es, 146 et, "
+    "147 eu, 148 fa, 149 fi, 150 fr, 151 ga, 152 gl, 153 grc, 154 he, 155 hi, 156 hr, 157 hu, "
+    "158 id, 159 it, 160 ja, 161 ko, 162 la, 163 lv, 164 nl, 165 nb, 166 nn, 167 pl, 168 pt, "
+    "169 ro, 170 ru, 171 sk, 172 sl, 173 sv, 174 tr, 175 ug, 176 uk, 177 ur, 178 vi, 179 zh"
+)
+_MANYLANGS_PAGE = "https://github.com/HIT-SCIR/ELMoForManyLangs"
+
+
+def _manylangs() -> Iterator[Published]:
+    for row in _MANYLANGS.split(", "):
+        number, language = row.split(" ")
+        yield Published(
+            name=f"manylangs-{language}",
+            language=language,
+            form="manylangs",
+            trained_on="CoNLL 2017 raw text, 20 M words"
+            + ("; traditional script" if language == "zh" else ""),
+            licence="not stated (code: MIT)",
+            files=_one("model.zip", f"{_NLPL}/11/{number}.zip"),
+            page=_MANYLANGS_PAGE,
+            dim=1024,
+            megabytes=436,
+        )
+
+
+# The repository of NLPL: number, language, text.
+_NLPL_ROWS = (
+    ("11/195", "ru", "RNC and Wikipedia 2018, tokens", None),
+    ("11/196", "ru", "RNC and Wikipedia 2018, lemmas", None),
+    ("20/199", "ru", "Taiga, lemmas", None),
+    ("20/212", "ru", "Araneum, lemmas; with checkpoint", 1500),
+    ("20/209", "en", "SemEval-2020 task 1", None),
+    ("20/201", "de", "SemEval-2020 task 1", None),
+    ("20/202", "sv", "SemEval-2020 task 1", None),
+    ("20/203", "la", "SemEval-2020 task 1", None),
+    ("20/210", "no", "Wikipedia 2020, lemmas", None),
+    ("20/211", "no", "Wikipedia 2020, tokens", None),
+    ("20/217", "no", "Wikipedia and Norsk Aviskorpus, 30k words (NorELMo30)", None),
+    ("20/218", "no", "Wikipedia and Norsk Aviskorpus, 100k words (NorELMo100)", None),
+    ("20/219", "en", "not stated", None),
+)
+
+
+def _nlpl() -> Iterator[Published]:
+    for number, language, trained_on, megabytes in _NLPL_ROWS:
+        yield Published(
+            name=f"nlpl-{number.partition('/')[2]}",
+            language=language,
+            form="allennlp",
+            trained_on=trained_on,
+            licence="see meta.json in the zip",
+            files=_one("model.zip", f"{_NLPL}/{number}.zip"),
+            page=f"{_NLPL}/",
+            megabytes=megabytes,
+        )
+
+
+_PAVLOV = "https://files.deeppavlov.ai/deeppavlov_data"
+
+
+def _russian() -> Iterator[Published]:
+    for domain, stem, text in (
+        ("wiki", "wiki_600k_steps", "Wikipedia, 386 M tokens"),
+        ("news", "news_wmt11-16_1.5M_steps", "WMT news 2011-2016, 946 M tokens"),
+        ("twitter", "twitter_2013-01_2018-04_600k_steps", "Twitter 2013-2018, 810 M tokens"),
+    ):
+        page = "https://github.com/deeppavlov/DeepPavlov"
+        yield Published(
+            name=f"ru-{domain}",
+            language="ru",
+            form="tfhub",
+            trained_on=text,
+            licence="Apache-2.0",
+            files=_one("model.tar.gz", f"{_PAVLOV}/elmo_ru-{stem}.tar.gz"),
+            page=page,
+            dim=1024,
+        )
+        address = f"{_PAVLOV}/elmo-lm-ready4fine-tuning-ru-{domain}.tar.gz"
+        yield Published(
+            name=f"ru-{domain}-checkpoint",
+            language="ru",
+            form="tensorflow",
+            trained_on=f"{text}; with softmax",
+            licence="Apache-2.0",
+            files=_one("model.tar.gz", address),
+            page=page,
+            dim=1024,
+        )
+
+
+def _tfhub() -> Iterator[Published]:
+    for version in (1, 2, 3):
+        address = f"https://tfhub.dev/google/elmo/{version}"
+        yield Published(
+            name=f"tfhub-elmo-{version}",
+            language="en",
+            form="tfhub",
+            trained_on=_BILLION,
+            licence="Apache-2.0",
+            files=_one("model.tar.gz", f"{address}?tf-hub-format=compressed"),
+            page=address,
+            dim=1024,
+            megabytes=374,
+        )
+
+
+def _by_hand(name: str, language: str, trained_on: str, page: str, form: Form) -> Published:
+    return Published(name=name, language=language, form=form, trained_on=trained_on, page=page)
+
+
+_GERMAN = "https://github.com/t-systems-on-site-services-gmbh/german-elmo-model"
+_PLUR = "https://schweter.eu/cloud"
+_CROSS = "https://github.com/TalSchuster/CrossLingualContextualEmb"
+_CLARIN = "https://www.clarin.si/repository/xmlui/handle/11356/1277"
+_OSCAR = "https://oscar-project.org"
+
 CATALOG: tuple[Published, ...] = (
+    # Peters et al. 2018; the one checksum comes from a Git-LFS pointer to the very file.
     _english(
         "small",
         "2x1024_128_2048cnn_1xhighway",
         13_593_296,
         256,
         _BILLION,
-        "747ba97abce8a5f446558369e10bb0f7931437a46867476fdd156f5d7f576229",
+        checksum="sha256:747ba97abce8a5f446558369e10bb0f7931437a46867476fdd156f5d7f576229",
     ),
     _english("medium", "2x2048_256_2048cnn_1xhighway", 28_027_728, 512, _BILLION),
-    _english("original", "2x4096_512_2048cnn_2xhighway", 93_600_848, 1024, _BILLION),
+    _english(
+        "original",
+        "2x4096_512_2048cnn_2xhighway",
+        93_600_848,
+        1024,
+        _BILLION,
+        "https://huggingface.co/lysandre/elmo-2x4096_512_2048cnn_2xhighway/resolve/main",
+        "https://huggingface.co/lysandre/elmo/resolve/main",
+    ),
     _english(
         "original-5.5b",
         "2x4096_512_2048cnn_2xhighway_5.5B",
@@ -80,7 +314,108 @@ CATALOG: tuple[Published, ...] = (
         1024,
         "Wikipedia and WMT news, 5.5 G tokens",
     ),
+    # Weights, softmax and Adagrad's sums: (biLM + 793,471 x (P + 1)) x 8 bytes.
+    _checkpoint(
+        "original-checkpoint", "2x4096_512_2048cnn_2xhighway_tf_checkpoint", 935588, 1024, 4005
+    ),
+    _checkpoint(
+        "medium-checkpoint", "2x2048_256_2048cnn_1xhighway/tf_checkpoint", 1501260, 512, 1856
+    ),
+    _contributed(
+        "pubmed",
+        "en",
+        "pubmed",
+        "elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
+        "PubMed",
+    ),
+    _contributed("pt-wikipedia", "pt", "pt/wikipedia", "elmo_pt_weights.hdf5", "Wikipedia"),
+    _contributed("pt-brwac", "pt", "pt/brwac", "elmo_pt_weights_dgx1.hdf5", "brWaC"),
+    Published(
+        name="ja",
+        language="ja",
+        form="allennlp",
+        trained_on="see ACL 2019, P19-1458 (ExaWizards)",
+        files=_pair(
+            "https://exawizardsallenlp.blob.core.windows.net/data/options.json",
+            "https://exawizardsallenlp.blob.core.windows.net/data/weights.hdf5",
+        ),
+        page=_ALLENNLP_PAGE,
+    ),
+    Published(
+        name="de-wiki",
+        language="de",
+        form="allennlp",
+        trained_on="Wikipedia, 963 M tokens",
+        licence="BSD-2-Clause",
+        files=_pair(
+            f"{_GERMAN}/releases/download/files_1/options.json",
+            f"{_GERMAN}/releases/download/files_1/weights.hdf5",
+            sums=(
+                "sha1:04afb8bc77acf5e65633ced2efc1e91d05332e89",
+                "sha1:9084adab3eefaed4f07da7331217fcb873417add",
+            ),
+        ),
+        page=_GERMAN,
+    ),
+    *(
+        Published(
+            name=language,
+            language=language,
+            form="allennlp",
+            trained_on=f"{tokens} tokens (plur)",
+            files=_pair(
+                f"{_PLUR}/{language}-elmo/options.json", f"{_PLUR}/{language}-elmo/weights.hdf5"
+            ),
+            page="https://github.com/stefan-it/plur",
+        )
+        for language, tokens in (("eu", "72.7 M"), ("ta", "21.6 M"))
+    ),
+    Published(
+        name="frelmo",
+        language="fr",
+        form="allennlp",
+        trained_on="OSCAR",
+        files=_one("model.zip", "https://traces1.inria.fr/oscar/files/models/cc/fr.zip"),
+        page=_OSCAR,
+    ),
+    *_manylangs(),
+    *_nlpl(),
+    *_russian(),
+    *_tfhub(),
+    # No address that a program may fetch: a form to fill in, a drive, a host without https.
+    _by_hand("manylangs-zhs", "zh", "Gigaword, simplified script", _MANYLANGS_PAGE, "manylangs"),
+    _by_hand(
+        "bioelmo", "en", "PubMed, 2.46 G tokens", "https://github.com/Andy-jqa/bioelmo", "allennlp"
+    ),
+    *(
+        _by_hand(f"aligned-{language}", language, "Wikipedia; with alignments", _CROSS, "allennlp")
+        for language in ("en", "es", "fr", "it", "pt", "sv", "de")
+    ),
+    *(
+        _by_hand(f"clarin-{language}", language, "Ulčar and Robnik-Šikonja", _CLARIN, "allennlp")
+        for language in ("hr", "et", "fi", "lv", "lt", "sl", "sv")
+    ),
+    *(
+        _by_hand(f"oscar-{language}", language, "OSCAR and Wikipedia", _OSCAR, "allennlp")
+        for language in ("bg", "ca", "da", "fi", "id")
+    ),
+    _by_hand(
+        "original-2layer",
+        "en",
+        f"{_BILLION}; first LSTM layer alone",
+        "https://public.ukp.informatik.tu-darmstadt.de/reimers/2019_elmo_weights/",
+        "allennlp",
+    ),
+    _by_hand("transformer-elmo", "en", _BILLION, _ALLENNLP_PAGE, "other"),
 )
+
+_BY_NAME = {model.name: model for model in CATALOG}
+_BY_ADDRESS = {
+    address: (model, file)
+    for model in CATALOG
+    for file in model.files
+    for address in file.addresses
+}
 
 
 def find_published(name: str) -> Published:
@@ -89,11 +424,15 @@ def find_published(name: str) -> Published:
     Raises:
         ModelNotFound: with the nearest names.
     """
-    for model in CATALOG:
-        if model.name == name:
-            return model
-    near = difflib.get_close_matches(name, [model.name for model in CATALOG], 3)
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    near = difflib.get_close_matches(name, list(_BY_NAME), 3)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise ModelNotFound(
         f"no file, folder or known model is called {name!r}; {hint}`elmore models` lists the names"
     )
+
+
+def find_file(address: str) -> tuple[Published, PublishedFile] | None:
+    """Find the published model, and its file, that lies at an address."""
+    return _BY_ADDRESS.get(address)

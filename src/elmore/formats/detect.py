@@ -8,9 +8,10 @@ from typing import Protocol
 from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import ConfigError, FormatError, ModelNotFound
-from elmore.formats import allennlp_hdf5, folder
+from elmore.formats import allennlp_hdf5, folder, hub
 from elmore.formats.catalog import find_published
 from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.downloads import Reporting
 from elmore.formats.sources import FilesSource, FolderSource, Source
 from elmore.formats.tars import TarSource
 from elmore.formats.zips import ZipSource
@@ -75,11 +76,15 @@ def detect(source: Source) -> Format:
     )
 
 
-def open_model(model: ModelPath) -> Source:
-    """Open the files of a model.
+def open_model(model: ModelPath, *, reporting: Reporting = hub.silent) -> Source:
+    """Open the files of a model; a published one is downloaded the first time.
+
+    Args:
+        model: a path, a tuple of files, a name of `elmore models`, or `hf://owner/name`.
+        reporting: makes the reports of downloads.
 
     Raises:
-        ModelNotFound: no such path, and no published model of that name is at hand.
+        ModelNotFound: no such path, and no published model of that name can be had.
     """
     if isinstance(model, tuple):
         return _open_files(model)
@@ -88,13 +93,15 @@ def open_model(model: ModelPath) -> Source:
         if path.is_file() and path.suffix in (".hdf5", ".h5", ".json"):
             return _open_neighbours(path)
         return open_source(path)
-    if isinstance(model, Path) or "/" in str(model) or path.suffix in _SUFFIXES:
+    name = str(model)
+    if isinstance(model, str) and path.suffix not in _SUFFIXES and hub.is_hugging_face(name):
+        return open_source(hub.fetch_hugging_face(name), follow_links=True)
+    if isinstance(model, Path) or "/" in name or path.suffix in _SUFFIXES:
         raise ModelNotFound(f"'{model}' does not exist; check the path, or see `elmore models`")
-    published = find_published(str(model))
-    raise ModelNotFound(
-        f"model {published.name!r} is not on this machine; download {published.options} and "
-        f"{published.weights} and pass (options, weights)"
-    )
+    files = hub.fetch_model(find_published(name), reporting=reporting)
+    if len(files) == 1:
+        return open_source(next(iter(files.values())))
+    return FilesSource(files)
 
 
 def open_source(path: Path, *, follow_links: bool = False, limits: Limits = LIMITS) -> Source:

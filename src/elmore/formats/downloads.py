@@ -1,0 +1,414 @@
+"""Fetch one file over HTTP: it goes on where it stopped, and is whole and checked or not there.
+
+What has arrived lies beside the target as NAME.download, with the server's mark of the version
+(ETag or date) in NAME.download.json, so that two versions are never joined.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import ipaddress
+import json
+import logging
+import re
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from elmore._atomic import finish_file, free_bytes, write_error
+from elmore._io import sha256_file
+from elmore._messages import shown
+from elmore._progress import SILENT, Progress
+from elmore._version import __version__
+from elmore.errors import ElmoreError, FormatError
+from elmore.limits import LIMITS
+
+__all__ = ["PATIENT", "Fetched", "Patience", "Reporting", "download", "is_address"]
+
+# Makes a report for a file, given its name and its size, if known.
+Reporting = Callable[[str, int | None], Progress]
+
+_LOGGER = logging.getLogger(__name__)
+_BLOCK = 1 << 18
+_RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
+# Later tries at the same address may help: too many requests, or a server in trouble.
+_PASSING = {408, 425, 429, 500, 502, 503, 504}
+# How a file of this kind begins. Hosts that moved answer with a web page and "200 OK".
+_BEGINNINGS = {
+    ".hdf5": (b"\x89HDF\r\n\x1a\n",),
+    ".zip": (b"PK\x03\x04", b"PK\x05\x06"),
+    ".gz": (b"\x1f\x8b",),
+    ".tgz": (b"\x1f\x8b",),
+    ".bz2": (b"BZh",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long to wait, and how often to try.
+
+    Attributes:
+        timeout: seconds without any answer or byte.
+        attempts: tries in a row that bring nothing.
+        pause: seconds before the second try; doubled each time.
+        longest_pause: most seconds between two tries, also if a server asks for more.
+    """
+
+    timeout: float = 30.0
+    attempts: int = 5
+    pause: float = 1.0
+    longest_pause: float = 60.0
+
+
+PATIENT = Patience()
+# A server that gives a few bytes at a time must not hold us for ever.
+_MOST_TRIES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A file that has arrived: its SHA-256, its size, and where it came from."""
+
+    sha256: str
+    size: int
+    address: str
+
+
+class _Gone(ElmoreError):
+    """This address will not help, another may."""
+
+
+class _Interrupted(Exception):
+    """The connection failed; what came is kept.
+
+    Args:
+        reason: for the message.
+        wait: seconds that the server asks us to wait.
+    """
+
+    def __init__(self, reason: str, wait: float = 0.0) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+def is_address(text: object) -> bool:
+    """Tell whether a text is an address and not a path."""
+    return isinstance(text, str) and text.startswith(("https://", "http://"))
+
+
+def download(
+    addresses: Sequence[str],
+    target: Path,
+    *,
+    checksum: str | None = None,
+    reporting: Reporting = lambda name, size: SILENT,
+    patience: Patience = PATIENT,
+    partial: Path | None = None,
+) -> Fetched:
+    """Fetch a file from the first address that has it.
+
+    Args:
+        addresses: the same file in several places; tried in order.
+        target: where it goes; its folder must exist.
+        checksum: the sum that it must have, if known: "sha256:…" or "sha1:…", in hex.
+        reporting: makes the report of progress, which counts bytes.
+        patience: how long to try.
+        partial: where to keep what has arrived; NAME.download by default.
+
+    Raises:
+        ElmoreError: no address gave the file; says what each one answered.
+        FormatError: what came is not the file.
+    """
+    transfer = _Transfer(
+        target,
+        partial or target.with_name(f"{target.name}.download"),
+        checksum,
+        reporting,
+        patience,
+    )
+    refusals: list[str] = []
+    for address in addresses:
+        try:
+            return transfer.fetch(address)
+        except _Gone as error:
+            refusals.append(str(error))
+            _LOGGER.info("%s", error)
+    if len(refusals) == 1:
+        raise ElmoreError(f"{refusals[0]}; see `elmore models` for where else it may be")
+    raise ElmoreError(
+        f"none of {len(refusals)} addresses gave '{shown(target.name, 60)}' "
+        f"({'; '.join(shown(refusal, 120) for refusal in refusals)}); try again later"
+    )
+
+
+class _Transfer:
+    """One file on its way."""
+
+    def __init__(
+        self,
+        target: Path,
+        partial: Path,
+        checksum: str | None,
+        reporting: Reporting,
+        patience: Patience,
+    ) -> None:
+        self._target, self._partial, self._checksum = target, partial, checksum
+        self._mark = partial.with_name(f"{partial.name}.json")
+        self._reporting, self._patience = reporting, patience
+
+    def fetch(self, address: str) -> Fetched:
+        """Fetch from one address, in as many tries as it takes."""
+        _check_address(address)
+        fruitless, pause = 0, self._patience.pause
+        for _ in range(_MOST_TRIES):
+            before = self._arrived(address)
+            try:
+                self._try(address, before)
+                return self._finish(address)
+            except _Interrupted as error:
+                gained = self._arrived(address) > before
+                fruitless, pause = (0, self._patience.pause) if gained else (fruitless + 1, pause)
+                if fruitless >= self._patience.attempts:
+                    raise _Gone(f"{_short(address)}: {shown(error, 100)}") from None
+                _LOGGER.info("%s: %s; trying again", _short(address), error)
+                if not gained or error.wait:
+                    time.sleep(min(max(pause, error.wait), self._patience.longest_pause))
+                    pause *= 2
+        raise _Gone(f"{_short(address)}: the connection broke {_MOST_TRIES} times")
+
+    def _arrived(self, address: str) -> int:
+        """Count the bytes that are here and of use for this address."""
+        try:
+            size = self._partial.stat().st_size
+        except OSError:
+            return 0
+        return size if self._checksum or self._validator(address) else 0
+
+    def _validator(self, address: str) -> str | None:
+        """Give the mark of the version that the first part belongs to."""
+        try:
+            mark = json.loads(self._mark.read_text(encoding="utf-8"))
+            known = mark["validator"] if mark["address"] == address else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return known if isinstance(known, str) else None
+
+    def _try(self, address: str, arrived: int) -> None:
+        headers = {"User-Agent": f"elmore/{__version__}", "Accept-Encoding": "identity"}
+        if arrived:
+            headers["Range"] = f"bytes={arrived}-"
+            validator = self._validator(address)
+            if validator is not None:
+                headers["If-Range"] = validator
+        request = urllib.request.Request(address, headers=headers)  # noqa: S310 (checked above)
+        try:
+            with _opener().open(request, timeout=self._patience.timeout) as response:
+                self._receive(response, address, arrived)
+        except urllib.error.HTTPError as error:
+            error.close()
+            self._refused(error, address, arrived)
+        except urllib.error.URLError as error:
+            if isinstance(error.reason, ssl.SSLCertVerificationError):
+                raise _Gone(f"{_short(address)}: its certificate is not valid") from None
+            raise _Interrupted(_reason(error.reason)) from None
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, ElmoreError):
+                raise
+            raise _Interrupted(_reason(error)) from None
+
+    def _refused(self, error: urllib.error.HTTPError, address: str, arrived: int) -> None:
+        if error.code == 416 and arrived:  # nothing after our last byte: complete, or another file
+            total = _RANGE.fullmatch(error.headers.get("Content-Range", ""))
+            if total is not None and total[2] == str(arrived):
+                return
+            self._discard()
+            raise _Interrupted("the file has changed on the server")
+        what = f"{error.code} {shown(error.reason, 40)}".strip()
+        if error.code in _PASSING:
+            raise _Interrupted(what, _seconds(error.headers.get("Retry-After")))
+        raise _Gone(f"{_short(address)} answers {what}")
+
+    def _receive(self, response: Any, address: str, arrived: int) -> None:
+        """Write what comes after what is here."""
+        start = self._start(response, arrived)
+        length = response.headers.get("Content-Length")
+        total = start + int(length) if length is not None and length.isdigit() else None
+        self._check_room(total, start)
+        if start == 0:
+            headers = response.headers
+            self._note(address, _strong(headers.get("ETag")) or headers.get("Last-Modified"))
+        progress = self._reporting(self._target.name, total)
+        progress.update(start)
+        try:
+            with self._open(start) as stream:
+                self._copy(response, stream, start, total, progress)
+        finally:
+            progress.close()
+
+    def _start(self, response: Any, arrived: int) -> int:
+        if response.status != 206:
+            return 0  # the server knows no ranges, or the file is another one by now
+        found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        if found is None or found[1] != str(arrived):
+            self._discard()
+            raise _Interrupted("the server sent another part than asked for")
+        return arrived
+
+    def _open(self, start: int) -> BinaryIO:
+        try:
+            stream = self._partial.open("r+b" if start else "wb")
+            stream.truncate(start)
+            stream.seek(start)
+        except OSError as error:
+            raise write_error(error, self._partial) from error
+        return stream
+
+    def _copy(
+        self, response: Any, stream: BinaryIO, start: int, total: int | None, progress: Progress
+    ) -> None:
+        size = start
+        while True:
+            block = response.read1(_BLOCK)  # read would lose what came before a silence
+            if not block:
+                break
+            size += len(block)
+            if size > LIMITS.model_bytes:
+                raise self._too_large(size)
+            try:
+                stream.write(block)
+                stream.flush()
+            except OSError as error:
+                raise write_error(error, self._partial) from error
+            progress.update(len(block))
+        if total is not None and size < total:
+            raise _Interrupted(f"the connection ended after {size} of {total} bytes")
+
+    def _check_room(self, total: int | None, start: int) -> None:
+        if total is None:
+            return
+        if total > LIMITS.model_bytes:
+            raise self._too_large(total)
+        free = free_bytes(self._target.parent)
+        if free is not None and total - start > free:
+            raise ElmoreError(
+                f"'{shown(self._target.name, 60)}' needs {total - start} bytes but "
+                f"{free} are free in '{shown(self._target.parent, 100)}'; free some, or set "
+                "ELMORE_HOME to another disk"
+            )
+
+    def _too_large(self, size: int) -> FormatError:
+        return FormatError(
+            f"'{shown(self._target.name, 60)}' has {size} bytes or more, allowed are "
+            f"{LIMITS.model_bytes}; is it the right address?"
+        )
+
+    def _note(self, address: str, validator: str | None) -> None:
+        text = json.dumps({"address": address, "validator": validator})
+        try:
+            self._mark.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise write_error(error, self._mark) from error
+
+    def _discard(self) -> None:
+        self._partial.unlink(missing_ok=True)
+        self._mark.unlink(missing_ok=True)
+
+    def _finish(self, address: str) -> Fetched:
+        """Check what has arrived, and give it its name."""
+        size = self._partial.stat().st_size
+        with self._partial.open("rb") as stream:
+            head = stream.read(8)
+        beginnings = _BEGINNINGS.get(self._target.suffix)
+        if beginnings is not None and not head.startswith(beginnings):
+            self._discard()
+            raise _Gone(f"{_short(address)} gives no {self._target.suffix} file but {head!r}")
+        self._check_sum(address)
+        found = sha256_file(self._partial)
+        finish_file(self._partial, self._target)
+        self._mark.unlink(missing_ok=True)
+        return Fetched(found, size, address)
+
+    def _check_sum(self, address: str) -> None:
+        if self._checksum is None:
+            return
+        algorithm, _, expected = self._checksum.partition(":")
+        with self._partial.open("rb") as stream:
+            found = hashlib.file_digest(
+                stream, lambda: hashlib.new(algorithm, usedforsecurity=False)
+            ).hexdigest()
+        if found != expected:
+            self._discard()
+            raise _Gone(
+                f"{_short(address)} gives a file of {algorithm} {found[:16]}…, expected "
+                f"{expected[:16]}…: another file, or damaged on the way"
+            )
+
+
+class _CheckedRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows a server's hint only to where we would go ourselves."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        _check_address(newurl, local=_is_local(req.full_url))
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """Make an opener of HTTP alone: no files, no FTP; proxies as the environment says."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        _CheckedRedirects(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+def _check_address(address: str, *, local: bool = True) -> None:
+    """Refuse what anybody on the way could change; plain http stays inside this machine."""
+    parts = urllib.parse.urlsplit(address)
+    if parts.scheme == "https" and parts.hostname:
+        return
+    if parts.scheme == "http" and local and _is_local(address):
+        return
+    raise _Gone(f"'{shown(address, 120)}' is no https address, which is the only kind fetched")
+
+
+def _is_local(address: str) -> bool:
+    host = urllib.parse.urlsplit(address).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _short(address: str) -> str:
+    return shown(address, 130)
+
+
+def _reason(error: object) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    strerror = getattr(error, "strerror", None)
+    return str(strerror or error or type(error).__name__).lower()
+
+
+def _strong(tag: str | None) -> str | None:
+    """Drop a weak ETag, by which parts may not be joined."""
+    return None if tag is None or tag.startswith("W/") else tag
+
+
+def _seconds(text: str | None) -> float:
+    return float(text) if text is not None and text.isdigit() and len(text) < 6 else 0.0

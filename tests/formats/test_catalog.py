@@ -1,0 +1,101 @@
+"""The table of published models."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from elmore.config import count_parameters
+from elmore.errors import ModelNotFound
+from elmore.formats.bilm_options import config_from_options
+from elmore.formats.catalog import CATALOG, find_file, find_published
+
+
+def test_every_name_once_and_fit_for_a_folder() -> None:
+    names = [model.name for model in CATALOG]
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name), name
+
+
+def test_addresses_are_https_and_belong_to_one_file() -> None:
+    seen: set[str] = set()
+    for model in CATALOG:
+        assert model.page.startswith("https://")
+        assert len({file.name for file in model.files}) == len(model.files)
+        for file in model.files:
+            assert file.addresses
+            for address in file.addresses:
+                assert address.startswith("https://"), address
+                if file.name != "vocab.txt":  # both checkpoints have the same words
+                    assert address not in seen, address
+                seen.add(address)
+            assert "/" not in file.name
+            if file.checksum is not None:
+                assert re.fullmatch(r"sha256:[0-9a-f]{64}|sha1:[0-9a-f]{40}", file.checksum)
+    assert len(seen) > 90
+
+
+def test_the_collections_are_all_there() -> None:
+    count = {
+        form: sum(model.form == form for model in CATALOG)
+        for form in ("allennlp", "tensorflow", "manylangs", "tfhub", "other")
+    }
+    assert count["manylangs"] == 45  # 44 zips and one archive of a dead host
+    assert count["tensorflow"] == 5
+    assert count["tfhub"] == 6
+    assert count["other"] == 1
+    assert {model.language for model in CATALOG if model.form == "manylangs"} >= {"de", "ug", "zh"}
+    assert len({model.language for model in CATALOG}) >= 45
+
+
+@pytest.mark.parametrize("name", ["small", "medium", "original", "original-5.5b"])
+def test_the_english_models(name: str) -> None:
+    model = find_published(name)
+    lstm = re.search(r"2x(\d+)_(\d+)_2048cnn_(\d)xhighway", model.files[0].addresses[0])
+    assert lstm is not None
+    dim, projection, highway = map(int, lstm.groups())
+    options = {
+        "lstm": {
+            "dim": dim,
+            "projection_dim": projection,
+            "n_layers": 2,
+            "cell_clip": 3,
+            "proj_clip": 3,
+            "use_skip_connections": True,
+        },
+        "char_cnn": {
+            "activation": "relu",
+            "embedding": {"dim": 16},
+            "filters": [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]],
+            "max_characters_per_token": 50,
+            "n_characters": 262,
+            "n_highway": highway,
+        },
+    }
+    config = config_from_options(options, bidirectional=True, n_words=None, what="options")
+    assert (model.dim, model.parameters) == (config.dim, count_parameters(config))
+    assert model.megabytes == round(count_parameters(config) * 4 / 1e6)
+    assert [file.name for file in model.files] == ["options.json", "weights.hdf5"]
+
+
+def test_a_sum_only_where_it_is_known() -> None:
+    known = {(m.name, file.name) for m in CATALOG for file in m.files if file.checksum}
+    assert known == {
+        ("small", "weights.hdf5"),
+        ("de-wiki", "options.json"),
+        ("de-wiki", "weights.hdf5"),
+    }
+
+
+def test_finding() -> None:
+    with pytest.raises(ModelNotFound, match=r"did you mean original-5\.5b or original"):
+        find_published("original-5.5")
+    with pytest.raises(ModelNotFound, match="`elmore models` lists the names"):
+        find_published("qqqqqq")
+    address = find_published("original").files[1].addresses[1]
+    found = find_file(address)
+    assert found is not None
+    assert (found[0].name, found[1].name) == ("original", "weights.hdf5")
+    assert find_file("https://example.org/x") is None

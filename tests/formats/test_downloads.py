@@ -1,0 +1,279 @@
+"""One file over HTTP: resumed, checked, whole or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from http_server import Server, serve
+
+from elmore.errors import ElmoreError, FormatError
+from elmore.formats import downloads
+from elmore.formats.downloads import Patience, download, is_address
+from elmore.limits import Limits
+
+DATA = bytes(range(256)) * 40
+SUM = "sha256:" + hashlib.sha256(DATA).hexdigest()
+QUICK = Patience(timeout=2, attempts=3, pause=0.001, longest_pause=0.01)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with serve() as running:
+        running.files["/x.bin"] = DATA
+        yield running
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int | None]] = []
+        self.count = self.closed = 0
+
+    def __call__(self, name: str, size: int | None) -> Counter:
+        self.seen.append((name, size))
+        return self
+
+    def update(self, n: int) -> None:
+        self.count += n
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_arrives_whole(server: Server, tmp_path: Path) -> None:
+    progress = Counter()
+    target = tmp_path / "x.bin"
+    fetched = download([server.url("/x.bin")], target, reporting=progress, patience=QUICK)
+    assert target.read_bytes() == DATA
+    assert (fetched.sha256, fetched.size) == (SUM.removeprefix("sha256:"), len(DATA))
+    assert fetched.address == server.url("/x.bin")
+    assert (progress.seen, progress.count, progress.closed) == (
+        [("x.bin", len(DATA))],
+        len(DATA),
+        1,
+    )
+    assert names(tmp_path) == ["x.bin"]
+    assert server.requests[0][1]["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("checksum", [None, SUM])
+def test_a_broken_connection_goes_on_where_it_stopped(
+    server: Server, tmp_path: Path, checksum: str | None
+) -> None:
+    server.cuts = [1000, 500]
+    progress = Counter()
+    target = tmp_path / "x.bin"
+    download([server.url("/x.bin")], target, checksum=checksum, reporting=progress, patience=QUICK)
+    assert target.read_bytes() == DATA
+    assert server.asked() == [None, "bytes=1000-", "bytes=1500-"]
+    assert server.requests[1][1]["if-range"] == '"one"'
+
+
+def test_another_run_goes_on_too(server: Server, tmp_path: Path) -> None:
+    server.cuts = [3000]
+    server.answers = []
+    once = Patience(timeout=2, attempts=1, pause=0, longest_pause=0)
+    target = tmp_path / "x.bin"
+    original = server.files["/x.bin"]
+
+    class Stop(Exception):
+        pass
+
+    def stop(name: str, size: int | None) -> Counter:
+        if len(server.requests) == 2:
+            raise Stop
+        return Counter()
+
+    with pytest.raises(Stop):
+        download([server.url("/x.bin")], target, reporting=stop, patience=once)
+    assert not target.exists()
+    assert names(tmp_path) == ["x.bin.download", "x.bin.download.json"]
+    assert (tmp_path / "x.bin.download").read_bytes() == original[:3000]
+    download([server.url("/x.bin")], target, patience=once)
+    assert server.asked()[-1] == "bytes=3000-"
+    assert target.read_bytes() == original
+    assert names(tmp_path) == ["x.bin"]
+
+
+def test_a_new_version_on_the_server_is_not_joined_to_the_old(
+    server: Server, tmp_path: Path
+) -> None:
+    target = tmp_path / "x.bin"
+    (tmp_path / "x.bin.download").write_bytes(b"old" * 100)
+    mark = {"address": server.url("/x.bin"), "validator": '"zero"'}
+    (tmp_path / "x.bin.download.json").write_text(json.dumps(mark))
+    download([server.url("/x.bin")], target, patience=QUICK)
+    assert server.requests[0][1]["if-range"] == '"zero"'
+    assert target.read_bytes() == DATA
+
+
+@pytest.mark.parametrize("etag", [None, 'W/"weak"'])
+def test_without_a_mark_of_the_version_it_starts_again(
+    server: Server, tmp_path: Path, etag: str | None
+) -> None:
+    server.etag = etag
+    server.cuts = [1000]
+    download([server.url("/x.bin")], tmp_path / "x.bin", patience=QUICK)
+    assert server.asked() == [None, None]
+    assert (tmp_path / "x.bin").read_bytes() == DATA
+
+
+def test_a_server_without_ranges(server: Server, tmp_path: Path) -> None:
+    server.ranges = False
+    server.cuts = [1000]
+    download([server.url("/x.bin")], tmp_path / "x.bin", patience=QUICK)
+    assert server.asked() == [None, "bytes=1000-"]
+    assert (tmp_path / "x.bin").read_bytes() == DATA
+
+
+@pytest.mark.parametrize(("arrived", "asked"), [(DATA, 1), (DATA + b"more", 2)])
+def test_all_is_here_already_or_more(
+    server: Server, tmp_path: Path, arrived: bytes, asked: int
+) -> None:
+    (tmp_path / "x.bin.download").write_bytes(arrived)
+    download([server.url("/x.bin")], tmp_path / "x.bin", checksum=SUM, patience=QUICK)
+    assert len(server.requests) == asked
+    assert (tmp_path / "x.bin").read_bytes() == DATA
+
+
+def test_a_file_without_a_length(server: Server, tmp_path: Path) -> None:
+    server.lengths = False
+    download([server.url("/x.bin")], tmp_path / "x.bin", checksum=SUM, patience=QUICK)
+    assert (tmp_path / "x.bin").read_bytes() == DATA
+
+
+def test_a_silent_server_is_given_up_and_asked_again(server: Server, tmp_path: Path) -> None:
+    server.cuts, server.delay = [2000], [1.0]
+    slow = Patience(timeout=0.2, attempts=2, pause=0.001, longest_pause=0.01)
+    download([server.url("/x.bin")], tmp_path / "x.bin", patience=slow)
+    assert server.asked() == [None, "bytes=2000-"]
+    assert (tmp_path / "x.bin").read_bytes() == DATA
+
+
+def test_truncation_that_never_ends(server: Server, tmp_path: Path) -> None:
+    server.cuts = [4000, 0, 0, 0, 0]
+    with pytest.raises(ElmoreError, match=r"after 4000 of 10240 bytes"):
+        download([server.url("/x.bin")], tmp_path / "x.bin", patience=QUICK)
+    assert not (tmp_path / "x.bin").exists()
+    assert (tmp_path / "x.bin.download").stat().st_size == 4000
+
+
+def test_404_is_final_and_names_the_address(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(ElmoreError, match=r"/none answers 404") as caught:
+        download([server.url("/none")], tmp_path / "x.bin", patience=QUICK)
+    assert len(server.requests) == 1
+    assert "\n" not in str(caught.value)
+    assert names(tmp_path) == []
+
+
+def test_the_next_mirror(server: Server, tmp_path: Path) -> None:
+    addresses = [server.url("/none"), server.url("/x.bin")]
+    fetched = download(addresses, tmp_path / "x.bin", checksum=SUM, patience=QUICK)
+    assert fetched.address == addresses[1]
+    with pytest.raises(ElmoreError, match=r"none of 2 addresses gave 'y'.*404.*404"):
+        download([server.url("/a"), server.url("/b")], tmp_path / "y", patience=QUICK)
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_a_busy_server_is_asked_again(server: Server, tmp_path: Path, code: int) -> None:
+    server.answers, server.headers = [code, code], {"Retry-After": "1"}
+    download([server.url("/x.bin")], tmp_path / "x.bin", patience=QUICK)
+    assert len(server.requests) == 3
+    server.answers = [code] * 9
+    with pytest.raises(ElmoreError, match=str(code)):
+        download([server.url("/x.bin")], tmp_path / "y.bin", patience=QUICK)
+
+
+@pytest.mark.parametrize(
+    "checksum", ["sha256:" + "0" * 64, "sha1:" + hashlib.sha1(b"other").hexdigest()]
+)
+def test_a_wrong_sum(server: Server, tmp_path: Path, checksum: str) -> None:
+    with pytest.raises(ElmoreError, match=r"expected .*another file, or damaged"):
+        download([server.url("/x.bin")], tmp_path / "x.bin", checksum=checksum, patience=QUICK)
+    assert names(tmp_path) == []
+
+
+def test_a_right_sha1(server: Server, tmp_path: Path) -> None:
+    checksum = "sha1:" + hashlib.sha1(DATA).hexdigest()
+    download([server.url("/x.bin")], tmp_path / "x.bin", checksum=checksum, patience=QUICK)
+
+
+def test_a_mirror_with_another_file_is_passed_over(server: Server, tmp_path: Path) -> None:
+    server.files["/other"] = b"other"
+    addresses = [server.url("/other"), server.url("/x.bin")]
+    fetched = download(addresses, tmp_path / "x.bin", checksum=SUM, patience=QUICK)
+    assert fetched.address == addresses[1]
+    assert (tmp_path / "x.bin").read_bytes() == DATA
+
+
+@pytest.mark.parametrize("name", ["weights.hdf5", "model.zip", "model.tar.gz"])
+def test_a_web_page_is_no_model(server: Server, tmp_path: Path, name: str) -> None:
+    server.files[f"/{name}"] = b"<html>Access denied</html>"
+    with pytest.raises(ElmoreError, match=r"gives no \.\w+ file but b'<html>Ac'"):
+        download([server.url(f"/{name}")], tmp_path / name, patience=QUICK)
+    assert names(tmp_path) == []
+
+
+def test_redirects_are_followed_on_this_machine(server: Server, tmp_path: Path) -> None:
+    server.redirects["/old"] = server.url("/x.bin")
+    download([server.url("/old")], tmp_path / "x.bin", patience=QUICK)
+    assert (tmp_path / "x.bin").read_bytes() == DATA
+
+
+@pytest.mark.parametrize("where", ["http://example.org/x", "file:///etc/passwd", "ftp://a/b"])
+def test_redirects_elsewhere_are_not(server: Server, tmp_path: Path, where: str) -> None:
+    server.redirects["/old"] = where
+    with pytest.raises(ElmoreError):
+        download([server.url("/old")], tmp_path / "x.bin", patience=QUICK)
+    assert names(tmp_path) == []
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "address", ["http://example.org/x", "http://10.0.0.1/x", "ftp://a/x", "file:///x", "https:///x"]
+)
+def test_only_https_leaves_this_machine(tmp_path: Path, address: str) -> None:
+    with pytest.raises(ElmoreError, match="is no https address"):
+        download([address], tmp_path / "x", patience=QUICK)
+
+
+def test_a_local_answer_to_a_public_address_is_refused() -> None:
+    with pytest.raises(ElmoreError, match="is no https address"):
+        downloads._check_address("http://127.0.0.1/x", local=False)
+
+
+def test_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with serve() as gone:
+        address = gone.url("/x")
+    with pytest.raises(ElmoreError, match="refused"):
+        download([address], tmp_path / "x", patience=QUICK)
+
+
+def test_sizes_are_checked_before_the_disk_is_filled(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "free_bytes", lambda folder: 100)
+    with pytest.raises(ElmoreError, match=r"needs 10240 bytes but 100 are free.*ELMORE_HOME"):
+        download([server.url("/x.bin")], tmp_path / "x.bin", patience=QUICK)
+    monkeypatch.setattr(downloads, "LIMITS", Limits(model_bytes=5000))
+    with pytest.raises(FormatError, match="allowed are 5000"):
+        download([server.url("/x.bin")], tmp_path / "x.bin", patience=QUICK)
+    server.lengths = False
+    with pytest.raises(FormatError, match="allowed are 5000"):
+        download([server.url("/x.bin")], tmp_path / "x.bin", patience=QUICK)
+    assert not (tmp_path / "x.bin").exists()
+
+
+def test_what_is_an_address() -> None:
+    assert is_address("https://a/b")
+    assert not is_address("a/b")
+    assert not is_address(Path("https://a"))

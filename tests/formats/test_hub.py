@@ -1,0 +1,382 @@
+"""The cache of published models: fetched once, checked each time."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from http_server import Server, serve
+
+from elmore import Elmo
+from elmore.errors import ConfigError, ElmoreError, FormatError, MissingExtra, ModelNotFound
+from elmore.formats import allennlp_hdf5, catalog, detect, downloads, hub
+from elmore.formats.catalog import CATALOG, Published, PublishedFile
+from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.downloads import Patience
+
+QUICK = Patience(timeout=5, attempts=2, pause=0.001, longest_pause=0.01)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+    """A server, and a cache of its own."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("ELMORE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ELMORE_OFFLINE")
+    monkeypatch.setattr(downloads, "PATIENT", QUICK)
+    with serve() as running:
+        running.files["/options.json"] = b'{"lstm": 1}'
+        running.files["/weights.hdf5"] = b"\x89HDF\r\n\x1a\n" + bytes(5000)
+        yield running
+
+
+def published(server: Server, name: str = "tiny", checksum: str | None = None) -> Published:
+    return Published(
+        name=name,
+        language="en",
+        form="allennlp",
+        trained_on="nothing",
+        page="https://example.org",
+        files=tuple(
+            PublishedFile(
+                name=file,
+                addresses=(server.url(f"/{file}"),),
+                checksum=checksum if file == "weights.hdf5" else None,
+            )
+            for file in ("options.json", "weights.hdf5")
+        ),
+    )
+
+
+def test_a_model_is_fetched_once(server: Server) -> None:
+    model = published(server)
+    assert not hub.is_downloaded(model)
+    files = hub.fetch_model(model, patience=QUICK)
+    assert hub.is_downloaded(model)
+    assert files["weights.hdf5"].read_bytes() == server.files["/weights.hdf5"]
+    assert files["weights.hdf5"].parent == hub.home() / "models" / "tiny"
+    sums = json.loads((hub.home() / "sums" / "tiny.json").read_text())["files"]
+    for name, path in files.items():
+        data = path.read_bytes()
+        assert sums[name] == {
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "bytes": len(data),
+            "address": server.url(f"/{name}"),
+        }
+    assert len(server.requests) == 2
+    assert hub.fetch_model(model) == files
+    assert len(server.requests) == 2
+
+
+def test_a_file_that_changed_here_is_noticed(server: Server) -> None:
+    path = hub.fetch_model(published(server))["weights.hdf5"]
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match=r"weights\.hdf5' is not the file that was downloaded"):
+        hub.fetch_model(published(server))
+
+
+def test_the_first_sum_seen_outlives_the_files(server: Server) -> None:
+    model = published(server)
+    hub.fetch_model(model)
+    assert hub.prune([model]) == [hub.home() / "models" / "tiny"]
+    assert not hub.is_downloaded(model)
+    hub.fetch_model(model)  # the same bytes are welcome again
+    hub.prune([model])
+    server.files["/weights.hdf5"] += b"x"
+    with pytest.raises(ElmoreError, match=r"first sum seen is in .*tiny\.json', delete") as caught:
+        hub.fetch_model(model)
+    assert "\n" not in str(caught.value)
+    assert not hub.is_downloaded(model)
+    (hub.home() / "sums" / "tiny.json").unlink()
+    hub.fetch_model(model)
+
+
+def test_a_known_sum_counts_from_the_start(server: Server) -> None:
+    with pytest.raises(ElmoreError, match="expected 0000"):
+        hub.fetch_model(published(server, checksum="sha256:" + "0" * 64))
+    right = hashlib.sha256(server.files["/weights.hdf5"]).hexdigest()
+    hub.fetch_model(published(server, checksum=f"sha256:{right}"))
+
+
+def test_files_that_were_put_there_by_hand(server: Server) -> None:
+    right = hashlib.sha256(server.files["/weights.hdf5"]).hexdigest()
+    model = published(server, checksum=f"sha256:{right}")
+    folder = hub.home() / "models" / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "options.json").write_bytes(b"{}")
+    (folder / "weights.hdf5").write_bytes(b"wrong")
+    with pytest.raises(FormatError, match="is not the file"):
+        hub.fetch_model(model)
+    (folder / "weights.hdf5").write_bytes(server.files["/weights.hdf5"])
+    assert hub.fetch_model(model)["options.json"].read_bytes() == b"{}"
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("value", ["1", "true", "yes"])
+def test_offline(server: Server, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    model = published(server)
+    monkeypatch.setenv("ELMORE_OFFLINE", value)
+    with pytest.raises(ModelNotFound, match=r"'tiny' is not on this machine.*--offline"):
+        hub.fetch_model(model)
+    with pytest.raises(ModelNotFound, match="is not on this machine"):
+        hub.fetch_address(server.url("/x.bin"))
+    assert server.requests == []
+    assert not hub.home().exists()
+    monkeypatch.setenv("ELMORE_OFFLINE", "0")
+    files = hub.fetch_model(model)
+    monkeypatch.setenv("ELMORE_OFFLINE", value)
+    assert hub.fetch_model(model) == files
+
+
+def test_a_model_without_addresses() -> None:
+    by_hand = [model for model in CATALOG if model.by_hand]
+    assert by_hand
+    for model in by_hand:
+        with pytest.raises(ModelNotFound, match=r"get it by hand from https://"):
+            hub.fetch_model(model)
+        assert not hub.is_downloaded(model)
+
+
+def test_other_addresses(server: Server) -> None:
+    server.files["/a/x.bin"], server.files["/b/x.bin"] = b"a", b"b"
+    paths = [hub.fetch_address(server.url(f"/{k}/x.bin")) for k in "ab"]
+    assert [path.read_bytes() for path in paths] == [b"a", b"b"]
+    assert [path.name for path in paths] == ["x.bin", "x.bin"]
+    asked = len(server.requests)
+    assert hub.fetch_address(server.url("/a/x.bin")) == paths[0]
+    assert len(server.requests) == asked
+
+
+def test_the_address_of_a_published_file_is_that_model(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = published(server)
+    monkeypatch.setattr(hub, "find_file", lambda address: (model, model.files[0]))
+    path = hub.fetch_address("https://mirror.example.org/options.json")
+    assert path == hub.home() / "models" / "tiny" / "options.json"
+
+
+def test_prune_of_leftovers(server: Server) -> None:
+    model = published(server)
+    hub.fetch_model(model)
+    left = hub.home() / "models" / "tiny" / "x.download"
+    left.write_bytes(b"part")
+    assert hub.prune([], dry_run=True) == [left]
+    assert left.exists()
+    assert hub.prune([]) == [left]
+    assert not left.exists()
+    assert hub.is_downloaded(model)
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("ELMORE_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert hub.home() == tmp_path / "elmore"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert hub.home().parts[-3:] == ("Library", "Caches", "elmore")
+    monkeypatch.setenv("ELMORE_HOME", "~/x")
+    assert hub.home() == Path.home() / "x"
+
+
+def test_a_cache_that_cannot_be_written(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = Path(os.environ["ELMORE_HOME"])
+    blocked.write_text("a file")
+    with pytest.raises(ElmoreError, match="cannot write"):
+        hub.fetch_model(published(server))
+
+
+# Several processes -------------------------------------------------------------------------------
+
+
+def _fetch(address: str, results: Any) -> None:
+    model = Published(
+        name="tiny",
+        language="en",
+        form="allennlp",
+        trained_on="",
+        page="",
+        files=(PublishedFile(name="x.bin", addresses=(address,)),),
+    )
+    try:
+        results.put(hub.fetch_model(model)["x.bin"].stat().st_size)
+    except BaseException as error:
+        results.put(repr(error))
+
+
+def test_many_processes_fetch_one_copy(server: Server) -> None:
+    server.files["/x.bin"] = bytes(100_000)
+    server.cuts, server.delay = [60_000], [0.3]  # slow, so that all are there meanwhile
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    workers = [
+        context.Process(target=_fetch, args=(server.url("/x.bin"), results)) for _ in range(4)
+    ]
+    for worker in workers:
+        worker.start()
+    found = [results.get(timeout=30) for _ in workers]
+    for worker in workers:
+        worker.join()
+    assert found == [100_000] * 4
+    assert server.asked() == [None, "bytes=60000-"]
+
+
+def test_a_dead_owner_holds_no_lock(server: Server) -> None:
+    server.files["/x.bin"] = bytes(100_000)
+    server.cuts, server.delay = [60_000], [60]
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    owner = context.Process(target=_fetch, args=(server.url("/x.bin"), results))
+    owner.start()
+    part = hub.home() / "models" / "tiny" / "x.bin.download"
+    while not (part.exists() and part.stat().st_size >= 60_000):
+        assert owner.is_alive()
+    owner.kill()
+    owner.join()
+    _fetch(server.url("/x.bin"), results)
+    assert results.get(timeout=30) == 100_000
+    assert server.asked() == [None, "bytes=60000-"]
+
+
+def test_a_disk_without_locks(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmore._locks._try_lock", lambda descriptor: False)
+    seen: list[Path] = []
+    plain = hub.download
+
+    def spy(addresses: Any, target: Path, **options: Any) -> Any:
+        seen.append(options["partial"])
+        return plain(addresses, target, **options)
+
+    monkeypatch.setattr(hub, "download", spy)
+    hub.fetch_model(published(server))
+    assert all(str(os.getpid()) in path.name for path in seen)
+    assert len(seen) == 2
+
+
+# Names through the loader ------------------------------------------------------------------------
+
+
+def test_load_by_name(
+    server: Server,
+    tiny_checkpoint: Checkpoint,
+    tiny_elmo: Elmo,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    allennlp_hdf5.write(tiny_checkpoint, tmp_path / "pair")
+    shutil.make_archive(str(tmp_path / "model"), "zip", tmp_path / "pair")
+    for name in ("options.json", "weights.hdf5"):
+        server.files[f"/{name}"] = (tmp_path / "pair" / name).read_bytes()
+    server.files["/model.zip"] = (tmp_path / "model.zip").read_bytes()
+    pair = published(server)
+    packed = Published(
+        name="tiny-zip",
+        language="en",
+        form="allennlp",
+        trained_on="",
+        page="",
+        files=(PublishedFile(name="model.zip", addresses=(server.url("/model.zip"),)),),
+    )
+    monkeypatch.setattr(catalog, "_BY_NAME", {"tiny": pair, "tiny-zip": packed})
+    reports: list[str] = []
+
+    def reporting(name: str, size: int | None) -> Any:
+        reports.append(name)
+        return hub.silent(name, size)
+
+    detect.open_model("tiny", reporting=reporting).close()
+    assert reports == ["options.json", "weights.hdf5"]
+    [expected] = tiny_elmo.embed_tokens([["It", "fell"]])
+    for name in ("tiny", "tiny-zip"):
+        [found] = Elmo.load(name).embed_tokens([["It", "fell"]])
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+class FakeHub(types.ModuleType):
+    """`huggingface_hub` as far as we use it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("huggingface_hub")
+        self.folder = folder
+        self.calls: list[dict[str, Any]] = []
+
+    def snapshot_download(self, repo_id: str, **options: Any) -> str:
+        self.calls.append({"repo_id": repo_id, **options})
+        if repo_id == "a/missing":
+            raise OSError("404 Client Error.\nmore")
+        return str(self.folder)
+
+
+@pytest.fixture
+def fake(tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHub:
+    """A snapshot as Hugging Face keeps it: links into a folder of blobs."""
+    snapshot, blobs = tmp_path / "snapshots" / "abc", tmp_path / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for k, path in enumerate(tiny_folder.iterdir()):
+        shutil.copy(path, blobs / str(k))
+        (snapshot / path.name).symlink_to(Path("../../blobs") / str(k))
+    module = FakeHub(snapshot)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
+    monkeypatch.delenv("ELMORE_OFFLINE")
+    monkeypatch.chdir(tmp_path)
+    return module
+
+
+@pytest.mark.parametrize("name", ["hf://a/tiny", "a/tiny", "hf://a/tiny@v1.0"])
+def test_hugging_face(fake: FakeHub, tiny_elmo: Elmo, name: str) -> None:
+    elmo = Elmo.load(name)
+    np.testing.assert_allclose(elmo.embed("It fell ."), tiny_elmo.embed("It fell ."), atol=1e-5)
+    [call] = fake.calls
+    assert call["repo_id"] == "a/tiny"
+    assert call["revision"] == ("v1.0" if "@" in name else None)
+    assert "*.safetensors" in call["allow_patterns"]
+    assert call["local_files_only"] is False
+
+
+def test_hugging_face_offline(fake: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELMORE_OFFLINE", "1")
+    Elmo.load("hf://a/tiny")
+    assert fake.calls[0]["local_files_only"] is True
+    with pytest.raises(ModelNotFound, match=r"offline \(404 Client Error"):
+        Elmo.load("a/missing")
+
+
+def test_hugging_face_refusals(fake: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelNotFound, match="does not exist here, and from the Hugging Face hub"):
+        Elmo.load("a/missing")
+    with pytest.raises(ConfigError, match="write hf://owner/name"):
+        Elmo.load("hf://x")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ModelNotFound, match=r"'a/tiny' does not exist.*elmore\[hub\]"):
+        Elmo.load("a/tiny")
+    with pytest.raises(MissingExtra, match=r"install elmore\[hub\]"):
+        Elmo.load("hf://a/tiny")
+
+
+def test_a_path_that_is_there_is_never_looked_for_elsewhere(
+    fake: FakeHub, tiny_folder: Path
+) -> None:
+    shutil.copytree(tiny_folder, Path("a") / "tiny")
+    Elmo.load("a/tiny")
+    assert fake.calls == []
+
+
+def test_we_call_huggingface_hub_as_it_is() -> None:
+    module = pytest.importorskip("huggingface_hub")
+    inspect.signature(module.snapshot_download).bind(
+        "a/b", revision=None, allow_patterns=["*"], local_files_only=True
+    )
