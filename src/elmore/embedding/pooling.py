@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from elmore.errors import ConfigError
 
-__all__ = ["Pooling", "check_pooling", "pool"]
+__all__ = ["Pooling", "check_pooling", "pool", "unit_length"]
 
 Pooling = Literal["mean", "max", "first", "last"]
 
@@ -37,3 +37,9 @@ def pool(vectors: NDArray[np.float32], kind: Pooling) -> NDArray[np.float32]:
     if kind == "max":
         return np.asarray(vectors.max(axis=-2))
     return vectors[..., 0 if kind == "first" else -1, :].copy()
+
+
+def unit_length(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scale an array to a Euclidean norm of 1 over all its numbers; zeros stay zeros."""
+    length = np.linalg.norm(vectors)
+    return np.asarray(vectors / length if length > 0 else vectors, np.float32)

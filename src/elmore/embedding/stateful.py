@@ -12,6 +12,7 @@ from elmore.embedding.engine import Engine
 from elmore.embedding.layers import LayerChoice, SentenceLayers, layer_weights
 from elmore.errors import ConfigError
 from elmore.nn.bilm import BiLmState
+from elmore.nn.carrying import first_rows, store_rows
 from elmore.text.sentence import Sentence
 
 __all__ = ["Stream"]
@@ -89,34 +90,11 @@ class Stream:
         if not sentences:
             return []
         batch = self._engine.indexer.batch([sentence.tokens for sentence in sentences])
-        before = self._rows(len(sentences))
+        before = first_rows(self._state, len(sentences), self._engine.initial_state)
         layers, after = self._engine.run(batch, before)
-        self._store(after)
+        self._state = store_rows(self._state, after)
         values = layers.values.cpu().numpy()
         return [
             SentenceLayers(s.tokens, s.spans, values[:, row, 1 : len(s) + 1].copy())
             for row, s in enumerate(sentences)
         ]
-
-    def _rows(self, rows: int) -> BiLmState:
-        """Give the state of the first rows; new ones start afresh."""
-        if self._state is None:
-            return self._engine.initial_state(rows)
-        known = self._state.hidden.shape[2]
-        if known < rows:
-            fresh = self._engine.initial_state(rows - known)
-            self._state = BiLmState(
-                torch.cat([self._state.hidden, fresh.hidden], dim=2),
-                torch.cat([self._state.memory, fresh.memory], dim=2),
-            )
-        return BiLmState(self._state.hidden[:, :, :rows], self._state.memory[:, :, :rows])
-
-    def _store(self, after: BiLmState) -> None:
-        rows = after.hidden.shape[2]
-        if self._state is None or self._state.hidden.shape[2] <= rows:
-            self._state = after
-        else:
-            self._state = BiLmState(
-                torch.cat([after.hidden, self._state.hidden[:, :, rows:]], dim=2),
-                torch.cat([after.memory, self._state.memory[:, :, rows:]], dim=2),
-            )

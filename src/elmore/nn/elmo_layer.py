@@ -13,7 +13,7 @@ from elmore.nn.inputs import TensorBatch
 from elmore.nn.mix import LayerNorm, ScalarMix
 from elmore.text.batching import TokenIndexer
 
-__all__ = ["ElmoLayer"]
+__all__ = ["ElmoLayer", "without_markers"]
 
 
 class ElmoLayer(nn.Module):
@@ -97,13 +97,28 @@ class ElmoLayer(nn.Module):
         for scalar_mix in self.mixes:
             vectors = self.dropout(scalar_mix(values, mask))
             if self.keep_boundaries:
-                kept = mask
+                vectors = vectors * mask[:, :, None]
             else:
-                vectors, kept = vectors[:, 1:-1], places[:-2] < layers.lengths[:, None] - 2
-            vectors = vectors * kept[:, :, None]
+                vectors, _ = without_markers(vectors, layers.lengths)
             mixed.append(vectors.view(*batch.shape, *vectors.shape[1:]))
         return tuple(mixed)
 
     def penalty(self, strength: float) -> Tensor:
         """Give strength * sum of ||w||^2 over all mixes, to add to the task's loss, ()."""
         return torch.stack([m.penalty(strength) for m in self.mixes]).sum()  # type: ignore[operator]  # ModuleList forgets the class
+
+
+def without_markers(vectors: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Leave the two sentence markers out.
+
+    Args:
+        vectors: (batch, time, dim), markers included.
+        lengths: tokens of each sentence, markers included, (batch,).
+
+    Returns:
+        (batch, time - 2, dim), zero where a sentence has ended, and which tokens are real,
+        (batch, time - 2).
+    """
+    places = torch.arange(vectors.shape[1] - 2, device=vectors.device)
+    kept = places < lengths[:, None] - 2
+    return vectors[:, 1:-1] * kept[:, :, None], kept

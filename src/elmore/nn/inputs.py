@@ -43,12 +43,15 @@ class TensorBatch:
         )
 
     @classmethod
-    def from_character_ids(cls, ids: Tensor, markers: Tensor) -> TensorBatch:
+    def from_character_ids(
+        cls, ids: Tensor, markers: Tensor, *, marked: bool = False
+    ) -> TensorBatch:
         """Find the distinct words of ready character ids, and put each row between markers.
 
         Args:
             ids: (..., time, chars), shifted by one so that a row of zeros is padding.
             markers: character ids of the tokens that open and close a sentence, (2, chars).
+            marked: whether each row of `ids` stands between markers already.
         """
         if ids.dim() < 3 or ids.shape[-1] != markers.shape[1]:
             raise ConfigError(
@@ -64,6 +67,11 @@ class TensorBatch:
         distinct, where = torch.unique(
             torch.cat([markers.to(flat), flat[real]]), dim=0, return_inverse=True
         )
+        if marked:
+            index = where.new_zeros(batch, time)
+            index[real] = where[2:]
+            shape = ids.shape[:-2]
+            return cls(words=distinct, word_ids=None, index=index, lengths=lengths, shape=shape)
         index = where.new_zeros(batch, time + 2)
         index[:, 0] = where[0]
         index[:, 1:-1][real] = where[2:]

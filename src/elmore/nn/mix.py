@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from elmore.errors import ConfigError
 
-__all__ = ["LayerNorm", "ScalarMix", "mix"]
+__all__ = ["LayerNorm", "ScalarMix", "mix", "normalise"]
 
 LayerNorm = Literal["sentence", "batch"]
 
@@ -87,7 +87,7 @@ class ScalarMix(nn.Module):
         if self.layer_norm is not None:
             if mask is None:
                 raise ConfigError("a mix with layer_norm needs to know the padding; pass mask")
-            values = _normalise(values, mask, self.layer_norm)
+            values = normalise(values, mask, self.layer_norm)
         return mix(values, self.weights, self.gamma)
 
     def penalty(self, strength: float) -> Tensor:
@@ -95,8 +95,14 @@ class ScalarMix(nn.Module):
         return strength * self.weights.square().sum()
 
 
-def _normalise(values: Tensor, mask: Tensor, kind: LayerNorm) -> Tensor:
-    """Shift and scale each layer to mean 0 and variance 1 over its real tokens and features."""
+def normalise(values: Tensor, mask: Tensor, kind: LayerNorm) -> Tensor:
+    """Shift and scale each layer to mean 0 and variance 1 over its real tokens and features.
+
+    Args:
+        values: (layers, batch, time, dim).
+        mask: which tokens are real, (batch, time).
+        kind: as in `ScalarMix`.
+    """
     dims = (2, 3) if kind == "sentence" else (1, 2, 3)
     real = mask.to(values.dtype)[None, :, :, None]
     counts = real.sum(dim=dims, keepdim=True).clamp(min=1) * values.shape[3]

@@ -46,6 +46,8 @@ class Settings:
         dtype: how numbers are stored.
         texts: whether the text belongs into the output, because no line of the input is it.
         sentence_index: hdf5: whether to write `sentence_to_index`; None for up to a million.
+        sentence_keys: hdf5: name each dataset after its line instead of its number, and leave
+            `sentence_to_index` out.
         overwrite: replace a file that is there.
     """
 
@@ -53,6 +55,7 @@ class Settings:
     dtype: StoredType = "float32"
     texts: bool = False
     sentence_index: bool | None = None
+    sentence_keys: bool = False
     overwrite: bool = False
 
     @property

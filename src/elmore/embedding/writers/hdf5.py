@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._atomic import atomic_file
+from elmore._messages import shown
 from elmore.embedding.writers import Record, Settings
 from elmore.embedding.writers.storing import stored
 from elmore.errors import ConfigError
@@ -58,23 +59,28 @@ class Hdf5Writer:
         self._file = file
         self._patient = patient
         self._path = path
-        self._spool: BinaryIO | None = None if settings.sentence_index is False else spool
+        indexed = settings.sentence_index is not False and not settings.sentence_keys
+        self._spool: BinaryIO | None = spool if indexed else None
         self._settings = settings
         self._count = 0
         self._type = h5t.IEEE_F16LE if settings.dtype == "float16" else h5t.IEEE_F32LE
         self._properties = h5p.create(h5p.DATASET_CREATE)
         self._properties.set_obj_track_times(False)  # same input, same bytes
+        self._links = h5p.create(h5p.LINK_CREATE)
+        self._links.set_char_encoding(h5t.CSET_UTF8)
+        self._links.set_create_intermediate_group(True)  # a "/" in a line opens a group
 
     def write(self, record: Record) -> None:
         """Write a dataset."""
-        from h5py import h5d, h5s
+        from h5py import h5d, h5o, h5s
 
         values = stored(record, self._settings.dtype)
         with self._patient.checked():
             # h5py's own create_dataset takes three times as long.
             space = h5s.create_simple(values.shape)
-            key = str(self._count).encode()
-            dataset = h5d.create(self._file.id, key, self._type, space, self._properties)
+            key = self._key(record)
+            dataset = h5d.create(self._file.id, None, self._type, space, self._properties)
+            h5o.link(dataset, self._file.id, key, lcpl=self._links)
             if values.size:
                 dataset.write(h5s.ALL, h5s.ALL, values)
             self._count += 1
@@ -91,6 +97,15 @@ class Hdf5Writer:
                 dataset = self._file.create_dataset("sentence_to_index", (1,), kind)
                 dataset[0] = _json_index(self._spool, self._count, self._path.absolute().parent)
             self._file.close()
+
+    def _key(self, record: Record) -> bytes:
+        if not self._settings.sentence_keys:
+            return str(self._count).encode()
+        key = record.text.strip()
+        if not key or key in self._file:
+            what = f"the line {shown(key, 60)!r} comes twice" if key else "a line is blank"
+            raise ConfigError(f"{what} and cannot be the name of a dataset; use numbers as names")
+        return key.encode("utf-8", "surrogateescape")
 
     def _index(self, spool: BinaryIO, text: str) -> None:
         if self._count > _MOST_LINES and not self._settings.sentence_index:

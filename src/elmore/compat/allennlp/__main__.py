@@ -1,0 +1,87 @@
+"""`python -m elmore.compat.allennlp elmo INPUT OUTPUT --all`: the old `allennlp elmo` command."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from elmore._io import open_checked, read_lines
+from elmore._messages import shown
+from elmore.errors import ConfigError, ElmoreError
+from elmore.limits import LIMITS
+
+__all__ = ["main"]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m elmore.compat.allennlp", description="AllenNLP's command over elmore."
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="elmo")
+    elmo = verbs.add_parser(
+        "elmo",
+        help="vectors for the sentences of a file",
+        description="Write the ELMo vectors of a file, a sentence a line, to HDF5.",
+    )
+    elmo.add_argument("input_file", metavar="INPUT", help="UTF-8, tokens separated by white space")
+    elmo.add_argument("output_file", metavar="OUTPUT", help="HDF5 file to make")
+    kind = elmo.add_mutually_exclusive_group(required=True)
+    kind.add_argument("--all", action="store_const", const="all", dest="kind", help="all layers")
+    kind.add_argument("--top", action="store_const", const="top", dest="kind", help="the top one")
+    kind.add_argument(
+        "--average", action="store_const", const="average", dest="kind", help="their mean"
+    )
+    elmo.add_argument("--vocab-path", help="not used, as ever")
+    elmo.add_argument("--options-file", help="options.json (default: the original model)")
+    elmo.add_argument("--weight-file", help="HDF5 weights (default: the original model)")
+    elmo.add_argument("--batch-size", type=int, default=64, help="sentences in a batch")
+    elmo.add_argument("--file-friendly-logging", action="store_true", help="not used")
+    elmo.add_argument("--cuda-device", type=int, default=-1, help="-1 for the CPU")
+    elmo.add_argument("--forget-sentences", action="store_true", help="no sentence_to_index")
+    elmo.add_argument(
+        "--use-sentence-keys", action="store_true", help="name datasets after their sentences"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; exit codes as those of `elmore`."""
+    args = _parser().parse_args(arguments)
+    logging.getLogger("elmore").addHandler(logging.StreamHandler())
+    try:
+        _embed(args)
+    except ElmoreError as error:
+        sys.stderr.write(f"elmore: error: {shown(error, 380)}\n")
+        return 2 if isinstance(error, ConfigError) else 1
+    return 0
+
+
+def _embed(args: argparse.Namespace) -> None:
+    if args.batch_size < 1:
+        raise ConfigError(f"--batch-size {args.batch_size} holds no sentence; use 1 or more")
+    with open_checked(Path(args.input_file), what="input") as stream:
+        lines = [
+            line
+            for _, line in read_lines(stream, what=args.input_file, max_line=LIMITS.text_line_bytes)
+        ]
+    from elmore.compat.allennlp.embedder import ElmoEmbedder
+    from elmore.compat.allennlp.files import OPTIONS, WEIGHTS
+
+    embedder = ElmoEmbedder(
+        args.options_file or OPTIONS, args.weight_file or WEIGHTS, args.cuda_device
+    )
+    embedder.embed_file(
+        lines,
+        args.output_file,
+        args.kind,
+        args.batch_size,
+        args.forget_sentences,
+        args.use_sentence_keys,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""AllenNLP's `ElmoEmbedder` (up to 0.9): tokens in, all layers out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmore.compat.allennlp.bilm import _ElmoBiLm
+from elmore.compat.allennlp.files import OPTIONS, WEIGHTS, FileName
+from elmore.compat.allennlp.indexing import batch_to_ids
+from elmore.embedding.layers import SentenceLayers
+from elmore.embedding.writers import Record, Settings, open_writer
+from elmore.errors import ConfigError
+from elmore.nn.elmo_layer import without_markers
+
+__all__ = ["DEFAULT_BATCH_SIZE", "ElmoEmbedder", "OutputFormat"]
+
+Array = NDArray[np.float32]
+OutputFormat = Literal["all", "top", "average"]
+DEFAULT_BATCH_SIZE = 64
+# AllenNLP's own constant, whatever the size of the model.
+_EMPTY = (3, 0, 1024)
+
+
+class ElmoEmbedder:
+    """Embeds sentences with a biLM whose state goes on from batch to batch.
+
+    So a second call with the same sentence gives slightly other vectors, as in AllenNLP. For
+    vectors that depend on a sentence alone use `elmore.Elmo.layers_tokens`.
+
+    Args:
+        options_file: options.json; AllenNLP's default, the original model, if not given.
+        weight_file: the HDF5 weights.
+        cuda_device: number of a CUDA device, -1 for the CPU.
+
+    Example:
+        >>> embedder = ElmoEmbedder("options.json", "weights.hdf5")
+        >>> embedder.embed_sentence(["I", "ate", "an", "apple"]).shape
+        (3, 4, 32)
+    """
+
+    def __init__(
+        self,
+        options_file: FileName = OPTIONS,
+        weight_file: FileName = WEIGHTS,
+        cuda_device: int = -1,
+    ) -> None:
+        self.cuda_device = cuda_device
+        self._device = torch.device("cpu" if cuda_device < 0 else f"cuda:{cuda_device}")
+        if cuda_device >= 0 and not torch.cuda.is_available():
+            raise ConfigError(f"cuda_device={cuda_device} but torch finds no CUDA here; use -1")
+        self.elmo_bilm = _ElmoBiLm(options_file, weight_file).to(self._device)
+
+    def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """Embed one batch.
+
+        Returns:
+            all layers (batch, layers, time, dim), and which tokens are real (batch, time).
+        """
+        with torch.no_grad():
+            output = self.elmo_bilm(batch_to_ids(batch).to(self._device))
+            lengths = output["mask"].sum(dim=1)
+            trimmed = [without_markers(layer, lengths) for layer in output["activations"]]
+        return torch.stack([layer for layer, _ in trimmed], dim=1), trimmed[0][1]
+
+    def embed_sentence(self, sentence: Sequence[str]) -> Array:
+        """Embed the tokens of one sentence, (layers, time, dim)."""
+        return self.embed_batch([sentence])[0]
+
+    def embed_batch(self, batch: Sequence[Sequence[str]]) -> list[Array]:
+        """Embed one batch, each (layers, time, dim); an empty sentence gives (3, 0, 1024)."""
+        for k, sentence in enumerate(batch):
+            if isinstance(sentence, str):
+                raise ConfigError(f"sentence {k} is a string; pass its tokens as a list")
+        if all(len(sentence) == 0 for sentence in batch) and len(batch) == 1:
+            return [np.zeros(_EMPTY, np.float32)]  # the state stays as it is
+        layers, mask = self.batch_to_embeddings(batch)
+        lengths = mask.sum(dim=1).tolist()
+        return [
+            one[:, :length].cpu().numpy().copy() if length else np.zeros(_EMPTY, np.float32)
+            for one, length in zip(layers, lengths, strict=True)
+        ]
+
+    def embed_sentences(
+        self, sentences: Iterable[Sequence[str]], batch_size: int = DEFAULT_BATCH_SIZE
+    ) -> Iterator[Array]:
+        """Embed a stream, batch by batch in order, each (layers, time, dim)."""
+        stream = iter(sentences)
+        while batch := list(islice(stream, batch_size)):
+            yield from self.embed_batch(batch)
+
+    def embed_file(
+        self,
+        input_file: Iterable[str],
+        output_file_path: FileName,
+        output_format: OutputFormat = "all",
+        batch_size: int = DEFAULT_BATCH_SIZE,
+        forget_sentences: bool = False,
+        use_sentence_keys: bool = False,
+    ) -> None:
+        """Embed the lines of a file into HDF5, as `allennlp elmo` did.
+
+        Args:
+            input_file: an open text file, a sentence a line, tokens separated by white space.
+            output_file_path: the file to make; one that is there is replaced.
+            output_format: "all" layers (layers, time, dim), the "top" one, or their "average"
+                (time, dim).
+            batch_size: sentences in a batch.
+            forget_sentences: leave `sentence_to_index` out.
+            use_sentence_keys: name each dataset after its sentence instead of its line number.
+
+        Raises:
+            ConfigError: a blank line, or with `use_sentence_keys` a sentence that comes twice.
+        """
+        if output_format not in get_args(OutputFormat):
+            raise ConfigError(
+                f"output_format={output_format!r}; use one of {', '.join(get_args(OutputFormat))}"
+            )
+        lines = [line.strip() for line in input_file]
+        blank = [k for k, line in enumerate(lines) if not line]
+        if blank:
+            raise ConfigError(f"lines {blank[:20]} (from 0) are blank; remove them")
+        if use_sentence_keys and len(set(lines)) < len(lines):
+            twice = next(line for k, line in enumerate(lines) if line in lines[:k])
+            raise ConfigError(
+                f"the sentence {twice[:60]!r} comes twice, and use_sentence_keys needs each once"
+            )
+        dim = self.elmo_bilm.get_output_dim()
+        shape = (self.elmo_bilm.num_layers, None, dim) if output_format == "all" else (None, dim)
+        settings = Settings(
+            shape=shape,
+            sentence_index=not forget_sentences,
+            sentence_keys=use_sentence_keys,
+            overwrite=True,
+        )
+        rows = (line.split() for line in lines)
+        with contextlib.ExitStack() as stack:
+            writer: Any = stack.enter_context(open_writer("hdf5", Path(output_file_path), settings))
+            for line, values in zip(lines, self.embed_sentences(rows, batch_size), strict=True):
+                tokens = tuple(line.split())
+                layers = SentenceLayers(tokens, None, values)
+                kept = values
+                if output_format != "all":
+                    kept = layers.mix("top" if output_format == "top" else "mean")
+                writer.write(Record(line, tokens, None, kept))

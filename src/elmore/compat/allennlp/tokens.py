@@ -1,0 +1,78 @@
+"""AllenNLP's `_ElmoCharacterEncoder`: characters to vectors that know no context."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from elmore.compat.allennlp.files import FileName, read_files
+from elmore.compat.allennlp.layouts import keep_allennlp_layout
+from elmore.embedding.engine import build_bilm
+from elmore.nn.charcnn import TokenEncoder
+from elmore.nn.inputs import TensorBatch
+from elmore.text.characters import Alphabet
+
+__all__ = ["_ElmoCharacterEncoder"]
+
+
+class _ElmoCharacterEncoder(nn.Module):
+    """The token layer of a biLM.
+
+    Args:
+        options_file: options.json; a path or an address.
+        weight_file: the HDF5 weights.
+        requires_grad: whether it learns.
+    """
+
+    def __init__(
+        self, options_file: FileName, weight_file: FileName, requires_grad: bool = False
+    ) -> None:
+        super().__init__()
+        checkpoint = read_files(options_file, weight_file)
+        self._hold(build_bilm(checkpoint).tokens, checkpoint.alphabet, requires_grad)
+
+    @classmethod
+    def of(
+        cls, encoder: TokenEncoder, alphabet: Alphabet | None, requires_grad: bool
+    ) -> _ElmoCharacterEncoder:
+        """Make one that shares a token encoder which is there already."""
+        made = cls.__new__(cls)
+        nn.Module.__init__(made)
+        made._hold(encoder, alphabet, requires_grad)
+        return made
+
+    def _hold(self, encoder: TokenEncoder, alphabet: Alphabet | None, requires_grad: bool) -> None:
+        self.encoder = encoder
+        self.requires_grad = requires_grad
+        encoder.requires_grad_(requires_grad)
+        markers = alphabet.encode(alphabet.markers) if alphabet is not None else None
+        self.register_buffer("_markers", torch.as_tensor(markers).long(), persistent=False)
+        keep_allennlp_layout(self)
+
+    def get_output_dim(self) -> int:
+        """Size of a vector."""
+        projection = self.encoder.projection
+        if projection is not None:
+            return len(projection.bias)
+        return self.encoder.config.n_features
+
+    def batch(self, inputs: Tensor) -> TensorBatch:
+        """Find the distinct words of character ids, (batch, time, 50), and add the markers."""
+        markers: Tensor = self.get_buffer("_markers")
+        return TensorBatch.from_character_ids(inputs, markers)
+
+    def forward(self, inputs: Tensor) -> dict[str, Tensor]:
+        """Give the vectors of a batch with both markers.
+
+        Args:
+            inputs: character ids, (batch, time, 50).
+
+        Returns:
+            `token_embedding` (batch, time + 2, dim), zero where a sentence has ended, and `mask`
+            (batch, time + 2).
+        """
+        batch = self.batch(inputs)
+        places = torch.arange(batch.index.shape[1], device=inputs.device)
+        mask = places < batch.lengths[:, None]
+        vectors = self.encoder(batch.words)[batch.index]
+        return {"mask": mask, "token_embedding": vectors * mask[:, :, None]}

@@ -1,0 +1,197 @@
+"""bilm-tf's vocabularies and batchers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.errors import ConfigError
+from elmore.text.characters import ByteAlphabet
+from elmore.text.vocabulary import BEGIN, END, UNKNOWN
+from elmore.text.vocabulary import Vocabulary as Words
+
+__all__ = ["Batcher", "TokenBatcher", "UnicodeCharsVocabulary", "Vocabulary"]
+
+Ids = NDArray[np.int32]
+Sentence = str | Sequence[str]
+
+
+class Vocabulary:
+    """The words of a file, one a line; a word's id is its line.
+
+    Args:
+        filename: the file.
+        validate_file: refuse it if `<S>`, `</S>` or `<UNK>` is missing.
+    """
+
+    def __init__(self, filename: str | Path, validate_file: bool = False) -> None:
+        self._words = Words.read(filename)
+        if validate_file:
+            for word in (BEGIN, END, UNKNOWN):
+                if word not in self._words:
+                    raise ConfigError(f"'{filename}' has no {word}; add <S>, </S> and <UNK>")
+
+    @property
+    def bos(self) -> int:
+        """The id of `<S>`, -1 without one."""
+        return self._id(BEGIN)
+
+    @property
+    def eos(self) -> int:
+        """The id of `</S>`, -1 without one."""
+        return self._id(END)
+
+    @property
+    def unk(self) -> int:
+        """The id of `<UNK>`, -1 without one."""
+        return self._id(UNKNOWN)
+
+    @property
+    def size(self) -> int:
+        """Number of words."""
+        return len(self._words)
+
+    def word_to_id(self, word: str) -> int:
+        """Give the id of a word, that of `<UNK>` for others."""
+        found = self._words.find(word)
+        return self.unk if found is None else found
+
+    def id_to_word(self, cur_id: int) -> str:
+        """Give the word of an id."""
+        return self._words.words[cur_id]
+
+    def decode(self, cur_ids: Sequence[int]) -> str:
+        """Join the words of ids by spaces."""
+        return " ".join(self.id_to_word(k) for k in cur_ids)
+
+    def encode(self, sentence: Sentence, reverse: bool = False, split: bool = True) -> Ids:
+        """Give the ids of a sentence between its markers.
+
+        Args:
+            sentence: text with tokens separated by white space, or tokens if not `split`.
+            reverse: whether the sentence runs backward; the markers are then exchanged.
+            split: whether to split it.
+        """
+        ids = [self.word_to_id(word) for word in _tokens(sentence, split)]
+        first, last = (self.eos, self.bos) if reverse else (self.bos, self.eos)
+        return np.array([first, *ids, last], np.int32)
+
+    def _id(self, word: str) -> int:
+        found = self._words.find(word)
+        return -1 if found is None else found
+
+
+class UnicodeCharsVocabulary(Vocabulary):
+    """A vocabulary that gives character ids too, unshifted as in training: bytes and 256..260.
+
+    One difference: in a file without `<S>` or `</S>` bilm-tf gave its last word the characters of
+    a marker. Here every word has its own.
+
+    Args:
+        filename: the file.
+        max_word_length: characters of a word, markers included.
+        validate_file: as in `Vocabulary`.
+    """
+
+    bos_char, eos_char, bow_char, eow_char, pad_char = 256, 257, 258, 259, 260
+
+    def __init__(
+        self, filename: str | Path, max_word_length: int, validate_file: bool = False
+    ) -> None:
+        super().__init__(filename, validate_file)
+        self._alphabet = ByteAlphabet(max_word_length)
+        self.bos_chars, self.eos_chars = (
+            self.word_to_char_ids(marker) for marker in self._alphabet.markers
+        )
+
+    @property
+    def max_word_length(self) -> int:
+        """Characters of a word."""
+        return self._alphabet.max_chars
+
+    @property
+    def word_char_ids(self) -> Ids:
+        """Characters of all words, (n_words, max_word_length)."""
+        return self._chars(self._words.words)
+
+    def word_to_char_ids(self, word: str) -> Ids:
+        """Give the characters of a word, (max_word_length,)."""
+        ids: Ids = self._chars([word])[0]
+        return ids
+
+    def encode_chars(self, sentence: Sentence, reverse: bool = False, split: bool = True) -> Ids:
+        """Give the characters of a sentence between its markers, (time, max_word_length)."""
+        first, last = self._alphabet.markers[::-1] if reverse else self._alphabet.markers
+        return self._chars([first, *_tokens(sentence, split), last])
+
+    def _chars(self, words: Sequence[str]) -> Ids:
+        return np.asarray(self._alphabet.encode(words) - 1, np.int32)
+
+
+class Batcher:
+    """Turns sentences into the character ids that a biLM reads.
+
+    Args:
+        lm_vocab_file: kept for the signature and checked; the ids do not depend on it.
+        max_token_length: characters of a token, markers included.
+    """
+
+    def __init__(self, lm_vocab_file: str | Path | None, max_token_length: int) -> None:
+        if lm_vocab_file is not None:
+            Words.read(lm_vocab_file)
+        self._alphabet = ByteAlphabet(max_token_length)
+
+    def batch_sentences(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+        """Give the ids of sentences between their markers.
+
+        Args:
+            sentences: tokens of each sentence, without markers.
+
+        Returns:
+            (batch, longest + 2, max_token_length), shifted by one; rows of zeros are padding.
+        """
+        begin, end = self._alphabet.markers
+        rows = [self._alphabet.encode([begin, *tokens, end]) for tokens in sentences]
+        longest = max((len(row) for row in rows), default=0)
+        ids = np.zeros((len(rows), longest, self._alphabet.max_chars), np.int64)
+        for place, row in zip(ids, rows, strict=True):
+            place[: len(row)] = row
+        return ids
+
+
+class TokenBatcher:
+    """Turns sentences into ids of words whose vectors were dumped.
+
+    One difference: with a vocabulary that lacks `<UNK>` bilm-tf took an unknown word for padding
+    and shortened the sentence. Here that is an error.
+
+    Args:
+        lm_vocab_file: the vocabulary; it needs `<S>` and `</S>`.
+    """
+
+    def __init__(self, lm_vocab_file: str | Path) -> None:
+        self._words = Words.read(lm_vocab_file)
+
+    def batch_sentences(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+        """Give the ids of sentences between their markers.
+
+        Returns:
+            (batch, longest + 2); a word's line from 1, zeros are padding.
+        """
+        rows = [self._words.encode([BEGIN, *tokens, END]) + 1 for tokens in sentences]
+        longest = max((len(row) for row in rows), default=0)
+        ids = np.zeros((len(rows), longest), np.int64)
+        for place, row in zip(ids, rows, strict=True):
+            place[: len(row)] = row
+        return ids
+
+
+def _tokens(sentence: Sentence, split: bool) -> list[str]:
+    if split:
+        if not isinstance(sentence, str):
+            raise ConfigError("a list of tokens is split already; pass split=False")
+        return sentence.split()
+    return list(sentence)

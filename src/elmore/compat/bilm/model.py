@@ -1,0 +1,136 @@
+"""bilm-tf's `BidirectionalLanguageModel`: ids in, all layers out, state carried."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmore._io import open_checked
+from elmore.embedding.engine import Engine
+from elmore.errors import ConfigError, FormatError
+from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.detect import read_checkpoint
+from elmore.formats.hdf5_files import open_hdf5
+from elmore.nn.bilm import BiLmState
+from elmore.nn.carrying import first_rows, store_rows
+from elmore.nn.elmo_layer import without_markers
+from elmore.nn.inputs import TensorBatch
+
+__all__ = ["BiLmOps", "BidirectionalLanguageModel", "read_embedding"]
+
+Ids = NDArray[np.int64]
+
+
+class BiLmOps(TypedDict):
+    """What the model gives for a batch, markers left out.
+
+    `lm_embeddings` (batch, layers, time, dim), `lengths` (batch,), `mask` (batch, time), and with
+    the markers `token_embeddings` (batch, time + 2, dim of one direction); zero where a sentence
+    has ended.
+    """
+
+    lm_embeddings: Tensor
+    lengths: Tensor
+    token_embeddings: Tensor
+    mask: Tensor
+
+
+class BidirectionalLanguageModel:
+    """A biLM with the state of `max_batch_size` rows, which goes on from call to call.
+
+    Args:
+        options_file: options.json.
+        weight_file: the HDF5 weights.
+        use_character_inputs: whether it reads the ids of `Batcher`; else those of `TokenBatcher`.
+        embedding_weight_file: vectors of the words, as `dump_token_embeddings` writes them;
+            needed without characters.
+        max_batch_size: most sentences in a batch.
+    """
+
+    def __init__(
+        self,
+        options_file: str | Path,
+        weight_file: str | Path,
+        use_character_inputs: bool = True,
+        embedding_weight_file: str | Path | None = None,
+        max_batch_size: int = 128,
+    ) -> None:
+        checkpoint = read_checkpoint((options_file, weight_file))
+        if use_character_inputs and checkpoint.alphabet is None:
+            raise ConfigError(f"'{weight_file}' reads words; pass use_character_inputs=False")
+        if not use_character_inputs and embedding_weight_file is None:
+            raise ConfigError("without characters the words need vectors: embedding_weight_file=")
+        self._engine = Engine(checkpoint)
+        self._checkpoint: Checkpoint = checkpoint
+        self._max_rows = max_batch_size
+        self._table = None if use_character_inputs else self._read_table(embedding_weight_file)
+        self.state: BiLmState = self._engine.bilm.zero_state(max_batch_size)
+
+    def __call__(self, ids: Ids | Tensor) -> BiLmOps:
+        """Run a batch.
+
+        Args:
+            ids: of `Batcher` (batch, time, chars), or of `TokenBatcher` (batch, time).
+        """
+        values = torch.as_tensor(ids).long()
+        if len(values) > self._max_rows:
+            raise ConfigError(
+                f"a batch of {len(values)} sentences for max_batch_size={self._max_rows}; raise it"
+            )
+        with torch.no_grad():
+            vectors, index, lengths = self._words(values)
+            bilm = self._engine.bilm
+            before = first_rows(self.state, len(values), bilm.zero_state)
+            layers, after = bilm.contextualize(vectors, index, lengths, before)
+            self.state = store_rows(self.state, after)
+            trimmed = [without_markers(layer, lengths) for layer in layers.values]
+            once = layers.values[0, ..., : vectors.shape[1]]
+        return {
+            "lm_embeddings": torch.stack([layer for layer, _ in trimmed], dim=1),
+            "lengths": lengths - 2,
+            "token_embeddings": once,
+            "mask": trimmed[0][1],
+        }
+
+    def _words(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Give the vectors of the distinct words, which stands where, and the lengths."""
+        if self._table is not None:
+            if ids.dim() != 2 or int(ids.max()) > len(self._table) or int(ids.min()) < 0:
+                raise ConfigError(
+                    f"ids of shape {tuple(ids.shape)} do not fit a table of {len(self._table)} "
+                    "words; use those of TokenBatcher with the same vocabulary"
+                )
+            return self._table, (ids - 1).clamp(min=0), (ids > 0).sum(dim=1)
+        alphabet = self._checkpoint.alphabet
+        if alphabet is None:
+            raise ConfigError("this model reads no characters")
+        markers = torch.from_numpy(alphabet.encode(alphabet.markers)).long()
+        batch = TensorBatch.from_character_ids(ids, markers, marked=True)
+        vectors: Tensor = self._engine.bilm.tokens(batch.words)
+        return vectors, batch.index, batch.lengths
+
+    def _read_table(self, path: str | Path | None) -> Tensor:
+        dim = self._checkpoint.config.lstm.projection_dim
+        return torch.from_numpy(read_embedding(Path(path or ""), dim))
+
+
+def read_embedding(path: Path, dim: int) -> NDArray[np.float32]:
+    """Read the dataset `embedding`, (n_words, dim)."""
+    with (
+        closing(open_checked(path, what="token vectors")) as stream,
+        open_hdf5(stream, what=str(path)) as view,
+    ):
+        found = view.names().get("embedding")
+        if found is None or len(found.shape) != 2 or found.shape[1] != dim:
+            shape = None if found is None else found.shape
+            raise FormatError(
+                f"'{path}': `embedding` has shape {shape}, expected (words, {dim}) from the model; "
+                "write it with dump_token_embeddings"
+            )
+        return view.read("embedding")

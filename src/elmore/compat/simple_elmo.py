@@ -1,0 +1,190 @@
+"""simple_elmo's `ElmoModel` over elmore's parts: change the import, keep the code.
+
+`from simple_elmo import ElmoModel` becomes `from elmore.compat.simple_elmo import ElmoModel`. Three
+things are better than they were: padding never enters an average, the average of all layers keeps
+the layers apart, and any model that elmore loads will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.layers import SentenceLayers
+from elmore.embedding.likely_words import next_words, previous_words
+from elmore.embedding.pooling import pool, unit_length
+from elmore.errors import ConfigError
+
+__all__ = ["ElmoModel", "Layers"]
+
+Array = NDArray[np.float32]
+Layers = Literal["average", "top", "all"]
+
+
+class ElmoModel:
+    """A model whose state goes on from batch to batch within a call, as in simple_elmo.
+
+    Attributes:
+        batch_size: sentences in a batch.
+        vector_size: size of a token's vector.
+        n_layers: number of layers, the token layer included.
+        max_chars: characters of a token, markers included.
+
+    Example:
+        >>> model = ElmoModel()
+        >>> model.load("my-model")
+        'The model is now loaded.'
+        >>> model.get_elmo_vectors([["It", "fell", "."], ["Yes"]]).shape
+        (2, 3, 32)
+    """
+
+    def __init__(self) -> None:
+        self.batch_size: int | None = None
+        self.max_chars: int | None = None
+        self.vector_size: int | None = None
+        self.n_layers: int | None = None
+        self.full = False
+        self._elmo: Elmo | None = None
+
+    def load(
+        self, directory: str | Path, max_batch_size: int = 32, limit: int = 100, full: bool = False
+    ) -> str:
+        """Load a model.
+
+        Args:
+            directory: folder, zip, or whatever `Elmo.load` takes.
+            max_batch_size: sentences in a batch.
+            limit: had no effect on the vectors and has none here.
+            full: whether words will be predicted; the model must then have a softmax.
+        """
+        if max_batch_size < 1:
+            raise ConfigError(f"max_batch_size={max_batch_size} holds no sentence; use 1 or more")
+        elmo = Elmo.load(directory)
+        if full and elmo.checkpoint.softmax is None:
+            raise ConfigError(
+                f"full=True but '{directory}' has no softmax; use a TensorFlow checkpoint, or "
+                "leave full out"
+            )
+        self._elmo, self.full = elmo, full
+        self.batch_size = max_batch_size
+        self.vector_size, self.n_layers = elmo.dim, elmo.n_layers
+        alphabet = elmo.checkpoint.alphabet
+        self.max_chars = None if alphabet is None else alphabet.max_chars
+        return "The model is now loaded."
+
+    def get_elmo_vectors(
+        self, texts: Sequence[Sequence[str]], warmup: bool = True, layers: Layers = "average"
+    ) -> Array:
+        """Embed sentences.
+
+        Args:
+            texts: tokens of each sentence.
+            warmup: run the first batch once before, so that it does not start from zeros.
+            layers: "average", "top" or "all".
+
+        Returns:
+            (n, longest, dim), with "all" (n, layers, longest, dim); zeros where a sentence ended.
+        """
+        longest = max((len(text) for text in texts), default=0)
+        rows = list(self._rows(texts, warmup, layers))
+        *first, dim = self._shape(layers)
+        vectors = np.zeros((len(texts), *first, longest, dim), np.float32)
+        for place, row in zip(vectors, rows, strict=True):
+            place[..., : row.shape[-2], :] = row
+        return vectors
+
+    def get_elmo_vector_average(
+        self, texts: Sequence[Sequence[str]], warmup: bool = True, layers: Layers = "average"
+    ) -> Array:
+        """Give one vector of length 1 for each sentence: the mean of its tokens' vectors.
+
+        Args:
+            texts: tokens of each sentence.
+            warmup: as in `get_elmo_vectors`.
+            layers: "average", "top" or "all".
+
+        Returns:
+            (n, dim), with "all" (n, layers, dim) of length 1 over both axes; zeros for an empty
+            sentence. simple_elmo counted padding as tokens.
+        """
+        rows = self._rows(texts, warmup, layers)
+        vectors = [unit_length(pool(row, "mean")) for row in rows]
+        return np.stack(vectors) if vectors else np.zeros((0, *self._shape(layers)), np.float32)
+
+    def get_elmo_substitutes(
+        self, data: Sequence[str | Sequence[str]], topn: int = 3, nodelimiters: bool = True
+    ) -> list[list[dict[str, Any]]]:
+        """List the words that the language model expects in the place of each word.
+
+        Args:
+            data: sentences, as tokens or as tokens separated by spaces.
+            topn: how many words.
+            nodelimiters: markers are never listed here; kept for the signature.
+
+        Returns:
+            for each token of each sentence {"word", "forward": {"candidate_words", "candidates",
+            "logp"}, "backward": the same}, the likeliest last, as simple_elmo had them; "logp" is
+            a probability there, and here.
+        """
+        elmo = self._loaded()
+        if not self.full:
+            raise ConfigError("predictions need the softmax; load with full=True")
+        return [self._substitutes(elmo, _tokens(sentence), topn) for sentence in data]
+
+    def _substitutes(self, elmo: Elmo, tokens: list[str], topn: int) -> list[dict[str, Any]]:
+        return [
+            {
+                "word": word,
+                "forward": self._candidates(next_words(elmo, tokens[:k], topn)),
+                "backward": self._candidates(previous_words(elmo, tokens[k + 1 :], topn)),
+            }
+            for k, word in enumerate(tokens)
+        ]
+
+    def _candidates(self, words: list[tuple[str, float]]) -> dict[str, list[Any]]:
+        vocabulary = self._loaded().checkpoint.vocabulary
+        words = words[::-1]
+        return {
+            "candidate_words": [word for word, _ in words],
+            "candidates": [vocabulary.find(word) if vocabulary else None for word, _ in words],
+            "logp": [round(float(np.exp(log)), 4) for _, log in words],
+        }
+
+    def _rows(
+        self, texts: Sequence[Sequence[str]], warmup: bool, layers: Layers
+    ) -> Iterator[Array]:
+        """Embed batch after batch, each row (time, dim) or (layers, time, dim)."""
+        if layers not in get_args(Layers):
+            raise ConfigError(f"layers={layers!r}; use one of {', '.join(get_args(Layers))}")
+        elmo, size = self._loaded(), self.batch_size or 1
+        # Every call of simple_elmo began with a fresh session.
+        with elmo.stateful() as stream:
+            if warmup and texts:
+                stream.layers_tokens(texts[:size])
+            for start in range(0, len(texts), size):
+                for row in stream.layers_tokens(texts[start : start + size]):
+                    yield _chosen(row, layers)
+
+    def _shape(self, layers: Layers) -> tuple[int, ...]:
+        elmo = self._loaded()
+        return (elmo.n_layers, elmo.dim) if layers == "all" else (elmo.dim,)
+
+    def _loaded(self) -> Elmo:
+        if self._elmo is None:
+            raise ConfigError("no model is loaded; call load(path) first")
+        return self._elmo
+
+
+def _chosen(row: SentenceLayers, layers: Layers) -> Array:
+    if layers == "all":
+        return row.values
+    return row.mix("mean" if layers == "average" else "top")
+
+
+def _tokens(sentence: str | Sequence[str]) -> list[str]:
+    return sentence.split() if isinstance(sentence, str) else list(sentence)

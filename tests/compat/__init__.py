@@ -1,0 +1,1 @@
+"""Old code after one changed import."""
