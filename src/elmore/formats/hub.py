@@ -125,13 +125,13 @@ def fetch_address(
     known = find_file(address)
     if known is not None:
         model, file = known
-        shelf = _Shelf(_folder(model), model.name)
+        shelf, missing = _Shelf(_folder(model), model.name), _missing(model)
     else:
         name = Path(urllib.parse.unquote(urllib.parse.urlsplit(address).path)).name or "file"
         file = PublishedFile(name=re.sub(r"[^\w.-]", "_", name)[-100:], addresses=(address,))
         key = hashlib.sha256(address.encode()).hexdigest()[:16]
         shelf = _Shelf(home() / "files" / key, f"file-{key}")
-    missing = f"'{shown(address, 150)}' is not on this machine"
+        missing = f"'{shown(address, 120)}' is not on this machine"
     return shelf.get(file, missing, reporting=reporting, patience=patience)
 
 

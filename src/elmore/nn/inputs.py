@@ -58,7 +58,7 @@ class TensorBatch:
                 f"character ids of shape {tuple(ids.shape)}; expected (..., time, "
                 f"{markers.shape[1]})"
             )
-        flat = ids.reshape(-1, *ids.shape[-2:]).long()
+        flat = ids.flatten(0, -3).long()
         real = (flat > 0).any(dim=-1)
         lengths = real.sum(dim=1)
         batch, time = real.shape

@@ -85,7 +85,7 @@ class _ElmoBiLm(nn.Module):
                 layers = self._run_words(cached, word_inputs)
             else:
                 batch = self._token_embedder.batch(inputs)
-                vectors = self._token_embedder.encoder(batch.words)
+                vectors = self._token_embedder.vectors(batch)
                 layers = self._elmo_lstm.run(vectors, batch.index, batch.lengths)
         places = torch.arange(layers.values.shape[2], device=layers.values.device)
         return {

@@ -113,8 +113,8 @@ class Elmo(nn.Module):
             word_inputs = None
         # Of cached words the characters are never looked at, and may have any shape.
         shape = inputs.shape[:-2] if word_inputs is None else word_inputs.shape[:-1]
-        flat = None if word_inputs is None else word_inputs.reshape(-1, word_inputs.shape[-1])
-        output = self._elmo_lstm(inputs.reshape(-1, *inputs.shape[-2:]), flat)
+        flat = None if word_inputs is None else word_inputs.flatten(0, -2)
+        output = self._elmo_lstm(inputs.flatten(0, -3), flat)
         mask_with_markers: Tensor = output["mask"]
         lengths = mask_with_markers.sum(dim=1)
         representations, mask = [], mask_with_markers

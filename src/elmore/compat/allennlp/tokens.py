@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -61,6 +63,21 @@ class _ElmoCharacterEncoder(nn.Module):
         markers: Tensor = self.get_buffer("_markers")
         return TensorBatch.from_character_ids(inputs, markers)
 
+    def vectors(self, batch: TensorBatch) -> Tensor:
+        """Give the vectors of the distinct words of a batch, (n_words, dim)."""
+        words = batch.words
+        if words is None or not (words == 0).any():
+            return cast(Tensor, self.encoder(words))
+        # AllenNLP's table has a row of zeros for id 0, which no text leads to but made-up ids do.
+        # The encoder's table has none: such words are read with one more character at its end.
+        table = self.encoder.characters
+        more = torch.cat([table, table.new_zeros(1, table.shape[1])])
+        words = words.masked_fill(words == 0, len(more))
+        learns = torch.is_grad_enabled()
+        with torch.enable_grad():  # the way without gradients keeps tables of the plain size
+            vectors = torch.func.functional_call(self.encoder, {"characters": more}, (words,))
+        return cast(Tensor, vectors if learns else vectors.detach())
+
     def forward(self, inputs: Tensor) -> dict[str, Tensor]:
         """Give the vectors of a batch with both markers.
 
@@ -74,5 +91,5 @@ class _ElmoCharacterEncoder(nn.Module):
         batch = self.batch(inputs)
         places = torch.arange(batch.index.shape[1], device=inputs.device)
         mask = places < batch.lengths[:, None]
-        vectors = self.encoder(batch.words)[batch.index]
+        vectors = self.vectors(batch)[batch.index]
         return {"mask": mask, "token_embedding": vectors * mask[:, :, None]}
