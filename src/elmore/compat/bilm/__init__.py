@@ -18,13 +18,16 @@ if TYPE_CHECKING:
         UnicodeCharsVocabulary,
         Vocabulary,
     )
+    from elmore.compat.bilm.datasets import BidirectionalLMDataset, LMDataset
     from elmore.compat.bilm.dumps import dump_bilm_embeddings, dump_token_embeddings
     from elmore.compat.bilm.elmo import LayerWeights, weight_layers
     from elmore.compat.bilm.model import BidirectionalLanguageModel
 
 __all__ = [
     "Batcher",
+    "BidirectionalLMDataset",
     "BidirectionalLanguageModel",
+    "LMDataset",
     "LayerWeights",
     "TokenBatcher",
     "UnicodeCharsVocabulary",
@@ -37,7 +40,9 @@ __all__ = [
 _HERE = "elmore.compat.bilm"
 _NAMES = {
     "Batcher": f"{_HERE}.data",
+    "BidirectionalLMDataset": f"{_HERE}.datasets",
     "BidirectionalLanguageModel": f"{_HERE}.model",
+    "LMDataset": f"{_HERE}.datasets",
     "LayerWeights": f"{_HERE}.elmo",
     "TokenBatcher": f"{_HERE}.data",
     "UnicodeCharsVocabulary": f"{_HERE}.data",

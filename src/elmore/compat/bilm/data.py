@@ -25,13 +25,16 @@ class Vocabulary:
     Args:
         filename: the file.
         validate_file: refuse it if `<S>`, `</S>` or `<UNK>` is missing.
+
+    Attributes:
+        words: the same as elmore's own vocabulary.
     """
 
     def __init__(self, filename: str | Path, validate_file: bool = False) -> None:
-        self._words = Words.read(filename)
+        self.words = Words.read(filename)
         if validate_file:
             for word in (BEGIN, END, UNKNOWN):
-                if word not in self._words:
+                if word not in self.words:
                     raise ConfigError(f"'{filename}' has no {word}; add <S>, </S> and <UNK>")
 
     @property
@@ -52,16 +55,16 @@ class Vocabulary:
     @property
     def size(self) -> int:
         """Number of words."""
-        return len(self._words)
+        return len(self.words)
 
     def word_to_id(self, word: str) -> int:
         """Give the id of a word, that of `<UNK>` for others."""
-        found = self._words.find(word)
+        found = self.words.find(word)
         return self.unk if found is None else found
 
     def id_to_word(self, cur_id: int) -> str:
         """Give the word of an id."""
-        return self._words.words[cur_id]
+        return self.words.words[cur_id]
 
     def decode(self, cur_ids: Sequence[int]) -> str:
         """Join the words of ids by spaces."""
@@ -80,7 +83,7 @@ class Vocabulary:
         return np.array([first, *ids, last], np.int32)
 
     def _id(self, word: str) -> int:
-        found = self._words.find(word)
+        found = self.words.find(word)
         return -1 if found is None else found
 
 
@@ -102,20 +105,20 @@ class UnicodeCharsVocabulary(Vocabulary):
         self, filename: str | Path, max_word_length: int, validate_file: bool = False
     ) -> None:
         super().__init__(filename, validate_file)
-        self._alphabet = ByteAlphabet(max_word_length)
+        self.alphabet = ByteAlphabet(max_word_length)
         self.bos_chars, self.eos_chars = (
-            self.word_to_char_ids(marker) for marker in self._alphabet.markers
+            self.word_to_char_ids(marker) for marker in self.alphabet.markers
         )
 
     @property
     def max_word_length(self) -> int:
         """Characters of a word."""
-        return self._alphabet.max_chars
+        return self.alphabet.max_chars
 
     @property
     def word_char_ids(self) -> Ids:
         """Characters of all words, (n_words, max_word_length)."""
-        return self._chars(self._words.words)
+        return self._chars(self.words.words)
 
     def word_to_char_ids(self, word: str) -> Ids:
         """Give the characters of a word, (max_word_length,)."""
@@ -124,11 +127,11 @@ class UnicodeCharsVocabulary(Vocabulary):
 
     def encode_chars(self, sentence: Sentence, reverse: bool = False, split: bool = True) -> Ids:
         """Give the characters of a sentence between its markers, (time, max_word_length)."""
-        first, last = self._alphabet.markers[::-1] if reverse else self._alphabet.markers
+        first, last = self.alphabet.markers[::-1] if reverse else self.alphabet.markers
         return self._chars([first, *_tokens(sentence, split), last])
 
     def _chars(self, words: Sequence[str]) -> Ids:
-        return np.asarray(self._alphabet.encode(words) - 1, np.int32)
+        return np.asarray(self.alphabet.encode(words) - 1, np.int32)
 
 
 class Batcher:

@@ -1,0 +1,182 @@
+"""Vocabularies, batchers and training data as bilm-tf's own tests ask."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_models import FIXTURES, needs_fixtures
+
+from elmore.compat import bilm
+from elmore.compat.bilm import (
+    Batcher,
+    BidirectionalLMDataset,
+    LMDataset,
+    TokenBatcher,
+    UnicodeCharsVocabulary,
+    Vocabulary,
+)
+from elmore.errors import ElmoreError, FormatError
+
+
+def write(path: Path, *words: str) -> Path:
+    path.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    return write(tmp_path / "vocab.txt", "<S>", "</S>", "<UNK>", "the", ".", "Āt")
+
+
+def test_vocabulary(words: Path) -> None:
+    vocabulary = Vocabulary(words, validate_file=True)
+    assert (vocabulary.bos, vocabulary.eos, vocabulary.unk, vocabulary.size) == (0, 1, 2, 6)
+    assert vocabulary.encode("the unknown .").tolist() == [0, 3, 2, 4, 1]
+    reverse = vocabulary.encode(". unknown the", reverse=True)
+    assert reverse.tolist() == [1, 4, 2, 3, 0]
+    assert vocabulary.encode(["the", "."], split=False).tolist() == [0, 3, 4, 1]
+    assert vocabulary.decode([0, 3, 1]) == "<S> the </S>"
+    assert vocabulary.word_to_id("nothing") == 2
+    with pytest.raises(ValueError, match="split=False"):
+        vocabulary.encode(["the"])
+
+
+def test_a_file_without_the_markers(tmp_path: Path) -> None:
+    path = write(tmp_path / "words.txt", "the", ".")
+    assert (Vocabulary(path).bos, Vocabulary(path).unk) == (-1, -1)
+    with pytest.raises(ValueError, match="<S>"):
+        Vocabulary(path, validate_file=True)
+
+
+def test_characters(words: Path) -> None:
+    vocabulary = UnicodeCharsVocabulary(words, 5)
+    for word, ids in {
+        "th": [258, 116, 104, 259, 260],
+        "thhhhh": [258, 116, 104, 104, 259],
+        "Āt": [258, 196, 128, 116, 259],
+        "<S>": [258, 256, 259, 260, 260],
+        "</S>": [258, 257, 259, 260, 260],
+    }.items():
+        assert vocabulary.word_to_char_ids(word).tolist() == ids
+    for k, word in enumerate(["<S>", "</S>", "<UNK>", "the", ".", "Āt"]):
+        np.testing.assert_array_equal(
+            vocabulary.word_char_ids[k], vocabulary.word_to_char_ids(word)
+        )
+    chars = vocabulary.encode_chars("the unknown .")
+    assert chars.shape == (5, 5)
+    np.testing.assert_array_equal(chars[0], vocabulary.bos_chars)
+    np.testing.assert_array_equal(chars[-1], vocabulary.eos_chars)
+    backward = vocabulary.encode_chars(". unknown the", reverse=True)
+    np.testing.assert_array_equal(backward, chars[::-1])
+    assert vocabulary.max_word_length == 5
+
+
+def test_batcher(words: Path) -> None:
+    ids = Batcher(words, 50).batch_sentences([["The", "first", "sentence"], ["Second", "."]])
+    assert ids.shape == (2, 5, 50)
+    pad = [261] * 50
+    second = [
+        [259, 257, 260],
+        [259, 84, 102, 100, 112, 111, 101, 260],
+        [259, 47, 260],
+        [259, 258, 260],
+    ]
+    for row, expected in zip(ids[1], second, strict=False):
+        assert row.tolist() == [*expected, *pad[len(expected) :]]
+    assert ids[1, 4].tolist() == [0] * 50
+    np.testing.assert_array_equal(ids[0, 4], ids[1, 3])
+
+
+def test_token_batcher(words: Path, tmp_path: Path) -> None:
+    ids = TokenBatcher(words).batch_sentences([["the", "Āt", "."], ["other"]])
+    assert ids.tolist() == [[1, 4, 6, 5, 2], [1, 3, 2, 0, 0]]
+    poor = write(tmp_path / "poor.txt", "<S>", "</S>", "the")
+    with pytest.raises(FormatError, match="no <UNK>"):
+        TokenBatcher(poor).batch_sentences([["other"]])
+
+
+@needs_fixtures
+def test_token_batcher_with_bilms_own_vocabulary() -> None:
+    batcher = TokenBatcher(FIXTURES / "bilm-tf/data/vocab_test.txt")
+    ids = batcher.batch_sentences([["The", "first", "."], ["It", "said"]])
+    assert ids.tolist() == [[2, 18, 75, 6, 1], [2, 67, 21, 1, 0]]
+
+
+# bilm-tf's golden example: two rows of three steps, an endless stream.
+A, B = [258, 256, 259, 260, 260], [258, 257, 259, 260, 260]
+THE, UNKNOWN = [258, 116, 104, 101, 259], [258, 117, 110, 107, 259]
+TH, DOT = [258, 116, 104, 259, 260], [258, 46, 259, 260, 260]
+FORWARD = [
+    ([[0, 3, 2], [0, 2, 4]], [[3, 2, 4], [2, 4, 1]], [[A, THE, UNKNOWN], [A, TH, DOT]]),
+    ([[4, 0, 3], [0, 3, 2]], [[1, 3, 1], [3, 2, 4]], [[DOT, A, THE], [A, THE, UNKNOWN]]),
+]
+BACKWARD = [
+    ([[1, 4, 2], [1, 4, 2]], [[4, 2, 3], [4, 2, 0]], [[B, DOT, UNKNOWN], [B, DOT, TH]]),
+    ([[3, 1, 3], [1, 4, 2]], [[0, 3, 0], [4, 2, 3]], [[THE, B, THE], [B, DOT, UNKNOWN]]),
+]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write(tmp_path / "corpus.txt", "the unknown .", "th .", "the")
+
+
+@pytest.mark.parametrize("chars", [True, False])
+@pytest.mark.parametrize("reverse", [True, False])
+def test_one_direction(words: Path, corpus: Path, chars: bool, reverse: bool) -> None:
+    vocabulary = UnicodeCharsVocabulary(words, 5) if chars else Vocabulary(words)
+    batches = LMDataset(corpus, vocabulary, reverse=reverse).iter_batches(2, 3)
+    for batch, (ids, aims, letters) in zip(
+        islice(batches, 2), BACKWARD if reverse else FORWARD, strict=True
+    ):
+        assert batch["token_ids"].tolist() == ids
+        assert batch["next_token_id"].tolist() == aims
+        if chars:
+            assert batch["tokens_characters"].tolist() == letters
+        else:
+            assert batch["tokens_characters"] is None
+
+
+def test_both_directions(words: Path, corpus: Path) -> None:
+    data = BidirectionalLMDataset(corpus, UnicodeCharsVocabulary(words, 5))
+    for k, batch in enumerate(islice(data.iter_batches(2, 3), 2)):
+        for suffix, golden in (("", FORWARD), ("_reverse", BACKWARD)):
+            ids, aims, letters = golden[k]
+            assert batch[f"token_ids{suffix}"].tolist() == ids
+            assert batch[f"next_token_id{suffix}"].tolist() == aims
+            assert batch[f"tokens_characters{suffix}"].tolist() == letters
+
+
+def test_a_test_ends(words: Path, corpus: Path) -> None:
+    batches = list(LMDataset(corpus, Vocabulary(words), test=True).iter_batches(1, 2))
+    # <S> the unknown . </S>, <S> th . </S>, <S> the </S>: nine predictions, four whole batches
+    assert [b["token_ids"].tolist() for b in batches] == [[[0, 3]], [[2, 4]], [[0, 2]], [[4, 0]]]
+
+
+def test_shuffling_keeps_the_sentences(words: Path, tmp_path: Path) -> None:
+    lines = [" ".join(["the"] * k) for k in range(1, 9)]
+    path = write(tmp_path / "many.txt", *lines)
+
+    def lengths(**options: object) -> list[int]:
+        data = LMDataset(path, Vocabulary(words), **options)
+        tokens = [int(b["next_token_id"][0, 0]) for b in islice(data.iter_batches(1, 1), 44)]
+        text = "".join("|" if token == 1 else "x" for token in tokens)
+        return [len(part) for part in text.split("|")[:-1]]
+
+    assert lengths() == list(range(1, 9))
+    assert lengths(shuffle_on_load=True) != list(range(1, 9))
+    assert sorted(lengths(shuffle_on_load=True)) == list(range(1, 9))
+    assert lengths(shuffle_on_load=True) == lengths(shuffle_on_load=True, seed=0)
+
+
+def test_no_such_file(words: Path, tmp_path: Path) -> None:
+    with pytest.raises(ElmoreError, match="no file is called"):
+        LMDataset(tmp_path / "none*", Vocabulary(words))
+
+
+def test_every_name_is_there() -> None:
+    for name in bilm.__all__:
+        assert getattr(bilm, name).__doc__, name
