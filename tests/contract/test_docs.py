@@ -42,7 +42,9 @@ def prepare_place(place: Path) -> None:
 
 def run_console(line: str) -> None:
     """Run one line of a console block through a shell, with our own elmore in front."""
-    command = re.sub(r"(^|\| |=\w+ )elmore ", rf"\1{shlex.quote(sys.executable)} -m elmore ", line)
+    python = shlex.quote(sys.executable)
+    command = re.sub(r"(^|\| |=\w+ )elmore ", rf"\1{python} -m elmore ", line)
+    command = re.sub(r"^python ", f"{python} ", command)
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.returncode == 0, f"{line}\n{done.stderr}"
 
