@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from http_server import Server, serve
@@ -277,3 +280,26 @@ def test_what_is_an_address() -> None:
     assert is_address("https://a/b")
     assert not is_address("a/b")
     assert not is_address(Path("https://a"))
+
+
+def test_a_full_disk_is_one_clear_line(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(io.BytesIO):
+        def write(self, data: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(downloads._Transfer, "_open", lambda self, start: Full())
+    with pytest.raises(ElmoreError, match=r"cannot write .*no space left.*free some space"):
+        download([server.url("/x.bin")], tmp_path / "x.bin", patience=QUICK)
+    assert len(server.requests) == 1  # asking again would not help
+    assert not (tmp_path / "x.bin").exists()
+
+
+@pytest.mark.parametrize("junk", [b"", b"{", b"[1]", b'{"address": 1}', b"\xff"])
+def test_a_broken_mark_means_from_the_start(server: Server, tmp_path: Path, junk: bytes) -> None:
+    (tmp_path / "x.bin.download").write_bytes(b"junk")
+    (tmp_path / "x.bin.download.json").write_bytes(junk)
+    download([server.url("/x.bin")], tmp_path / "x.bin", patience=QUICK)
+    assert server.asked() == [None]
+    assert (tmp_path / "x.bin").read_bytes() == DATA

@@ -182,7 +182,7 @@ class _Shelf:
         if not path.is_file() and is_offline():
             raise ModelNotFound(
                 f"{missing} and elmore is offline (--offline or ELMORE_OFFLINE); load it once "
-                f"without, or get {shown(file.addresses[0], 150)} and pass its path"
+                f"without, or get {shown(file.addresses[0], 110)} and pass its path"
             )
         with self.held() as held:
             if not path.is_file():
