@@ -49,6 +49,14 @@ class Limits:
     hdf5_ratio: int = 1000
     hdf5_ratio_from: int = _MIB
 
+    # Index of a TensorFlow checkpoint; the published ones have 5 kB and one shard.
+    table_bytes: int = 16 * _MIB
+    table_shards: int = 1000
+
+    # Pickles of tensors: what describes the tensors, without their numbers.
+    pickle_bytes: int = 64 * _MIB
+    pickle_steps: int = 2_000_000
+
     # safetensors; the format itself allows headers of 100 MB.
     safetensors_header_bytes: int = 16 * _MIB
 

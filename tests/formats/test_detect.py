@@ -93,5 +93,5 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(ElmoreError) as caught:
         read_checkpoint(path)
     assert "letter.zip" in str(caught.value)
-    with pytest.raises(ConfigError, match="a model of 4 files"):
-        read_checkpoint((path, path, path, path))
+    with pytest.raises(ConfigError, match="a model of 5 files"):
+        read_checkpoint((path,) * 5)

@@ -48,14 +48,15 @@ class ArchiveSource(NamedSource):
 
     kind = "archive"
 
-    def __init__(self, path: Path, limits: Limits) -> None:
+    def __init__(self, path: Path | str, limits: Limits, stream: BinaryIO | None = None) -> None:
         super().__init__(str(path))
         self._limits = limits
         self._members: dict[str, list[Member]] = {}
         self._full: set[str] = set()
         self._total = 0
-        self._file = open_checked(Path(path), what=self.kind)
-        self._packed = os.fstat(self._file.fileno()).st_size
+        self._file = open_checked(Path(path), what=self.kind) if stream is None else stream
+        self._packed = self._file.seek(0, os.SEEK_END)
+        self._file.seek(0)
         try:
             with self._reading():
                 self._list()

@@ -54,12 +54,15 @@ class ZipSource(ArchiveSource):
     Args:
         path: the zip.
         limits: sizes allowed.
+        stream: the open zip, if it lies inside another file; `path` is then its name.
     """
 
     kind = "zip"
 
-    def __init__(self, path: Path, *, limits: Limits = LIMITS) -> None:
-        super().__init__(path, limits)
+    def __init__(
+        self, path: Path | str, *, limits: Limits = LIMITS, stream: BinaryIO | None = None
+    ) -> None:
+        super().__init__(path, limits, stream)
 
     def _list(self) -> None:
         bounded = _Bounded(self._file, max(self._limits.archive_directory_bytes, 2 * CHUNK))

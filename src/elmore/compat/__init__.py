@@ -1,0 +1,1 @@
+"""Old libraries' call signatures over elmore's parts: one module for each library."""
