@@ -244,7 +244,10 @@ def count_parameters(config: BiLmConfig) -> int:
 
 def config_to_json(config: BiLmConfig) -> dict[str, Any]:
     """Turn a config into plain JSON values; `config_from_json` is the inverse."""
-    return dataclasses.asdict(config)
+    data = dataclasses.asdict(config)
+    if not config.lstm.mixed:  # older versions know no such key
+        del data["lstm"]["mixed"]
+    return data
 
 
 def config_from_json(data: Mapping[str, Any], *, what: str) -> BiLmConfig:

@@ -55,7 +55,7 @@ class Limits:
 
     # Pickles of tensors: what describes the tensors, without their numbers.
     pickle_bytes: int = 64 * _MIB
-    pickle_steps: int = 2_000_000
+    pickle_steps: int = 500_000
 
     # safetensors; the format itself allows headers of 100 MB.
     safetensors_header_bytes: int = 16 * _MIB

@@ -31,6 +31,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 # Newest names last: `weights.th` is what an archive holds, the others lie in a training folder.
 _WEIGHTS = ("weights.th", "best.th", "model.th")
+_ELMO = "_elmo."  # what models call the module
 _BILM = "_elmo_lstm."
 _CHARACTERS = f"{_BILM}_token_embedder._char_embedding_weights"
 _NAMES = TorchNames(
@@ -206,4 +207,17 @@ def _read_mixes(
                 "the file again"
             )
         mixes.append(Mix(tuple(floats[:-1]), floats[-1]))
+    known = {f"scalar_mix_{r}.gamma" for r in range(len(mixes))} | {
+        f"scalar_mix_{r}.scalar_parameters.{k}"
+        for r in range(len(mixes))
+        for k in range(config.n_layers)
+    }
+    for short, name in inside.items():
+        # An Elmo module holds the biLM and mixes: anything else is a mix that would be lost.
+        own = short.startswith("scalar_mix") or name.removesuffix(short).endswith(_ELMO)
+        if own and not short.startswith(_BILM) and short not in known:
+            raise FormatError(
+                f"'{what}' has {shown(name, 100)}, which is no part of a mix of {config.n_layers} "
+                "layers; copy the file again"
+            )
     return tuple(mixes)

@@ -21,9 +21,9 @@ _SHARD = re.compile(r"\.data-\d{5}-of-\d{5}")
 
 def is_named_file(path: Path) -> bool:
     """Tell whether a path is one file of a model that has several, or a checkpoint's prefix."""
-    if path.is_file():
-        return path.suffix in (*_HDF5, *_PICKLES, ".json", ".index")
-    return _prefix(path) is not None
+    if path.is_file() and path.suffix in (*_HDF5, *_PICKLES, ".json", ".index"):
+        return True
+    return not path.is_dir() and _prefix(path) is not None
 
 
 def open_named_files(files: tuple[str | Path, ...]) -> Source:

@@ -314,6 +314,12 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Ten
     last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     if math.prod(shape) and last >= storage.count:
         raise ValueError("a tensor that reaches over its storage")
+    # No module saves elements that share a number; a damaged stride makes them.
+    reach = 1
+    for step, n in sorted((step, n) for n, step in zip(shape, strides, strict=True) if n > 1):
+        if step < reach:
+            raise ValueError("a tensor whose elements overlap")
+        reach += (n - 1) * step
     return Tensor(storage, offset, tuple(shape), tuple(strides))
 
 

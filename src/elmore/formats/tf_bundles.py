@@ -112,7 +112,7 @@ class Bundle:
     def _fill(self, variable: Variable, raw: NDArray[Any]) -> Iterator[memoryview]:
         """Read a tensor's bytes into an array, piece by piece for the checksum."""
         stream = self._shards[variable.shard]
-        view = memoryview(raw.reshape(-1)).cast("B") if raw.size else memoryview(b"")
+        view = raw.reshape(-1).view(np.uint8).data
         stream.seek(variable.offset)
         for start in range(0, variable.size, _CHUNK):
             part = view[start : start + _CHUNK]

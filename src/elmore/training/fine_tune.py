@@ -66,6 +66,7 @@ def fine_tune(
             "this model has an alphabet of its own; only byte models and plain word models can be "
             "trained"
         )
+    shape = ModelRecipe.from_config(checkpoint.config)
     run = Run(out)
     if run.exists() and not resume:
         raise ResumeError(
@@ -83,9 +84,7 @@ def fine_tune(
     if checkpoint.softmax is not None and checkpoint.softmax.cutoffs:
         cutoffs = checkpoint.softmax.cutoffs
         loss = dataclasses.replace(loss, kind="adaptive", cutoffs=cutoffs)
-    recipe = dataclasses.replace(
-        recipe, model=ModelRecipe.from_config(checkpoint.config), loss=loss, schedule=schedule
-    )
+    recipe = dataclasses.replace(recipe, model=shape, loss=loss, schedule=schedule)
     return pretrain(
         data,
         out,
