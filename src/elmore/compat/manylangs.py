@@ -35,9 +35,9 @@ class Embedder:
 
     Example:
         >>> from elmore.compat.manylangs import Embedder
-        >>> embedder = Embedder("my-manylangs-model")
+        >>> embedder = Embedder("136")
         >>> [v.shape for v in embedder.sents2elmo([["It", "fell", "."]])]
-        [(3, 16)]
+        [(3, 1024)]
     """
 
     def __init__(self, model_dir: str | Path, batch_size: int = 64) -> None:
