@@ -158,6 +158,10 @@ WRONG = {
         "knows nothing",
     ),
     "broken mix": (lambda s: s | {GAMMA: torch.zeros(2)}, "is no mix of 3 layers"),
+    "mix under another name": (
+        lambda s: {k.replace("scalar_mix_0.gamma", "scalar_mix_0.gammb"): v for k, v in s.items()},
+        "no part of a mix",
+    ),
     "nothing": (lambda s: {}, "no tensors by name"),
     "a list": (lambda s: [torch.zeros(2)], "holds a list"),
 }
