@@ -260,3 +260,44 @@ def test_checksums() -> None:
         for _ in range(8):
             state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
     assert crc32c([data[: 3 * 256]]) == state ^ 0xFFFFFFFF
+
+
+def renamed(folder: Path, names: dict[bytes, bytes]) -> Path:
+    """Give variables other names; an empty one removes the variable."""
+    entries = {names.get(key, key): value for key, value in ENTRIES.items()}
+    kept = {key: value for key, value in entries.items() if key or value == ENTRIES[b""]}
+    kept[b""] = ENTRIES[b""]
+    (folder / f"{PREFIX}.index").write_bytes(table(dict(sorted(kept.items()))))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        (b"weights", b"biases", b"projection/weights"),  # TensorFlow before 1.2
+        (b"W_0", b"B", b"W_P_0"),
+    ],
+)
+def test_older_spellings(leaves: tuple[bytes, bytes, bytes], tmp_path: Path) -> None:
+    folder = shutil.copytree(MODEL, tmp_path / "model")
+    before = dict(read_checkpoint(folder).checked_weights())
+    names = {}
+    for direction in (b"RNN_0", b"RNN_1"):
+        cell = b"lm/" + direction + b"/rnn/lstm_cell/"
+        new = b"lm/" + direction + b"/RNN/MultiRNNCell/Cell0/LSTMCell/"
+        old = (b"kernel", b"bias", b"projection/kernel")
+        names |= {cell + a: new + b for a, b in zip(old, leaves, strict=True)}
+        names |= {
+            cell + a + b"/Adagrad": new + b + b"/Adagrad" for a, b in zip(old, leaves, strict=True)
+        }
+    after = dict(read_checkpoint(renamed(folder, names)).checked_weights())
+    assert after.keys() == before.keys()
+    assert all((after[name] == before[name]).all() for name in before)
+
+
+def test_a_softmax_that_shares_the_word_table(tmp_path: Path) -> None:
+    """share_embedding_softmax: there is a bias and no weight of its own."""
+    folder = shutil.copytree(MODEL, tmp_path / "model")
+    checkpoint = read_checkpoint(renamed(folder, {b"lm/softmax/W": b""}))
+    assert checkpoint.softmax is not None
+    assert (checkpoint.softmax.weight == checkpoint.weights["tokens.words"]).all()

@@ -56,9 +56,9 @@ _SUFFIXES = (
 FORMATS: tuple[Format, ...] = (
     folder,
     manylangs,
-    allennlp_archive,
     allennlp_hdf5,
     tf1,
+    allennlp_archive,
 )
 
 
