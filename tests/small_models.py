@@ -14,6 +14,7 @@ from reference import random_weights, write_hdf5
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import read_checkpoint
 
+DATA = Path(__file__).parent / "data"
 FIXTURES = Path(__file__).resolve().parents[2] / "shared" / "data" / "fixtures"
 needs_fixtures = pytest.mark.skipif(
     not FIXTURES.exists(), reason="the folder with the original programs' values is not here"

@@ -115,6 +115,9 @@ class LstmConfig:
             has no effect (as in bilm-tf).
         skip_connections: whether layers from the second on add their input to their output.
         bidirectional: False for a forward language model alone.
+        mixed: whether a layer reads both directions of the layer below, as in ELMoForManyLangs'
+            `lstm` encoder. It has no clips and no skip connections, one projection for both
+            directions after the last layer, and that one layer of output.
     """
 
     dim: int
@@ -124,12 +127,18 @@ class LstmConfig:
     proj_clip: float | None = 3.0
     skip_connections: bool = True
     bidirectional: bool = True
+    mixed: bool = False
 
     def __post_init__(self) -> None:
         _check_count("lstm dim", self.dim, 1, LIMITS.lstm_units)
         _check_count("projection_dim", self.projection_dim, 1, LIMITS.projection)
         _check_count("n_layers", self.n_layers, 1, LIMITS.layers)
-        if self.projection_dim > self.dim:
+        if self.mixed:
+            if self.cell_clip is not None or self.proj_clip is not None or self.skip_connections:
+                raise ConfigError("a mixed LSTM has neither clips nor skip connections; unset them")
+            if not self.bidirectional:
+                raise ConfigError("a mixed LSTM has two directions; set bidirectional")
+        elif self.projection_dim > self.dim:
             raise ConfigError(
                 f"projection_dim={self.projection_dim} is larger than dim={self.dim}; "
                 "a projection makes the output smaller, use projection_dim <= dim"
@@ -142,7 +151,16 @@ class LstmConfig:
     @property
     def projected(self) -> bool:
         """Whether a projection matrix exists."""
-        return self.projection_dim != self.dim
+        return self.mixed or self.projection_dim != self.dim
+
+    def input_dim(self, layer: int) -> int:
+        """Size of what a layer reads."""
+        return 2 * self.dim if self.mixed and layer else self.projection_dim
+
+    @property
+    def state_dim(self) -> int:
+        """Size of what a layer carries from step to step."""
+        return self.dim if self.mixed else self.projection_dim
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +189,11 @@ class BiLmConfig:
 
     @property
     def n_layers(self) -> int:
-        """Number of layers that a token has, the token layer included (L + 1)."""
-        return self.lstm.n_layers + 1
+        """Number of layers that a token has, the token layer included (L + 1).
+
+        A mixed LSTM gives its last layer alone.
+        """
+        return 1 if self.lstm.mixed else self.lstm.n_layers + 1
 
 
 def weight_shapes(config: BiLmConfig) -> dict[str, tuple[int, ...]]:
@@ -199,11 +220,14 @@ def weight_shapes(config: BiLmConfig) -> dict[str, tuple[int, ...]]:
     for direction in config.directions:
         for k in range(lstm.n_layers):
             prefix = f"{direction}_layers.{k}"
-            shapes[f"{prefix}.input_weight"] = (4 * lstm.dim, lstm.projection_dim)
-            shapes[f"{prefix}.state_weight"] = (4 * lstm.dim, lstm.projection_dim)
+            shapes[f"{prefix}.input_weight"] = (4 * lstm.dim, lstm.input_dim(k))
+            shapes[f"{prefix}.state_weight"] = (4 * lstm.dim, lstm.state_dim)
             shapes[f"{prefix}.bias"] = (4 * lstm.dim,)
-            if lstm.projected:
+            if lstm.projected and not lstm.mixed:
                 shapes[f"{prefix}.projection"] = (lstm.projection_dim, lstm.dim)
+    if lstm.mixed:
+        shapes["projection.weight"] = (lstm.projection_dim, lstm.dim)
+        shapes["projection.bias"] = (lstm.projection_dim,)
     return shapes
 
 
@@ -220,7 +244,10 @@ def count_parameters(config: BiLmConfig) -> int:
 
 def config_to_json(config: BiLmConfig) -> dict[str, Any]:
     """Turn a config into plain JSON values; `config_from_json` is the inverse."""
-    return dataclasses.asdict(config)
+    data = dataclasses.asdict(config)
+    if not config.lstm.mixed:  # older versions know no such key
+        del data["lstm"]["mixed"]
+    return data
 
 
 def config_from_json(data: Mapping[str, Any], *, what: str) -> BiLmConfig:

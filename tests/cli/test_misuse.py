@@ -60,7 +60,7 @@ CASES = [
     (2, "embed {t} --model {m} -o", "expected one argument"),
     (2, "info", "no model named"),
     (1, "info {d}", "is no known model"),
-    (2, "info a b c d", "4 files"),
+    (2, "info a b c d e", "5 files"),
     (1, "info {t}", "text.txt"),
     (2, "convert {m}", "-o/--output"),
     (2, "convert -o {d}/x", "MODEL"),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from small_models import make_options, write_pair
+from small_models import DATA, make_options, write_pair
 
 from elmore import Elmo
 
@@ -38,6 +39,9 @@ def prepare_place(place: Path) -> None:
     for name in ("sentences.txt", "heldout.txt", "reviews.txt"):
         (place / name).write_text("\n".join(lines[:30]) + "\n", encoding="utf-8")
     (place / "vocab.txt").write_text("\n".join(["<S>", "</S>", "<UNK>", *WORDS]) + "\n", "utf-8")
+    shutil.copytree(DATA / "tf1_characters", place / "bilm-checkpoint")
+    shutil.copytree(DATA / "manylangs_both", place / "manylangs-model")
+    shutil.copy(DATA / "allennlp_tagger.tar.gz", place / "tagger.tar.gz")
 
 
 def run_console(line: str) -> None:

@@ -13,6 +13,8 @@ import torch
 from small_models import FIXTURES, needs_fixtures
 
 from elmore import Elmo, ElmoLayer, ScalarMix
+from elmore.formats.pickles import read_array
+from elmore.formats.sources import FolderSource
 from elmore.nn.bilm import BiLmState, Layers
 
 pytestmark = needs_fixtures
@@ -252,3 +254,18 @@ def test_gradients(allennlp: Elmo, batches: list[list[list[str]]]) -> None:
         np.testing.assert_allclose(
             our_gradient(name, gradients), golden, rtol=1e-4, atol=1e-5 * scale, err_msg=name
         )
+
+
+def test_multilingual_models() -> None:
+    """A model of all training keys, and one whose filters are zero: so is every layer."""
+    path = FIXTURES / "allennlp/elmo_multilingual/fr"
+    sentence = [["Le", "chat", "dort", "."]]
+    [plain] = Elmo.load((path / "options.json", path / "weights.hdf5")).layers_tokens(sentence)
+    assert np.abs(plain.values).max() > 0
+    [zero] = Elmo.load((path / "options.json", path / "weights_zero.hdf5")).layers_tokens(sentence)
+    assert np.abs(zero.values).max() == 0
+    with FolderSource(path) as source:
+        align, none = (read_array(source, name) for name in ("align.pth", "align_zero.pth"))
+    assert align.shape == none.shape == (32, 32)
+    assert not none.any()
+    assert align.any()

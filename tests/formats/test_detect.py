@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_models import make_options, write_pair
+from small_models import DATA, make_options, write_pair
 
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
-from elmore.formats import allennlp_hdf5, folder
+from elmore.formats import allennlp_archive, allennlp_hdf5, folder, manylangs, tf1
 from elmore.formats.catalog import CATALOG
 from elmore.formats.detect import FORMATS, detect, open_model, open_source, read_checkpoint
 
@@ -18,6 +18,7 @@ def test_every_format_offers_what_the_table_needs() -> None:
         assert isinstance(form.NAME, str)
         assert callable(form.sniff)
         assert callable(form.read)
+        assert callable(form.stored_types)
     names = [form.NAME for form in FORMATS]
     assert len(set(names)) == len(names)
 
@@ -28,6 +29,14 @@ def test_formats_are_told_apart_by_their_files(tiny_folder: Path, tmp_path: Path
         assert detect(source) is folder
     with open_source(tmp_path / "pair") as source:
         assert detect(source) is allennlp_hdf5
+    for name, form in {
+        "tf1_characters": tf1,
+        "tf1_hub": tf1,
+        "manylangs_both": manylangs,
+        "allennlp_tagger.tar.gz": allennlp_archive,
+    }.items():
+        with open_source(DATA / name) as source:
+            assert detect(source) is form
 
 
 @pytest.mark.parametrize(
@@ -78,5 +87,5 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(ElmoreError) as caught:
         read_checkpoint(path)
     assert "letter.zip" in str(caught.value)
-    with pytest.raises(ConfigError, match="a model of 4 files"):
-        read_checkpoint((path, path, path, path))
+    with pytest.raises(ConfigError, match="a model of 5 files"):
+        read_checkpoint((path,) * 5)

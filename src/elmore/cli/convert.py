@@ -21,7 +21,7 @@ __all__ = ["EXAMPLES", "add_arguments", "run"]
 EXAMPLES = """\
   elmore convert options.json weights.hdf5 -o my-model
   elmore convert my-model -o half/ --precision float16
-  elmore convert my-model -o old/ --to allennlp
+  elmore convert model.ckpt-10 -o old/ --to allennlp
 """
 
 # Embedded with both models; long words, other scripts and repeats go through every part.
@@ -73,16 +73,31 @@ def run(args: argparse.Namespace) -> int:
         _write(args, checkpoint, temporary)
         if not args.no_verify:
             difference = _verify(checkpoint, temporary, args.precision)
+    left_out = _left_out(args.to, checkpoint)
     if args.json:
-        write_json({"output": args.output, "format": args.to, "max_difference": difference})
+        report = {"output": args.output, "format": args.to, "max_difference": difference}
+        write_json({**report, "left_out": left_out})
     elif not args.quiet:
         verified = (
             "not verified"
             if difference is None
             else f"verified: vectors differ by {difference:.2g} at most"
         )
-        say(f"wrote '{args.output}' ({args.to}, {args.precision}); {verified}")
+        lost = f"; left out: {', '.join(left_out)}" if left_out else ""
+        say(f"wrote '{args.output}' ({args.to}, {args.precision}); {verified}{lost}")
     return 0
+
+
+def _left_out(to: str, checkpoint: Checkpoint) -> list[str]:
+    """Name what AllenNLP's files have no place for and the vectors do not need."""
+    if to == "folder":
+        return []
+    parts = {
+        "mixes": bool(checkpoint.mixes),
+        "start state": checkpoint.start_state is not None,
+        "notes": bool(checkpoint.notes),
+    }
+    return [name for name, there in parts.items() if there]
 
 
 def _refuse_itself(model: ModelPath | None, output: Path) -> None:

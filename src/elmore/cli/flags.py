@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 ALL_LAYERS = "all"
-_MODEL = "a name, a folder, an archive, or the two files OPTIONS WEIGHTS"
+_MODEL = "a name, a folder, an archive, a TensorFlow checkpoint, or the files OPTIONS WEIGHTS"
 _MOST_THREADS = 4096
 Parser = argparse.ArgumentParser
 
@@ -242,13 +242,14 @@ def split_model(values: list[str] | None) -> tuple[ModelPath | None, list[str]]:
         return default_model(), []
     if len(values) > 1:
         kinds = [Path(value).suffix.lower() for value in values[:2]]
-        if ".json" in kinds and {".hdf5", ".h5"} & set(kinds):
+        tensorflow = kinds[1] == ".index" or Path(f"{values[1]}.index").is_file()
+        if ".json" in kinds and ({".hdf5", ".h5"} & set(kinds) or tensorflow):
             return tuple(values[:2]), values[2:]
     return values[0], values[1:]
 
 
 def model_path(values: list[str]) -> ModelPath | None:
-    """Read the argument MODEL of one to three words; None without a default."""
+    """Read the argument MODEL of one to four words; None without a default."""
     if not values:
         return default_model()
     return values[0] if len(values) == 1 else tuple(values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import re
 from contextlib import closing
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -29,9 +30,12 @@ EXAMPLES = """\
   elmore info --system
 """
 
-_ARRAYS = (".safetensors", ".hdf5", ".h5")
 # A model's folder may hold anything else besides; only these are hashed.
-_MODEL_FILES = (*_ARRAYS, ".json", ".txt", ".gz", ".md")
+_MODEL_FILES = (
+    *(".safetensors", ".hdf5", ".h5", ".pkl", ".th", ".pt", ".pth", ".index"),
+    *(".json", ".txt", ".gz", ".dic", ".md", ".options_file", ".weight_file"),
+)
+_SHARD = re.compile(r"\.data-\d{5}-of-\d{5}$")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,15 +72,16 @@ def _describe(model: ModelPath) -> dict[str, Any]:
     checkpoint = flags.read_model(model)
     config = checkpoint.config
     with open_model(model) as source:
-        form = detect(source).NAME
+        form = detect(source)
         files = _files(source)
-        precision = _precision(source)
+        precision = ", ".join(sorted(form.stored_types(source)))
     return {
         "model": checkpoint.origin,
-        "format": form,
+        "format": form.NAME,
         "dim": config.dim,
         "layers": config.n_layers,
         "parameters": count_parameters(config),
+        "languages": _languages(checkpoint),
         "tokens": _tokens(checkpoint),
         "lstm": {
             "dim": config.lstm.dim,
@@ -86,17 +91,41 @@ def _describe(model: ModelPath) -> dict[str, Any]:
             "cell_clip": config.lstm.cell_clip,
             "proj_clip": config.lstm.proj_clip,
             "skip_connections": config.lstm.skip_connections,
+            "mixed": config.lstm.mixed,
         },
         "tokenizer": checkpoint.tokenizer,
         "vocabulary": None if checkpoint.vocabulary is None else len(checkpoint.vocabulary),
         "softmax": checkpoint.softmax is not None,
+        "lexicons": _lexicons(checkpoint),
         "warm_start": checkpoint.start_state is not None,
         "mixes": len(checkpoint.mixes),
         "precision": precision,
         "bytes": sum(file["bytes"] for file in files),
         "files": files,
-        "notes": dict(checkpoint.notes),
+        "notes": {k: v for k, v in checkpoint.notes.items() if k != "languages"},
     }
+
+
+def _languages(checkpoint: Checkpoint) -> str | None:
+    """Name the languages that the model's own files tell of."""
+    known = checkpoint.notes.get("languages", checkpoint.notes.get("language"))
+    if isinstance(known, str):
+        return known
+    if isinstance(known, list) and known:
+        return ", ".join(str(name) for name in known)
+    return None
+
+
+def _lexicons(checkpoint: Checkpoint) -> dict[str, int]:
+    """Count the entries of what text is looked up in."""
+    found: dict[str, int] = {}
+    if checkpoint.alphabet is not None:
+        found["characters"] = checkpoint.alphabet.n_characters
+    if checkpoint.config.tokens.n_words:
+        found["words_in"] = checkpoint.config.tokens.n_words
+    if checkpoint.softmax is not None:
+        found["words_out"] = checkpoint.softmax.n_words
+    return found
 
 
 def _tokens(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -120,7 +149,7 @@ def _tokens(checkpoint: Checkpoint) -> dict[str, Any]:
 def _files(source: Source) -> list[dict[str, Any]]:
     files = []
     for name in source.names():
-        if not name.lower().endswith(_MODEL_FILES):
+        if not name.lower().endswith(_MODEL_FILES) and not _SHARD.search(name):
             continue
         try:
             with closing(source.open(name)) as stream:
@@ -130,26 +159,6 @@ def _files(source: Source) -> list[dict[str, Any]]:
         except FormatError:
             continue  # a link or FIFO beside the model, of which reading it made no use
     return files
-
-
-def _precision(source: Source) -> str:
-    """Name the types in which the weights are stored."""
-    from elmore.formats.hdf5_files import open_hdf5
-    from elmore.formats.safetensors_files import read_safetensors
-
-    kinds: set[str] = set()
-    for name in source.names():
-        if name.endswith(".safetensors"):
-            with closing(source.open(name)) as stream:
-                view = read_safetensors(stream, what=name)
-                kinds |= {tensor.dtype.replace("F", "float") for tensor in view.names().values()}
-        elif name.endswith(_ARRAYS) and "softmax" not in name:
-            try:
-                with closing(source.open(name)) as stream, open_hdf5(stream, what=name) as file:
-                    kinds |= {str(found.dtype) for found in file.names().values()}
-            except FormatError:
-                continue  # some other HDF5 beside the model
-    return ", ".join(sorted(kinds))
 
 
 def _system() -> dict[str, Any]:

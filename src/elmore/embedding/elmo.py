@@ -78,7 +78,8 @@ class Elmo:
         """Load a model.
 
         Args:
-            model: a name, a folder, a zip, or the files (options, weights).
+            model: a name, a folder, a zip or tar, a TensorFlow checkpoint (its prefix), an AllenNLP
+                `weights.th`, or files: (options, weights[, vocabulary[, softmax]]).
             device: where to compute.
             precision: how to compute.
             threads: processors to use; all by default.

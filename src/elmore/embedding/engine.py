@@ -62,6 +62,8 @@ class Engine:
             raise ConfigError(f'start={start!r}; use "zeros" or "warm"')
         self.device = _device(device)
         config = checkpoint.config
+        if start == "warm" and config.lstm.mixed:
+            raise ConfigError("this model's LSTM carries no state; use start='zeros'")
         self.config = config
         self.indexer = TokenIndexer(
             checkpoint.alphabet if config.tokens.n_characters else None,

@@ -305,7 +305,7 @@ def model_digest(elmo: Elmo) -> str:
     if alphabet is not None:
         add(alphabet.kind, alphabet.max_chars, alphabet.markers, getattr(alphabet, "__dict__", {}))
     if vocabulary is not None:
-        add(list(vocabulary.words))
+        add(list(vocabulary.words), list(vocabulary.specials))
     for name, weight in engine.bilm.named_parameters():
         add(name, list(weight.shape))
         digest.update(np.ascontiguousarray(weight.detach().cpu().numpy()).data)

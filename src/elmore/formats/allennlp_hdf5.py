@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import re
 import weakref
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore._atomic import atomic_file, atomic_folder
-from elmore._json import parse_json
-from elmore.config import BiLmConfig, weight_shapes
+from elmore.config import BiLmConfig
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.bilm_datasets import Link, by_dataset, dump_names, links
+from elmore.formats.bilm_datasets import by_dataset, dump_names, links
+from elmore.formats.bilm_files import (
+    find_options,
+    read_languages,
+    read_options,
+    read_vocabulary,
+)
 from elmore.formats.bilm_options import config_from_options, options_from_config
-from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
-from elmore.formats.hdf5_files import Hdf5View, check_finite, open_hdf5
+from elmore.formats.bilm_weights import check_arrays, linked_weights
+from elmore.formats.checkpoint import Checkpoint, Softmax
+from elmore.formats.hdf5_files import check_finite, open_hdf5
 from elmore.formats.hdf5_writing import create_hdf5
 from elmore.formats.sources import Source
-from elmore.limits import LIMITS
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["NAME", "is_folder", "read", "sniff", "write"]
+__all__ = ["NAME", "is_folder", "read", "sniff", "stored_types", "write"]
 
 NAME = "allennlp"
 
@@ -39,7 +40,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 def sniff(source: Source) -> bool:
     """Tell whether there are options and HDF5 weights."""
-    return _find_options(source) is not None and _find_weights(source) is not None
+    return find_options(source) is not None and _find_weights(source) is not None
 
 
 def read(source: Source) -> Checkpoint:
@@ -48,14 +49,14 @@ def read(source: Source) -> Checkpoint:
     Names and shapes are compared with the options before any array is read; the arrays follow
     when they are asked for.
     """
-    options_name, weights_name = _find_options(source), _find_weights(source)
+    options_name, weights_name = find_options(source), _find_weights(source)
     if options_name is None or weights_name is None:
         missing = "options.json" if options_name is None else "*.hdf5 weights"
         raise FormatError(
             f"'{source.name}' has no {missing}; pass (options, weights) or re-download it"
         )
-    options = _read_options(source, options_name)
-    vocabulary = _read_vocabulary(source)
+    options = read_options(source, options_name)
+    vocabulary = read_vocabulary(source)
     with ExitStack() as stack:
         stream = stack.enter_context(closing(source.open(weights_name)))
         view = stack.enter_context(open_hdf5(stream, what=weights_name))
@@ -68,23 +69,30 @@ def read(source: Source) -> Checkpoint:
             what=options_name,
         )
         table = links(config, dump_names(config, shapes))
-        _check_shapes(table, shapes, options_name, weights_name)
-        reader = _Reader(view, table)
+        check_arrays(table, shapes, options_name, weights_name)
+        weights = linked_weights(config, table, view.read)
         # The file stays open as long as somebody may ask for a weight.
-        weakref.finalize(reader, stack.pop_all().close)
+        weakref.finalize(weights, stack.pop_all().close)
     softmax = _read_softmax(source, config, vocabulary)
+    languages = read_languages(source)
     needs_words = bool(config.tokens.n_words) or softmax is not None
     return Checkpoint(
         config=config,
-        weights=LazyWeights(
-            {name: reader.bind(name, shape) for name, shape in weight_shapes(config).items()}
-        ),
+        weights=weights,
         alphabet=ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None,
         vocabulary=vocabulary if needs_words else None,
         softmax=softmax,
         tokenizer="billion-word",
+        notes={"languages": languages} if languages else {},
         origin=source.name,
     )
+
+
+def stored_types(source: Source) -> set[str]:
+    """Name the types in which the weights are stored."""
+    name = _find_weights(source) or "weights.hdf5"
+    with closing(source.open(name)) as stream, open_hdf5(stream, what=name) as view:
+        return {str(found.dtype) for found in view.names().values()}
 
 
 def write(checkpoint: Checkpoint, path: Path, *, overwrite: bool = False) -> None:
@@ -130,41 +138,6 @@ def _write_datasets(
                 file.create_dataset(key, data=array)
 
 
-class _Reader:
-    """Puts weights together from datasets; remembers the dataset that it read last."""
-
-    def __init__(self, view: Hdf5View, table: Sequence[Link]) -> None:
-        self._view = view
-        self._table = table
-        self._last: tuple[str, Array] | None = None
-
-    def bind(self, weight: str, shape: tuple[int, ...]) -> Any:
-        """Give a function that reads one weight."""
-        return lambda: self.read(weight, shape)
-
-    def read(self, weight: str, shape: tuple[int, ...]) -> Array:
-        """Read one weight."""
-        array = np.empty(shape, np.float32)
-        for link in self._table:
-            if link.weight == weight:
-                array[link.weight_rows] = link.there(self._dataset(link.dataset)[link.dataset_rows])
-        return array
-
-    def _dataset(self, name: str) -> Array:
-        if self._last is None or self._last[0] != name:
-            self._last = None  # frees the old array before the new one is read
-            self._last = (name, self._view.read(name))
-        return self._last[1]
-
-
-def _find_options(source: Source) -> str | None:
-    names = source.names()
-    if "options.json" in names:
-        return "options.json"
-    found = sorted(name for name in names if name.endswith("options.json"))
-    return found[0] if len(found) == 1 else None
-
-
 def _find_weights(source: Source) -> str | None:
     names = source.names()
     for usual in ("weights.hdf5", "model.hdf5"):
@@ -176,29 +149,6 @@ def _find_weights(source: Source) -> str | None:
         if name.endswith((".hdf5", ".h5")) and "softmax" not in name and "token" not in name
     )
     return found[0] if found else None
-
-
-def _read_options(source: Source, name: str) -> dict[str, Any]:
-    data = source.read(name, LIMITS.json_bytes + 1)
-    if data.startswith(b"\x89HDF"):
-        raise FormatError(f"'{name}' is an HDF5 file, not options; pass (options, weights)")
-    return parse_json(data, what=name)
-
-
-def _read_vocabulary(source: Source) -> Vocabulary | None:
-    names = source.names()
-    # simple_elmo prefers the packed one.
-    name = next((name for name in ("vocab.txt.gz", "vocab.txt") if name in names), None)
-    if name is None:
-        return None
-    with closing(source.open(name)) as stream:
-        if not name.endswith(".gz"):
-            return Vocabulary.from_stream(stream, what=name)
-        try:
-            with gzip.GzipFile(fileobj=stream) as unpacked:
-                return Vocabulary.from_stream(unpacked, what=name)  # type: ignore[arg-type]  # GzipFile reads like a BinaryIO
-        except (OSError, EOFError, zlib.error) as error:
-            raise FormatError(f"'{name}' cannot be unpacked ({error}); re-download it") from None
 
 
 def _read_softmax(
@@ -246,41 +196,12 @@ def _refuse_other_files(shapes: Shapes, what: str) -> None:
     )
 
 
-def _check_shapes(table: Sequence[Link], shapes: Shapes, options: str, weights: str) -> None:
-    for link in table:
-        found = shapes.get(link.dataset)
-        if found != link.shape:
-            what = "is missing" if found is None else f"has shape {found}"
-            raise FormatError(
-                f"'{weights}': {link.dataset} {what}, '{options}' asks for {link.shape}; "
-                f"pass the options that belong to these weights{_guess(shapes)}"
-            )
-    known = {link.dataset for link in table}
-    for name in shapes:
-        # A layer that the options do not name would silently be left out of the computation.
-        if name.startswith(("CNN", "RNN_", "rnn/")) and name not in known:
-            raise FormatError(
-                f"'{weights}' has {name}, of which '{options}' knows nothing; "
-                f"pass the options that belong to these weights{_guess(shapes)}"
-            )
-
-
-def _guess(shapes: Shapes) -> str:
-    """Read the sizes off the arrays, to help to find the right options."""
-    kernel = next((s for n, s in shapes.items() if n.endswith(("/W_0", "/kernel"))), None)
-    if kernel is None or len(kernel) != 2:
-        return ""
-    highways = {match[0] for name in shapes if (match := re.match(r"CNN_high_\d+", name))}
-    return (
-        f" (they look like dim {kernel[1] // 4}, projection_dim {kernel[0] // 2}, "
-        f"n_highway {len(highways)})"
-    )
-
-
 def _refuse_unwritable(checkpoint: Checkpoint) -> None:
     tokens = checkpoint.config.tokens
     reason = None
-    if tokens.n_words and tokens.n_characters:
+    if checkpoint.config.lstm.mixed:
+        reason = "has layers that read both directions"
+    elif tokens.n_words and tokens.n_characters:
         reason = "reads words and characters together"
     elif tokens.n_words and tokens.projected:
         reason = "projects its word vectors"

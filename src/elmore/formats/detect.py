@@ -7,11 +7,12 @@ from typing import Protocol
 
 from elmore._io import open_checked
 from elmore._messages import shown
-from elmore.errors import ConfigError, FormatError, ModelNotFound
-from elmore.formats import allennlp_hdf5, folder, hub
+from elmore.errors import FormatError, ModelNotFound
+from elmore.formats import allennlp_archive, allennlp_hdf5, folder, hub, manylangs, tf1
 from elmore.formats.catalog import find_published
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.downloads import Reporting
+from elmore.formats.named_files import is_named_file, open_named_file, open_named_files
 from elmore.formats.sources import FilesSource, FolderSource, Source
 from elmore.formats.tars import TarSource
 from elmore.formats.zips import ZipSource
@@ -27,7 +28,7 @@ __all__ = [
     "read_checkpoint",
 ]
 
-# A name or path, or the files (options, weights) or (options, weights, vocabulary).
+# A name or path, or the files (options, weights[, vocabulary[, softmax]]).
 ModelPath = str | Path | tuple[str | Path, ...]
 
 
@@ -42,12 +43,24 @@ class Format(Protocol):
     def read(self, source: Source) -> Checkpoint:
         """Read a model."""
 
+    def stored_types(self, source: Source) -> set[str]:
+        """Name the types in which its weights are stored."""
+
 
 # A name that ends so is meant as a path; names of models may hold dots too.
-_SUFFIXES = (".zip", ".tar", ".gz", ".tgz", ".hdf5", ".h5", ".json", ".safetensors")
+_SUFFIXES = (
+    *(".zip", ".tar", ".gz", ".tgz", ".hdf5", ".h5", ".json", ".safetensors"),
+    *(".th", ".pt", ".pth", ".pkl", ".index"),
+)
 
 # Tried in this order.
-FORMATS: tuple[Format, ...] = (folder, allennlp_hdf5)
+FORMATS: tuple[Format, ...] = (
+    folder,
+    manylangs,
+    allennlp_hdf5,
+    tf1,
+    allennlp_archive,
+)
 
 
 def detect(source: Source) -> Format:
@@ -62,8 +75,8 @@ def detect(source: Source) -> Format:
     names = sorted(source.names())
     if any(name.endswith("options.json") for name in names):
         raise FormatError(
-            f"'{source.name}' holds options.json but no *.hdf5 weights; "
-            "pass (options, weights) or re-download it"
+            f"'{source.name}' holds options.json but no *.hdf5 weights and no TensorFlow "
+            "checkpoint; pass (options, weights) or re-download it"
         )
     if any(name.endswith((".hdf5", ".h5")) for name in names):
         raise FormatError(
@@ -71,8 +84,8 @@ def detect(source: Source) -> Format:
         )
     found = ", ".join(names[:5]) or "nothing"
     raise FormatError(
-        f"'{source.name}' is no known model (found {found}); expected config.json + "
-        "model.safetensors, or options.json + *.hdf5"
+        f"'{source.name}' is no known model (found {found}); expected config.json with "
+        "model.safetensors, encoder.pkl or weights.th, or options.json with *.hdf5 or *.index"
     )
 
 
@@ -87,11 +100,11 @@ def open_model(model: ModelPath, *, reporting: Reporting = hub.silent) -> Source
         ModelNotFound: no such path, and no published model of that name can be had.
     """
     if isinstance(model, tuple):
-        return _open_files(model)
+        return open_named_files(model)
     path = Path(model)
+    if is_named_file(path):
+        return open_named_file(path)
     if path.exists() or path.is_symlink():
-        if path.is_file() and path.suffix in (".hdf5", ".h5", ".json"):
-            return _open_neighbours(path)
         return open_source(path)
     name = str(model)
     if isinstance(model, str) and path.suffix not in _SUFFIXES and hub.is_hugging_face(name):
@@ -133,35 +146,3 @@ def read_checkpoint(model: ModelPath) -> Checkpoint:
     """Read a model from a name, a folder, an archive or single files."""
     with open_model(model) as source:
         return detect(source).read(source)
-
-
-def _open_files(files: tuple[str | Path, ...]) -> Source:
-    if len(files) not in (2, 3):
-        raise ConfigError(
-            f"a model of {len(files)} files; pass (options, weights) or "
-            "(options, weights, vocabulary)"
-        )
-    names = ("options.json", "weights.hdf5", "vocab.txt")
-    paths = [Path(file) for file in files]
-    if paths[0].suffix in (".hdf5", ".h5") and paths[1].suffix == ".json":
-        raise ConfigError(
-            f"'{paths[0]}' comes first but is no options file; pass (options, weights)"
-        )
-    return FilesSource(dict(zip(names, paths, strict=False)))
-
-
-def _open_neighbours(path: Path) -> Source:
-    """A single file was named: find its partner in the same folder."""
-    if path.suffix == ".json":
-        weights = path.with_name(path.name.replace("options", "weights")).with_suffix(".hdf5")
-        options = path
-    else:
-        options = path.with_name(path.name.replace("weights", "options")).with_suffix(".json")
-        if not options.exists():
-            options = path.with_name("options.json")
-        weights = path
-    if not (options.is_file() and weights.is_file()):
-        raise ModelNotFound(
-            f"'{path}' is one of two files and the other is not beside it; pass (options, weights)"
-        )
-    return FilesSource({"options.json": options, "weights.hdf5": weights})

@@ -22,28 +22,31 @@ from elmore._json import parse_json
 from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import BiLmConfig, config_from_json, config_to_json, weight_shapes
-from elmore.errors import ConfigError, FormatError
+from elmore.errors import FormatError
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Mix, Softmax, StartState
 from elmore.formats.hdf5_files import check_finite
+from elmore.formats.lexicons import (
+    CHARACTERS,
+    VOCABULARY,
+    alphabet_json,
+    read_alphabet,
+    read_words,
+    specials_json,
+    write_lexicons,
+)
 from elmore.formats.safetensors_files import SafetensorsView, read_safetensors, write_safetensors
 from elmore.formats.sources import Source
 from elmore.formats.stored_types import StoredType, as_stored
 from elmore.limits import LIMITS
-from elmore.text.characters import Alphabet, ByteAlphabet
 from elmore.text.tokenizer import CONVENTIONS
 from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["NAME", "is_folder", "read", "sniff", "write"]
+__all__ = ["NAME", "is_folder", "read", "sniff", "stored_types", "write"]
 
 NAME = "folder"
 
 _FORMAT, _VERSION = "elmore", 1
-_CONFIG, _MODEL, _VOCABULARY, _MANIFEST = (
-    "config.json",
-    "model.safetensors",
-    "vocab.txt",
-    "manifest.json",
-)
+_CONFIG, _MODEL, _MANIFEST = "config.json", "model.safetensors", "manifest.json"
 # Above this size the bytes are hashed only when asked: below it takes a second or two at most.
 _HASHED_BYTES = 1 << 30
 
@@ -78,14 +81,11 @@ def read(source: Source, *, verify: bool | None = None) -> Checkpoint:
                 f"'{source.name}/{_MODEL}': {name} {what}, {_CONFIG} asks for {shape}; "
                 "copy the folder again"
             )
-    vocabulary = None
-    if _VOCABULARY in manifest:
-        with closing(source.open(_VOCABULARY)) as stream:
-            vocabulary = Vocabulary.from_stream(stream, what=_VOCABULARY)
+    vocabulary = read_words(source, data, manifest)
     return Checkpoint(
         config=config,
         weights=LazyWeights({name: _reader(view, name) for name in weight_shapes(config)}),
-        alphabet=_read_alphabet(data),
+        alphabet=read_alphabet(source, data, manifest),
         vocabulary=vocabulary,
         softmax=_read_softmax(view, config, vocabulary, _read_cutoffs(data)),
         mixes=_read_mixes(data, config),
@@ -94,6 +94,11 @@ def read(source: Source, *, verify: bool | None = None) -> Checkpoint:
         notes=_object(data, "notes"),
         origin=source.name,
     )
+
+
+def stored_types(source: Source) -> set[str]:
+    """Name the types in which the weights are stored."""
+    return {t.dtype.replace("F", "float") for t in _open_model(source).names().values()}
 
 
 def write(
@@ -124,8 +129,7 @@ def write(
         with (folder / _MODEL).open("wb") as stream:
             write_safetensors(stream, tensors, {"format": _FORMAT})
         (folder / _CONFIG).write_text(_config_text(checkpoint, precision), encoding="utf-8")
-        if checkpoint.vocabulary is not None:
-            (folder / _VOCABULARY).write_bytes(checkpoint.vocabulary.to_bytes())
+        write_lexicons(folder, checkpoint.alphabet, checkpoint.vocabulary)
         files = {
             entry.name: {"size": entry.stat().st_size, "sha256": sha256_file(entry)}
             for entry in sorted(folder.iterdir())
@@ -135,17 +139,13 @@ def write(
 
 
 def _config_text(checkpoint: Checkpoint, precision: StoredType) -> str:
-    alphabet = checkpoint.alphabet
-    if alphabet is not None and not isinstance(alphabet, ByteAlphabet):
-        raise ConfigError(f"alphabet {alphabet.kind!r} cannot be stored yet; use a byte model")
     data = {
         "format": _FORMAT,
         "version": _VERSION,
         "elmore": __version__,
         "config": config_to_json(checkpoint.config),
-        "alphabet": None
-        if alphabet is None
-        else {"kind": alphabet.kind, "max_chars": alphabet.max_chars},
+        "alphabet": alphabet_json(checkpoint.alphabet),
+        **specials_json(checkpoint.vocabulary),
         "tokenizer": checkpoint.tokenizer,
         "precision": precision,
         "softmax_cutoffs": [] if checkpoint.softmax is None else list(checkpoint.softmax.cutoffs),
@@ -171,10 +171,11 @@ def _check_manifest(source: Source, verify: bool | None) -> set[str]:
     files = _object(manifest, "files")
     if not {_CONFIG, _MODEL} <= files.keys():
         raise FormatError(f"'{source.name}/{_MANIFEST}' does not list the model; copy it again")
-    if _VOCABULARY in source.names() and _VOCABULARY not in files:
-        raise FormatError(
-            f"'{source.name}/{_VOCABULARY}' is not in the manifest; remove it or convert again"
-        )
+    for name in (VOCABULARY, CHARACTERS):
+        if name in source.names() and name not in files:
+            raise FormatError(
+                f"'{source.name}/{name}' is not in the manifest; remove it or convert again"
+            )
     total = 0
     for name, entry in files.items():
         if name not in source.names():
@@ -229,18 +230,6 @@ def _check_version(data: Mapping[str, Any], what: str) -> None:
             f"'{what}' has format version {version}, this elmore reads up to {_VERSION}; "
             "upgrade elmore"
         )
-
-
-def _read_alphabet(data: Mapping[str, Any]) -> Alphabet | None:
-    alphabet = data.get("alphabet")
-    if alphabet is None:
-        return None
-    if not isinstance(alphabet, dict) or alphabet.get("kind") != ByteAlphabet.kind:
-        raise FormatError(f"'{_CONFIG}': alphabet {shown(alphabet)} is unknown; upgrade elmore")
-    max_chars = alphabet.get("max_chars")
-    if not isinstance(max_chars, int) or not LIMITS.min_chars <= max_chars <= LIMITS.max_chars:
-        raise FormatError(f"'{_CONFIG}': alphabet.max_chars={shown(max_chars)}; correct it")
-    return ByteAlphabet(max_chars)
 
 
 def _read_softmax(

@@ -11,7 +11,6 @@ import math
 import os
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
@@ -20,52 +19,23 @@ from numpy.typing import NDArray
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.formats.hdf5_files import check_finite
-from elmore.formats.pickle_machine import Names, unpickle
+from elmore.formats.pickle_machine import unpickle
+from elmore.formats.pickle_names import (
+    NAMES,
+    TYPE_NAMES,
+    NumpyArray,
+    Storage,
+    Tensor,
+    item_size,
+    read_storage,
+)
 from elmore.formats.sources import Source
 from elmore.formats.zips import ZipSource
-from elmore.limits import LIMITS
 
 __all__ = ["StateDict", "Tensor", "read_array", "read_state_dict"]
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _VERSION = 1001
-_STORAGES = {
-    "FloatStorage": "<f4",
-    "DoubleStorage": "<f8",
-    "HalfStorage": "<f2",
-    "BFloat16Storage": "bfloat16",
-    "LongStorage": "<i8",
-    "IntStorage": "<i4",
-    "ShortStorage": "<i2",
-    "CharStorage": "<i1",
-    "ByteStorage": "<u1",
-    "BoolStorage": "|b1",
-}
-_TYPE_NAMES = {"<f4": "float32", "<f8": "float64", "<f2": "float16"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Storage:
-    """A row of numbers in the file."""
-
-    key: str
-    kind: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """A tensor that was described and not yet read."""
-
-    storage: _Storage
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @property
-    def type_name(self) -> str:
-        """The type as numpy calls it."""
-        return _TYPE_NAMES.get(self.storage.kind, self.storage.kind.strip("<|"))
 
 
 class _Container(Protocol):
@@ -92,7 +62,7 @@ class StateDict:
         """Give a tensor as float32; it must hold finite floats."""
         tensor = self.tensors[name]
         kind = tensor.storage.kind
-        if kind not in _TYPE_NAMES and kind != "bfloat16":
+        if kind not in TYPE_NAMES and kind != "bfloat16":
             raise FormatError(
                 f"'{self._what}': {shown(name, 60)} has {tensor.type_name}, expected floats; "
                 "convert it to float32"
@@ -105,10 +75,10 @@ class StateDict:
             check_finite(result, what=self._what, name=name)
         return result
 
-    def _storage(self, storage: _Storage) -> bytes:
+    def _storage(self, storage: Storage) -> bytes:
         if self._last is None or self._last[0] != storage.key:
             self._last = None
-            size = storage.count * _item_size(storage.kind)
+            size = storage.count * item_size(storage.kind)
             self._last = (storage.key, self._container.numbers(storage.key, size))
         return self._last[1]
 
@@ -140,7 +110,7 @@ def read_array(source: Source, name: str) -> NDArray[np.float64]:
     value, container = _open(source, name)
     if isinstance(value, Tensor):
         array: Any = StateDict({"tensor": value}, container, name).read("tensor")
-    elif isinstance(value, _NumpyArray) and value.values is not None:
+    elif isinstance(value, NumpyArray) and value.values is not None:
         array = value.values
         check_finite(array, what=name, name="array")
     else:
@@ -193,9 +163,9 @@ def _open_zip(stream: BinaryIO, what: str) -> tuple[Any, _ZipContainer]:
         raise FormatError(f"'{what}' is of a big-endian machine; save it on a little-endian one")
     sizes = {name: zipped.size(name) for name in zipped.names()}
 
-    def persistent(key: Any) -> _Storage:
-        storage = _storage(key, what)
-        if sizes.get(storage.key) != storage.count * _item_size(storage.kind):
+    def persistent(key: Any) -> Storage:
+        storage = read_storage(key, what)
+        if sizes.get(storage.key) != storage.count * item_size(storage.kind):
             raise FormatError(
                 f"'{what}': storage {shown(storage.key, 40)} has {sizes.get(storage.key)} bytes, "
                 f"declared are {storage.count} numbers; copy the file again"
@@ -203,7 +173,7 @@ def _open_zip(stream: BinaryIO, what: str) -> tuple[Any, _ZipContainer]:
         return storage
 
     with zipped.open("data.pkl") as pickle:
-        value = unpickle(pickle, what=what, names=_NAMES, persistent=persistent)
+        value = unpickle(pickle, what=what, names=NAMES, persistent=persistent)
         if pickle.read(1):
             raise FormatError(f"'{what}' has bytes after its pickle; copy the file again")
     return value, _ZipContainer(zipped, what)
@@ -242,17 +212,17 @@ def _open_row(stream: BinaryIO, what: str) -> tuple[Any, _RowContainer]:
     machine = plain()
     if not isinstance(machine, dict) or machine.get("little_endian") is not True:
         raise FormatError(f"'{what}' is of a big-endian machine; save it on a little-endian one")
-    storages: dict[str, _Storage] = {}
+    storages: dict[str, Storage] = {}
 
-    def persistent(key: Any) -> _Storage:
-        storage = _storage(key, what)
+    def persistent(key: Any) -> Storage:
+        storage = read_storage(key, what)
         if storages.setdefault(storage.key, storage) != storage:
             raise FormatError(
                 f"'{what}' describes storage {shown(storage.key, 40)} in two ways; get another copy"
             )
         return storage
 
-    value = unpickle(stream, what=what, names=_NAMES, persistent=persistent)
+    value = unpickle(stream, what=what, names=NAMES, persistent=persistent)
     keys = plain()
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise FormatError(f"'{what}' has no list of storages; copy it again")
@@ -266,133 +236,10 @@ def _open_row(stream: BinaryIO, what: str) -> tuple[Any, _RowContainer]:
         if int.from_bytes(stream.read(8), "little", signed=True) != storage.count:
             raise FormatError(f"'{what}': storage {shown(key, 40)} has another size; copy it again")
         places[key] = at + 8
-        at += 8 + storage.count * _item_size(storage.kind)
+        at += 8 + storage.count * item_size(storage.kind)
     if at != size:
         raise FormatError(f"'{what}' has {size} bytes, its tensors need {at}; copy it again")
     return value, _RowContainer(stream, places, what)
-
-
-# --------------------------------------------------------------------------- what a pickle may name
-
-
-def _storage(key: Any, what: str) -> _Storage:
-    """Read a persistent id: ("storage", type, key, device, count)."""
-    fine = (
-        isinstance(key, tuple)
-        and len(key) in (5, 6)
-        and key[0] == "storage"
-        and isinstance(key[1], _StorageType)
-        and isinstance(key[2], str)
-        and type(key[4]) is int
-        and 0 <= key[4] <= LIMITS.model_bytes
-        and (len(key) == 5 or key[5] is None)
-    )
-    if not fine:
-        raise FormatError(f"'{what}' refers to something that is no storage; get another copy")
-    return _Storage(key[2], key[1].kind, key[4])
-
-
-class _StorageType:
-    """Stands for a class of torch's; it makes nothing."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-
-    def __call__(self, *arguments: Any) -> Any:
-        raise ValueError("a storage must be referred to, not built")
-
-
-def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Tensor:
-    if len(shape) != len(strides) or len(shape) > 8:
-        raise ValueError("shape and strides that do not fit")
-    numbers = (offset, *shape, *strides)
-    if not isinstance(storage, _Storage) or not all(type(n) is int and n >= 0 for n in numbers):
-        raise ValueError("a tensor of odd sizes")
-    # Strides of zero would let a few numbers fill any memory.
-    if math.prod(shape) > storage.count:
-        raise ValueError(f"a tensor of shape {tuple(shape)} over {storage.count} numbers")
-    last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    if math.prod(shape) and last >= storage.count:
-        raise ValueError("a tensor that reaches over its storage")
-    # No module saves elements that share a number; a damaged stride makes them.
-    reach = 1
-    for step, n in sorted((step, n) for n, step in zip(shape, strides, strict=True) if n > 1):
-        if step < reach:
-            raise ValueError("a tensor whose elements overlap")
-        reach += (n - 1) * step
-    return Tensor(storage, offset, tuple(shape), tuple(strides))
-
-
-def _parameter(data: Any, *_: Any) -> Tensor:
-    if not isinstance(data, Tensor):
-        raise ValueError("a parameter without a tensor")
-    return data
-
-
-def _ordered_dict(items: Any = ()) -> dict[Any, Any]:
-    pairs = list(items)
-    for pair in pairs:
-        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise ValueError("a dictionary of other than names and values")
-    return dict(pairs)
-
-
-class _NumpyType:
-    """A numpy type: only plain numbers."""
-
-    def __init__(self, text: Any, *_: Any) -> None:
-        if not isinstance(text, str) or text.lstrip("<=|") not in ("f2", "f4", "f8", "i4", "i8"):
-            raise ValueError("arrays of another type than plain numbers")
-        self.dtype = np.dtype("<" + text.lstrip("<=|"))
-
-    def set_pickled_state(self, state: Any) -> None:
-        if not isinstance(state, tuple) or len(state) < 2 or state[1] not in ("<", "|", "="):
-            raise ValueError("arrays of another byte order")
-
-
-class _NumpyArray:
-    """A numpy array that gets its values by BUILD."""
-
-    def __init__(self, *_: Any) -> None:
-        self.values: NDArray[Any] | None = None
-
-    def set_pickled_state(self, state: Any) -> None:
-        _, shape, kind, fortran, data = state
-        fine = isinstance(shape, tuple) and len(shape) <= 8
-        if not fine or not all(type(n) is int and n >= 0 for n in shape):
-            raise ValueError("an array of odd shape")
-        if not isinstance(kind, _NumpyType):
-            raise ValueError("an array without a type")
-        if isinstance(data, str):
-            data = data.encode("latin-1")
-        if not isinstance(data, bytes) or len(data) != math.prod(shape) * kind.dtype.itemsize:
-            raise ValueError("an array whose values do not fit its shape")
-        flat: NDArray[Any] = np.frombuffer(data, kind.dtype)
-        self.values = flat.reshape(shape[::-1]).T if fortran is True else flat.reshape(shape)
-
-
-def _encode(text: Any, encoding: Any = "latin-1") -> bytes:
-    """Bytes as Python 3 writes them for Python 2."""
-    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
-        raise ValueError("bytes of another encoding")
-    return text.encode("latin-1")
-
-
-_NAMES: Names = {
-    ("collections", "OrderedDict"): _ordered_dict,
-    ("torch._utils", "_rebuild_tensor"): _tensor,
-    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-    ("torch._utils", "_rebuild_parameter"): _parameter,
-    **{("torch", name): _StorageType(kind) for name, kind in _STORAGES.items()},
-    **{(f"numpy.{core}.multiarray", "_reconstruct"): _NumpyArray for core in ("core", "_core")},
-    ("numpy", "ndarray"): _NumpyArray,
-    ("numpy", "dtype"): _NumpyType,
-    ("_codecs", "encode"): _encode,
-}
-
-
-def _item_size(kind: str) -> int:
-    return 2 if kind == "bfloat16" else np.dtype(kind).itemsize
 
 
 def _array(tensor: Tensor, data: bytes) -> NDArray[Any]:

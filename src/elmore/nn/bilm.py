@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from elmore.config import BiLmConfig
 from elmore.nn.charcnn import TokenEncoder
 from elmore.nn.lstm import ProjectedLstm
+from elmore.nn.mixed_lstm import SharedProjection, mixed_layers
 from elmore.nn.packing import Packing
 
 __all__ = ["BiLm", "BiLmState", "Layers", "Runner", "in_turn"]
@@ -62,8 +63,12 @@ class BiLm(nn.Module):
         self.config = config
         self.tokens = TokenEncoder(config)
         for direction in config.directions:
-            layers = nn.ModuleList(ProjectedLstm(config.lstm) for _ in range(config.lstm.n_layers))
+            layers = nn.ModuleList(
+                ProjectedLstm(config.lstm, k) for k in range(config.lstm.n_layers)
+            )
             setattr(self, f"{direction}_layers", layers)
+        if config.lstm.mixed:
+            self.projection = SharedProjection(config.lstm)
 
     def zero_state(self, batch: int) -> BiLmState:
         """Make the state before any text, for `batch` sentences."""
@@ -119,6 +124,10 @@ class BiLm(nn.Module):
         packing = Packing.plan(lengths, time)
         if state is None:
             state = self.zero_state(batch)
+        if self.config.lstm.mixed:  # it keeps no state, so what comes in goes out
+            stacks = (self.forward_layers, self.backward_layers)
+            mixed = mixed_layers(stacks, self.projection, vectors, index, packing)
+            return Layers(mixed[None], lengths), state
         hidden = state.hidden.index_select(2, packing.order)
         memory = state.memory.index_select(2, packing.order)
         flat = index.flatten()

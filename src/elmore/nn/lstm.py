@@ -28,16 +28,17 @@ class ProjectedLstm(nn.Module):
     read. State goes in and comes out, the module keeps none.
     """
 
-    def __init__(self, config: LstmConfig) -> None:
+    def __init__(self, config: LstmConfig, layer: int = 0) -> None:
         super().__init__()
-        dim, cells = config.projection_dim, config.dim
+        dim, cells = config.state_dim, config.dim
         self.clips = Clips(config.cell_clip, config.proj_clip)
         # Stored transposed in memory: a product with few rows reads (in, out) order up to twice
         # as fast (benchmarks/embed.py), and the shape stays (out, in).
-        self.input_weight = nn.Parameter(torch.zeros(dim, 4 * cells).t())
+        self.input_weight = nn.Parameter(torch.zeros(config.input_dim(layer), 4 * cells).t())
         self.state_weight = nn.Parameter(torch.zeros(dim, 4 * cells).t())
         self.bias = nn.Parameter(torch.zeros(4 * cells))
-        self.projection = nn.Parameter(torch.zeros(cells, dim).t()) if config.projected else None
+        own_projection = config.projected and not config.mixed
+        self.projection = nn.Parameter(torch.zeros(cells, dim).t()) if own_projection else None
 
     def forward(
         self,
@@ -50,7 +51,7 @@ class ProjectedLstm(nn.Module):
         """Read a packed batch.
 
         Args:
-            inputs: vectors, (n_inputs, dim).
+            inputs: vectors, (n_inputs, dim of the input).
             rows: which input each packed row reads, (n_rows,); None if they are in packed order.
             packing: the plan of the batch.
             hidden: output before the first step, (batch, dim), in the packing's row order.

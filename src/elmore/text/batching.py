@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.errors import ConfigError
-from elmore.text.characters import Alphabet
+from elmore.text.characters import PADDING, Alphabet, DictionaryAlphabet
 from elmore.text.vocabulary import BEGIN, END, Vocabulary
 
-__all__ = ["Batch", "TokenIndexer", "plan_batches"]
+__all__ = ["Batch", "TokenIndexer", "plan_batches", "with_padding_as_words"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,8 @@ class TokenIndexer:
             raise ConfigError("a model reads characters or words; give an alphabet or a vocabulary")
         self.alphabet = alphabet
         self.vocabulary = vocabulary
-        self.markers = alphabet.markers if alphabet is not None else (BEGIN, END)
+        reader = alphabet if alphabet is not None else vocabulary
+        self.markers = (BEGIN, END) if reader is None else reader.markers
 
     def batch(
         self, sentences: Sequence[Sequence[str]], positions: Sequence[int] | None = None
@@ -76,6 +77,34 @@ class TokenIndexer:
             lengths=lengths,
             positions=np.asarray(where, np.int64),
         )
+
+
+def with_padding_as_words(batch: Batch, indexer: TokenIndexer) -> Batch:
+    """Make all sentences equally long by words of nothing but padding.
+
+    ELMoForManyLangs' `lstm` encoder reads a batch in this way; no other model should.
+
+    Args:
+        batch: sentences of different lengths.
+        indexer: what made the batch; its alphabet and vocabulary have an entry `<pad>`.
+    """
+    words, word_ids = batch.words, batch.word_ids
+    n_words = len(words if words is not None else word_ids if word_ids is not None else ())
+    if words is not None and isinstance(indexer.alphabet, DictionaryAlphabet):
+        row = np.full((1, words.shape[1]), indexer.alphabet.padding, words.dtype)
+        words = np.concatenate([words, row])
+    if word_ids is not None and indexer.vocabulary is not None:
+        row_id = indexer.vocabulary.encode([PADDING])
+        word_ids = np.concatenate([word_ids, row_id])
+    time = batch.index.shape[1]
+    outside = np.arange(time)[None, :] >= batch.lengths[:, None]
+    return Batch(
+        words=words,
+        word_ids=word_ids,
+        index=np.where(outside, n_words, batch.index),
+        lengths=np.full_like(batch.lengths, time),
+        positions=batch.positions,
+    )
 
 
 def plan_batches(

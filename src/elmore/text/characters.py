@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 
 from elmore.errors import ConfigError
 
-__all__ = ["Alphabet", "ByteAlphabet"]
+__all__ = ["PADDING", "Alphabet", "ByteAlphabet", "DictionaryAlphabet"]
 
 # The raw ids of bilm-tf are the bytes 0..255 and five markers; for inference every id is one
 # higher, so that 0 is free to mark a padded position of the sentence.
 _BEGIN_SENTENCE, _END_SENTENCE, _BEGIN_WORD, _END_WORD, _PAD = 257, 258, 259, 260, 261
+
+# The entry of a dictionary that fills a row.
+PADDING = "<pad>"
 
 
 class Alphabet(Protocol):
@@ -89,3 +92,63 @@ class ByteAlphabet:
             for token in tokens
             if token not in self.markers
         )
+
+
+class DictionaryAlphabet:
+    """The characters of a token as rows of a dictionary, between word markers (ELMoForManyLangs).
+
+    A token of more than `max_chars` - 2 characters is cut there. The original puts `<eow>` before
+    a word and `<bow>` after it, in training and in use alike; so it is done here. Ids are those
+    of the dictionary plus one.
+
+    Args:
+        symbols: all entries, in the order of their rows.
+        max_chars: columns of a row.
+    """
+
+    kind = "dictionary"
+    markers = ("<bos>", "<eos>")
+
+    def __init__(self, symbols: Sequence[str], max_chars: int) -> None:
+        self.symbols = tuple(symbols)
+        self.max_chars = max_chars
+        self._ids = {symbol: k + 1 for k, symbol in enumerate(self.symbols)}
+        if len(self._ids) != len(self.symbols):
+            twice = next(s for k, s in enumerate(self.symbols) if self._ids[s] != k + 1)
+            raise ConfigError(f"the alphabet has {twice!r} twice; keep each character once")
+        for special in (*self.markers, "<oov>", PADDING, "<bow>", "<eow>"):
+            if special not in self._ids:
+                raise ConfigError(f"the alphabet has no {special}; pass the one of the model")
+        longest = max(map(len, self.markers))
+        if max_chars < longest + 2:
+            raise ConfigError(
+                f"max_chars={max_chars} leaves no room for {self.markers[0]}; "
+                f"use {longest + 2} or more"
+            )
+
+    @property
+    def n_characters(self) -> int:
+        """Number of entries."""
+        return len(self.symbols)
+
+    @property
+    def padding(self) -> int:
+        """The id that fills a row."""
+        return self._ids[PADDING]
+
+    def encode(self, tokens: Sequence[str]) -> NDArray[np.int32]:
+        """Give the character ids of tokens, (n_tokens, max_chars)."""
+        ids, room = self._ids, self.max_chars - 2
+        before, after, unknown = ids["<eow>"], ids["<bow>"], ids["<oov>"]
+        rows = np.full((len(tokens), self.max_chars), self.padding, np.int32)
+        for k, token in enumerate(tokens):
+            if token in self.markers:
+                row = [before, ids[token], after]
+            else:
+                row = [before, *(ids.get(c, unknown) for c in token[:room]), after]
+            rows[k, : len(row)] = row
+        return rows
+
+    def count_cut(self, tokens: Sequence[str]) -> int:
+        """Count the tokens of more than `max_chars` - 2 characters."""
+        return sum(len(token) > self.max_chars - 2 for token in tokens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,28 @@ from elmore._io import open_checked, read_lines
 from elmore.errors import FormatError
 from elmore.limits import LIMITS, Limits
 
-__all__ = ["BEGIN", "END", "UNKNOWN", "Vocabulary"]
+__all__ = ["BEGIN", "END", "UNKNOWN", "USUAL", "Specials", "Vocabulary"]
 
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
+
+
+class Specials(NamedTuple):
+    """How a vocabulary is looked up: the words that stand for others, and where words are cut.
+
+    Attributes:
+        begin: the word that opens a sentence.
+        end: the word that closes it.
+        unknown: the word that stands for all that are not listed.
+        longest: characters after which a word is cut before it is looked up; None for never.
+    """
+
+    begin: str = BEGIN
+    end: str = END
+    unknown: str = UNKNOWN
+    longest: int | None = None
+
+
+USUAL = Specials()
 
 
 class Vocabulary:
@@ -24,10 +43,18 @@ class Vocabulary:
     Args:
         words: all words, each once.
         what: name of the origin, for messages.
+        specials: how words are looked up.
     """
 
-    def __init__(self, words: Iterable[str], *, what: str = "vocabulary") -> None:
+    def __init__(
+        self,
+        words: Iterable[str],
+        *,
+        what: str = "vocabulary",
+        specials: Specials = USUAL,
+    ) -> None:
         self.words = tuple(words)
+        self.specials = specials
         self._ids = {word: k for k, word in enumerate(self.words)}
         if len(self._ids) != len(self.words):
             seen: set[str] = set()
@@ -46,29 +73,40 @@ class Vocabulary:
         return word in self._ids
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and self.words == other.words
+        return (
+            isinstance(other, Vocabulary)
+            and self.words == other.words
+            and self.specials == other.specials
+        )
 
     def __hash__(self) -> int:
         return hash(self.words)
 
     @property
     def unknown(self) -> int | None:
-        """The id of `<UNK>`, or None where the list has no such word."""
-        return self._ids.get(UNKNOWN)
+        """The id of the unknown word (`<UNK>`), or None where the list has no such word."""
+        return self._ids.get(self.specials.unknown)
+
+    @property
+    def markers(self) -> tuple[str, str]:
+        """The words that open and close a sentence."""
+        return self.specials.begin, self.specials.end
 
     def find(self, word: str) -> int | None:
         """Give the id of a word, or None."""
         return self._ids.get(word)
 
     def encode(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """Give the ids of words, (n_words,); unknown ones get the id of `<UNK>`."""
-        unknown = self.unknown
+        """Give the ids of words, (n_words,); unknown ones get the id of the unknown word."""
+        unknown, longest = self.unknown, self.specials.longest
+        if longest is not None:
+            words = [word[:longest] for word in words]
         if unknown is None:
             missing = [word for word in words if word not in self._ids]
             if missing:
                 raise FormatError(
-                    f"{missing[0]!r} is not in the vocabulary, which has no {UNKNOWN} either; "
-                    f"add a line {UNKNOWN} to it"
+                    f"{missing[0]!r} is not in the vocabulary, which has no "
+                    f"{self.specials.unknown} either; add a line {self.specials.unknown} to it"
                 )
             unknown = -1
         ids = self._ids
@@ -81,7 +119,14 @@ class Vocabulary:
             return cls.from_stream(stream, what=str(path), limits=limits)
 
     @classmethod
-    def from_stream(cls, stream: BinaryIO, *, what: str, limits: Limits = LIMITS) -> Vocabulary:
+    def from_stream(
+        cls,
+        stream: BinaryIO,
+        *,
+        what: str,
+        limits: Limits = LIMITS,
+        specials: Specials = USUAL,
+    ) -> Vocabulary:
         """Read a vocabulary from an open file; bilm-tf's `!!!MAXTERMID` line is skipped."""
         words: list[str] = []
         for number, line in read_lines(stream, what=what, max_line=limits.vocabulary_line_bytes):
@@ -97,7 +142,7 @@ class Vocabulary:
                 )
         if not words:
             raise FormatError(f"{what} is empty; a vocabulary has one word on each line")
-        return cls(words, what=what)
+        return cls(words, what=what, specials=specials)
 
     def to_bytes(self) -> bytes:
         """Give the file form: one word a line."""

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore.errors import ResumeError
+from elmore.errors import ConfigError, ResumeError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
+from elmore.text.characters import ByteAlphabet
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Prepared
 from elmore.training.pretrain import pretrain
@@ -60,6 +61,12 @@ def fine_tune(
         report: gets every line of the log as it is written.
     """
     checkpoint = _checkpoint(model)
+    if checkpoint.alphabet is not None and not isinstance(checkpoint.alphabet, ByteAlphabet):
+        raise ConfigError(
+            "this model has an alphabet of its own; only byte models and plain word models can be "
+            "trained"
+        )
+    shape = ModelRecipe.from_config(checkpoint.config)
     run = Run(out)
     if run.exists() and not resume:
         raise ResumeError(
@@ -77,9 +84,7 @@ def fine_tune(
     if checkpoint.softmax is not None and checkpoint.softmax.cutoffs:
         cutoffs = checkpoint.softmax.cutoffs
         loss = dataclasses.replace(loss, kind="adaptive", cutoffs=cutoffs)
-    recipe = dataclasses.replace(
-        recipe, model=ModelRecipe.from_config(checkpoint.config), loss=loss, schedule=schedule
-    )
+    recipe = dataclasses.replace(recipe, model=shape, loss=loss, schedule=schedule)
     return pretrain(
         data,
         out,

@@ -71,6 +71,11 @@ class ModelRecipe:
             ConfigError: the model has a token layer that cannot be trained here.
         """
         tokens, lstm = config.tokens, config.lstm
+        if lstm.mixed:
+            raise ConfigError(
+                "this model's layers read both directions, so it predicts no words; only models "
+                "with separate directions can be trained"
+            )
         words_only = tokens.n_words and not tokens.n_characters and not tokens.projected
         if not words_only and (tokens.n_words or tokens.n_characters != 261):
             raise ConfigError(

@@ -1,0 +1,113 @@
+"""Alphabets and vocabularies in elmore's own folder: what config.json says, what lies beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from elmore._messages import shown
+from elmore.errors import ConfigError, FormatError
+from elmore.formats.dictionaries import dictionary_bytes, read_dictionary
+from elmore.formats.sources import Source
+from elmore.limits import LIMITS
+from elmore.text.characters import Alphabet, ByteAlphabet, DictionaryAlphabet
+from elmore.text.vocabulary import USUAL, Specials, Vocabulary
+
+__all__ = [
+    "CHARACTERS",
+    "VOCABULARY",
+    "alphabet_json",
+    "read_alphabet",
+    "read_words",
+    "specials_json",
+    "write_lexicons",
+]
+
+CHARACTERS, VOCABULARY = "characters.dic", "vocab.txt"
+_CONFIG = "config.json"
+
+
+def alphabet_json(alphabet: Alphabet | None) -> dict[str, Any] | None:
+    """Describe an alphabet."""
+    if alphabet is None:
+        return None
+    return {"kind": alphabet.kind, "max_chars": alphabet.max_chars}
+
+
+def specials_json(vocabulary: Vocabulary | None) -> dict[str, Any]:
+    """Describe how a vocabulary is looked up, unless it is the usual way."""
+    if vocabulary is None or vocabulary.specials == USUAL:
+        return {}
+    return {"vocabulary": vocabulary.specials._asdict()}
+
+
+def write_lexicons(folder: Path, alphabet: Alphabet | None, vocabulary: Vocabulary | None) -> None:
+    """Write the files of an alphabet and a vocabulary.
+
+    Raises:
+        ConfigError: a word or character that one line of text cannot hold.
+    """
+    if isinstance(alphabet, DictionaryAlphabet):
+        for symbol in alphabet.symbols:
+            if not symbol or "\n" in symbol or symbol.endswith("\r"):
+                raise ConfigError(f"the character {symbol!r} cannot be stored; leave it out")
+        (folder / CHARACTERS).write_bytes(dictionary_bytes(alphabet.symbols))
+    if vocabulary is not None:
+        for word in vocabulary:
+            if not word or "\n" in word or word != word.strip(" \t\r"):
+                raise ConfigError(f"the word {word!r} cannot be stored; leave it out")
+        (folder / VOCABULARY).write_bytes(vocabulary.to_bytes())
+
+
+def read_alphabet(
+    source: Source, data: Mapping[str, Any], files: Collection[str]
+) -> Alphabet | None:
+    """Read the alphabet that config.json describes.
+
+    Args:
+        source: the folder.
+        data: the parsed config.json.
+        files: names that the manifest vouches for.
+    """
+    alphabet = data.get("alphabet")
+    if alphabet is None:
+        return None
+    kinds = (ByteAlphabet.kind, DictionaryAlphabet.kind)
+    if not isinstance(alphabet, dict) or alphabet.get("kind") not in kinds:
+        raise FormatError(f"'{_CONFIG}': alphabet {shown(alphabet)} is unknown; upgrade elmore")
+    max_chars = alphabet.get("max_chars")
+    if not isinstance(max_chars, int) or not LIMITS.min_chars <= max_chars <= LIMITS.max_chars:
+        raise FormatError(f"'{_CONFIG}': alphabet.max_chars={shown(max_chars)}; correct it")
+    if alphabet["kind"] == ByteAlphabet.kind:
+        return ByteAlphabet(max_chars)
+    if CHARACTERS not in files:
+        raise FormatError(f"'{source.name}' lacks {CHARACTERS}; copy the folder again")
+    try:
+        return DictionaryAlphabet(read_dictionary(source, CHARACTERS), max_chars)
+    except ConfigError as error:
+        raise FormatError(f"'{CHARACTERS}': {error}") from None
+
+
+def read_words(
+    source: Source, data: Mapping[str, Any], files: Collection[str]
+) -> Vocabulary | None:
+    """Read the vocabulary; arguments as in `read_alphabet`."""
+    if VOCABULARY not in files:
+        return None
+    with closing(source.open(VOCABULARY)) as stream:
+        return Vocabulary.from_stream(stream, what=VOCABULARY, specials=_specials(data))
+
+
+def _specials(data: Mapping[str, Any]) -> Specials:
+    described = data.get("vocabulary", {})
+    if not isinstance(described, dict) or not described.keys() <= set(Specials._fields):
+        raise FormatError(f"'{_CONFIG}': vocabulary={shown(described)}; copy the folder again")
+    specials = Specials(**described)
+    words = (specials.begin, specials.end, specials.unknown)
+    longest = specials.longest
+    fine = longest is None or (type(longest) is int and 1 <= longest <= LIMITS.max_chars)
+    if not fine or not all(isinstance(word, str) for word in words):
+        raise FormatError(f"'{_CONFIG}': vocabulary={shown(described)}; copy the folder again")
+    return specials

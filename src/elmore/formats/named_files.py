@@ -1,0 +1,142 @@
+"""Models that a user names file by file: what belongs to them, and what lies beside them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from elmore.errors import ConfigError, ModelNotFound
+from elmore.formats.bilm_files import find_vocabulary
+from elmore.formats.sources import FilesSource, Source
+from elmore.limits import LIMITS
+
+__all__ = ["is_named_file", "open_named_file", "open_named_files"]
+
+_HDF5 = (".hdf5", ".h5")
+_PICKLES = (".th", ".pt", ".pth")
+_SHARD = re.compile(r"\.data-\d{5}-of-\d{5}")
+
+
+def is_named_file(path: Path) -> bool:
+    """Tell whether a path is one file of a model that has several, or a checkpoint's prefix."""
+    if path.is_file() and path.suffix in (*_HDF5, *_PICKLES, ".json", ".index"):
+        return True
+    return not path.is_dir() and _prefix(path) is not None
+
+
+def open_named_files(files: tuple[str | Path, ...]) -> Source:
+    """Open (options, weights[, vocabulary[, softmax]]); weights may be a TensorFlow checkpoint."""
+    if not 2 <= len(files) <= 4:
+        raise ConfigError(
+            f"a model of {len(files)} files; pass (options, weights), (options, weights, "
+            "vocabulary) or (options, weights, vocabulary, softmax)"
+        )
+    options, weights, *more = (Path(file) for file in files)
+    if options.suffix in _HDF5 and weights.suffix == ".json":
+        raise ConfigError(
+            f"'{options}' comes first but is no options file; pass (options, weights)"
+        )
+    named = {"options.json": options}
+    prefix = _prefix(weights)
+    named |= _shards(prefix) if prefix is not None else {"weights.hdf5": weights}
+    for path in more:
+        if path.suffix in _HDF5:
+            named["softmax.hdf5"] = path
+        else:
+            named["vocab.txt.gz" if path.suffix == ".gz" else "vocab.txt"] = path
+    if len(named) < len(files):
+        raise ConfigError("two vocabularies or two softmax files; pass one of each")
+    return FilesSource({**_beside(weights, named, prefix), **named})
+
+
+def open_named_file(path: Path) -> Source:
+    """Open a model of which one file was named; the others lie beside it."""
+    prefix = _prefix(path)
+    if prefix is not None:
+        options = _options(path, [prefix.with_name("options.json"), _sibling_options(prefix)])
+        named = _shards(prefix) | ({} if options is None else {"options.json": options})
+        return FilesSource({**_beside(prefix, named, prefix), **named})
+    if path.suffix in _PICKLES:
+        config = path.with_name("config.json")
+        named = {"weights.th": path} | ({"config.json": config} if config.is_file() else {})
+        return FilesSource(named)
+    if path.suffix == ".json":
+        weights = path.with_name(path.name.replace("options", "weights")).with_suffix(".hdf5")
+        options = path
+    else:
+        weights = path
+        likely = path.with_name(path.name.replace("weights", "options")).with_suffix(".json")
+        options = _options(path, [likely, path.with_name("options.json")])
+    if options is None or not (options.is_file() and weights.is_file()):
+        raise ModelNotFound(
+            f"'{path}' is one of two files and the other is not beside it; pass (options, weights)"
+        )
+    named = {"options.json": options, "weights.hdf5": weights}
+    return FilesSource({**_beside(weights, named, None), **named})
+
+
+def _options(path: Path, likely: list[Path | None]) -> Path | None:
+    return next((p for p in likely if p is not None and p != path and p.is_file()), None)
+
+
+def _sibling_options(prefix: Path) -> Path | None:
+    """The one other options file beside a checkpoint, such as `elmo_…_options.json`."""
+    found = [name for name in _names(prefix.parent) if name.endswith("options.json")]
+    return prefix.with_name(found[0]) if len(found) == 1 else None
+
+
+def _prefix(path: Path) -> Path | None:
+    """Give the prefix of a TensorFlow checkpoint that is named by it or by one of its files."""
+    name = _SHARD.sub("", path.name)
+    prefix = path.with_name(name.removesuffix(".index")) if name else path
+    return prefix if prefix.with_name(f"{prefix.name}.index").is_file() else None
+
+
+def _shards(prefix: Path) -> dict[str, Path]:
+    return {
+        name: prefix.with_name(name)
+        for name in _names(prefix.parent)
+        if name == f"{prefix.name}.index"
+        or (name.startswith(prefix.name) and _SHARD.fullmatch(name[len(prefix.name) :]))
+    }
+
+
+def _beside(weights: Path, named: dict[str, Path], prefix: Path | None) -> dict[str, Path]:
+    """Find the softmax and the vocabulary that lie beside weights and clearly belong to them.
+
+    A softmax belongs to weights that are called alike (`x_softmax.hdf5`, `x_weights.hdf5`) or
+    that are alone in their folder. Links are passed over: they may lead anywhere.
+    """
+    names = [name for name in _names(weights.parent) if not weights.with_name(name).is_symlink()]
+    found: dict[str, Path] = {}
+    arrays = [name for name in names if name.endswith(_HDF5)]
+    outputs = [name for name in arrays if "softmax" in name]
+    if prefix is None and "softmax.hdf5" not in named:
+        twin = weights.name.replace("weights", "softmax")
+        alone = len(outputs) == 1 and len(arrays) == 2
+        if twin in outputs or alone:
+            found["softmax.hdf5"] = weights.with_name(twin if twin in outputs else outputs[0])
+    vocabulary = find_vocabulary(tuple(names))
+    if vocabulary is not None and not {"vocab.txt", "vocab.txt.gz"} & named.keys():
+        usual = "vocab.txt.gz" if vocabulary.endswith(".gz") else "vocab.txt"
+        found[usual] = weights.with_name(vocabulary)
+    if not ({"vocab.txt", "vocab.txt.gz"} & (found.keys() | named.keys())):
+        found.pop("softmax.hdf5", None)  # of no use without its words
+    return found
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(_listed(folder))
+    except OSError:
+        return []
+
+
+def _listed(folder: Path) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for count, entry in enumerate(entries):
+            if count >= LIMITS.archive_members:
+                return
+            yield entry.name

@@ -1,0 +1,142 @@
+"""The table of sorted keys that begins every TensorFlow checkpoint (LevelDB's file format).
+
+Every block carries a CRC-32C, which is compared before its bytes are looked at; the blocks must
+follow each other without gap or overlap, so no byte of the file is left unread.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from elmore._messages import shown
+from elmore.errors import FormatError
+from elmore.formats.crc32c import masked_crc32c
+
+__all__ = ["read_table", "read_varint"]
+
+_FOOTER = 48
+_MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
+_TRAILER = 5  # kind of compression and checksum after each block
+
+
+def read_table(data: bytes, *, what: str) -> dict[bytes, bytes]:
+    """Read all keys and values of a table.
+
+    Args:
+        data: the whole file.
+        what: its name, for messages.
+
+    Raises:
+        FormatError: not such a table, damaged, or compressed.
+    """
+    return _Table(data, what).entries()
+
+
+def read_varint(data: bytes, at: int, *, what: str) -> tuple[int, int]:
+    """Read a number of 7 bits a byte, lowest first; give it and the place after it."""
+    value = 0
+    for shift in range(0, 64, 7):
+        if at >= len(data):
+            break
+        value |= (data[at] & 127) << shift
+        at += 1
+        if data[at - 1] < 128:
+            if value >> 64:
+                break
+            return value, at
+    raise _damaged(what, "a number that does not end")
+
+
+class _Table:
+    def __init__(self, data: bytes, what: str) -> None:
+        self._data = data
+        self._what = what
+
+    def entries(self) -> dict[bytes, bytes]:
+        data, what = self._data, self._what
+        if len(data) < _FOOTER or data[-8:] != _MAGIC:
+            raise FormatError(
+                f"'{what}' does not end like the index of a TensorFlow checkpoint; it is cut off "
+                "or another file, copy it again"
+            )
+        footer = data[-_FOOTER:-8]
+        meta, at = self._handle(footer, 0)
+        index, at = self._handle(footer, at)
+        if footer[at:].strip(b"\0"):
+            raise _damaged(what, "no zeros before its end")
+        blocks = [self._handle_alone(value) for _, value in self._block(index)]
+        free = 0
+        for offset, size in [*blocks, meta, index]:
+            if offset != free:
+                raise _damaged(what, f"a block at {offset} where {free} is next")
+            free = offset + size + _TRAILER
+        if free != len(data) - _FOOTER:
+            raise _damaged(what, "bytes that belong to no block")
+        self._block(meta)
+        found: dict[bytes, bytes] = {}
+        last: bytes | None = None
+        for block in blocks:
+            for key, value in self._block(block):
+                if last is not None and key <= last:
+                    raise _damaged(what, f"the key {shown(key, 40)} out of order")
+                found[key] = value
+                last = key
+        return found
+
+    def _handle(self, data: bytes, at: int) -> tuple[tuple[int, int], int]:
+        offset, at = read_varint(data, at, what=self._what)
+        size, at = read_varint(data, at, what=self._what)
+        return (offset, size), at
+
+    def _handle_alone(self, data: bytes) -> tuple[int, int]:
+        handle, at = self._handle(data, 0)
+        if at != len(data):
+            raise _damaged(self._what, "a handle that is too long")
+        return handle
+
+    def _block(self, handle: tuple[int, int]) -> list[tuple[bytes, bytes]]:
+        offset, size = handle
+        end = offset + size
+        if end + _TRAILER > len(self._data) - _FOOTER:
+            raise _damaged(self._what, f"a block at {offset} that reaches over its end")
+        raw = self._data[offset:end]
+        kind = self._data[end]
+        (checksum,) = struct.unpack_from("<I", self._data, end + 1)
+        if masked_crc32c([raw, bytes([kind])]) != checksum:
+            raise _damaged(self._what, f"a wrong checksum of the block at {offset}")
+        if kind:
+            raise FormatError(
+                f"'{self._what}' has a block packed by method {kind}, which no TensorFlow "
+                "checkpoint has; save the checkpoint again"
+            )
+        return self._entries(raw)
+
+    def _entries(self, raw: bytes) -> list[tuple[bytes, bytes]]:
+        what = self._what
+        if len(raw) < 8:
+            raise _damaged(what, "a block without entries")
+        (count,) = struct.unpack_from("<I", raw, len(raw) - 4)
+        end = len(raw) - 4 - 4 * count
+        if not count or end < 0:
+            raise _damaged(what, f"a block with {count} restarts")
+        restarts = set(struct.unpack_from(f"<{count}I", raw, end))
+        entries: list[tuple[bytes, bytes]] = []
+        key, at = b"", 0
+        while at < end:
+            first = at
+            shared, at = read_varint(raw, at, what=what)
+            rest, at = read_varint(raw, at, what=what)
+            length, at = read_varint(raw, at, what=what)
+            if shared > len(key) or (first in restarts and shared) or at + rest + length > end:
+                raise _damaged(what, "an entry that reaches over its block")
+            restarts.discard(first)
+            key = key[:shared] + raw[at : at + rest]
+            entries.append((key, raw[at + rest : at + rest + length]))
+            at += rest + length
+        if at != end or restarts - ({0} if not entries else set()):
+            raise _damaged(what, "restarts where no entry begins")
+        return entries
+
+
+def _damaged(what: str, problem: str) -> FormatError:
+    return FormatError(f"'{what}' has {problem}; it is damaged, copy the checkpoint again")

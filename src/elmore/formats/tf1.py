@@ -1,0 +1,283 @@
+"""Checkpoints of bilm-tf and TF-Hub's ELMo, read without TensorFlow.
+
+`checkpoint`, `model.ckpt-N.index`, `model.ckpt-N.data-*`, options.json and the vocabulary; softmax
+included, so that such a model can be scored and fine-tuned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._messages import shown
+from elmore.config import BiLmConfig
+from elmore.errors import FormatError
+from elmore.formats.bilm_datasets import dump_names, links
+from elmore.formats.bilm_files import (
+    find_options,
+    read_languages,
+    read_options,
+    read_vocabulary,
+)
+from elmore.formats.bilm_options import config_from_options
+from elmore.formats.bilm_weights import check_arrays, linked_weights
+from elmore.formats.checkpoint import Checkpoint, Mix, Softmax
+from elmore.formats.sources import Source
+from elmore.formats.tf_bundles import Bundle, checkpoint_step, find_prefixes, open_bundle
+from elmore.limits import LIMITS
+from elmore.text.characters import ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
+
+__all__ = ["NAME", "read", "sniff", "stored_types"]
+
+NAME = "tensorflow"
+
+Array = NDArray[np.float32]
+Shapes = Mapping[str, tuple[int, ...]]
+
+_SCOPE = re.compile(r"^(?:module/)?(?:lm|bilm)/")
+_PLAIN = re.compile(
+    r"char_embed|embedding|CNN/[Wb]_cnn_\d+|CNN_high_\d+/[Wb]_(?:carry|transform)|"
+    r"CNN_proj/[Wb]_proj|softmax/[Wb]"
+)
+# TensorFlow's spellings through the years, in training graphs and in inference graphs.
+_LSTM = re.compile(
+    r"(?:RNN_(?P<direction>\d+)/)?(?:RNN|rnn)/"
+    r"(?:(?:MultiRNNCell|multi_rnn_cell)/(?:Cell|cell_)(?P<layer>\d+)/)?"
+    r"(?:rnn/)?(?:LSTMCell|lstm_cell)/(?P<leaf>.+)"
+)
+_LEAVES = {
+    **dict.fromkeys(("kernel", "weights", "W_0"), ("W_0", "kernel")),
+    **dict.fromkeys(("bias", "biases", "B"), ("B", "bias")),
+    **dict.fromkeys(
+        ("projection/kernel", "projection/weights", "W_P_0"), ("W_P_0", "projection/kernel")
+    ),
+}
+_MIX, _SCALE = "aggregation/weights", "aggregation/scaling"
+_N_CHARACTERS = 261
+
+
+def sniff(source: Source) -> bool:
+    """Tell whether there is an index with its data."""
+    return bool(find_prefixes(source))
+
+
+def read(source: Source) -> Checkpoint:
+    """Read options, weights and, where its vocabulary is there, the softmax.
+
+    Names and shapes are compared with the options before any array is read; the arrays follow
+    when they are asked for, each compared with its checksum.
+    """
+    prefix = _choose(source)
+    bundle = open_bundle(source, prefix)
+    names = _canonical_names(bundle, prefix)
+    arrays = _Arrays(bundle, names)
+    options_name = find_options(source)
+    if options_name is not None:
+        options = read_options(source, options_name)
+    elif any(name.endswith(_MIX) for name in bundle.variables):
+        options, options_name = _hub_options(arrays.shapes, prefix), "TF-Hub's ELMo"
+    else:
+        raise FormatError(
+            f"'{source.name}' has a TensorFlow checkpoint but no options.json; put it beside the "
+            "checkpoint or pass (options, checkpoint)"
+        )
+    config = config_from_options(
+        options,
+        bidirectional=not any(name.startswith("rnn/") for name in names),
+        n_words=(arrays.shapes.get("embedding") or (0,))[0],
+        what=options_name,
+    )
+    table = links(config, dump_names(config, names))
+    weights_name = f"{prefix}.index"
+    shapes = {name: shape for name, shape in arrays.shapes.items() if "softmax" not in name}
+    check_arrays(table, shapes, options_name, weights_name)
+    vocabulary = read_vocabulary(source)
+    notes: dict[str, Any] = {"checkpoint": prefix}
+    softmax = _read_softmax(arrays, config, vocabulary, weights_name, notes)
+    if languages := read_languages(source):
+        notes["languages"] = languages
+    needs_words = bool(config.tokens.n_words) or softmax is not None
+    return Checkpoint(
+        config=config,
+        weights=linked_weights(config, table, arrays.read),
+        alphabet=ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None,
+        vocabulary=vocabulary if needs_words else None,
+        softmax=softmax,
+        mixes=_read_mixes(bundle, config, prefix),
+        tokenizer="billion-word",
+        notes=notes,
+        origin=source.name,
+    )
+
+
+def stored_types(source: Source) -> set[str]:
+    """Name the types in which the weights are stored."""
+    prefix = _choose(source)
+    bundle = open_bundle(source, prefix)
+    return {bundle.variables[name].type_name for name in _canonical_names(bundle, prefix).values()}
+
+
+class _Arrays:
+    """A checkpoint under the names of bilm-tf's own HDF5 dump."""
+
+    def __init__(self, bundle: Bundle, names: Mapping[str, str]) -> None:
+        self._bundle = bundle
+        self._names = names
+        self.shapes = {name: bundle.variables[key].shape for name, key in names.items()}
+        # Inference graphs put a row of zeros before the characters, for padded positions.
+        self._padded = (self.shapes.get("char_embed") or (0,))[0] == _N_CHARACTERS + 1
+        if self._padded:
+            self.shapes["char_embed"] = (_N_CHARACTERS, *self.shapes["char_embed"][1:])
+
+    def read(self, name: str) -> Array:
+        array = self._bundle.read(self._names[name])
+        return array[1:] if self._padded and name == "char_embed" else array
+
+
+def _choose(source: Source) -> str:
+    """Name the checkpoint to read: what `checkpoint` says is the newest, else the highest step."""
+    prefixes = find_prefixes(source)
+    if len(prefixes) > 1 and "checkpoint" in source.names():
+        text = source.read("checkpoint", LIMITS.json_bytes).decode("utf-8", "replace")
+        match = re.search(r'^model_checkpoint_path: "(.*)"$', text, re.MULTILINE)
+        # The path is of the machine that wrote it, often long gone: only its last part counts.
+        newest = match[1].replace("\\", "/").rpartition("/")[2] if match else ""
+        if newest not in prefixes:
+            raise FormatError(
+                f"'{source.name}': the file `checkpoint` names {shown(newest, 40)!r}, which is "
+                f"not there (found {shown(', '.join(prefixes), 80)}); pass one of these by name"
+            )
+        return newest
+    if not prefixes:
+        raise FormatError(f"'{source.name}' has no TensorFlow checkpoint; check the path")
+    return max(prefixes, key=lambda prefix: (checkpoint_step(prefix), prefix))
+
+
+def _canonical_names(bundle: Bundle, prefix: str) -> dict[str, str]:
+    """Find the weights: name in bilm-tf's dump -> name in the checkpoint."""
+    found: dict[str, str] = {}
+    others: list[str] = []
+    for key in bundle.variables:
+        name = _canonical_name(_SCOPE.sub("", key))
+        if name is None:
+            others.append(key)
+        elif name in found:
+            raise FormatError(
+                f"'{prefix}.index' has {shown(found[name], 60)} and {shown(key, 60)} for one "
+                "weight; keep one model in a checkpoint"
+            )
+        else:
+            found[name] = key
+    if not any(name.startswith(("RNN_", "rnn/")) for name in found):
+        raise FormatError(
+            f"'{prefix}.index' holds no biLM (no variable lm/RNN_0/…); is it a checkpoint of "
+            "bilm-tf?"
+        )
+    weights = set(found.values())
+    for key in others:
+        # The optimiser keeps its sums beside each variable, as VARIABLE/Adagrad.
+        inner = _SCOPE.sub("", key)
+        if key.rpartition("/")[0] not in weights and inner.startswith(("CNN", "RNN", "rnn/")):
+            raise FormatError(
+                f"'{prefix}.index' has {shown(key, 80)}, of which bilm-tf knows nothing; is it a "
+                "checkpoint of bilm-tf?"
+            )
+    return found
+
+
+def _canonical_name(name: str) -> str | None:
+    if _PLAIN.fullmatch(name):
+        return name
+    match = _LSTM.fullmatch(name)
+    leaves = _LEAVES.get(match["leaf"]) if match else None
+    if match is None or leaves is None:
+        return None
+    cell = f"MultiRNNCell/Cell{int(match['layer'] or 0)}/LSTMCell"
+    if match["direction"] is None:
+        return f"rnn/{cell}/{leaves[1]}"
+    return f"RNN_{match['direction']}/RNN/{cell}/{leaves[0]}"
+
+
+def _hub_options(shapes: Shapes, prefix: str) -> dict[str, Any]:
+    """Read the sizes of TF-Hub's model off its arrays; the rest is that of the original model."""
+    kernels = {n: s for n, s in shapes.items() if re.match(r"RNN_0/.*/W_0$", n)}
+    filters = [shapes[name] for k in range(len(shapes)) if (name := f"CNN/W_cnn_{k}") in shapes]
+    embedding = shapes.get("char_embed", ())
+    kernel = next(iter(kernels.values()), ())
+    if len(kernel) != 2 or len(embedding) != 2 or not all(len(shape) == 4 for shape in filters):
+        raise FormatError(
+            f"'{prefix}.index' has no sizes of a byte model; pass (options, checkpoint)"
+        )
+    return {
+        "lstm": {
+            "dim": kernel[1] // 4,
+            "projection_dim": kernel[0] // 2,
+            "n_layers": len(kernels),
+            "cell_clip": 3,
+            "proj_clip": 3,
+            "use_skip_connections": True,
+        },
+        "char_cnn": {
+            "activation": "relu",
+            "embedding": {"dim": embedding[1]},
+            "filters": [[shape[1], shape[3]] for shape in filters],
+            "max_characters_per_token": 50,
+            "n_characters": _N_CHARACTERS + 1,
+            "n_highway": sum(n.endswith("/W_carry") for n in shapes),
+        },
+    }
+
+
+def _read_softmax(
+    arrays: _Arrays,
+    config: BiLmConfig,
+    vocabulary: Vocabulary | None,
+    what: str,
+    notes: dict[str, Any],
+) -> Softmax | None:
+    """Read the output layer; with a shared one the word table is its weight."""
+    shapes = arrays.shapes
+    bias = shapes.get("softmax/b")
+    if bias is None:
+        return None
+    weight = "softmax/W" if "softmax/W" in shapes else "embedding"
+    if vocabulary is None:
+        notes["softmax"] = "left out: its vocabulary is not beside the checkpoint"
+        return None
+    wanted: dict[str, tuple[int, ...]] = {
+        weight: (len(vocabulary), config.lstm.projection_dim),
+        "softmax/b": (len(vocabulary),),
+    }
+    for name, shape in wanted.items():
+        if shapes.get(name) != shape:
+            raise FormatError(
+                f"'{what}': {name} has shape {shapes.get(name)}, expected {shape} from the "
+                "vocabulary and the options; pass files that belong together"
+            )
+    read: Callable[[str], Array] = arrays.read
+    return Softmax(read(weight), read("softmax/b"))
+
+
+def _read_mixes(bundle: Bundle, config: BiLmConfig, prefix: str) -> tuple[Mix, ...]:
+    """Read the mix of TF-Hub's model."""
+    names = {
+        key: next((name for name in bundle.variables if name.endswith(key)), None)
+        for key in (_MIX, _SCALE)
+    }
+    mix, scale = names[_MIX], names[_SCALE]
+    if mix is None or scale is None:
+        return ()
+    if bundle.variables[mix].shape != (config.n_layers,):
+        raise FormatError(
+            f"'{prefix}.index': {_MIX} has shape {bundle.variables[mix].shape}, the model "
+            f"{config.n_layers} layers; its files do not belong together"
+        )
+    if bundle.variables[scale].shape not in ((), (1,)):
+        raise FormatError(f"'{prefix}.index': {_SCALE} is no single number; copy it again")
+    weights = tuple(float(value) for value in bundle.read(mix))
+    return (Mix(weights, float(bundle.read(scale).reshape(()))),)
