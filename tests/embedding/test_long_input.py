@@ -75,11 +75,13 @@ def test_large_ones_go_through_a_file(tiny_elmo, monkeypatch):
 
 def test_a_full_disk_is_one_line(tiny_elmo, monkeypatch):
     monkeypatch.setattr(long_input, "_MEMORY_BYTES", 0)
-    monkeypatch.setattr(
-        long_input.tempfile, "TemporaryFile", lambda: open("/dev/full", "r+b", buffering=0)
-    )
-    with pytest.raises(ElmoreError, match="TMPDIR") as caught, read_long(tiny_elmo.engine, LONG):
-        pass
+    with open("/dev/full", "r+b", buffering=0) as full:
+        monkeypatch.setattr(long_input.tempfile, "TemporaryFile", lambda: full)
+        with (
+            pytest.raises(ElmoreError, match="TMPDIR") as caught,
+            read_long(tiny_elmo.engine, LONG),
+        ):
+            pass
     assert "\n" not in str(caught.value)
 
 
@@ -132,12 +134,12 @@ def test_pooled_in_stretches(tiny_elmo, expected, read_in_stretches, pool):
 def test_a_stream_carries_the_state_of_long_rows(tiny_elmo, read_in_stretches, monkeypatch):
     batches = [[LONG[:5], LONG, ["a"]], [LONG[3:9], LONG[:4]], [LONG, ["b"], LONG[:7], ["c"]]]
     with tiny_elmo.stateful() as stream:
-        found = [stream.layers_tokens(batch) for batch in batches]
+        found = [layers for batch in batches for layers in stream.layers_tokens(batch)]
     assert read_in_stretches == [len(LONG)] * 2
     monkeypatch.setattr(stateful, "LONG_TOKENS", 1 << 40)
     with tiny_elmo.stateful() as stream:
-        expected = [stream.layers_tokens(batch) for batch in batches]
-    for mine, other in zip(sum(found, []), sum(expected, []), strict=True):
+        expected = [layers for batch in batches for layers in stream.layers_tokens(batch)]
+    for mine, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine.values, other.values, atol=5e-6, rtol=0)
 
 
