@@ -101,7 +101,7 @@ main.main(["models"])
 
 
 # In the HDF5 library a failed write used to end the process when it was about to end well.
-@pytest.mark.parametrize("suffix", ["jsonl", "npz", "hdf5"])
+@pytest.mark.parametrize("suffix", ["jsonl", "npz", "hdf5", "parquet", "safetensors"])
 def test_a_full_disk_is_one_line_and_no_file(suffix, cli, tiny_folder, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("It fell .\n" * 3000)

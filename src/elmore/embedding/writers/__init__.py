@@ -47,6 +47,7 @@ class Settings:
         texts: whether the text belongs into the output, because no line of the input is it.
         sentence_index: hdf5: whether to write `sentence_to_index`; None for up to a million.
         overwrite: replace a file that is there.
+        first: the number of the first record, where a file is a part of several.
     """
 
     shape: tuple[int | None, ...]
@@ -54,6 +55,7 @@ class Settings:
     texts: bool = False
     sentence_index: bool | None = None
     overwrite: bool = False
+    first: int = 0
 
     @property
     def pooled(self) -> bool:
@@ -101,6 +103,8 @@ WRITERS: dict[str, WriterInfo] = {
     "jsonl": WriterInfo("elmore.embedding.writers.jsonl", (".jsonl", ".json", ".txt"), True),
     "npz": WriterInfo("elmore.embedding.writers.npz", (".npz",), False),
     "hdf5": WriterInfo("elmore.embedding.writers.hdf5", (".hdf5", ".h5"), False),
+    "parquet": WriterInfo("elmore.embedding.writers.parquet", (".parquet",), False),
+    "safetensors": WriterInfo("elmore.embedding.writers.safetensors", (".safetensors",), False),
 }
 
 

@@ -1,8 +1,9 @@
 """HDF5 in the layout of the old `allennlp elmo` command.
 
-One dataset for each sentence, its key the number of the sentence from 0: (layers, time, dim) for
-all layers, else (time, dim); pooled without the time axis. `sentence_to_index`, shape (1,), holds
-a JSON object of each line, stripped, to its key; of equal lines the last one counts.
+One dataset for each sentence, its key the number of the sentence from 0 over the whole input:
+(layers, time, dim) for all layers, else (time, dim); pooled without the time axis.
+`sentence_to_index`, shape (1,), holds a JSON object of each line, stripped, to its key; of equal
+lines the last one counts.
 
 Memory stays flat: lines are spooled to the disk. Only that JSON text is held, at the very end,
 because HDF5 takes a string in one piece (and copies it twice); above a million lines it is left
@@ -73,7 +74,7 @@ class Hdf5Writer:
         with self._patient.checked():
             # h5py's own create_dataset takes three times as long.
             space = h5s.create_simple(values.shape)
-            key = str(self._count).encode()
+            key = str(self._settings.first + self._count).encode()
             dataset = h5d.create(self._file.id, key, self._type, space, self._properties)
             if values.size:
                 dataset.write(h5s.ALL, h5s.ALL, values)
@@ -89,7 +90,8 @@ class Hdf5Writer:
             if self._spool is not None:
                 kind = h5py.string_dtype("utf-8")
                 dataset = self._file.create_dataset("sentence_to_index", (1,), kind)
-                dataset[0] = _json_index(self._spool, self._count, self._path.absolute().parent)
+                folder = self._path.absolute().parent
+                dataset[0] = _json_index(self._spool, self._count, self._settings.first, folder)
             self._file.close()
 
     def _index(self, spool: BinaryIO, text: str) -> None:
@@ -104,7 +106,7 @@ class Hdf5Writer:
         spool.write(json.dumps(text.strip()).encode() + b"\n")
 
 
-def _json_index(spool: BinaryIO, count: int, folder: Path) -> bytes:
+def _json_index(spool: BinaryIO, count: int, first: int, folder: Path) -> bytes:
     """Make the JSON object of lines to keys; of equal lines the last one stays."""
     last = _last_ones(spool, count)
     spool.seek(0)
@@ -113,7 +115,7 @@ def _json_index(spool: BinaryIO, count: int, folder: Path) -> bytes:
         mark = b"{"
         for k, line in enumerate(spool):
             if last[k]:
-                result.write(mark + line[:-1] + b': "%d"' % k)
+                result.write(mark + line[:-1] + b': "%d"' % (first + k))
                 mark = b", "
         result.write(b"}" if count else b"{}")
         result.seek(0)
