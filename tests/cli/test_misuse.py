@@ -30,7 +30,7 @@ CASES = [
     (2, "embed {t} --model {m} -f hdf5", "pass -o FILE"),
     (2, "embed {t} --model {m} -f npz -o -", "pass -o FILE"),
     (2, "embed {t} --model {m} -f xml", "invalid choice"),
-    (2, "embed {t} --model {m} -o {d}/x.parquet", "pass -f"),
+    (2, "embed {t} --model {m} -o {d}/x.npy", "pass -f"),
     (2, "embed {t} --model {m} -o {d}", "is a folder"),
     (1, "embed {t} --model {m} -o {d}/no/x.npz", "its folder does not exist"),
     (2, "embed {t} --model {m} -o {t} -f jsonl --force", "input and output at once"),

@@ -105,7 +105,7 @@ def _format(args: argparse.Namespace, output: Path | None) -> str:
         suffix = "" if output is None else output.suffix.lower()
         known = {suffix: name for name, info in WRITERS.items() for suffix in info.suffixes}
         if suffix and suffix not in known:
-            # Vectors as text in a file called x.npy or x.parquet help nobody.
+            # Vectors as text in a file called x.npy or x.arrow help nobody.
             raise ConfigError(
                 f"'{output}' names no format that elmore writes; pass -f {', '.join(WRITERS)}"
             )
