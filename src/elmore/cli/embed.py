@@ -6,21 +6,18 @@ import argparse
 import dataclasses
 import itertools
 import sys
-from collections import deque
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from elmore.cli import flags
 from elmore.cli.report import make_progress, say, write_json
-from elmore.embedding.writers import WRITERS, Record, Settings, open_writer
+from elmore.embedding.writers import WRITERS, Settings, open_writer
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
     from elmore.cli.inputs import Counts
     from elmore.embedding.elmo import Elmo
     from elmore.formats.checkpoint import Checkpoint
-    from elmore.text.sentence import Sentence
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -85,9 +82,18 @@ def run(args: argparse.Namespace) -> int:
     progress = make_progress(unit="sentences", quiet=args.quiet)
     try:
         with open_writer(form, output, settings) as writer:
+            from elmore.embedding.records import embed_records  # torch comes with it
+
             elmo = _load(args, checkpoint)
             sentences = make_reader(args, elmo).read(inputs, counts)
-            for record in _records(args, elmo, itertools.islice(sentences, args.limit)):
+            records = embed_records(
+                elmo,
+                itertools.islice(sentences, args.limit),
+                layers=args.layers,
+                pool=args.pool,
+                batch_tokens=args.batch_tokens,
+            )
+            for record in records:
                 writer.write(record)
                 progress.update(1)
     finally:
@@ -148,41 +154,6 @@ def _load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
         start=args.start,
         token_vectors=args.token_vectors and tuple(args.token_vectors),
     )
-
-
-def _records(
-    args: argparse.Namespace, elmo: Elmo, sentences: Iterable[tuple[str, Sentence]]
-) -> Iterator[Record]:
-    from elmore.embedding.pipe import BATCH_TOKENS
-    from elmore.embedding.pooling import pool
-
-    # The pipe reads ahead by a window and gives the results in order: what it has read waits here.
-    waiting: deque[tuple[str, Sentence]] = deque()
-
-    def fed() -> Iterator[Sentence]:
-        for text, sentence in sentences:
-            waiting.append((text, sentence))
-            yield sentence
-
-    batch_tokens = args.batch_tokens or BATCH_TOKENS
-    results: Iterator[Any]
-    if args.layers == flags.ALL_LAYERS:
-        layered = elmo.pipe_layers(fed(), batch_tokens=batch_tokens)
-        results = (
-            layers.values if args.pool is None else pool(layers.values, args.pool)
-            for layers in layered
-        )
-    else:
-        results = elmo.pipe(
-            (sentence.tokens for sentence in fed()),
-            layers=args.layers,
-            pool=args.pool,
-            tokenized=True,
-            batch_tokens=batch_tokens,
-        )
-    for values in results:
-        text, sentence = waiting.popleft()
-        yield Record(text, sentence.tokens, sentence.spans, values)
 
 
 def _summary(counts: Counts, checkpoint: Checkpoint) -> str:
