@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from elmore.cli import flags
 from elmore.cli.report import make_progress, say, write_json
@@ -15,9 +15,11 @@ from elmore.embedding.writers import WRITERS, Settings, open_writer
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmore.cli.inputs import Counts
+    from elmore._progress import Progress
     from elmore.embedding.elmo import Elmo
+    from elmore.embedding.reading import Counts
     from elmore.formats.checkpoint import Checkpoint
+    from elmore.formats.detect import ModelPath
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -25,12 +27,18 @@ EXAMPLES = """\
   echo "A plant grew ." | elmore embed --model my-model
   elmore embed --model my-model news.txt -o news.hdf5 --layers all --tokenized
   elmore embed --model options.json weights.hdf5 book.txt --split-sentences --pool mean -o book.npz
+  elmore embed --model my-model corpus/*.txt --workers 4 -f parquet --dtype float16 -o vectors/
 
 formats:
   jsonl  one object a sentence: {"tokens": [...], "spans": [...], "vectors": [[...], ...]};
          "layers" with --layers all, "vector" with --pool
   npz    arrays "0", "1", ... (time, dim) for numpy.load; with --pool one matrix "vectors"
   hdf5   datasets "0", "1", ... and sentence_to_index, as the `allennlp elmo` command wrote them
+  parquet      a row a sentence: number, tokens, spans, vectors; needs elmore[parquet]
+  safetensors  one matrix "vectors" of all tokens, and "offsets", where each sentence starts
+
+With --workers, -o is a folder: shards in the order of the input, and manifest.json when all are
+there. Stopped and started again, it goes on; the bytes are the same for any number of workers.
 """
 
 
@@ -58,6 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=("VOCAB", "HDF5"),
         help="token vectors that `elmore cache` wrote",
     )
+    flags.add_workers(parser, "processes that fill a folder with shards, one thread each")
+    parser.add_argument(
+        "--shard-bytes",
+        type=flags.parse_count,
+        metavar="N",
+        help="with --workers: bytes of text in a shard (default: 524288)",
+    )
     flags.add_start(parser)
     flags.add_compute(parser)
     flags.add_json(parser)
@@ -66,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Embed text."""
-    from elmore.cli.inputs import Counts, check_inputs, make_reader
+    from elmore.cli.inputs import check_files, check_inputs
 
     model, rest = flags.split_model(args.model)
     inputs = [*rest, *args.inputs]
@@ -74,28 +89,19 @@ def run(args: argparse.Namespace) -> int:
     form = _format(args, output)
     # Everything that can be wrong is found before torch is loaded.
     checkpoint = flags.read_model(model)
-    settings = _settings(args, checkpoint)
-    check_inputs(inputs, output)
+    _settings(args, checkpoint)
+    if args.workers is not None:
+        check_files(inputs)
+    else:
+        check_inputs(inputs, output)
     if not inputs and sys.stdin.isatty() and not args.quiet:
         say("reading from the terminal; end with Ctrl-D")
-    counts = Counts()
     progress = make_progress(unit="sentences", quiet=args.quiet)
     try:
-        with open_writer(form, output, settings) as writer:
-            from elmore.embedding.records import embed_records  # torch comes with it
-
-            elmo = _load(args, checkpoint)
-            sentences = make_reader(args, elmo).read(inputs, counts)
-            records = embed_records(
-                elmo,
-                itertools.islice(sentences, args.limit),
-                layers=args.layers,
-                pool=args.pool,
-                batch_tokens=args.batch_tokens,
-            )
-            for record in records:
-                writer.write(record)
-                progress.update(1)
+        if args.workers is not None:
+            counts = _run_bulk(args, model, inputs, form, progress)
+        else:
+            counts = _run_single(args, checkpoint, inputs, form, progress)
     finally:
         progress.close()
     if args.json:
@@ -103,6 +109,70 @@ def run(args: argparse.Namespace) -> int:
     elif not args.quiet:
         say(_summary(counts, checkpoint))
     return 0
+
+
+def _run_single(
+    args: argparse.Namespace,
+    checkpoint: Checkpoint,
+    inputs: list[str],
+    form: str,
+    progress: Progress,
+) -> Counts:
+    """Embed into one file, or to stdout."""
+    from elmore.cli.inputs import make_reader
+    from elmore.embedding.reading import Counts
+
+    counts = Counts()
+    output = None if args.output in (None, "-") else Path(args.output)
+    with open_writer(form, output, _settings(args, checkpoint)) as writer:
+        from elmore.embedding.records import embed_records  # torch comes with it
+
+        elmo = _load(args, checkpoint)
+        sentences = make_reader(args, elmo).read(inputs, counts)
+        records = embed_records(
+            elmo,
+            itertools.islice(sentences, args.limit),
+            layers=args.layers,
+            pool=args.pool,
+            batch_tokens=args.batch_tokens,
+        )
+        for record in records:
+            writer.write(record)
+            progress.update(1)
+    return counts
+
+
+def _run_bulk(
+    args: argparse.Namespace,
+    model: ModelPath | None,
+    inputs: list[str],
+    form: str,
+    progress: Progress,
+) -> Counts:
+    """Embed into a folder of shards."""
+    from elmore.embedding.bulk.embed_files import run_job
+    from elmore.embedding.bulk.job import SHARD_BYTES, Job
+
+    job = Job(
+        model=cast("ModelPath", model),
+        format=form,
+        layers=args.layers,
+        pool=args.pool,
+        dtype=args.dtype,
+        tokenized=args.tokenized,
+        split_sentences=args.split_sentences,
+        errors=args.errors,
+        limit=args.limit,
+        sentence_index=args.sentence_index,
+        batch_tokens=args.batch_tokens,
+        shard_bytes=args.shard_bytes or SHARD_BYTES,
+        threads=args.threads or 1,
+        **_load_options(args),
+    )
+    result = run_job(
+        job, inputs, args.output, workers=args.workers, overwrite=args.force, progress=progress
+    )
+    return result.counts
 
 
 def _format(args: argparse.Namespace, output: Path | None) -> str:
@@ -116,6 +186,10 @@ def _format(args: argparse.Namespace, output: Path | None) -> str:
                 f"'{output}' names no format that elmore writes; pass -f {', '.join(WRITERS)}"
             )
         form = known.get(suffix, "jsonl")
+    if args.workers is None and args.shard_bytes is not None:
+        raise ConfigError("--shard-bytes is for --workers; leave it out or pass --workers N")
+    if args.workers is not None and output is None:
+        raise ConfigError("--workers fills a folder; pass -o FOLDER")
     if output is None and not WRITERS[form].streams:
         raise ConfigError(f"{form} cannot be written to stdout; pass -o FILE")
     if output is None and args.json:
@@ -126,16 +200,10 @@ def _format(args: argparse.Namespace, output: Path | None) -> str:
 
 
 def _settings(args: argparse.Namespace, checkpoint: Checkpoint) -> Settings:
-    from elmore.embedding.layers import layer_weights
+    from elmore.embedding.bulk.job import value_shape
 
-    config = checkpoint.config
-    shape: tuple[int | None, ...] = (config.dim,) if args.pool else (None, config.dim)
-    if args.layers == flags.ALL_LAYERS:
-        shape = (config.n_layers, *shape)
-    else:
-        layer_weights(args.layers, config.n_layers)  # refuses what this model has not
     return Settings(
-        shape=shape,
+        shape=value_shape(checkpoint.config, args.layers, args.pool),
         dtype=args.dtype,
         texts=args.split_sentences,
         sentence_index=args.sentence_index,
@@ -147,13 +215,16 @@ def _load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
     from elmore.embedding.elmo import Elmo
 
     flags.set_threads(args.threads)
-    return Elmo(
-        checkpoint,
-        device=args.device,
-        threads=args.threads,
-        start=args.start,
-        token_vectors=args.token_vectors and tuple(args.token_vectors),
-    )
+    return Elmo(checkpoint, threads=args.threads, **_load_options(args))
+
+
+def _load_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Give what `Elmo` and a bulk job take alike."""
+    return {
+        "device": args.device,
+        "start": args.start,
+        "token_vectors": args.token_vectors and tuple(args.token_vectors),
+    }
 
 
 def _summary(counts: Counts, checkpoint: Checkpoint) -> str:

@@ -21,7 +21,7 @@ from elmore.text.sentence import Sentence
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
 
-__all__ = ["Counts", "Reader", "check_inputs", "make_reader"]
+__all__ = ["Counts", "Reader", "check_files", "check_inputs", "make_reader"]
 
 _STDIN = "-"
 
@@ -62,6 +62,18 @@ def check_inputs(inputs: Sequence[str], output: Path | None) -> None:
             raise ConfigError(
                 f"'{shown(name, 120)}' is input and output at once; choose another -o"
             )
+
+
+def check_files(inputs: Sequence[str]) -> None:
+    """Refuse what cannot be read twice: a run that goes on later starts from the top again."""
+    for name in inputs or [_STDIN]:
+        if name == _STDIN or _piped(name):
+            what = "stdin" if name == _STDIN else f"'{shown(name, 120)}'"
+            raise ConfigError(
+                f"--workers reads its input again when it goes on, and {what} can be read once; "
+                "save it to a file first"
+            )
+    check_inputs(inputs, None)
 
 
 def _status(file: Path | BinaryIO | None) -> os.stat_result | None:
