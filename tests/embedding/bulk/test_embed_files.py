@@ -97,13 +97,13 @@ def disturb(
         try:
             deadline = time.monotonic() + 120
             for victim, n_shards in zip(victims, places, strict=True):
-                while len(list(out.glob("shard-*"))) < n_shards:
+                workers: list[int] = []
+                while not workers or len(list(out.glob("shard-*"))) < n_shards:
                     assert time.monotonic() < deadline
                     assert process.poll() is None, "too fast to be disturbed"
                     time.sleep(0.002)
+                    workers = children(process.pid)
                 time.sleep(rng.random() * 0.01)
-                workers = children(process.pid)
-                assert workers
                 if victim == "worker":
                     os.kill(rng.choice(workers), signal.SIGKILL)
                 else:
