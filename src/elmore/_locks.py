@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from elmore._atomic import write_error
+from elmore._messages import shown
+from elmore.errors import ElmoreError
 
-__all__ = ["hold_lock"]
+__all__ = ["hold_lock", "locked"]
 
 _PAUSE = 0.1
 _BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK}
@@ -28,10 +30,7 @@ def hold_lock(path: Path, *, on_wait: Callable[[], object] = lambda: None) -> It
     Yields:
         whether it is really held: some file systems have no locks.
     """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
-    except OSError as error:
-        raise write_error(error, path) from error
+    descriptor = _open(path)
     try:
         told = False
         while True:
@@ -46,6 +45,39 @@ def hold_lock(path: Path, *, on_wait: Callable[[], object] = lambda: None) -> It
         yield held
     finally:
         os.close(descriptor)  # which lets go of the lock
+
+
+@contextlib.contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Hold a lock file, or refuse at once, so that two processes never write into one folder.
+
+    Args:
+        path: the lock file; it is made, and holds the owner's process id.
+        busy: what to say when another holds it, with {owner} for its process id.
+
+    Raises:
+        ElmoreError: another process holds it.
+    """
+    descriptor = _open(path)
+    try:
+        try:
+            held = _try_lock(descriptor)
+        except BlockingIOError:
+            owner = os.read(descriptor, 40).decode("ascii", "replace").strip() or "?"
+            raise ElmoreError(busy.replace("{owner}", shown(owner, 30))) from None
+        if held:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(descriptor)  # which lets go of the lock
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+    except OSError as error:
+        raise write_error(error, path) from error
 
 
 def _try_lock(descriptor: int) -> bool:

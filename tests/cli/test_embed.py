@@ -131,7 +131,7 @@ def test_split_sentences(cli, tiny_folder):
 
 
 def test_split_sentences_of_a_long_paragraph(cli, tiny_folder, monkeypatch):
-    monkeypatch.setattr("elmore.cli.inputs._PARAGRAPH", 64)
+    monkeypatch.setattr("elmore.embedding.reading._PARAGRAPH", 64)
     text = "\n".join(f"Sentence {k} stands\nhere." for k in range(50)).encode()
     result = cli("embed", "--model", tiny_folder, "--split-sentences", "--pool", "last", stdin=text)
     texts = [record["text"] for record in result.records()]

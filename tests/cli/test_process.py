@@ -101,10 +101,10 @@ main.main(["models"])
 
 
 # In the HDF5 library a failed write used to end the process when it was about to end well.
-@pytest.mark.parametrize("suffix", ["jsonl", "npz", "hdf5"])
+@pytest.mark.parametrize("suffix", ["jsonl", "npz", "hdf5", "parquet", "safetensors"])
 def test_a_full_disk_is_one_line_and_no_file(suffix, cli, tiny_folder, tmp_path):
     text = tmp_path / "text.txt"
-    text.write_text("It fell .\n" * 3000)
+    text.write_text("".join(f"It{k} fell{k} .\n" for k in range(3000)))  # hard to pack
     arguments = ["embed", text, "--model", tiny_folder, "-o", tmp_path / f"out.{suffix}"]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     limit = 300_000, before[1]

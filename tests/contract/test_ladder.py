@@ -25,6 +25,7 @@ FLOORS = {
         "_machine",
         "_messages",
         "_progress",
+        "_remote_errors",
         "_version",
     ),
     1: ("kernels",),

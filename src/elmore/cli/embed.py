@@ -6,21 +6,20 @@ import argparse
 import dataclasses
 import itertools
 import sys
-from collections import deque
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from elmore.cli import flags
 from elmore.cli.report import make_progress, say, write_json
-from elmore.embedding.writers import WRITERS, Record, Settings, open_writer
+from elmore.embedding.writers import WRITERS, Settings, open_writer
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmore.cli.inputs import Counts
+    from elmore._progress import Progress
     from elmore.embedding.elmo import Elmo
+    from elmore.embedding.reading import Counts
     from elmore.formats.checkpoint import Checkpoint
-    from elmore.text.sentence import Sentence
+    from elmore.formats.detect import ModelPath
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -28,12 +27,18 @@ EXAMPLES = """\
   echo "A plant grew ." | elmore embed --model my-model
   elmore embed --model my-model news.txt -o news.hdf5 --layers all --tokenized
   elmore embed --model options.json weights.hdf5 book.txt --split-sentences --pool mean -o book.npz
+  elmore embed --model my-model corpus/*.txt --workers 4 -f parquet --dtype float16 -o vectors/
 
 formats:
   jsonl  one object a sentence: {"tokens": [...], "spans": [...], "vectors": [[...], ...]};
          "layers" with --layers all, "vector" with --pool
   npz    arrays "0", "1", ... (time, dim) for numpy.load; with --pool one matrix "vectors"
   hdf5   datasets "0", "1", ... and sentence_to_index, as the `allennlp elmo` command wrote them
+  parquet      a row a sentence: number, tokens, spans, vectors; needs elmore[parquet]
+  safetensors  one matrix "vectors" of all tokens, and "offsets", where each sentence starts
+
+With --workers, -o is a folder: shards in the order of the input, and manifest.json when all are
+there. Stopped and started again, it goes on; the bytes are the same for any number of workers.
 """
 
 
@@ -61,6 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=("VOCAB", "HDF5"),
         help="token vectors that `elmore cache` wrote",
     )
+    flags.add_workers(parser, "processes that fill a folder with shards, one thread each")
+    parser.add_argument(
+        "--shard-bytes",
+        type=flags.parse_count,
+        metavar="N",
+        help="with --workers: bytes of text in a shard (default: 524288)",
+    )
     flags.add_start(parser)
     flags.add_compute(parser)
     flags.add_json(parser)
@@ -69,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Embed text."""
-    from elmore.cli.inputs import Counts, check_inputs, make_reader
+    from elmore.cli.inputs import check_files, check_inputs
 
     model, rest = flags.split_model(args.model)
     inputs = [*rest, *args.inputs]
@@ -77,19 +89,19 @@ def run(args: argparse.Namespace) -> int:
     form = _format(args, output)
     # Everything that can be wrong is found before torch is loaded.
     checkpoint = flags.read_model(model)
-    settings = _settings(args, checkpoint)
-    check_inputs(inputs, output)
+    _settings(args, checkpoint)
+    if args.workers is not None:
+        check_files(inputs)
+    else:
+        check_inputs(inputs, output)
     if not inputs and sys.stdin.isatty() and not args.quiet:
         say("reading from the terminal; end with Ctrl-D")
-    counts = Counts()
     progress = make_progress(unit="sentences", quiet=args.quiet)
     try:
-        with open_writer(form, output, settings) as writer:
-            elmo = _load(args, checkpoint)
-            sentences = make_reader(args, elmo).read(inputs, counts)
-            for record in _records(args, elmo, itertools.islice(sentences, args.limit)):
-                writer.write(record)
-                progress.update(1)
+        if args.workers is not None:
+            counts = _run_bulk(args, model, inputs, form, progress)
+        else:
+            counts = _run_single(args, checkpoint, inputs, form, progress)
     finally:
         progress.close()
     if args.json:
@@ -99,17 +111,85 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _run_single(
+    args: argparse.Namespace,
+    checkpoint: Checkpoint,
+    inputs: list[str],
+    form: str,
+    progress: Progress,
+) -> Counts:
+    """Embed into one file, or to stdout."""
+    from elmore.cli.inputs import make_reader
+    from elmore.embedding.reading import Counts
+
+    counts = Counts()
+    output = None if args.output in (None, "-") else Path(args.output)
+    with open_writer(form, output, _settings(args, checkpoint)) as writer:
+        from elmore.embedding.records import embed_records  # torch comes with it
+
+        elmo = _load(args, checkpoint)
+        sentences = make_reader(args, elmo).read(inputs, counts)
+        records = embed_records(
+            elmo,
+            itertools.islice(sentences, args.limit),
+            layers=args.layers,
+            pool=args.pool,
+            batch_tokens=args.batch_tokens,
+        )
+        for record in records:
+            writer.write(record)
+            progress.update(1)
+    return counts
+
+
+def _run_bulk(
+    args: argparse.Namespace,
+    model: ModelPath | None,
+    inputs: list[str],
+    form: str,
+    progress: Progress,
+) -> Counts:
+    """Embed into a folder of shards."""
+    from elmore.embedding.bulk.embed_files import run_job
+    from elmore.embedding.bulk.job import SHARD_BYTES, Job
+
+    job = Job(
+        model=cast("ModelPath", model),
+        format=form,
+        layers=args.layers,
+        pool=args.pool,
+        dtype=args.dtype,
+        tokenized=args.tokenized,
+        split_sentences=args.split_sentences,
+        errors=args.errors,
+        limit=args.limit,
+        sentence_index=args.sentence_index,
+        batch_tokens=args.batch_tokens,
+        shard_bytes=args.shard_bytes or SHARD_BYTES,
+        threads=args.threads or 1,
+        **_load_options(args),
+    )
+    result = run_job(
+        job, inputs, args.output, workers=args.workers, overwrite=args.force, progress=progress
+    )
+    return result.counts
+
+
 def _format(args: argparse.Namespace, output: Path | None) -> str:
     form: str | None = args.format
     if form is None:
         suffix = "" if output is None else output.suffix.lower()
         known = {suffix: name for name, info in WRITERS.items() for suffix in info.suffixes}
         if suffix and suffix not in known:
-            # Vectors as text in a file called x.npy or x.parquet help nobody.
+            # Vectors as text in a file called x.npy or x.arrow help nobody.
             raise ConfigError(
                 f"'{output}' names no format that elmore writes; pass -f {', '.join(WRITERS)}"
             )
         form = known.get(suffix, "jsonl")
+    if args.workers is None and args.shard_bytes is not None:
+        raise ConfigError("--shard-bytes is for --workers; leave it out or pass --workers N")
+    if args.workers is not None and output is None:
+        raise ConfigError("--workers fills a folder; pass -o FOLDER")
     if output is None and not WRITERS[form].streams:
         raise ConfigError(f"{form} cannot be written to stdout; pass -o FILE")
     if output is None and args.json:
@@ -120,16 +200,10 @@ def _format(args: argparse.Namespace, output: Path | None) -> str:
 
 
 def _settings(args: argparse.Namespace, checkpoint: Checkpoint) -> Settings:
-    from elmore.embedding.layers import layer_weights
+    from elmore.embedding.bulk.job import value_shape
 
-    config = checkpoint.config
-    shape: tuple[int | None, ...] = (config.dim,) if args.pool else (None, config.dim)
-    if args.layers == flags.ALL_LAYERS:
-        shape = (config.n_layers, *shape)
-    else:
-        layer_weights(args.layers, config.n_layers)  # refuses what this model has not
     return Settings(
-        shape=shape,
+        shape=value_shape(checkpoint.config, args.layers, args.pool),
         dtype=args.dtype,
         texts=args.split_sentences,
         sentence_index=args.sentence_index,
@@ -141,48 +215,16 @@ def _load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
     from elmore.embedding.elmo import Elmo
 
     flags.set_threads(args.threads)
-    return Elmo(
-        checkpoint,
-        device=args.device,
-        threads=args.threads,
-        start=args.start,
-        token_vectors=args.token_vectors and tuple(args.token_vectors),
-    )
+    return Elmo(checkpoint, threads=args.threads, **_load_options(args))
 
 
-def _records(
-    args: argparse.Namespace, elmo: Elmo, sentences: Iterable[tuple[str, Sentence]]
-) -> Iterator[Record]:
-    from elmore.embedding.pipe import BATCH_TOKENS
-    from elmore.embedding.pooling import pool
-
-    # The pipe reads ahead by a window and gives the results in order: what it has read waits here.
-    waiting: deque[tuple[str, Sentence]] = deque()
-
-    def fed() -> Iterator[Sentence]:
-        for text, sentence in sentences:
-            waiting.append((text, sentence))
-            yield sentence
-
-    batch_tokens = args.batch_tokens or BATCH_TOKENS
-    results: Iterator[Any]
-    if args.layers == flags.ALL_LAYERS:
-        layered = elmo.pipe_layers(fed(), batch_tokens=batch_tokens)
-        results = (
-            layers.values if args.pool is None else pool(layers.values, args.pool)
-            for layers in layered
-        )
-    else:
-        results = elmo.pipe(
-            (sentence.tokens for sentence in fed()),
-            layers=args.layers,
-            pool=args.pool,
-            tokenized=True,
-            batch_tokens=batch_tokens,
-        )
-    for values in results:
-        text, sentence = waiting.popleft()
-        yield Record(text, sentence.tokens, sentence.spans, values)
+def _load_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Give what `Elmo` and a bulk job take alike."""
+    return {
+        "device": args.device,
+        "start": args.start,
+        "token_vectors": args.token_vectors and tuple(args.token_vectors),
+    }
 
 
 def _summary(counts: Counts, checkpoint: Checkpoint) -> str:

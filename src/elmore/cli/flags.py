@@ -33,8 +33,10 @@ __all__ = [
     "add_output",
     "add_seed",
     "add_start",
+    "add_workers",
     "default_model",
     "model_path",
+    "parse_count",
     "parse_layers",
     "read_model",
     "set_threads",
@@ -43,7 +45,7 @@ __all__ = [
 
 ALL_LAYERS = "all"
 _MODEL = "a name, a folder, an archive, a TensorFlow checkpoint, or the files OPTIONS WEIGHTS"
-_MOST_THREADS = 4096
+_MOST_THREADS = _MOST_WORKERS = 4096
 Parser = argparse.ArgumentParser
 
 
@@ -85,7 +87,7 @@ def add_inputs(parser: Parser) -> None:
         help="UTF-8 text; plain, gz, bz2, xz or zst; - or none for stdin",
     )
     _add_reading(parser, "paragraphs")
-    parser.add_argument("--limit", type=_count, metavar="N", help="stop after N sentences")
+    parser.add_argument("--limit", type=parse_count, metavar="N", help="stop after N sentences")
 
 
 def add_corpus(parser: Parser, number: str) -> None:
@@ -103,9 +105,12 @@ def add_corpus(parser: Parser, number: str) -> None:
         default="ptb",
         help="how lines are tokenized (default: ptb)",
     )
-    parser.add_argument(
-        "--workers", type=int, metavar="N", help="processes to use (default: all processors)"
-    )
+    add_workers(parser, "processes to use (default: all processors)")
+
+
+def add_workers(parser: Parser, what: str) -> None:
+    """--workers."""
+    parser.add_argument("--workers", type=_workers, metavar="N", help=what)
 
 
 def _add_reading(parser: Parser, parts: str) -> None:
@@ -174,7 +179,7 @@ def add_compute(parser: Parser, *, batches: bool = True) -> None:
     )
     if batches:
         parser.add_argument(
-            "--batch-tokens", type=_count, metavar="N", help="token budget of a batch"
+            "--batch-tokens", type=parse_count, metavar="N", help="token budget of a batch"
         )
 
 
@@ -215,7 +220,8 @@ def parse_layers(text: str) -> LayerChoice | str:
         ) from None
 
 
-def _count(text: str, most: int = 1 << 40) -> int:
+def parse_count(text: str, most: int = 1 << 40) -> int:
+    """Turn a word into a number from 1 on."""
     try:
         value = int(text)
     except ValueError:
@@ -225,8 +231,12 @@ def _count(text: str, most: int = 1 << 40) -> int:
     return value
 
 
+def _workers(text: str) -> int:
+    return parse_count(text, _MOST_WORKERS)
+
+
 def _threads(text: str) -> int:
-    return _count(text, _MOST_THREADS)
+    return parse_count(text, _MOST_THREADS)
 
 
 def split_model(values: list[str] | None) -> tuple[ModelPath | None, list[str]]:

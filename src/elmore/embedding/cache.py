@@ -85,6 +85,11 @@ class WordCache:
                     self._keep(keys[k], vector)
         return result
 
+    def clear(self) -> None:
+        """Forget all words but the pinned ones."""
+        with self._lock:
+            self._young, self._old = {}, {}
+
     def _find(self, key: bytes) -> Array | None:
         vector = self._pinned.get(key)
         if vector is None:

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, overload
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from elmore.config import BiLmConfig
 from elmore.embedding.engine import Engine, Start
-from elmore.embedding.layers import LayerChoice, SentenceLayers, layer_weights
+from elmore.embedding.finishing import AllLayers, Mixed, Pooled
+from elmore.embedding.layers import LayerChoice, SentenceLayers
 from elmore.embedding.pipe import BATCH_TOKENS, embed_stream
-from elmore.embedding.pooling import Pooling, check_pooling, pool
+from elmore.embedding.pooling import Pooling
 from elmore.embedding.sentence_inputs import sentences_from_texts, sentences_from_tokens
 from elmore.embedding.stateful import Stream
 from elmore.errors import ConfigError
@@ -224,7 +223,7 @@ class Elmo:
             (3, 3, 32)
         """
         layers: SentenceLayers | list[SentenceLayers] = self._each(
-            texts, _all_layers, "layers_tokens"
+            texts, AllLayers(), "layers_tokens"
         )
         return layers
 
@@ -235,7 +234,7 @@ class Elmo:
             >>> elmo.layers_tokens([["Stocks", "fell", "."]])[0].values.shape
             (3, 3, 32)
         """
-        return list(self._stream(_token_sentences(sentences), _all_layers))
+        return list(self._stream(_token_sentences(sentences), AllLayers()))
 
     def pipe(
         self,
@@ -259,7 +258,7 @@ class Elmo:
             >>> [v.shape for v in elmo.pipe(iter(["It fell .", "Yes ."]))]
             [(3, 32), (2, 32)]
         """
-        finish = self._mixed(layers) if pool is None else self._pooled(pool, layers)
+        finish: Any = self._mixed(layers) if pool is None else self._pooled(pool, layers)
         sentences = (
             _token_sentences(items) if tokenized else self._sentences(items, "pipe(tokenized=True)")
         )
@@ -275,7 +274,7 @@ class Elmo:
             >>> [s.tokens for s in elmo.pipe_layers(elmo.tokenize(line) for line in lines)]
             [('It', 'fell', '.'), ('Yes', '.')]
         """
-        return self._stream(sentences, _all_layers, batch_tokens)
+        return self._stream(sentences, AllLayers(), batch_tokens)
 
     def stateful(self) -> Stream:
         """Make an object that carries state from batch to batch, as the published programs do.
@@ -391,23 +390,11 @@ class Elmo:
     def _sentences(self, texts: Any, for_tokens: str) -> Iterator[Sentence]:
         return sentences_from_texts(texts, self.tokenize, for_tokens)
 
-    def _mixed(self, layers: LayerChoice) -> Any:
-        weights = torch.from_numpy(layer_weights(layers, self.n_layers))
-        single = (
-            int(weights.argmax()) if weights.count_nonzero() == 1 and weights.max() == 1 else None
-        )
+    def _mixed(self, layers: LayerChoice) -> Mixed:
+        return Mixed(layers, self.n_layers)
 
-        def finish(sentence: Sentence, values: Tensor) -> Array:
-            if single is not None:
-                return values[single].numpy().copy()
-            return torch.einsum("l,ltd->td", weights, values).numpy()
-
-        return finish
-
-    def _pooled(self, kind: Pooling, layers: LayerChoice) -> Any:
-        check_pooling(kind)
-        mixed = self._mixed(layers)
-        return lambda sentence, values: pool(mixed(sentence, values), kind)
+    def _pooled(self, kind: Pooling, layers: LayerChoice) -> Pooled:
+        return Pooled(self._mixed(layers), kind)
 
     def _stacked(self, vectors: list[Array]) -> Array:
         return np.stack(vectors) if vectors else np.zeros((0, self.dim), np.float32)
@@ -415,7 +402,3 @@ class Elmo:
 
 def _token_sentences(sentences: Any) -> Iterator[Sentence]:
     return sentences_from_tokens(sentences, "use embed or encode")
-
-
-def _all_layers(sentence: Sentence, values: Tensor) -> SentenceLayers:
-    return SentenceLayers(sentence.tokens, sentence.spans, values.numpy().copy())

@@ -102,6 +102,17 @@ class Engine:
         batch = self._words(words)
         return self._compute_words(batch, np.arange(len(words)))
 
+    def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
+        """Give the token layer of words, each distinct one computed once or remembered.
+
+        Returns:
+            (n_words, dim of one direction).
+        """
+        places: dict[str, int] = {}
+        index = [places.setdefault(word, len(places)) for word in words]
+        with torch.no_grad():
+            return self._fetch_words(self._words(list(places)))[index]
+
     def run(self, batch: Batch, state: BiLmState | None = None) -> tuple[Layers, BiLmState]:
         """Compute all layers of a batch.
 

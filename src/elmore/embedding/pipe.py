@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from torch import Tensor
-
 from elmore.embedding.engine import Engine
+from elmore.embedding.finishing import Finish
+from elmore.embedding.long_input import LONG_TOKENS, read_long
 from elmore.text.batching import plan_batches
 from elmore.text.sentence import Sentence
 
@@ -21,13 +21,14 @@ BATCH_TOKENS = 4096
 # How far to read ahead: sentences of nearly equal length then fill a batch (perf: of 64 rows, 58
 # are alive in an average step after sorting 1,024 sentences, 28 in the order of a corpus).
 _WINDOW_SENTENCES = 1024
-_WINDOW_TOKENS = 32_768
+# Of long sentences fewer fill a window: its results are held until the last one is there.
+_WINDOW_TOKENS = 65_536
 
 
 def embed_stream(
     engine: Engine,
     sentences: Iterable[Sentence],
-    finish: Callable[[Sentence, Tensor], Result],
+    finish: Finish[Result],
     *,
     batch_tokens: int = BATCH_TOKENS,
 ) -> Iterator[Result]:
@@ -36,8 +37,7 @@ def embed_stream(
     Args:
         engine: the model.
         sentences: what to embed; read ahead by one window.
-        finish: makes the result from a sentence and its layers without markers,
-            (layers, time, dim), a view that must not be kept.
+        finish: makes the result from a sentence and its layers without markers.
         batch_tokens: token budget of a batch.
     """
     for window in windows(sentences):
@@ -61,12 +61,18 @@ def windows(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
 def _embed_window(
     engine: Engine,
     window: list[Sentence],
-    finish: Callable[[Sentence, Tensor], Result],
+    finish: Finish[Result],
     batch_tokens: int,
 ) -> list[Result]:
     results: list[Result | None] = [None] * len(window)
     # An empty sentence needs no computation, whatever its markers would give.
     busy = [k for k, sentence in enumerate(window) if len(sentence)]
+    longest = max(LONG_TOKENS, batch_tokens)
+    long = [k for k in busy if len(window[k]) + 2 > longest]
+    for k in long:
+        with read_long(engine, window[k].tokens) as layers_of_it:
+            results[k] = finish.pieces(window[k], layers_of_it.pieces())
+    busy = [k for k in busy if results[k] is None]
     plan = plan_batches([len(window[k]) for k in busy], batch_tokens=batch_tokens)
     for rows in plan:
         members = [busy[row] for row in rows]
@@ -74,11 +80,11 @@ def _embed_window(
         layers, _ = engine.run(batch)
         values = layers.values.cpu()
         for row, k in enumerate(members):
-            results[k] = finish(window[k], values[:, row, 1 : len(window[k]) + 1])
+            results[k] = finish.whole(window[k], values[:, row, 1 : len(window[k]) + 1])
     nothing = engine.bilm.zero_state(0).hidden.new_zeros(
         engine.config.n_layers, 0, engine.config.dim
     )
     return [
-        finish(window[k], nothing.cpu()) if result is None else result
+        finish.whole(window[k], nothing.cpu()) if result is None else result
         for k, result in enumerate(results)
     ]

@@ -33,7 +33,8 @@ def pool(vectors: NDArray[np.float32], kind: Pooling) -> NDArray[np.float32]:
     if vectors.shape[-2] == 0:
         return np.zeros((*vectors.shape[:-2], vectors.shape[-1]), np.float32)
     if kind == "mean":
-        return np.asarray(vectors.mean(axis=-2, dtype=np.float32))
+        # In float64: a sum of thousands of terms in float32 is wrong in the fifth digit.
+        return np.asarray(vectors.mean(axis=-2, dtype=np.float64), np.float32)
     if kind == "max":
         return np.asarray(vectors.max(axis=-2))
     return vectors[..., 0 if kind == "first" else -1, :].copy()

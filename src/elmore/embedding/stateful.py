@@ -9,7 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from elmore.embedding.engine import Engine
+from elmore.embedding.finishing import AllLayers
 from elmore.embedding.layers import LayerChoice, SentenceLayers, layer_weights
+from elmore.embedding.long_input import LONG_TOKENS, read_long
 from elmore.errors import ConfigError
 from elmore.nn.bilm import BiLmState
 from elmore.nn.carrying import first_rows, store_rows
@@ -89,12 +91,36 @@ class Stream:
     def _run(self, sentences: list[Sentence]) -> list[SentenceLayers]:
         if not sentences:
             return []
-        batch = self._engine.indexer.batch([sentence.tokens for sentence in sentences])
         before = first_rows(self._state, len(sentences), self._engine.initial_state)
-        layers, after = self._engine.run(batch, before)
+        after = BiLmState(before.hidden.clone(), before.memory.clone())
+        results: dict[int, SentenceLayers] = {}
+        for row, sentence in enumerate(sentences):
+            if len(sentence) + 2 > LONG_TOKENS:
+                results[row] = self._run_long(sentence, row, before, after)
+        rows = [row for row in range(len(sentences)) if row not in results]
+        if rows:
+            batch = self._engine.indexer.batch([sentences[row].tokens for row in rows])
+            layers, last = self._engine.run(batch, _some_rows(before, rows))
+            _put_rows(after, rows, last)
+            values = layers.values.cpu()
+            for k, row in enumerate(rows):
+                n_tokens = len(sentences[row])
+                results[row] = AllLayers().whole(sentences[row], values[:, k, 1 : n_tokens + 1])
         self._state = store_rows(self._state, after)
-        values = layers.values.cpu().numpy()
-        return [
-            SentenceLayers(s.tokens, s.spans, values[:, row, 1 : len(s) + 1].copy())
-            for row, s in enumerate(sentences)
-        ]
+        return [results[row] for row in range(len(sentences))]
+
+    def _run_long(
+        self, sentence: Sentence, row: int, before: BiLmState, after: BiLmState
+    ) -> SentenceLayers:
+        with read_long(self._engine, sentence.tokens, _some_rows(before, [row])) as long:
+            _put_rows(after, [row], long.state)
+            return AllLayers().pieces(sentence, long.pieces())
+
+
+def _some_rows(state: BiLmState, rows: list[int]) -> BiLmState:
+    return BiLmState(state.hidden[:, :, rows], state.memory[:, :, rows])
+
+
+def _put_rows(state: BiLmState, rows: list[int], new: BiLmState) -> None:
+    state.hidden[:, :, rows] = new.hidden
+    state.memory[:, :, rows] = new.memory

@@ -26,7 +26,7 @@ from elmore.errors import ConfigError, FormatError
 from elmore.formats.hdf5_files import check_finite
 from elmore.limits import LIMITS, Limits
 
-__all__ = ["SafetensorsView", "Tensor", "read_safetensors", "write_safetensors"]
+__all__ = ["SafetensorsView", "Tensor", "header_bytes", "read_safetensors", "write_safetensors"]
 
 # Bytes of one value, for every type of the format whose values fill whole bytes.
 _SIZES = {
@@ -296,29 +296,39 @@ def write_safetensors(
         tensors: name → float16, float32, float64, int8, int32 or int64 array.
         metadata: text → text, kept in the header.
     """
-    header: dict[str, Any] = {}
-    if metadata:
-        header["__metadata__"] = dict(sorted(metadata.items()))
     names = _ordered(tensors)
-    place = 0
-    for name in names:
-        array = tensors[name]
-        end = place + array.nbytes
-        header[name] = {
-            "dtype": _CODES[array.dtype.newbyteorder("<")],
-            "shape": list(array.shape),
-            "data_offsets": [place, end],
-        }
-        place = end
-    data = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-    data += b" " * (-len(data) % 8)  # the format aligns the tensors by blanks here
-    stream.write(struct.pack("<Q", len(data)))
-    stream.write(data)
+    described = {
+        name: (_CODES[tensors[name].dtype.newbyteorder("<")], tensors[name].shape) for name in names
+    }
+    stream.write(header_bytes(described, metadata))
     for name in names:
         array = tensors[name]
         plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         if plain.size:
             stream.write(plain.reshape(-1).view(np.uint8).data)
+
+
+def header_bytes(
+    tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[str, str]
+) -> bytes:
+    """Make what stands in front of the tensors.
+
+    Args:
+        tensors: name → type, such as "F32", and shape, in the order of their data; wide types
+            first, so that each stays aligned.
+        metadata: text → text.
+    """
+    header: dict[str, Any] = {}
+    if metadata:
+        header["__metadata__"] = dict(sorted(metadata.items()))
+    place = 0
+    for name, (dtype, shape) in tensors.items():
+        end = place + math.prod(shape) * _SIZES[dtype]
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [place, end]}
+        place = end
+    data = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    data += b" " * (-len(data) % 8)  # the format aligns the tensors by blanks here
+    return struct.pack("<Q", len(data)) + data
 
 
 def _ordered(tensors: Mapping[str, NDArray[Any]]) -> list[str]:

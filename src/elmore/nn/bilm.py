@@ -149,6 +149,26 @@ class BiLm(nn.Module):
         values = torch.cat(halves, dim=2).view(self.config.n_layers, batch, time, -1)
         return Layers(values, lengths), final
 
+    def read_on(
+        self, direction: int, inputs: Tensor, hidden: Tensor, memory: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Read a stretch of one sequence in one direction, going on from a state.
+
+        Args:
+            direction: its number.
+            inputs: token vectors in the order of reading, (time, projection_dim).
+            hidden: output of each layer before the stretch, (layers, 1, projection_dim).
+            memory: cells of each layer before it, (layers, 1, cells).
+
+        Returns:
+            outputs of the layers, (layers, time, projection_dim), and hidden and memory after it.
+        """
+        packing = Packing.plan(torch.tensor([len(inputs)], device=inputs.device), len(inputs))
+        name, places = self.config.directions[direction], packing.forward
+        job = self._job(name, inputs, places, places, packing, hidden, memory)
+        outputs, hidden, memory = job()
+        return torch.stack(outputs), hidden, memory
+
     def _job(
         self,
         direction: str,

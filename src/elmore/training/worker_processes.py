@@ -10,14 +10,14 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from elmore import errors
 from elmore._machine import available_threads
-from elmore.errors import ConfigError, ElmoreError, InputError
+from elmore._remote_errors import error_facts, rebuilt_error
+from elmore.errors import ConfigError, ElmoreError
 from elmore.training.worker_tasks import perform
 
 __all__ = ["Workers", "serve"]
@@ -112,17 +112,8 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
             self._idle.put(process)
         result: dict[str, Any] = json.loads(reply)
         if "error" in result:
-            raise _rebuilt(result)
+            raise rebuilt_error(result)
         return result
-
-
-def _rebuilt(reply: Mapping[str, Any]) -> ElmoreError:
-    """Make the error of another process again."""
-    kind = getattr(errors, reply["error"], ElmoreError)
-    error: ElmoreError = kind(reply["message"])
-    if isinstance(error, InputError):
-        error.file, error.line = reply["file"], reply["line"]
-    return error
 
 
 def serve() -> None:
@@ -139,12 +130,7 @@ def serve() -> None:
         try:
             reply = perform(request, data)
         except ElmoreError as error:
-            reply = {
-                "error": type(error).__name__,
-                "message": str(error),
-                "file": getattr(error, "file", None),
-                "line": getattr(error, "line", None),
-            }
+            reply = error_facts(error)
         try:
             replies.write(json.dumps(reply).encode() + b"\n")
             replies.flush()

@@ -14,6 +14,7 @@ from typing import Any
 
 from elmore._atomic import atomic_file, write_error
 from elmore._json import json_digest
+from elmore._locks import locked
 from elmore._messages import shown
 from elmore.errors import ConfigError, ElmoreError
 
@@ -56,11 +57,13 @@ class Workspace:
             )
         try:
             folder.mkdir(exist_ok=True)
-            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise write_error(error, folder) from error
-        try:
-            _lock(lock, out)
+        busy = (
+            f"'{shown(out, 120)}' is being prepared by process {{owner}}; wait for it or choose "
+            "another folder"
+        )
+        with locked(folder / "lock", busy):
             (folder / "pieces").mkdir(exist_ok=True)
             work = cls(folder)
             try:
@@ -69,8 +72,6 @@ class Workspace:
                 if not any((folder / "pieces").glob("*")):
                     work.remove()  # nothing to go on with
                 raise
-        finally:
-            os.close(lock)
 
     def piece(self, number: int) -> Path:
         """Give the file of a piece."""
@@ -120,22 +121,3 @@ class Workspace:
     def remove(self) -> None:
         """Delete everything."""
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _lock(descriptor: int, out: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        owner = os.read(descriptor, 40).decode("ascii", "replace")
-        raise ElmoreError(
-            f"'{shown(out, 120)}' is being prepared by process {shown(owner.strip() or '?', 30)}; "
-            "wait for it or choose another folder"
-        ) from None
-    except OSError:
-        return  # a file system without locks
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())

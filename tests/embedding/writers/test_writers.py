@@ -130,7 +130,7 @@ def test_an_old_file_stays_unless_asked(tmp_path, name):
     assert path.read_bytes() != b"old"
 
 
-@pytest.mark.parametrize("name", ["npz", "hdf5"])
+@pytest.mark.parametrize("name", [name for name in WRITERS if not WRITERS[name].streams])
 def test_binary_formats_need_a_file(name):
     with (
         pytest.raises(ConfigError, match="pass -o FILE"),
@@ -145,3 +145,25 @@ def test_pooled_npz_is_one_matrix(tmp_path):
         assert found.files == ["vectors"]
         expected = np.stack([record.values for record in items]).astype(np.float16)
         np.testing.assert_array_equal(found["vectors"], expected)
+
+
+def test_jsonl_writes_large_records_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr("elmore.embedding.writers.jsonl._NUMBERS_AT_ONCE", 7)
+    for k, shape in enumerate([(5, 4), (3, 5, 4), (0, 4), (3, 0, 4), (4,), (3, 4)]):
+        [item] = records(1, shape)
+        pooled = len(shape) == 1 or shape == (3, 4)
+        form = shape if pooled else (*shape[:-2], None, 4)
+        [line] = write("jsonl", tmp_path / str(k), [item], shape=form).read_text().splitlines()
+        [found] = [value for key, value in json.loads(line).items() if key != "tokens"]
+        np.testing.assert_allclose(np.asarray(found).reshape(shape), item.values, rtol=1e-6)
+        assert line.count("[") == 1 + sum(
+            np.prod(shape[:n], dtype=int) for n in range(len(shape))
+        )  # the tokens, and every level of the numbers
+
+
+def test_records_of_a_later_part_keep_their_numbers(tmp_path):
+    with np.load(write("npz", tmp_path / "x", records(2), first=40)) as found:
+        assert found.files == ["40", "41"]
+    with h5py.File(write("hdf5", tmp_path / "y", records(2), first=40)) as file:
+        assert set(file) == {"40", "41", "sentence_to_index"}
+        assert json.loads(file["sentence_to_index"][0]) == {"line 0": "40", "line 1": "41"}

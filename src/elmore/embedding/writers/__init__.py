@@ -49,6 +49,7 @@ class Settings:
         sentence_keys: hdf5: name each dataset after its line instead of its number, and leave
             `sentence_to_index` out.
         overwrite: replace a file that is there.
+        first: the number of the first record, where a file is a part of several.
     """
 
     shape: tuple[int | None, ...]
@@ -57,6 +58,7 @@ class Settings:
     sentence_index: bool | None = None
     sentence_keys: bool = False
     overwrite: bool = False
+    first: int = 0
 
     @property
     def pooled(self) -> bool:
@@ -104,6 +106,8 @@ WRITERS: dict[str, WriterInfo] = {
     "jsonl": WriterInfo("elmore.embedding.writers.jsonl", (".jsonl", ".json", ".txt"), True),
     "npz": WriterInfo("elmore.embedding.writers.npz", (".npz",), False),
     "hdf5": WriterInfo("elmore.embedding.writers.hdf5", (".hdf5", ".h5"), False),
+    "parquet": WriterInfo("elmore.embedding.writers.parquet", (".parquet",), False),
+    "safetensors": WriterInfo("elmore.embedding.writers.safetensors", (".safetensors",), False),
 }
 
 

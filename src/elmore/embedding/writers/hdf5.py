@@ -1,8 +1,9 @@
 """HDF5 in the layout of the old `allennlp elmo` command.
 
-One dataset for each sentence, its key the number of the sentence from 0: (layers, time, dim) for
-all layers, else (time, dim); pooled without the time axis. `sentence_to_index`, shape (1,), holds
-a JSON object of each line, stripped, to its key; of equal lines the last one counts.
+One dataset for each sentence, its key the number of the sentence from 0 over the whole input:
+(layers, time, dim) for all layers, else (time, dim); pooled without the time axis.
+`sentence_to_index`, shape (1,), holds a JSON object of each line, stripped, to its key; of equal
+lines the last one counts.
 
 Memory stays flat: lines are spooled to the disk. Only that JSON text is held, at the very end,
 because HDF5 takes a string in one piece (and copies it twice); above a million lines it is left
@@ -95,12 +96,13 @@ class Hdf5Writer:
             if self._spool is not None:
                 kind = h5py.string_dtype("utf-8")
                 dataset = self._file.create_dataset("sentence_to_index", (1,), kind)
-                dataset[0] = _json_index(self._spool, self._count, self._path.absolute().parent)
+                folder = self._path.absolute().parent
+                dataset[0] = _json_index(self._spool, self._count, self._settings.first, folder)
             self._file.close()
 
     def _key(self, record: Record) -> bytes:
         if not self._settings.sentence_keys:
-            return str(self._count).encode()
+            return str(self._settings.first + self._count).encode()
         key = record.text.strip()
         if not key or key in self._file:
             what = f"the line {shown(key, 60)!r} comes twice" if key else "a line is blank"
@@ -119,7 +121,7 @@ class Hdf5Writer:
         spool.write(json.dumps(text.strip()).encode() + b"\n")
 
 
-def _json_index(spool: BinaryIO, count: int, folder: Path) -> bytes:
+def _json_index(spool: BinaryIO, count: int, first: int, folder: Path) -> bytes:
     """Make the JSON object of lines to keys; of equal lines the last one stays."""
     last = _last_ones(spool, count)
     spool.seek(0)
@@ -128,7 +130,7 @@ def _json_index(spool: BinaryIO, count: int, folder: Path) -> bytes:
         mark = b"{"
         for k, line in enumerate(spool):
             if last[k]:
-                result.write(mark + line[:-1] + b': "%d"' % k)
+                result.write(mark + line[:-1] + b': "%d"' % (first + k))
                 mark = b", "
         result.write(b"}" if count else b"{}")
         result.seek(0)

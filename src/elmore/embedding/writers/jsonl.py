@@ -28,6 +28,8 @@ __all__ = ["JsonlWriter", "open"]
 # float32 in 7 digits is right to 1 part in 10 million; float16 needs 5 to be exact.
 _NUMBER = {"float32": "%.7g", "float16": "%.5g"}
 
+_NUMBERS_AT_ONCE = 1 << 18
+
 
 class JsonlWriter:
     """Writes records to a binary stream."""
@@ -49,20 +51,32 @@ class JsonlWriter:
             head["spans"] = record.spans
         values = stored(record, self._settings.dtype)
         start = json.dumps(head, ensure_ascii=False)[:-1]
-        numbers = self._template(values) % tuple(values.ravel().tolist())
         # Only a lone surrogate cannot be encoded, and no UTF-8 input holds one.
-        line = f'{start}, "{self._key}": {numbers}}}\n'.encode("utf-8", "replace")
-        self._stream.write(line)
+        self._stream.write(f'{start}, "{self._key}": '.encode("utf-8", "replace"))
+        self._write_numbers(values)
+        self._stream.write(b"}\n")
 
     def close(self) -> None:
         """Bring the last lines on their way."""
         self._stream.flush()
 
-    def _template(self, values: NDArray[Any]) -> str:
-        template = self._row
-        for length in values.shape[-2::-1]:
-            template = "[" + ", ".join([template] * length) + "]"
-        return template
+    def _write_numbers(self, values: NDArray[Any]) -> None:
+        """Write nested lists, some rows at a time: numbers as Python objects take much room."""
+        if values.ndim > 2:
+            for k, layer in enumerate(values):
+                self._stream.write(b", " if k else b"[")
+                self._write_numbers(layer)
+            self._stream.write(b"]")
+            return
+        rows = values[None] if values.ndim == 1 else values
+        self._stream.write(b"" if values.ndim == 1 else b"[")
+        step = max(1, _NUMBERS_AT_ONCE // max(1, rows.shape[1]))
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            template = ", ".join([self._row] * len(some))
+            text = template % tuple(some.ravel().tolist())
+            self._stream.write((", " * (start > 0) + text).encode("ascii"))
+        self._stream.write(b"" if values.ndim == 1 else b"]")
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class NpzWriter:
         if self._settings.pooled:
             self._spool.write(values.tobytes())
         else:
-            with self._member(str(self._count), values.nbytes) as member:
+            with self._member(str(self._settings.first + self._count), values.nbytes) as member:
                 np.lib.format.write_array(member, values, allow_pickle=False)
         self._count += 1
 

@@ -1,0 +1,188 @@
+"""Sequences of any length in bounded memory: stretch by stretch, with the state carried on.
+
+A direction of the biLM reads in its own order and needs nothing of the other one, so each walks
+through the sequence in stretches, exactly as it would in one go, and sets its layers aside: in
+memory while that is little, then in a temporary file. When both are through, all layers are there,
+stretch by stretch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmore._atomic import free_bytes
+from elmore.errors import ElmoreError
+from elmore.nn.bilm import BiLmState
+
+if TYPE_CHECKING:
+    from elmore.embedding.engine import Engine
+
+__all__ = ["LONG_TOKENS", "LongLayers", "read_long"]
+
+# Longer sequences, markers included, are read in stretches.
+LONG_TOKENS = 4096
+# Of a stretch: the gates of its words then take 64 MB at most in the largest published model.
+_STRETCH_TOKENS = 1024
+# What is set aside in memory, before it goes to the disk.
+_MEMORY_BYTES = 64 << 20
+
+
+class LongLayers:
+    """All layers of one long sequence, set aside.
+
+    Attributes:
+        state: after the last token, for one row.
+    """
+
+    def __init__(self, rows: _Rows, parts: Sequence[_Rows], state: BiLmState, stretch: int) -> None:
+        self._tokens = rows
+        self._parts = parts  # of each direction, its layers side by side
+        self._stretch = stretch
+        self.state = state
+
+    def pieces(self) -> Iterator[Tensor]:
+        """Give the layers without the markers, in order, each (layers, some, dim)."""
+        dim = self._tokens.width
+        for start in range(1, self._tokens.count - 1, self._stretch):
+            end = min(start + self._stretch, self._tokens.count - 1)
+            bottom = self._tokens.read(start, end)
+            halves = []
+            for part in self._parts:
+                above = part.read(start, end).reshape(end - start, -1, dim)
+                halves.append(np.concatenate([bottom[None], above.swapaxes(0, 1)]))
+            yield torch.from_numpy(np.concatenate(halves, axis=2))
+
+
+@contextlib.contextmanager
+def read_long(
+    engine: Engine,
+    tokens: Sequence[str],
+    state: BiLmState | None = None,
+    *,
+    stretch: int = _STRETCH_TOKENS,
+) -> Iterator[LongLayers]:
+    """Read one long sequence.
+
+    Args:
+        engine: the model.
+        tokens: without markers.
+        state: where to start, of one row; the start state if not given.
+        stretch: tokens that are read at once.
+
+    Yields:
+        the layers, as long as the block lasts.
+    """
+    begin, end = engine.indexer.markers
+    n_tokens = len(tokens) + 2
+    dim, n_lstm = engine.config.lstm.projection_dim, engine.config.lstm.n_layers
+    if state is None:
+        state = engine.initial_state(1)
+    with contextlib.ExitStack() as stack:
+
+        def set_aside(width: int) -> _Rows:
+            return stack.enter_context(_Rows(n_tokens, width))
+
+        bottom = set_aside(dim)
+        marked = itertools.chain([begin], tokens, [end])
+        for start in range(0, n_tokens, stretch):
+            bottom.write(start, engine.word_vectors(list(itertools.islice(marked, stretch))))
+        parts = [set_aside(dim * n_lstm) for _ in engine.config.directions]
+        jobs = [_direction(engine, k, bottom, part, state, stretch) for k, part in enumerate(parts)]
+        done = engine.workers.run(jobs)
+        after = BiLmState(
+            torch.stack([hidden for hidden, _ in done]), torch.stack([memory for _, memory in done])
+        )
+        yield LongLayers(bottom, parts, after, stretch)
+
+
+def _direction(
+    engine: Engine, number: int, bottom: _Rows, part: _Rows, state: BiLmState, stretch: int
+) -> Any:
+    """Make the job of one direction: read everything, set the layers aside, give the state."""
+    starts = range(0, bottom.count, stretch)
+    backward = engine.config.directions[number] == "backward"
+
+    def job() -> tuple[Tensor, Tensor]:
+        hidden, memory = state.hidden[number], state.memory[number]
+        for start in reversed(starts) if backward else starts:
+            values = bottom.read(start, min(start + stretch, bottom.count))
+            inputs = torch.from_numpy(values[::-1].copy() if backward else values)
+            with torch.no_grad():
+                layers, hidden, memory = engine.bilm.read_on(
+                    number, inputs.to(engine.device), hidden, memory
+                )
+            rows = layers.swapaxes(0, 1).reshape(len(values), -1).cpu().numpy()
+            part.write(start, rows[::-1] if backward else rows)
+        return hidden, memory
+
+    return job
+
+
+class _Rows(contextlib.AbstractContextManager["_Rows"]):
+    """A matrix of float32 rows: in memory, or in a nameless file if it is large.
+
+    A file that is read and written, not mapped: pages of a map count as memory of the process.
+    """
+
+    def __init__(self, count: int, width: int) -> None:
+        self.count = count
+        self.width = width
+        self._array: NDArray[np.float32] | None = None
+        self._file: BinaryIO | None = None
+        self._lock = threading.Lock()  # both directions read the token layer
+        if count * width * 4 <= _MEMORY_BYTES:
+            self._array = np.empty((count, width), np.float32)
+        else:
+            self._file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 - __exit__ closes it
+
+    def __exit__(self, *details: object) -> None:
+        self._array = None
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+
+    def write(self, start: int, rows: NDArray[np.float32]) -> None:
+        """Write rows from a row number on."""
+        if self._array is not None:
+            self._array[start : start + len(rows)] = rows
+            return
+        file = cast(BinaryIO, self._file)
+        try:
+            with self._lock:
+                file.seek(start * self.width * 4)
+                file.write(np.ascontiguousarray(rows).data)
+                file.flush()
+        except OSError as error:
+            raise _no_room(error, self.count * self.width * 4) from error
+
+    def read(self, start: int, end: int) -> NDArray[np.float32]:
+        """Give rows, (end - start, width)."""
+        if self._array is not None:
+            return self._array[start:end]
+        rows = np.empty((end - start, self.width), np.float32)
+        file = cast(Any, self._file)
+        with self._lock:
+            file.seek(start * self.width * 4)
+            left = rows.reshape(-1).view(np.uint8).data
+            while left and (count := file.readinto(left)):
+                left = left[count:]
+        return rows
+
+
+def _no_room(error: OSError, n_bytes: int) -> ElmoreError:
+    folder = Path(tempfile.gettempdir())
+    return ElmoreError(
+        f"a long sentence needs {n_bytes} bytes in '{folder}', free are {free_bytes(folder)}: "
+        f"{(error.strerror or str(error)).lower()}; free some space or point TMPDIR elsewhere"
+    )

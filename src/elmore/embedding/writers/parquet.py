@@ -1,0 +1,149 @@
+"""Parquet: a row for each sentence, packed with zstd.
+
+    number  int64                              of the sentence, from 0 over the whole input
+    text    string                             only where sentences were split
+    tokens  list<string>
+    spans   list<fixed_size_list<int32, 2>>    where each token stands; null where tokens were given
+    vectors list<fixed_size_list<float, dim>>
+
+All layers are columns `layer_0`, `layer_1`, …, each like `vectors`, so that one can be read without
+the others. Pooled there is `vector`, fixed_size_list<float, dim>, and `layer_0`, … alike. Numbers
+are float or halffloat. Rows are gathered into row groups of a bounded size, which is all that is
+held; only a single longer sentence makes a larger one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._atomic import atomic_file
+from elmore._extras import require
+from elmore.embedding.writers import Record, Settings
+from elmore.embedding.writers.storing import stored
+from elmore.errors import ConfigError
+
+__all__ = ["ParquetWriter", "open"]
+
+# Of vectors in a row group; a reader holds one at a time.
+_GROUP_BYTES = 16 << 20
+_GROUP_ROWS = 16_384
+
+
+class ParquetWriter:
+    """Gathers records and writes them in row groups.
+
+    Args:
+        stream: where to.
+        settings: what is written.
+    """
+
+    def __init__(self, stream: BinaryIO, settings: Settings) -> None:
+        self._arrow = arrow = require("pyarrow", "parquet", "writing parquet")
+        self._settings = settings
+        number = arrow.float16() if settings.dtype == "float16" else arrow.float32()
+        vector = arrow.list_(number, int(settings.shape[-1] or 0))
+        self._vectors = vector if settings.pooled else arrow.list_(vector)
+        self._spans = arrow.list_(arrow.list_(arrow.int32(), 2))
+        names = [_single(settings)]
+        if settings.all_layers:
+            names = [f"layer_{k}" for k in range(int(settings.shape[0] or 0))]
+        fields = [("number", arrow.int64())]
+        fields += [("text", arrow.string())] if settings.texts else []
+        fields += [("tokens", arrow.list_(arrow.string())), ("spans", self._spans)]
+        fields += [(name, self._vectors) for name in names]
+        self._schema = arrow.schema(fields)
+        self._file = require("pyarrow.parquet", "parquet", "writing parquet").ParquetWriter(
+            stream,
+            self._schema,
+            compression="zstd",
+            # Words repeat, numbers do not: a dictionary of them would only be tried and dropped.
+            use_dictionary=["tokens.list.element"],
+            write_statistics=["number"],
+        )
+        self._count = settings.first
+        self._records: list[Record] = []
+        self._bytes = 0
+
+    def write(self, record: Record) -> None:
+        """Take a record, and write a row group when there are enough."""
+        values = stored(record, self._settings.dtype)
+        self._records.append(record._replace(values=values))
+        self._bytes += values.nbytes
+        if self._bytes >= _GROUP_BYTES or len(self._records) >= _GROUP_ROWS:
+            self._write_group()
+
+    def close(self) -> None:
+        """Write the last row group and the table of contents."""
+        if self._records:
+            self._write_group()
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Keep the file from writing its table of contents when it is collected."""
+        self._file.is_open = False
+
+    def _write_group(self) -> None:
+        arrow, records = self._arrow, self._records
+        values: list[NDArray[Any]] = [record.values for record in records]
+        self._records, self._bytes = [], 0
+        numbers = np.arange(self._count, self._count + len(records), dtype=np.int64)
+        columns = [arrow.array(numbers)]
+        if self._settings.texts:
+            columns.append(arrow.array([_text(record.text) for record in records]))
+        columns.append(
+            arrow.array(
+                [[_text(token) for token in record.tokens] for record in records],
+                arrow.list_(arrow.string()),
+            )
+        )
+        columns.append(arrow.array([record.spans for record in records], self._spans))
+        if self._settings.all_layers:
+            for k in range(int(self._settings.shape[0] or 0)):
+                columns.append(self._column([value[k] for value in values]))
+        else:
+            columns.append(self._column(values))
+        self._file.write_batch(arrow.record_batch(columns, schema=self._schema))
+        self._count += len(records)
+
+    def _column(self, values: list[NDArray[Any]]) -> Any:
+        """Make a column of vectors without a Python object for each number."""
+        arrow, settings = self._arrow, self._settings
+        joined = np.stack(values) if settings.pooled else np.concatenate(values)
+        flat = arrow.array(np.ascontiguousarray(joined).reshape(-1))
+        vectors = arrow.FixedSizeListArray.from_arrays(flat, int(settings.shape[-1] or 0))
+        if settings.pooled:
+            return vectors
+        ends = np.cumsum([0, *(len(value) for value in values)])
+        offsets = arrow.array(ends, arrow.int32())
+        return arrow.ListArray.from_arrays(offsets, vectors)
+
+
+def _single(settings: Settings) -> str:
+    return "vector" if settings.pooled else "vectors"
+
+
+def _text(text: str) -> str:
+    # Only a lone surrogate cannot be encoded, and no UTF-8 input holds one.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+@contextmanager
+def open(path: Path | None, settings: Settings) -> Iterator[ParquetWriter]:
+    """Open a file."""
+    if path is None:
+        raise ConfigError("parquet cannot be written to a pipe; pass -o FILE")
+    require("pyarrow", "parquet", "writing parquet")
+    with atomic_file(path, overwrite=settings.overwrite) as stream:
+        writer = ParquetWriter(stream, settings)
+        try:
+            yield writer
+            writer.close()
+        except BaseException:
+            writer.abandon()
+            raise

@@ -1,0 +1,217 @@
+"""Bulk runs with real processes: the same bytes for any number of them and any death."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_models import make_checkpoint, make_options
+
+from elmore.embedding.bulk import embed_files, processes
+from elmore.embedding.bulk.job import Job
+from elmore.embedding.bulk.processes import Pool
+from elmore.embedding.bulk.worker import Embedder
+from elmore.errors import ConfigError, ElmoreError, InputError
+from embedding.bulk.conftest import digests
+
+FLAGS = {"tokenized": True, "shard_bytes": 2500, "format": "npz", "pool": None}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    make_checkpoint(folder, make_options())
+    return folder / "options.json", folder / "weights.hdf5"
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory, model, corpus):
+    """A run of one worker that nobody disturbed."""
+    out = tmp_path_factory.mktemp("reference") / "out"
+    result = embed_files([corpus], out, model=model, workers=1, **FLAGS)
+    assert len(result.shards) > 20
+    return out
+
+
+def test_the_shards_hold_the_vectors_of_the_text(reference, tiny_elmo, corpus):
+    lines = corpus.read_text("utf-8").split("\n")[:-1]
+    expected = tiny_elmo.embed_tokens([line.split() for line in lines])
+    found = {}
+    for path in sorted(reference.glob("*.npz")):
+        with np.load(path) as arrays:
+            found.update(arrays)
+    assert list(found) == [str(k) for k in range(len(lines))]
+    for k, vectors in enumerate(expected):
+        np.testing.assert_allclose(found[str(k)], vectors, atol=1e-5)
+    manifest = json.loads((reference / "manifest.json").read_text())
+    assert manifest["counts"]["sentences"] == len(lines)
+    assert manifest["counts"]["tokens"] == sum(map(len, expected))
+    names = digests(reference)
+    assert all(names[shard["file"]] == shard["sha256"] for shard in manifest["shards"])
+
+
+def test_any_number_of_workers_gives_the_same_bytes(reference, model, corpus, tmp_path):
+    result = embed_files([corpus], tmp_path / "out", model=model, workers=2, **FLAGS)
+    assert digests(tmp_path / "out") == digests(reference)
+    assert result.counts.sentences == 2000
+    # Once more: nothing is computed again, nothing changes.
+    changed = [path.stat().st_mtime_ns for path in result.shards]
+    assert embed_files([corpus], tmp_path / "out", model=model, **FLAGS).counts == result.counts
+    assert [path.stat().st_mtime_ns for path in result.shards] == changed
+    assert digests(tmp_path / "out") == digests(reference)
+
+
+def command(model, corpus: Path, out: Path, workers: int) -> list[str]:
+    return [
+        *(sys.executable, "-m", "elmore", "embed", str(corpus)),
+        *("--model", *map(str, model), "-o", str(out), "-f", "npz"),
+        *("--workers", str(workers), "--shard-bytes", "2500", "--tokenized", "--quiet"),
+    ]
+
+
+def children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found]
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def disturb(
+    arguments: list[str], out: Path, victims: list[str | int], places: list[int], rng
+) -> bool:
+    """Run, and kill a worker or signal the parent each time so many shards are there.
+
+    Returns:
+        whether all of them came before the run was done.
+    """
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE) as process:
+        try:
+            deadline = time.monotonic() + 120
+            for victim, n_shards in zip(victims, places, strict=True):
+                workers: list[int] = []
+                while not workers or len(list(out.glob("shard-*"))) < n_shards:
+                    assert time.monotonic() < deadline
+                    if process.poll() is not None:
+                        assert process.returncode == 0
+                        return False
+                    time.sleep(0.002)
+                    workers = children(process.pid)
+                time.sleep(rng.random() * 0.01)
+                if victim == "worker":
+                    os.kill(rng.choice(workers), signal.SIGKILL)
+                else:
+                    process.send_signal(victim)
+            in_time = process.wait(60) == -victims[-1] and not (out / "manifest.json").exists()
+            assert in_time or process.returncode in (0, -victims[-1])
+            while not all(map(gone, workers)):
+                assert time.monotonic() < deadline, "a worker outlives its parent"
+                time.sleep(0.01)
+            assert b"Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
+    if victims[-1] != signal.SIGKILL:
+        assert not list(out.glob(".*.partial"))
+    return in_time
+
+
+def survive(model, corpus, out, reference, runs, rng) -> int:
+    """Disturb run after run; in the end all files must be those of the reference.
+
+    Returns:
+        how many were stopped before their end.
+    """
+    total = len(list(reference.glob("shard-*")))
+    kills = sum(map(len, runs))
+    places = [1 + k * (total - 6) // kills for k in range(kills)]
+    stopped = 0
+    for victims in runs:
+        here, places = places[: len(victims)], places[len(victims) :]
+        arguments = command(model, corpus, out, rng.choice([1, 2]))
+        stopped += disturb(arguments, out, victims, here, rng)
+    subprocess.run(command(model, corpus, out, 1), check=True)
+    assert digests(out) == digests(reference)
+    return stopped
+
+
+def test_kills_leave_no_trace_in_the_result(reference, model, corpus, tmp_path):
+    runs = [["worker", signal.SIGTERM], [signal.SIGKILL]]
+    assert survive(model, corpus, tmp_path / "out", reference, runs, random.Random(0)) >= 1
+
+
+@pytest.mark.slow
+def test_many_kills_leave_no_trace_in_the_result(reference, model, corpus, tmp_path):
+    rng = random.Random(1)
+    stopped = 0
+    for round_ in range(5):
+        ends = [signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM]
+        rng.shuffle(ends)
+        runs = [["worker"] * rng.randrange(3) + [end] for end in ends]
+        stopped += survive(model, corpus, tmp_path / str(round_), reference, runs, rng)
+    assert stopped >= 10
+
+
+# Without processes ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lines(corpus):
+    return corpus.read_text("utf-8").split("\n")[:60]
+
+
+@pytest.mark.parametrize("layers", ["all", [0.2, 0.3, 0.5]])
+def test_a_shard_does_not_depend_on_earlier_ones(model, lines, tmp_path, layers):
+    job = Job(model=model, tokenized=True, format="safetensors", layers=layers)
+    embedder = Embedder(Job.from_json(json.loads(json.dumps(job.to_json()))))
+    first = embedder.write_shard(tmp_path / "a", 0, lines[:30])
+    embedder.write_shard(tmp_path / "b", 0, lines[30:])
+    assert len(embedder.elmo.engine.cache._young) > 0
+    misses = embedder.elmo.engine.cache.misses
+    again = embedder.write_shard(tmp_path / "c", 0, lines[:30])
+    assert first == again
+    words = {word for line in lines[:30] for word in line.split()}
+    assert embedder.elmo.engine.cache.misses - misses >= len(words)
+
+
+def test_a_worker_that_always_dies(model, monkeypatch):
+    monkeypatch.setattr(processes, "_CHILD", "import os; os._exit(9)")
+    with (
+        Pool(Job(model=model), 2) as pool,
+        pytest.raises(ElmoreError, match=r"ended with code 9 3 times.*fewer workers"),
+    ):
+        pool.start()
+
+
+def test_what_a_worker_refuses_is_told_once(model, corpus, tmp_path):
+    with pytest.raises(ConfigError, match="device='gpu'") as caught:
+        embed_files([corpus], tmp_path / "out", model=model, device="gpu")
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_early_refusals(model, corpus, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="no input files"):
+        embed_files([], out, model=model)
+    with pytest.raises(ConfigError, match="layers=7"):
+        embed_files([corpus], out, model=model, layers=7)
+    with pytest.raises(ConfigError, match="workers=0"):
+        embed_files([corpus], out, model=model, workers=0)
+    for bad in ({"format": "csv"}, {"dtype": "int4"}, {"pool": "sum"}, {"shard_bytes": 0}):
+        with pytest.raises(ConfigError, match=next(iter(bad))):
+            embed_files([corpus], out, model=model, **bad)
+    with pytest.raises(ConfigError, match="choose one"):
+        embed_files([corpus], out, model=model, tokenized=True, split_sentences=True)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,189 @@
+"""The folder of a bulk run: what it goes on with, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from elmore.embedding.bulk.folder import BulkFolder, ShardRecord
+from elmore.embedding.reading import Counts
+from elmore.errors import ConfigError, ElmoreError, FormatError, ResumeError
+
+FACTS = {
+    "format": "elmore-vectors",
+    "version": 1,
+    "settings": {"layers": "mean", "shard_bytes": 10},
+    "model": {"sha256": "m"},
+    "software": {"torch": "2"},
+    "inputs": [{"path": "a.txt", "size": 3, "sha256": "x"}],
+}
+
+
+def opened(path: Path, *, overwrite: bool = False):
+    return BulkFolder.opened(path, "jsonl", overwrite=overwrite)
+
+
+def add(folder: BulkFolder, number: int) -> None:
+    path = folder.shard(number)
+    path.write_text(f"shard {number}\n")
+    size = path.stat().st_size
+    folder.add(
+        ShardRecord(
+            number=number,
+            file=path.name,
+            first=number,
+            sentences=1,
+            tokens=2,
+            empty=0,
+            cut=0,
+            bytes=size,
+            sha256="s",
+        )
+    )
+
+
+def started(path: Path, *numbers: int) -> None:
+    with opened(path) as folder:
+        folder.resume(FACTS)
+        for number in numbers:
+            add(folder, number)
+
+
+def finished(path: Path) -> None:
+    started(path, 1, 0)
+    with opened(path) as folder:
+        assert set(folder.resume(FACTS)) == {0, 1}
+        folder.finish(Counts(skipped=3))
+
+
+def test_it_goes_on_with_what_is_done(tmp_path):
+    out = tmp_path / "out"
+    started(out, 0, 2)
+    assert {path.name for path in out.iterdir()} == {
+        "journal.jsonl",
+        "lock",
+        "shard-000000.jsonl",
+        "shard-000002.jsonl",
+    }
+    with opened(out) as folder:
+        assert set(folder.resume(FACTS)) == {0, 2}
+
+
+def test_a_torn_journal_and_a_damaged_shard_cost_these_shards_only(tmp_path):
+    out = tmp_path / "out"
+    started(out, 0, 1, 2)
+    (out / "shard-000001.jsonl").write_text("sh")
+    journal = (out / "journal.jsonl").read_bytes()
+    (out / "journal.jsonl").write_bytes(journal[:-5])
+    with opened(out) as folder:
+        assert set(folder.resume(FACTS)) == {0}
+
+
+def test_a_finished_folder_holds_shards_and_manifest(tmp_path):
+    out = tmp_path / "out"
+    finished(out)
+    assert {path.name for path in out.iterdir()} == {
+        "manifest.json",
+        "shard-000000.jsonl",
+        "shard-000001.jsonl",
+    }
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert [shard["number"] for shard in manifest["shards"]] == [0, 1]
+    assert manifest["counts"] == {
+        "sentences": 2,
+        "tokens": 4,
+        "empty": 0,
+        "cut": 0,
+        "replaced": 0,
+        "skipped": 3,
+    }
+    assert {key: manifest[key] for key in FACTS} == FACTS
+
+
+def test_a_finished_folder_is_mended(tmp_path):
+    out = tmp_path / "out"
+    finished(out)
+    (out / "shard-000000.jsonl").unlink()
+    with opened(out) as folder:
+        assert set(folder.resume(FACTS)) == {1}
+        assert not (out / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("settings", "layers"), "top", "layers=mean, not top"),
+        (("settings", "new"), 1, "new=None, not 1"),
+        (("software", "torch"), "3", "torch=2, not 3"),
+        (("model", "sha256"), "n", "another model"),
+        (("inputs",), [], "1 inputs, not 0"),
+        (("inputs",), [{"path": "b.txt", "size": 3, "sha256": "y"}], "another content of 'b.txt'"),
+    ],
+)
+@pytest.mark.parametrize("make", [started, finished])
+def test_another_run_is_refused(tmp_path, make, path, value, says):
+    make(tmp_path / "out")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    facts = copy.deepcopy(FACTS)
+    place = facts
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with (
+        opened(tmp_path / "out") as folder,
+        pytest.raises(ResumeError, match=says) as caught,
+    ):
+        folder.resume(facts)
+    assert "--force" in str(caught.value)
+    after = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    before.pop("lock", None)
+    after.pop("lock", None)
+    assert after == before
+    with opened(tmp_path / "out", overwrite=True) as folder:
+        assert folder.resume(facts) == {}
+
+
+def test_a_renamed_input_is_the_same_input(tmp_path):
+    started(tmp_path / "out", 0)
+    facts = {**FACTS, "inputs": [{"path": "moved.txt", "size": 3, "sha256": "x"}]}
+    with opened(tmp_path / "out") as folder:
+        assert set(folder.resume(facts)) == {0}
+
+
+def test_two_at_once(tmp_path):
+    with opened(tmp_path / "out"), pytest.raises(ElmoreError, match="filled by process"):  # noqa: SIM117
+        with opened(tmp_path / "out"):
+            pass
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "manifest.json", "shard-000000.jsonl"])
+def test_foreign_files_are_left_alone(tmp_path, name):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).write_text("{}")
+    for overwrite in (False, True):
+        with pytest.raises(ConfigError, match="did not write"), opened(out, overwrite=overwrite):
+            pass
+    assert (out / name).read_text() == "{}"
+    with pytest.raises(ConfigError, match="is not a folder"), opened(out / name):
+        pass
+    with pytest.raises(ConfigError, match="create it first"), opened(out / "a" / "b"):
+        pass
+
+
+def test_a_damaged_manifest(tmp_path):
+    out = tmp_path / "out"
+    finished(out)
+    text = (out / "manifest.json").read_text()
+    (out / "manifest.json").write_text(text.replace('"number"', '"nimber"'))
+    with opened(out) as folder, pytest.raises(FormatError, match="--force"):
+        folder.resume(FACTS)
+
+
+def test_nothing_begun_leaves_nothing(tmp_path):
+    with pytest.raises(KeyboardInterrupt), opened(tmp_path / "out"):
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
