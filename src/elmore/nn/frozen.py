@@ -1,0 +1,223 @@
+"""A biLM that only computes: weights packed once, in the precision in which they are stored.
+
+It gives what `BiLm` gives. Each part is packed when it is first used, in the thread that uses it,
+so that a model is there at once and nothing is packed in vain.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmore.config import BiLmConfig
+from elmore.kernels.charcnn import FilterTables
+from elmore.kernels.lstm import Clips
+from elmore.kernels.panels import Matrix
+from elmore.kernels.quantize import Stored
+from elmore.kernels.recurrence import run_steps
+from elmore.nn.bilm import BiLmState, Layers, Runner, contextualize, in_turn
+from elmore.nn.lstm import FORGET_BIAS
+from elmore.nn.packing import Packing
+
+__all__ = ["FrozenBiLm"]
+
+# Gives the numbers of a weight by its name in `config.weight_shapes`.
+Reader = Callable[[str], Stored]
+Made = TypeVar("Made")
+
+# Bytes of input gates that are held at once, and of those of all distinct words (nn/lstm.py).
+_GATE_BYTES = 16 << 20
+_TABLE_BYTES = 256 << 20
+
+
+class FrozenBiLm:
+    """The computing half of a model on the CPU.
+
+    Args:
+        config: its shape.
+        read: gives each weight.
+    """
+
+    def __init__(self, config: BiLmConfig, read: Reader) -> None:
+        self.config = config
+        self.tokens = FrozenTokens(config, read)
+        self._layers = [
+            [FrozenLstm(config, read, f"{direction}_layers.{k}") for k in range(config.lstm.n_layers)]
+            for direction in config.directions
+        ]
+
+    def contextualize(
+        self,
+        vectors: Tensor,
+        index: Tensor,
+        lengths: Tensor,
+        state: BiLmState,
+        run: Runner = in_turn,
+    ) -> tuple[Layers, BiLmState]:
+        """Run the LSTMs over ready token vectors, as `BiLm.contextualize`."""
+        return contextualize(self.config, self._layers, vectors, index, lengths, state, run)
+
+
+class _Once(Generic[Made]):
+    """Something that is made at its first use, by one thread."""
+
+    def __init__(self, make: Callable[[], Made]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: Made | None = None
+
+    def __call__(self) -> Made:
+        if self._made is None:
+            with self._lock:
+                if self._made is None:
+                    self._made = self._make()
+        return self._made
+
+
+class FrozenTokens:
+    """The token layer: words to vectors, as `TokenEncoder`."""
+
+    def __init__(self, config: BiLmConfig, read: Reader) -> None:
+        self._config, self._read = config.tokens, read
+        self._filters = _Once(self._make_filters)
+        self._words = _Once(lambda: _tensor(read, "tokens.words"))
+        self._highways = [
+            _Once(lambda k=k: _affine(read, f"tokens.highways.{k}"))  # type: ignore[misc]
+            for k in range(config.tokens.n_highway)
+        ]
+        self._projection = _Once(lambda: _affine(read, "tokens.projection"))
+
+    def __call__(
+        self, words: NDArray[np.int32] | None, word_ids: NDArray[np.int64] | None = None
+    ) -> Tensor:
+        """Give the vector of each word.
+
+        Args:
+            words: character ids from 1, (n_words, chars), or None without characters.
+            word_ids: rows of the word table, (n_words,), or None without one.
+
+        Returns:
+            (n_words, dim of the LSTMs).
+        """
+        parts: list[Tensor] = []
+        if self._config.n_words and word_ids is not None:
+            parts.append(self._words().index_select(0, torch.from_numpy(word_ids)))
+        if self._config.n_characters and words is not None:
+            parts.append(self._characters(words))
+        features = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        if not self._config.projected:
+            return features
+        matrix, bias = self._projection()
+        return matrix.affine(features, bias)
+
+    def _characters(self, words: NDArray[np.int32]) -> Tensor:
+        features = self._filters().largest(words)
+        features = features.relu_() if self._config.activation == "relu" else features.tanh_()
+        for highway in self._highways:
+            matrix, bias = highway()
+            transformed, gate = matrix.affine(features, bias).chunk(2, dim=1)
+            features = torch.lerp(features, transformed.relu_(), gate.sigmoid_())
+        return features
+
+    def _make_filters(self) -> FilterTables:
+        names = [f"tokens.convolutions.{i}" for i in range(len(self._config.filters))]
+        return FilterTables(
+            _tensor(self._read, "tokens.characters"),
+            [_tensor(self._read, f"{name}.weight") for name in names],
+            [_tensor(self._read, f"{name}.bias") for name in names],
+        )
+
+
+class FrozenLstm:
+    """One LSTM layer in one direction, as `ProjectedLstm` without gradients."""
+
+    def __init__(self, config: BiLmConfig, read: Reader, name: str) -> None:
+        lstm = config.lstm
+        self._cells = lstm.dim
+        self._clips = Clips(lstm.cell_clip, lstm.proj_clip)
+        self._bias = _Once(lambda: _gate_bias(read, f"{name}.bias"))
+        self._input = _Once(lambda: Matrix(read(f"{name}.input_weight")))
+        self._state = _Once(lambda: Matrix(read(f"{name}.state_weight"), gates=True))
+        self._projection = (
+            _Once(lambda: Matrix(read(f"{name}.projection"))) if lstm.projected else None
+        )
+
+    def __call__(
+        self,
+        inputs: Tensor,
+        rows: Tensor | None,
+        packing: Packing,
+        hidden: Tensor,
+        memory: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Read a packed batch; arguments and results are those of `ProjectedLstm`."""
+        memory = memory.clone(memory_format=torch.contiguous_format)
+        start_hidden = hidden = hidden.contiguous()
+        sizes, width = packing.sizes, 4 * self._cells
+        output = torch.empty(sum(sizes), hidden.shape[1])
+        gates = None
+        if rows is not None:
+            if len(inputs) < len(output) and len(inputs) * width * 4 <= _TABLE_BYTES:
+                gates = self._input().affine(inputs, self._bias())
+            else:
+                inputs, rows = inputs.index_select(0, rows), None
+        projection = None if self._projection is None else self._projection()
+        start = 0
+        for first, last, size in _chunks(sizes, max(1, _GATE_BYTES // (width * 4)), gates is None):
+            chunk = slice(start, start + size)
+            run_steps(
+                output[chunk],
+                memory,
+                self._input().affine(inputs[chunk], self._bias()) if gates is None else gates,
+                None if rows is None else rows[chunk],
+                hidden,
+                sizes[first:last],
+                self._state(),
+                projection,
+                self._clips,
+            )
+            start += size
+            hidden = output[start - sizes[last - 1] : start]
+        living = packing.last >= 0
+        final = output.index_select(0, packing.last[living])
+        if len(final) < len(start_hidden):
+            final = torch.cat([final, start_hidden[len(final) :]])
+        return output, final, memory
+
+
+def _chunks(sizes: tuple[int, ...], budget: int, bounded: bool) -> list[tuple[int, int, int]]:
+    """Cut steps into runs of about `budget` rows: (first step, step after the last, rows)."""
+    if not bounded:
+        return [(0, len(sizes), sum(sizes))] if sizes else []
+    chunks, step = [], 0
+    while step < len(sizes):
+        first, size = step, sizes[step]
+        step += 1
+        while step < len(sizes) and size + sizes[step] <= budget:
+            size += sizes[step]
+            step += 1
+        chunks.append((first, step, size))
+    return chunks
+
+
+def _tensor(read: Reader, name: str) -> Tensor:
+    """Read a weight that is computed with in float32."""
+    return torch.from_numpy(np.array(read(name).values, np.float32))
+
+
+def _affine(read: Reader, name: str) -> tuple[Matrix, Tensor]:
+    return Matrix(read(f"{name}.weight")), _tensor(read, f"{name}.bias")
+
+
+def _gate_bias(read: Reader, name: str) -> Tensor:
+    """Read the bias of the gates with the forget bias that files leave out."""
+    bias = _tensor(read, name)
+    cells = len(bias) // 4
+    bias[cells : 2 * cells] += FORGET_BIAS
+    return bias
