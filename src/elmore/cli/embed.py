@@ -144,6 +144,7 @@ def _load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
     return Elmo(
         checkpoint,
         device=args.device,
+        precision=args.precision,
         threads=args.threads,
         start=args.start,
         token_vectors=args.token_vectors and tuple(args.token_vectors),

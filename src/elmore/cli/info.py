@@ -66,7 +66,7 @@ def _describe(model: ModelPath) -> dict[str, Any]:
     from elmore.formats.detect import detect, open_model
 
     checkpoint = flags.read_model(model)
-    config = checkpoint.config
+    config, notes = checkpoint.config, dict(checkpoint.notes)
     with open_model(model) as source:
         form = detect(source).NAME
         files = _files(source)
@@ -95,7 +95,8 @@ def _describe(model: ModelPath) -> dict[str, Any]:
         "precision": precision,
         "bytes": sum(file["bytes"] for file in files),
         "files": files,
-        "notes": dict(checkpoint.notes),
+        "certificate": notes.pop("certificate", None),
+        "notes": notes,
     }
 
 
@@ -142,7 +143,10 @@ def _precision(source: Source) -> str:
         if name.endswith(".safetensors"):
             with closing(source.open(name)) as stream:
                 view = read_safetensors(stream, what=name)
-                kinds |= {tensor.dtype.replace("F", "float") for tensor in view.names().values()}
+                kinds |= {
+                    tensor.dtype.replace("F", "float").replace("I", "int")
+                    for tensor in view.names().values()
+                }
         elif name.endswith(_ARRAYS) and "softmax" not in name:
             try:
                 with closing(source.open(name)) as stream, open_hdf5(stream, what=name) as file:

@@ -75,9 +75,7 @@ def _embed_window(
         values = layers.values.cpu()
         for row, k in enumerate(members):
             results[k] = finish(window[k], values[:, row, 1 : len(window[k]) + 1])
-    nothing = engine.bilm.zero_state(0).hidden.new_zeros(
-        engine.config.n_layers, 0, engine.config.dim
-    )
+    nothing = engine.zero_state(0).hidden.new_zeros(engine.config.n_layers, 0, engine.config.dim)
     return [
         finish(window[k], nothing.cpu()) if result is None else result
         for k, result in enumerate(results)

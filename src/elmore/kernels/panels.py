@@ -7,6 +7,7 @@ the integer sums are exact, so they are the same on every processor.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import sys
 from typing import Any
@@ -42,7 +43,7 @@ class Matrix:
         self.shape: tuple[int, int] = stored.values.shape
         self.kind = stored.values.dtype.name
         self.gates = gates
-        self._module = native().module
+        self._module: Any = native().module
         # The twin's form: float32 values, which are whole numbers for int8, and scales.
         self.values: Tensor | None = None
         self.scales: Tensor | None = None
@@ -167,12 +168,9 @@ def _room(size: int) -> NDArray[np.uint8]:
         space = np.empty(size + 64, np.uint8)
         first = -space.ctypes.data % 64
         return space[first : first + size]
-    room: Any = mmap.mmap(-1, size + _HUGE_PAGE)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
-            room.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:
-            pass  # a kernel without them
+    room = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError, AttributeError):  # a kernel or Python without them
+        room.madvise(mmap.MADV_HUGEPAGE)
     space = np.frombuffer(room, np.uint8)
     first = -space.ctypes.data % _HUGE_PAGE
     return space[first : first + size]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Sequence
 
@@ -9,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmore.errors import NativeError
 from elmore.kernels._check import pointer
 from elmore.kernels._load import native
 from elmore.kernels.lstm import Clips, _Kept, activate_gates
 from elmore.kernels.panels import Matrix
-from elmore.errors import NativeError
 
 __all__ = ["run_steps"]
 
@@ -86,17 +87,27 @@ def _check(
     """Look at what C relies on beyond the tensors' own shapes."""
     dim, cells = shape
     most = sizes[0] if sizes else 0
-    falling = all(a >= b > 0 for a, b in zip(sizes, sizes[1:], strict=False))
-    places = n_rows <= len(gates) if rows is None else (
-        rows.dtype == torch.int64
-        and rows.is_contiguous()
-        and len(rows) == n_rows
-        and (not n_rows or (int(rows.min()) >= 0 and int(rows.max()) < len(gates)))
+    falling = all(a >= b > 0 for a, b in itertools.pairwise(sizes))
+    places = (
+        n_rows <= len(gates)
+        if rows is None
+        else (
+            rows.dtype == torch.int64
+            and rows.is_contiguous()
+            and len(rows) == n_rows
+            and (not n_rows or (int(rows.min()) >= 0 and int(rows.max()) < len(gates)))
+        )
     )
-    fitting = state.gates and state.shape == (4 * cells, dim) and (
-        dim == cells if projection is None
-        else projection.shape == (dim, cells) and not projection.gates
-        and projection.kind == state.kind
+    fitting = (
+        state.gates
+        and state.shape == (4 * cells, dim)
+        and (
+            dim == cells
+            if projection is None
+            else projection.shape == (dim, cells)
+            and not projection.gates
+            and projection.kind == state.kind
+        )
     )
     if (
         not (falling and places and fitting)

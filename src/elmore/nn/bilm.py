@@ -17,9 +17,7 @@ __all__ = ["BiLm", "BiLmState", "Layer", "Layers", "Runner", "contextualize", "i
 
 _Direction = Callable[[], tuple[list[Tensor], Tensor, Tensor]]
 # One LSTM layer: inputs, their packed rows, the plan, output and cell before the first step.
-Layer = Callable[
-    [Tensor, Tensor | None, Packing, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]
-]
+Layer = Callable[[Tensor, Tensor | None, Packing, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 # Runs independent jobs and gives their results in order: in turn, or on threads of their own.
 Runner = Callable[[Sequence[_Direction]], list[tuple[list[Tensor], Tensor, Tensor]]]
 

@@ -1,14 +1,14 @@
 """A biLM that only computes: weights packed once, in the precision in which they are stored.
 
-It gives what `BiLm` gives. Each part is packed when it is first used, in the thread that uses it,
-so that a model is there at once and nothing is packed in vain.
+It gives what `BiLm` gives. Packing reads every weight once, at some gigabytes a second, so it is
+done when a model is loaded: a bad weight is noticed then, and the first sentence is as fast as any.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +29,6 @@ __all__ = ["FrozenBiLm"]
 
 # Gives the numbers of a weight by its name in `config.weight_shapes`.
 Reader = Callable[[str], Stored]
-Made = TypeVar("Made")
 
 # Bytes of input gates that are held at once, and of those of all distinct words (nn/lstm.py).
 _GATE_BYTES = 16 << 20
@@ -42,15 +41,22 @@ class FrozenBiLm:
     Args:
         config: its shape.
         read: gives each weight.
+        run: how to run jobs that do not depend on each other.
     """
 
-    def __init__(self, config: BiLmConfig, read: Reader) -> None:
+    def __init__(
+        self,
+        config: BiLmConfig,
+        read: Reader,
+        run: Callable[[Sequence[Callable[[], Any]]], list[Any]] = in_turn,
+    ) -> None:
         self.config = config
-        self.tokens = FrozenTokens(config, read)
-        self._layers = [
-            [FrozenLstm(config, read, f"{direction}_layers.{k}") for k in range(config.lstm.n_layers)]
-            for direction in config.directions
+        self._layers: list[list[FrozenLstm]]
+        self.tokens: FrozenTokens
+        jobs: list[Callable[[], Any]] = [
+            partial(_stack, config, read, direction) for direction in config.directions
         ]
+        *self._layers, self.tokens = run([*jobs, partial(FrozenTokens, config, read)])
 
     def contextualize(
         self,
@@ -64,34 +70,20 @@ class FrozenBiLm:
         return contextualize(self.config, self._layers, vectors, index, lengths, state, run)
 
 
-class _Once(Generic[Made]):
-    """Something that is made at its first use, by one thread."""
-
-    def __init__(self, make: Callable[[], Made]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._made: Made | None = None
-
-    def __call__(self) -> Made:
-        if self._made is None:
-            with self._lock:
-                if self._made is None:
-                    self._made = self._make()
-        return self._made
-
-
 class FrozenTokens:
     """The token layer: words to vectors, as `TokenEncoder`."""
 
     def __init__(self, config: BiLmConfig, read: Reader) -> None:
         self._config, self._read = config.tokens, read
-        self._filters = _Once(self._make_filters)
-        self._words = _Once(lambda: _tensor(read, "tokens.words"))
+        if config.tokens.n_characters:
+            self._filters = self._make_filters()
+        if config.tokens.n_words:
+            self._words = _tensor(read, "tokens.words")
         self._highways = [
-            _Once(lambda k=k: _affine(read, f"tokens.highways.{k}"))  # type: ignore[misc]
-            for k in range(config.tokens.n_highway)
+            _affine(read, f"tokens.highways.{k}") for k in range(config.tokens.n_highway)
         ]
-        self._projection = _Once(lambda: _affine(read, "tokens.projection"))
+        if config.tokens.projected:
+            self._projection = _affine(read, "tokens.projection")
 
     def __call__(
         self, words: NDArray[np.int32] | None, word_ids: NDArray[np.int64] | None = None
@@ -107,20 +99,19 @@ class FrozenTokens:
         """
         parts: list[Tensor] = []
         if self._config.n_words and word_ids is not None:
-            parts.append(self._words().index_select(0, torch.from_numpy(word_ids)))
+            parts.append(self._words.index_select(0, torch.from_numpy(word_ids)))
         if self._config.n_characters and words is not None:
             parts.append(self._characters(words))
         features = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         if not self._config.projected:
             return features
-        matrix, bias = self._projection()
+        matrix, bias = self._projection
         return matrix.affine(features, bias)
 
     def _characters(self, words: NDArray[np.int32]) -> Tensor:
-        features = self._filters().largest(words)
+        features = self._filters.largest(words)
         features = features.relu_() if self._config.activation == "relu" else features.tanh_()
-        for highway in self._highways:
-            matrix, bias = highway()
+        for matrix, bias in self._highways:
             transformed, gate = matrix.affine(features, bias).chunk(2, dim=1)
             features = torch.lerp(features, transformed.relu_(), gate.sigmoid_())
         return features
@@ -141,12 +132,10 @@ class FrozenLstm:
         lstm = config.lstm
         self._cells = lstm.dim
         self._clips = Clips(lstm.cell_clip, lstm.proj_clip)
-        self._bias = _Once(lambda: _gate_bias(read, f"{name}.bias"))
-        self._input = _Once(lambda: Matrix(read(f"{name}.input_weight")))
-        self._state = _Once(lambda: Matrix(read(f"{name}.state_weight"), gates=True))
-        self._projection = (
-            _Once(lambda: Matrix(read(f"{name}.projection"))) if lstm.projected else None
-        )
+        self._bias = _gate_bias(read, f"{name}.bias")
+        self._input = Matrix(read(f"{name}.input_weight"))
+        self._state = Matrix(read(f"{name}.state_weight"), gates=True)
+        self._projection = Matrix(read(f"{name}.projection")) if lstm.projected else None
 
     def __call__(
         self,
@@ -164,22 +153,21 @@ class FrozenLstm:
         gates = None
         if rows is not None:
             if len(inputs) < len(output) and len(inputs) * width * 4 <= _TABLE_BYTES:
-                gates = self._input().affine(inputs, self._bias())
+                gates = self._input.affine(inputs, self._bias)
             else:
                 inputs, rows = inputs.index_select(0, rows), None
-        projection = None if self._projection is None else self._projection()
         start = 0
         for first, last, size in _chunks(sizes, max(1, _GATE_BYTES // (width * 4)), gates is None):
             chunk = slice(start, start + size)
             run_steps(
                 output[chunk],
                 memory,
-                self._input().affine(inputs[chunk], self._bias()) if gates is None else gates,
+                self._input.affine(inputs[chunk], self._bias) if gates is None else gates,
                 None if rows is None else rows[chunk],
                 hidden,
                 sizes[first:last],
-                self._state(),
-                projection,
+                self._state,
+                self._projection,
                 self._clips,
             )
             start += size
@@ -189,6 +177,13 @@ class FrozenLstm:
         if len(final) < len(start_hidden):
             final = torch.cat([final, start_hidden[len(final) :]])
         return output, final, memory
+
+
+def _stack(config: BiLmConfig, read: Reader, direction: str) -> list[FrozenLstm]:
+    """Make the layers of a direction."""
+    return [
+        FrozenLstm(config, read, f"{direction}_layers.{k}") for k in range(config.lstm.n_layers)
+    ]
 
 
 def _chunks(sizes: tuple[int, ...], budget: int, bounded: bool) -> list[tuple[int, int, int]]:
