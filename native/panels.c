@@ -1,6 +1,7 @@
 /* Packing, the products of all instruction sets, and the walk over a whole matrix. */
 #include "panels.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -63,10 +64,12 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 #define NAME(f) panels_##f##_plain
 #define TARGET
 #define OFFSET 0
+#define EXTRA(x) 0
 #include "panels_rows.h"
 #undef NAME
 #undef TARGET
 #undef OFFSET
+#undef EXTRA
 
 /* ---------------------------------------------------------------- x86 */
 
@@ -74,23 +77,28 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 #define WITH_X86 1
 #include <immintrin.h>
 
-/* Bytes on AVX2: |x| times (w with the sign of x). A pair of products stays below 2 * 127 * 127 =
- * 32,258, so nothing saturates: the sums are exact. */
+/* Bytes on AVX2: |x| times w, whose bits are turned over where x is negative. Turned over, w is
+ * -w - 1, so a row's sums lack the sum of its negative numbers' sizes (EXTRA). A pair of products
+ * stays within 2 * 127 * 128 = 32,512, so nothing saturates: the sums are exact. */
 #define BYTES __m256i
 #define BYTE_VECTORS 2
 #define BYTES_ZERO() _mm256_setzero_si256()
 #define BYTES_LOAD(at) _mm256_loadu_si256((const __m256i *)(const void *)(at))
 #define BYTES_SPREAD(four) _mm256_set1_epi32(four)
 #define BYTES_DOT(sum, x, w)                                                                      \
-    _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(x),              \
-                                                                 _mm256_sign_epi8(w, x)),         \
-                                            _mm256_set1_epi16(1)))
+    _mm256_add_epi32(                                                                             \
+        sum, _mm256_madd_epi16(                                                                   \
+                 _mm256_maddubs_epi16(                                                            \
+                     _mm256_abs_epi8(x),                                                          \
+                     _mm256_xor_si256(w, _mm256_cmpgt_epi8(_mm256_setzero_si256(), x))),          \
+                 _mm256_set1_epi16(1)))
 #define BYTES_STORE(at, sum) _mm256_storeu_si256((__m256i *)(void *)(at), sum)
 #define BYTE_PANELS_OF_1 4
 #define BYTE_PANELS_OF_2 2
-#define BYTE_PANELS 1
-#define BYTES_AT_ONCE(rows) ((rows) == 6 ? 3 : (rows))
+#define BYTE_PANELS 2
+#define BYTES_AT_ONCE(rows) ((rows) % 2 ? 1 : 2)
 #define OFFSET 0
+#define EXTRA(x) ((x) < 0 ? -(x) : 0)
 
 #define NAME(f) panels_##f##_avx2
 #define TARGET __attribute__((target("avx2,fma,f16c")))
@@ -153,6 +161,7 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 #undef BYTE_PANELS
 #undef BYTES_AT_ONCE
 #undef OFFSET
+#undef EXTRA
 #define BYTES __m512i
 #define BYTE_VECTORS 1
 #define BYTES_ZERO() _mm512_setzero_si512()
@@ -164,6 +173,7 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 #define BYTE_PANELS 4
 #define BYTES_AT_ONCE(rows) (rows)
 #define OFFSET 128
+#define EXTRA(x) 0
 
 #define NAME(f) panels_##f##_avx512_vnni
 #define TARGET                                                                                    \
@@ -175,11 +185,11 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 #endif
 
 static const panels_kernels kernels_of[] = {
-    {"plain", panels_tile_plain, panels_quantize_plain, 0},
+    {"plain", panels_tile_plain, panels_quantize_plain},
 #ifdef WITH_X86
-    {"avx2", panels_tile_avx2, panels_quantize_avx2, 0},
-    {"avx512", panels_tile_avx512, panels_quantize_avx512, 0},
-    {"avx512_vnni", panels_tile_avx512_vnni, panels_quantize_avx512_vnni, 128},
+    {"avx2", panels_tile_avx2, panels_quantize_avx2},
+    {"avx512", panels_tile_avx512, panels_quantize_avx512},
+    {"avx512_vnni", panels_tile_avx512_vnni, panels_quantize_avx512_vnni},
 #endif
 };
 
@@ -248,23 +258,18 @@ void panels_pack(void *packed, int32_t *sums, const void *values, int64_t n, int
 
 int64_t panels_workspace(int64_t k, int kind)
 {
-    return kind == PANELS_INT8 ? BLOCK_ROWS * (4 + panels_up(k, 4)) : 0;
+    return kind == PANELS_INT8 ? BLOCK_ROWS * (8 + panels_up(k, 4)) : 0;
 }
 
-/* Adds a tile to the rows of an output; `begin` is the tile's first input. */
-static void add_tile(float *output, const float *tile, const float *bias, float bound,
-                     int64_t stride, int64_t rows, int64_t columns, int first, int last)
+/* Adds a tile to what stands before it, and clips: one row. */
+static void add_row(float *restrict output, const float *restrict before,
+                    const float *restrict tile, float bound, int64_t columns)
 {
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t j = 0; j < columns; j++) {
-            float before = first ? (bias ? bias[j] : 0.0f) : output[r * stride + j];
-            float value = before + tile[r * GROUP + j];
-            if (last) {
-                value = value > bound ? bound : value;
-                value = value < -bound ? -bound : value;
-            }
-            output[r * stride + j] = value;
-        }
+    for (int64_t j = 0; j < columns; j++) {
+        float value = before[j] + tile[j];
+        value = value > bound ? bound : value;
+        output[j] = value < -bound ? -bound : value;
+    }
 }
 
 void panels_affine(const panels_kernels *kernels, float *output, const panels_matrix *matrix,
@@ -273,28 +278,33 @@ void panels_affine(const panels_kernels *kernels, float *output, const panels_ma
 {
     int64_t n = matrix->n, k = matrix->k, depth = panels_up(k, 4);
     float *scales = workspace;
-    uint8_t *bytes = (uint8_t *)(scales + BLOCK_ROWS);
+    int32_t *extra = (int32_t *)(void *)(scales + BLOCK_ROWS);
+    uint8_t *bytes = (uint8_t *)(extra + BLOCK_ROWS);
     float tile[TILE_ROWS * GROUP];
     for (int64_t block = 0; block < rows; block += BLOCK_ROWS) {
         int64_t count = rows - block < BLOCK_ROWS ? rows - block : BLOCK_ROWS;
-        panels_input x = {input + block * k, k, bytes, scales};
+        panels_input x = {input + block * k, k, bytes, scales, extra};
         /* Integer sums may run over all inputs; floats are summed in pieces. */
         int64_t piece = DEPTH;
         if (matrix->kind == PANELS_INT8) {
             piece = k;
             for (int64_t r = 0; r < count; r++)
-                kernels->quantize(bytes + r * depth, scales + r, x.values + r * k, k);
+                kernels->quantize(bytes + r * depth, scales + r, extra + r, x.values + r * k, k);
         }
         for (int64_t begin = 0; begin < k; begin += piece) {
             int64_t end = k - begin < piece ? k : begin + piece;
             for (int64_t group = 0; group * GROUP < n; group++) {
-                int64_t left = n - group * GROUP;
+                int64_t left = n - group * GROUP, columns = left < GROUP ? left : GROUP;
                 for (int64_t r = 0; r < count; r += TILE_ROWS) {
                     int64_t few = count - r < TILE_ROWS ? count - r : TILE_ROWS;
                     kernels->tile(tile, matrix, &x, r, few, group, begin, end);
-                    add_tile(output + (block + r) * n + group * GROUP, tile,
-                             bias ? bias + group * GROUP : NULL, bound, n, few,
-                             left < GROUP ? left : GROUP, begin == 0, end == k);
+                    for (int64_t s = 0; s < few; s++) {
+                        float *to = output + (block + r + s) * n + group * GROUP;
+                        float before[GROUP] = {0};
+                        if (begin || bias)
+                            memcpy(before, begin ? to : bias + group * GROUP, (size_t)columns * 4);
+                        add_row(to, before, tile + s * GROUP, end == k ? bound : INFINITY, columns);
+                    }
                 }
             }
         }

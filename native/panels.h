@@ -37,6 +37,7 @@ typedef struct {
     int64_t stride;
     const uint8_t *bytes; /* (rows, k up to 4), with int8 weights */
     const float *scales;  /* (rows,), with int8 weights */
+    const int32_t *extra; /* (rows,), with int8 weights: what `tile` adds to a row's sums */
 } panels_input;
 
 typedef struct {
@@ -44,9 +45,8 @@ typedef struct {
     /* out (rows, GROUP) = inputs [begin, end) of `rows` rows, times a group's weights */
     void (*tile)(float *out, const panels_matrix *matrix, const panels_input *input, int64_t row,
                  int64_t rows, int64_t group, int64_t begin, int64_t end);
-    /* bytes (k up to 4), scale (1): one row, as `tile` of int8 wants it */
-    void (*quantize)(uint8_t *bytes, float *scale, const float *values, int64_t k);
-    int offset; /* what `quantize` adds to each byte */
+    /* bytes (k up to 4), scale (1), extra (1): one row, as `tile` of int8 wants it */
+    void (*quantize)(uint8_t *bytes, float *scale, int32_t *extra, const float *values, int64_t k);
 } panels_kernels;
 
 /* The kernels of an instruction set, NULL where it was not compiled. */

@@ -91,7 +91,7 @@ INLINE void NAME(any_floats)(float *out, const float *x, int64_t stride, const c
 #define BYTE_TILE(rows, panels)                                                                   \
     for (int p = 0; p < 4; p += panels)                                                           \
     NAME(bytes)(out + p * PANEL, x, stride, w + p * step, step, depth, rows, panels)
-/* The sign trick needs so many registers that more than 3 rows would spill. */
+/* On AVX2 more than two rows would not fit into the registers. */
 #define BYTE_ROWS(rows)                                                                           \
     for (int r = 0; r < rows; r += BYTES_AT_ONCE(rows))                                           \
     for (int p = 0; p < 4; p += BYTE_PANELS)                                                      \
@@ -125,8 +125,9 @@ static TARGET void NAME(tile)(float *out, const panels_matrix *matrix, const pan
         const int32_t *all = matrix->sums + group * GROUP;
         for (int64_t r = 0; r < rows; r++)
             for (int64_t j = 0; j < GROUP; j++)
-                out[r * GROUP + j] = (float)(sums[r * GROUP + j] - OFFSET * all[j]) *
-                                     (input->scales[row + r] * scales[j]);
+                out[r * GROUP + j] =
+                    (float)(sums[r * GROUP + j] - OFFSET * all[j] + input->extra[row + r]) *
+                    (input->scales[row + r] * scales[j]);
     } else if (matrix->kind == PANELS_FLOAT16) {
         const uint16_t *w = (const uint16_t *)matrix->panels + (group * 4 * matrix->k + begin) * PANEL;
         NAME(any_floats)(out, x, input->stride, (const char *)w, matrix->k * PANEL * 2, end - begin,

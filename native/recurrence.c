@@ -15,7 +15,7 @@ int64_t recurrence_workspace(int64_t rows, int64_t cells, int64_t dim, int kind)
     int64_t block = least(rows, BLOCK_ROWS);
     int64_t bytes = block * cells * 4 + panels_workspace(cells, kind);
     if (kind == PANELS_INT8)
-        bytes += block * (4 + panels_up(dim, 4));
+        bytes += block * (8 + panels_up(dim, 4));
     return bytes;
 }
 
@@ -26,13 +26,14 @@ static void step(const panels_kernels *kernels, const lstm_kernels *lstm, const 
     int64_t cells = run->cells, dim = run->dim, depth = panels_up(dim, 4);
     float *unprojected = (float *)(void *)workspace; /* (count, cells) */
     float *scales = unprojected + count * cells;     /* (count,), int8 only */
-    uint8_t *bytes = (uint8_t *)(scales + count);    /* (count, depth), int8 only */
+    int32_t *extra = (int32_t *)(void *)(scales + count); /* (count,), int8 only */
+    uint8_t *bytes = (uint8_t *)(extra + count);     /* (count, depth), int8 only */
     char *rest = (char *)scales;
     if (run->state.kind == PANELS_INT8) {
         for (int64_t r = 0; r < count; r++)
-            kernels->quantize(bytes + r * depth, scales + r, hidden + r * dim, dim);
+            kernels->quantize(bytes + r * depth, scales + r, extra + r, hidden + r * dim, dim);
     }
-    panels_input x = {hidden, dim, bytes, scales};
+    panels_input x = {hidden, dim, bytes, scales, extra};
     float tile[TILE_ROWS * GROUP];
     float *to = run->project.panels ? unprojected : run->output + row * dim;
     for (int64_t first = 0; first < cells; first += PANEL)

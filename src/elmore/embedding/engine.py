@@ -152,21 +152,20 @@ class Engine:
             state: where each begins; the start state if not given.
         """
         with torch.no_grad():
-            tensors = TensorBatch.from_batch(batch, self.device)
             if state is None:
                 state = self.initial_state(len(batch.lengths))
             if self.device.type != "cpu":
+                tensors = TensorBatch.from_batch(batch, self.device)
                 vectors = self.bilm.tokens(tensors.words, tensors.word_ids)
                 return self.bilm.contextualize(vectors, tensors.index, tensors.lengths, state)
             vectors = torch.from_numpy(self._fetch_words(batch))
+            index, lengths = torch.from_numpy(batch.index), torch.from_numpy(batch.lengths)
             if self._frozen is None:
-                return self.bilm.contextualize(
-                    vectors, tensors.index, tensors.lengths, state, self.workers.run
-                )
+                return self.bilm.contextualize(vectors, index, lengths, state, self.workers.run)
             run = in_turn
             if self._worthwhile(int(batch.lengths.sum()) * _lstm_products(self.config)):
                 run = self.workers.run
-            return self._frozen.contextualize(vectors, tensors.index, tensors.lengths, state, run)
+            return self._frozen.contextualize(vectors, index, lengths, state, run)
 
     def initial_state(self, rows: int) -> BiLmState:
         """Make the state in which `rows` sentences start."""

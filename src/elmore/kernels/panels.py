@@ -92,7 +92,7 @@ class Matrix:
         """
         if self._module is None:
             return self._twin(inputs, bias, clip)
-        (n, k), rows = self.shape, len(inputs)
+        (n, k), rows = self.shape, inputs.shape[0]
         inputs = inputs.contiguous()
         output = torch.empty(rows, n)
         room = np.empty(self._module.panels_workspace(k, self.argument[5]), np.uint8)

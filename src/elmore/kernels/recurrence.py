@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from elmore.errors import NativeError
@@ -49,18 +49,18 @@ def run_steps(
     if not state.packed or module is None:
         _twin(output, memory, gates, rows, hidden, sizes, state, projection, clips)
         return
-    n_rows, dim, cells = len(output), output.shape[1], memory.shape[1]
-    most = sizes[0] if sizes else 0
-    _check(sizes, n_rows, memory, hidden, gates, rows, state, projection, (dim, cells))
-    kind = state.argument[5]
+    (n_rows, dim), cells = output.shape, memory.shape[1]
     steps = np.asarray(sizes, np.int64)
+    _check(steps, n_rows, memory, hidden, gates, rows, state, projection)
+    kind = state.argument[5]
+    most = int(steps[0]) if n_rows else 0
     room = _workspace(module.recurrence_workspace(most, cells, dim, kind))
     module.recurrence(
         pointer(output, n_rows, dim),
-        pointer(memory, len(memory), cells),
-        pointer(gates, len(gates), 4 * cells),
+        pointer(memory, memory.shape[0], cells),
+        pointer(gates, gates.shape[0], 4 * cells),
         0 if rows is None else rows.data_ptr(),
-        pointer(hidden, len(hidden), dim),
+        pointer(hidden, hidden.shape[0], dim),
         steps.ctypes.data,
         state.argument,
         (0, 0, 0, 0, 0, 0) if projection is None else projection.argument,
@@ -74,7 +74,7 @@ def run_steps(
 
 
 def _check(
-    sizes: Sequence[int],
+    steps: NDArray[np.int64],
     n_rows: int,
     memory: Tensor,
     hidden: Tensor,
@@ -82,38 +82,28 @@ def _check(
     rows: Tensor | None,
     state: Matrix,
     projection: Matrix | None,
-    shape: tuple[int, int],
 ) -> None:
     """Look at what C relies on beyond the tensors' own shapes."""
-    dim, cells = shape
-    most = sizes[0] if sizes else 0
-    falling = all(a >= b > 0 for a, b in itertools.pairwise(sizes))
-    places = (
-        n_rows <= len(gates)
-        if rows is None
-        else (
-            rows.dtype == torch.int64
-            and rows.is_contiguous()
-            and len(rows) == n_rows
-            and (not n_rows or (int(rows.min()) >= 0 and int(rows.max()) < len(gates)))
-        )
-    )
-    fitting = (
-        state.gates
-        and state.shape == (4 * cells, dim)
-        and (
-            dim == cells
-            if projection is None
-            else projection.shape == (dim, cells)
-            and not projection.gates
-            and projection.kind == state.kind
-        )
-    )
+    dim, cells, n_gates = hidden.shape[1], memory.shape[1], gates.shape[0]
+    most = int(steps[0]) if len(steps) else 0
+    falling = not len(steps) or (int(steps[-1]) > 0 and bool((steps[1:] <= steps[:-1]).all()))
+    if rows is None:
+        placed = n_rows <= n_gates
+    else:
+        placed = rows.dtype is torch.int64 and rows.is_contiguous() and rows.shape == (n_rows,)
+        if placed and n_rows:
+            places = rows.numpy()
+            placed = bool(places.min() >= 0 and places.max() < n_gates)
+    fitting = state.gates and state.shape == (4 * cells, dim)
+    if projection is None:
+        fitting = fitting and dim == cells
+    else:
+        fitting = fitting and projection.shape == (dim, cells) and not projection.gates
+        fitting = fitting and projection.kind == state.kind
     if (
-        not (falling and places and fitting)
-        or sum(sizes) != n_rows
-        or most > len(memory)
-        or most > len(hidden)
+        not (falling and placed and fitting)
+        or int(steps.sum()) != n_rows
+        or most > min(memory.shape[0], hidden.shape[0])
     ):
         raise NativeError(
             f"the recurrent kernel got sizes, rows or weights that do not fit {n_rows} rows of "
@@ -121,9 +111,9 @@ def _check(
         )
 
 
-def _workspace(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+def _workspace(size: int) -> NDArray[np.uint8]:
     """Give this thread's scratch memory, grown and kept: fresh pages cost more than the work."""
-    room: np.ndarray[tuple[int], np.dtype[np.uint8]] | None = getattr(_local, "room", None)
+    room: NDArray[np.uint8] | None = getattr(_local, "room", None)
     if room is None or len(room) < size:
         room = np.empty(size, np.uint8)
         _local.room = room

@@ -152,7 +152,8 @@ class FrozenLstm:
         output = torch.empty(sum(sizes), hidden.shape[1])
         gates = None
         if rows is not None:
-            if len(inputs) < len(output) and len(inputs) * width * 4 <= _TABLE_BYTES:
+            n_inputs = inputs.shape[0]
+            if n_inputs < output.shape[0] and n_inputs * width * 4 <= _TABLE_BYTES:
                 gates = self._input.affine(inputs, self._bias)
             else:
                 inputs, rows = inputs.index_select(0, rows), None
@@ -172,10 +173,10 @@ class FrozenLstm:
             )
             start += size
             hidden = output[start - sizes[last - 1] : start]
-        living = packing.last >= 0
-        final = output.index_select(0, packing.last[living])
-        if len(final) < len(start_hidden):
-            final = torch.cat([final, start_hidden[len(final) :]])
+        living = output.shape[0] and sizes[0]  # sentences without tokens come last
+        final = output.index_select(0, packing.last[:living])
+        if living < start_hidden.shape[0]:
+            final = torch.cat([final, start_hidden[living:]])
         return output, final, memory
 
 
