@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from elmore.config import Precision
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.stored_types import Precision
 from elmore.text.tokenizer import CONVENTIONS
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from elmore.config import Precision
 from elmore.embedding.engine import Engine
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.stored_types import Precision
 
 __all__ = ["CERTIFICATE", "certified", "certify", "fixed_text"]
 

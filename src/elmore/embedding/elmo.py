@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmore.config import BiLmConfig
+from elmore.config import BiLmConfig, Precision
 from elmore.embedding.certificate import certified
 from elmore.embedding.engine import Engine, Start
 from elmore.embedding.layers import LayerChoice, SentenceLayers, layer_weights
@@ -24,7 +24,6 @@ from elmore.embedding.stateful import Stream
 from elmore.formats import folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
-from elmore.formats.stored_types import Precision
 from elmore.nn.elmo_layer import ElmoLayer
 from elmore.nn.mix import LayerNorm
 from elmore.text.sentence import Sentence

@@ -12,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmore.config import BiLmConfig, count_parameters
+from elmore.config import BiLmConfig, Precision, count_parameters
 from elmore.embedding.cache import WordCache, read_token_vectors, word_keys
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint, StartState
-from elmore.formats.stored_types import Precision
 from elmore.kernels._load import native
 from elmore.kernels.workers import Workers
 from elmore.nn.bilm import BiLm, BiLmState, Layers, in_turn

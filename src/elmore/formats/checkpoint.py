@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.config import BiLmConfig, weight_shapes
+from elmore.config import BiLmConfig, Precision, weight_shapes
 from elmore.errors import FormatError
-from elmore.formats.stored_types import Precision, as_precision
+from elmore.formats.stored_types import as_precision
 from elmore.kernels.quantize import Stored
 from elmore.text.characters import Alphabet
 from elmore.text.tokenizer import Convention

@@ -21,13 +21,13 @@ from elmore._io import sha256_file, sha256_stream
 from elmore._json import parse_json
 from elmore._messages import shown
 from elmore._version import __version__
-from elmore.config import BiLmConfig, config_from_json, config_to_json, weight_shapes
+from elmore.config import BiLmConfig, Precision, config_from_json, config_to_json, weight_shapes
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Mix, Softmax, StartState
 from elmore.formats.hdf5_files import check_finite
 from elmore.formats.safetensors_files import SafetensorsView, read_safetensors, write_safetensors
 from elmore.formats.sources import Source
-from elmore.formats.stored_types import Precision, StoredType, as_stored
+from elmore.formats.stored_types import StoredType, as_stored
 from elmore.kernels.quantize import STEPS, Stored, dequantize
 from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet, ByteAlphabet

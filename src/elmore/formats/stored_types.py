@@ -7,14 +7,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.config import Precision
 from elmore.errors import ConfigError
 from elmore.kernels.quantize import Stored, quantize
 
-__all__ = ["Precision", "StoredType", "as_precision", "as_stored", "is_matrix"]
+__all__ = ["StoredType", "as_precision", "as_stored", "is_matrix"]
 
 StoredType = Literal["float32", "float16"]
-# How a model is stored and computed with.
-Precision = Literal["float32", "float16", "int8"]
 
 # The large matrices; what else there is (characters, filters, biases) stays float32 beside int8.
 _MATRICES = ("input_weight", "state_weight", "projection", "projection.weight")
