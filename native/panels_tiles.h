@@ -23,11 +23,6 @@ INLINE void NAME(floats)(float *out, const float *x, int64_t stride, const char 
             weight[v] = half ? LOAD_HALF((const uint16_t *)(const void *)at + v % VECTORS * LANES)
                              : LOAD((const float *)(const void *)at + v % VECTORS * LANES);
         }
-        if (rows <= 2) {
-            /* Nothing is used twice: fetch ahead over the ends of pages. */
-            UNROLL for (int p = 0; p < panels; p++)
-                __builtin_prefetch(w + p * step + k * bytes + 1536);
-        }
         UNROLL for (int r = 0; r < rows; r++)
         {
             VECTOR value = SPREAD(x[r * stride + k]);
@@ -52,10 +47,6 @@ INLINE void NAME(bytes)(int32_t *out, const uint8_t *x, int64_t stride, const in
         UNROLL for (int v = 0; v < vectors; v++)
             weight[v] = BYTES_LOAD(w + (v / BYTE_VECTORS) * step + k * PANEL +
                                    v % BYTE_VECTORS * (4 * PANEL / BYTE_VECTORS));
-        if (rows <= 2) {
-            UNROLL for (int p = 0; p < panels; p++)
-                __builtin_prefetch(w + p * step + k * PANEL + 1024);
-        }
         UNROLL for (int r = 0; r < rows; r++)
         {
             int32_t four;

@@ -28,9 +28,10 @@ __all__ = ["Engine", "Start", "build_bilm"]
 
 Start = Literal["zeros", "warm"]
 # Seconds of work below which a thread does everything itself, and how many multiplications of few
-# rows a thread does in a second (benchmarks/embed.py).
-_HAND_OVER = 0.005
-_RATES = {"float32": 10e9, "float16": 25e9, "int8": 60e9}
+# rows a thread does in a second (benchmarks/embed.py). Handing over costs some 0.1 ms, and nothing
+# waits for a thread that does not come (`Workers.share`).
+_HAND_OVER = 0.001
+_RATES = {"float32": 15e9, "float16": 25e9, "int8": 60e9}
 # Weights from which on it pays to pack them in several threads.
 _LARGE = 5_000_000
 _BURN_IN = Path(__file__).parent.parent / "data" / "burn_in.txt"
@@ -93,7 +94,7 @@ class Engine:
             self._frozen = FrozenBiLm(
                 config,
                 lambda name: checkpoint.numbers(name, self.precision),
-                self.workers.run if large else in_turn,
+                self.workers.share if large else in_turn,
             )
         self.cache = WordCache(config.lstm.projection_dim)
         self.start_state = checkpoint.start_state
@@ -163,7 +164,7 @@ class Engine:
                 return self.bilm.contextualize(vectors, index, lengths, state, self.workers.run)
             run = in_turn
             if self._worthwhile(int(batch.lengths.sum()) * _lstm_products(self.config)):
-                run = self.workers.run
+                run = self.workers.share
             return self._frozen.contextualize(vectors, index, lengths, state, run)
 
     def initial_state(self, rows: int) -> BiLmState:
@@ -220,7 +221,11 @@ class Engine:
                 return vectors.cpu()
 
         jobs = [lambda piece=piece: job(piece) for piece in pieces if len(piece)]
-        done = self.workers.run(jobs) if len(jobs) > 1 else [job(piece) for piece in pieces]
+        if len(jobs) == 1:
+            done = [job(positions)]
+        else:
+            run = self.workers.run if self._frozen is None else self.workers.share
+            done = run(jobs)
         return torch.cat(done).numpy()
 
     def _worthwhile(self, products: int) -> bool:
