@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from pathlib import Path
 
 from setuptools import Extension, setup
 
-SOURCES = ["native/module.c", "native/cpu.c", "native/lstm.c"]
-HEADERS = ["native/cpu.h", "native/lstm.h", "native/lstm_gates.h"]
+SOURCES = [
+    f"native/{name}.c" for name in ("module", "cpu", "lstm", "panels", "recurrence", "charcnn")
+]
+HEADERS = sorted(str(path) for path in Path("native").glob("*.h"))
 
 
 def extensions() -> list[Extension]:

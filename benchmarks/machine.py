@@ -69,6 +69,17 @@ def sgemm_limit() -> float:
     return max(together, sum(results))
 
 
+def read_bandwidth() -> float:
+    """Measure GB/s of reading memory that is in no cache, with all threads."""
+    values = torch.ones(64 << 20)
+    best = 0.0
+    for _ in range(4):
+        start = time.perf_counter()
+        values.sum()
+        best = max(best, values.nbytes / (time.perf_counter() - start) / 1e9)
+    return best
+
+
 class Timing:
     """Wall and CPU seconds of interleaved rounds."""
 

@@ -120,3 +120,40 @@ class PlainElmo:
             hidden[:alive], memory[:alive] = now, cell
             output[:alive, t] = now
         return output
+
+
+class NnLstmElmo(PlainElmo):
+    """The same with torch's own LSTM, packed. It cannot clip: not the same function."""
+
+    def __init__(self, bilm: BiLm) -> None:
+        super().__init__(bilm)
+        self.layers: dict[str, torch.nn.LSTM] = {}
+        lstm = self.config.lstm
+        for direction in self.config.directions:
+            for k in range(lstm.n_layers):
+                name = f"{direction}_layers.{k}"
+                layer = torch.nn.LSTM(
+                    lstm.projection_dim,
+                    lstm.dim,
+                    proj_size=lstm.projection_dim if lstm.projected else 0,
+                )
+                with torch.no_grad():
+                    layer.weight_ih_l0.copy_(self.weights[f"{name}.input_weight"])
+                    layer.weight_hh_l0.copy_(self.weights[f"{name}.state_weight"])
+                    layer.bias_ih_l0.copy_(self.weights[f"{name}.bias"])
+                    layer.bias_hh_l0.zero_()
+                    if lstm.projected:
+                        layer.weight_hr_l0.copy_(self.weights[f"{name}.projection"])
+                self.layers[name] = layer
+
+    def _layer(self, x: Tensor, lengths: list[int], name: str, reverse: bool) -> Tensor:
+        counts = torch.tensor(lengths)
+        places = torch.arange(x.shape[1]).expand(len(lengths), -1)
+        if reverse:  # each sentence from its own end; its padding stays behind it
+            places = torch.where(places < counts[:, None], counts[:, None] - 1 - places, places)
+            x = x.gather(1, places[:, :, None].expand_as(x))
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, counts, batch_first=True)
+        output, _ = torch.nn.utils.rnn.pad_packed_sequence(
+            self.layers[name](packed)[0], batch_first=True
+        )
+        return output.gather(1, places[:, :, None].expand_as(output)) if reverse else output

@@ -12,9 +12,12 @@ typedef struct {
     void (*backward)(float *d_gates, float *d_memory, const float *d_output, const float *gates,
                      const float *memory, const float *squashed, const float *before, float clip,
                      int64_t rows, int64_t cells);
+    /* Up to 16 cells of one row from `first` on; see some_cells in lstm_gates.h. */
+    void (*cells)(float *output, float *memory, const float *tile, const float *gates, float clip,
+                  int64_t cells, int64_t first);
 } lstm_kernels;
 
-/* The kernels of an instruction set ("plain", "avx2", "avx512"), NULL where it was not compiled. */
+/* The kernels of an instruction set ("plain", "avx2", "avx512", "avx512_vnni"), NULL where it was not compiled. */
 const lstm_kernels *lstm_find(const char *name);
 
 #endif

@@ -57,6 +57,39 @@ static TARGET void NAME(forward_row)(
     }
 }
 
+/* Some cells of one row whose state product lies in a tile of panels.h; nothing is kept. */
+static inline TARGET void NAME(some_cells)(
+    float *restrict output,      /* (cells,) */
+    float *restrict memory,      /* (cells,): before, then after */
+    const float *restrict tile,  /* (4, 16): the state's share of the gates of cells `first`... */
+    const float *restrict gates, /* (4 * cells,): the input's share with biases */
+    float clip, int64_t cells, int64_t first, int64_t count)
+{
+    gates += first;
+    output += first;
+    memory += first;
+    for (int64_t k = 0; k < count; k++) {
+        float i = NAME(ratio_sigmoid)(gates[k] + tile[k]);
+        float f = NAME(ratio_sigmoid)(gates[cells + k] + tile[16 + k]);
+        float g = NAME(ratio_tanh)(gates[2 * cells + k] + tile[32 + k]);
+        float o = NAME(ratio_sigmoid)(gates[3 * cells + k] + tile[48 + k]);
+        float c = MADD(i, g, f * memory[k]);
+        c = c > clip ? clip : c;
+        c = c < -clip ? -clip : c;
+        memory[k] = c;
+        output[k] = o * NAME(ratio_tanh)(c);
+    }
+}
+
+static TARGET void NAME(cells)(float *output, float *memory, const float *tile, const float *gates,
+                               float clip, int64_t cells, int64_t first)
+{
+    if (cells - first >= 16)
+        NAME(some_cells)(output, memory, tile, gates, clip, cells, first, 16);
+    else
+        NAME(some_cells)(output, memory, tile, gates, clip, cells, first, cells - first);
+}
+
 static TARGET void NAME(backward_row)(
     float *restrict d_gates,         /* (4 * cells,) */
     float *restrict d_memory,        /* (cells,): of the cell after, then of the cell before */

@@ -4,13 +4,19 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "charcnn.h"
 #include "cpu.h"
 #include "lstm.h"
+#include "panels.h"
+#include "recurrence.h"
 
 /* Filled once at import, by the best instruction set that the machine has. */
 static const lstm_kernels *lstm;
+static const panels_kernels *panels;
+static const charcnn_kernels *charcnn;
 
 #define POINTER(x) ((float *)(uintptr_t)(x))
+#define ADDRESS(type, x) ((type *)(uintptr_t)(x))
 
 /* cpu() -> tuple of the names of the instruction sets that kernels may use here */
 static PyObject *native_cpu(PyObject *self, PyObject *ignored)
@@ -39,6 +45,13 @@ static PyObject *native_cpu(PyObject *self, PyObject *ignored)
     return result;
 }
 
+static void use(const char *name)
+{
+    lstm = lstm_find(name);
+    panels = panels_find(name);
+    charcnn = charcnn_find(name);
+}
+
 /* force(name) -> bool: use an instruction set in all kernels; False if it is not there */
 static PyObject *native_force(PyObject *self, PyObject *args)
 {
@@ -47,11 +60,11 @@ static PyObject *native_force(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "s", &name))
         return NULL;
     cpu_features found = cpu_detect();
-    const lstm_kernels *wanted = lstm_find(name);
-    if (wanted == NULL || (strcmp(name, "avx2") == 0 && !found.avx2) ||
-        (strcmp(name, "avx512") == 0 && !found.avx512))
+    if (lstm_find(name) == NULL || (strcmp(name, "avx2") == 0 && !found.avx2) ||
+        (strcmp(name, "avx512") == 0 && !found.avx512) ||
+        (strcmp(name, "avx512_vnni") == 0 && !found.avx512_vnni))
         Py_RETURN_FALSE;
-    lstm = wanted;
+    use(name);
     Py_RETURN_TRUE;
 }
 
@@ -89,11 +102,145 @@ static PyObject *native_lstm_backward(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Some processors are many times slower on denormal numbers, and a thread's own setting must not
+ * show in a result: kernels flush them, whoever calls. */
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#define FLUSHED(work)                                                                             \
+    do {                                                                                          \
+        unsigned int before = _mm_getcsr();                                                       \
+        _mm_setcsr(before | 0x8040);                                                              \
+        work;                                                                                     \
+        _mm_setcsr(before);                                                                       \
+    } while (0)
+#else
+#define FLUSHED(work) work
+#endif
+
+/* panels_bytes(n, k, kind), panels_workspace(k, kind), recurrence_workspace(rows, cells, dim, kind) */
+static PyObject *native_panels_bytes(PyObject *self, PyObject *args)
+{
+    (void)self;
+    long long n, k;
+    int kind;
+    if (!PyArg_ParseTuple(args, "LLi", &n, &k, &kind))
+        return NULL;
+    return PyLong_FromLongLong(panels_bytes(n, k, kind));
+}
+
+static PyObject *native_panels_workspace(PyObject *self, PyObject *args)
+{
+    (void)self;
+    long long k;
+    int kind;
+    if (!PyArg_ParseTuple(args, "Li", &k, &kind))
+        return NULL;
+    return PyLong_FromLongLong(panels_workspace(k, kind));
+}
+
+static PyObject *native_recurrence_workspace(PyObject *self, PyObject *args)
+{
+    (void)self;
+    long long rows, cells, dim;
+    int kind;
+    if (!PyArg_ParseTuple(args, "LLLi", &rows, &cells, &dim, &kind))
+        return NULL;
+    return PyLong_FromLongLong(recurrence_workspace(rows, cells, dim, kind));
+}
+
+/* panels_pack(packed, sums, values, n, k, kind, gates) */
+static PyObject *native_panels_pack(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned long long packed, sums, values;
+    long long n, k;
+    int kind, gates;
+    if (!PyArg_ParseTuple(args, "KKKLLii", &packed, &sums, &values, &n, &k, &kind, &gates))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    panels_pack(ADDRESS(void, packed), ADDRESS(int32_t, sums), ADDRESS(void, values), n, k, kind,
+                gates);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* panels_affine(output, (panels, scales, sums, n, k, kind), input, bias, workspace, bound, rows) */
+static PyObject *native_panels_affine(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned long long output, at, scales, sums, input, bias, workspace;
+    long long n, k, rows;
+    int kind;
+    float bound;
+    if (!PyArg_ParseTuple(args, "K(KKKLLi)KKKfL", &output, &at, &scales, &sums, &n, &k, &kind,
+                          &input, &bias, &workspace, &bound, &rows))
+        return NULL;
+    panels_matrix matrix = {ADDRESS(void, at), POINTER(scales), ADDRESS(int32_t, sums), n, k, kind};
+    Py_BEGIN_ALLOW_THREADS
+    FLUSHED(panels_affine(panels, POINTER(output), &matrix, POINTER(input), POINTER(bias),
+                          ADDRESS(void, workspace), bound, rows));
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* recurrence(output, memory, gates, rows, hidden, sizes, state, project, cell_clip, output_clip,
+ *            steps, cells, dim, workspace); state and project as the matrix above */
+static PyObject *native_recurrence(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned long long output, memory, gates, rows, hidden, sizes, workspace, state[3], project[3];
+    long long state_n, state_k, project_n, project_k, steps, cells, dim;
+    int state_kind, project_kind;
+    float cell_clip, output_clip;
+    if (!PyArg_ParseTuple(args, "KKKKKK(KKKLLi)(KKKLLi)ffLLLK", &output, &memory, &gates, &rows,
+                          &hidden, &sizes, &state[0], &state[1], &state[2], &state_n, &state_k,
+                          &state_kind, &project[0], &project[1], &project[2], &project_n,
+                          &project_k, &project_kind, &cell_clip, &output_clip, &steps, &cells, &dim,
+                          &workspace))
+        return NULL;
+    recurrence run = {
+        POINTER(output), POINTER(memory), POINTER(gates), ADDRESS(int64_t, rows), POINTER(hidden),
+        ADDRESS(int64_t, sizes),
+        {ADDRESS(void, state[0]), POINTER(state[1]), ADDRESS(int32_t, state[2]), state_n, state_k,
+         state_kind},
+        {ADDRESS(void, project[0]), POINTER(project[1]), ADDRESS(int32_t, project[2]), project_n,
+         project_k, project_kind},
+        cell_clip, output_clip, steps, cells, dim};
+    Py_BEGIN_ALLOW_THREADS
+    FLUSHED(recurrence_run(panels, lstm, &run, ADDRESS(void, workspace)));
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* charcnn(output, ids, tails, tables, bias, words, chars, characters, width, count, stride) */
+static PyObject *native_charcnn(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned long long output, ids, tails, tables, bias;
+    long long words, chars, characters, width, count, stride;
+    if (!PyArg_ParseTuple(args, "KKKKKLLLLLL", &output, &ids, &tails, &tables, &bias, &words,
+                          &chars, &characters, &width, &count, &stride))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    charcnn->largest(POINTER(output), ADDRESS(int32_t, ids), ADDRESS(int64_t, tails),
+                     POINTER(tables), POINTER(bias), words, chars, characters, width, count,
+                     stride);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"cpu", native_cpu, METH_NOARGS, "cpu() -> names of usable instruction sets"},
     {"force", native_force, METH_VARARGS, "force(name) -> whether that instruction set is used now"},
     {"lstm_forward", native_lstm_forward, METH_VARARGS, "element-wise part of an LSTM step"},
     {"lstm_backward", native_lstm_backward, METH_VARARGS, "its derivative"},
+    {"panels_bytes", native_panels_bytes, METH_VARARGS, "size of a packed matrix"},
+    {"panels_workspace", native_panels_workspace, METH_VARARGS, "what panels_affine needs"},
+    {"panels_pack", native_panels_pack, METH_VARARGS, "pack a matrix"},
+    {"panels_affine", native_panels_affine, METH_VARARGS, "product with a packed matrix"},
+    {"recurrence_workspace", native_recurrence_workspace, METH_VARARGS, "what recurrence needs"},
+    {"recurrence", native_recurrence, METH_VARARGS, "some steps of a projected LSTM"},
+    {"charcnn", native_charcnn, METH_VARARGS, "largest responses of character filters"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -101,10 +248,11 @@ static int choose(PyObject *module)
 {
     (void)module;
     cpu_features found = cpu_detect();
-    const char *best = found.avx512 ? "avx512" : found.avx2 ? "avx2" : "plain";
-    lstm = lstm_find(best);
-    if (lstm == NULL)
-        lstm = lstm_find("plain");
+    const char *best = found.avx512_vnni ? "avx512_vnni"
+                       : found.avx512    ? "avx512"
+                       : found.avx2      ? "avx2"
+                                         : "plain";
+    use(lstm_find(best) ? best : "plain");
     return 0;
 }
 

@@ -15,6 +15,7 @@ __all__ = [
     "Activation",
     "BiLmConfig",
     "LstmConfig",
+    "Precision",
     "TokenEncoderConfig",
     "config_from_json",
     "config_to_json",
@@ -23,6 +24,8 @@ __all__ = [
 ]
 
 Activation = Literal["relu", "tanh"]
+# How the weights of a model are stored and computed with.
+Precision = Literal["float32", "float16", "int8"]
 # Of float32, in which clips are computed.
 _LARGEST = 3.4e38
 

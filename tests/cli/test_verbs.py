@@ -77,6 +77,21 @@ def test_convert_to_float16_and_warm(cli, tiny_folder, tmp_path):
     assert "float16" in info["precision"]
 
 
+def test_int8_from_convert_to_info_and_embed(cli, tiny_folder, text, tmp_path):
+    out = tmp_path / "quarter"
+    result = cli("convert", tiny_folder, "-o", out, "--precision", "int8")
+    assert result.code == 0
+    assert "vectors differ by 0 at most; mean cosine to float32 by layer 0.99" in result.err
+    info = json.loads(cli("info", out, "--json").out)
+    assert info["certificate"]["precision"] == "int8"
+    assert "certificate" not in info["notes"]
+    assert "mean cosine" in cli("info", out).out
+    quick = cli("embed", "--model", out, text).records()
+    same = cli("embed", "--model", tiny_folder, "--precision", "int8", text).records()
+    exact = cli("embed", "--model", tiny_folder, text).records()
+    assert quick == same != exact
+
+
 def test_convert_replaces_only_with_force(cli, tiny_folder, tmp_path):
     out = tmp_path / "new"
     base = ["convert", tiny_folder, "-o", out, "--no-verify"]

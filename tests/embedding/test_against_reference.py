@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from reference import MUTATIONS, ReferenceElmo, random_weights
 from small_models import SENTENCES, TEXT, make_options, write_pair
 
 from elmore import Elmo
-from elmore.nn import highway, lstm
+from elmore.kernels._load import native
+from elmore.nn import frozen, highway, lstm
 from elmore.nn.highway import Highway
 from elmore.text.vocabulary import Vocabulary
 
@@ -162,6 +164,38 @@ def break_residual(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["cell clip", "projection clip", "forget bias", "gate order", "highway", "residual"],
 )
 def test_our_code_broken_on_purpose_turns_red(
+    patch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ELMORE_NATIVE", "0")
+    patch(monkeypatch)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        test_every_sentence_alone("skip", tmp_path)
+
+
+def break_frozen_clip(which: str) -> Any:
+    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
+        original = frozen.run_steps
+
+        def unclipped(*args: Any) -> None:
+            original(*args[:-1], args[-1]._replace(**{which: None}))
+
+        monkeypatch.setattr(frozen, "run_steps", unclipped)
+
+    return patch
+
+
+@pytest.mark.skipif(native().module is None, reason="the C extension is not in use")
+@pytest.mark.parametrize(
+    "patch",
+    [
+        break_frozen_clip("cell"),
+        break_frozen_clip("projection"),
+        lambda monkeypatch: monkeypatch.setattr(frozen, "FORGET_BIAS", 0.0),
+        lambda monkeypatch: monkeypatch.setattr(torch.Tensor, "sigmoid_", torch.Tensor.tanh_),
+    ],
+    ids=["cell clip", "projection clip", "forget bias", "highway"],
+)
+def test_our_native_code_broken_on_purpose_turns_red(
     patch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patch(monkeypatch)

@@ -284,7 +284,7 @@ def setter(*keys: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (setter("version", to=2), "format version 2, this elmore reads up to 1; upgrade elmore"),
+        (setter("version", to=3), "format version 3, this elmore reads up to 2; upgrade elmore"),
         (setter("version", to=0), "has version 0"),
         (setter("version", to=True), "has version True"),
         (setter("version", to="1"), "has version 1"),
@@ -321,7 +321,7 @@ LONG = "x" * 100_000
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (setter("version", to=2), "upgrade elmore"),
+        (setter("version", to=3), "upgrade elmore"),
         (setter("format", to=...), "not one of an elmore folder"),
         (setter("config", to=...), "no object 'config'"),
         (setter("config", "lstm", "dim", to=7), "has shape .* config.json asks for"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from hypothesis import given
@@ -13,18 +11,7 @@ from elmore.kernels import lstm
 from elmore.kernels._load import native
 
 NATIVE = native().module
-SETS = ("plain", "avx2", "avx512")
-
 pytestmark = pytest.mark.skipif(NATIVE is None, reason="the C extension is not in use")
-
-
-@pytest.fixture(params=SETS)
-def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Use one instruction set, then the best one again."""
-    if not NATIVE.force(request.param):
-        pytest.skip(f"this processor has no {request.param}")
-    yield request.param
-    next(name for name in reversed(SETS) if NATIVE.force(name))
 
 
 def forward(gates: torch.Tensor, memory: torch.Tensor, clip: float) -> list[torch.Tensor]:

@@ -75,3 +75,32 @@ def test_threads_end_with_their_workers() -> None:
 def test_no_threads_are_refused() -> None:
     with pytest.raises(ConfigError, match="threads=0; use 1 or more"):
         Workers(0)
+
+
+def test_sharing_takes_back_what_nobody_began() -> None:
+    workers = Workers(2)
+    release, begun = threading.Event(), threading.Semaphore(0)
+
+    def wait() -> None:
+        begun.release()
+        release.wait(10)
+
+    hogs = [threading.Thread(target=workers.run, args=([wait],)) for _ in range(2)]
+    for hog in hogs:
+        hog.start()
+    for _ in hogs:
+        assert begun.acquire(timeout=10)
+    # Both threads are busy now, so the caller must do all three.
+    names = workers.share([threading.get_ident] * 3)
+    assert names == [threading.get_ident()] * 3
+    release.set()
+    for hog in hogs:
+        hog.join(10)
+
+
+def test_sharing_keeps_the_order_and_raises() -> None:
+    workers = Workers(2)
+    assert workers.share([lambda k=k: k for k in range(7)]) == list(range(7))
+    assert workers.share([]) == []
+    with pytest.raises(ZeroDivisionError):
+        workers.share([lambda: 1, lambda: 1 // 0])

@@ -100,7 +100,13 @@ def run(args: argparse.Namespace) -> int:
     from elmore.embedding.elmo import Elmo
 
     flags.set_threads(args.threads)
-    elmo = Elmo(checkpoint, device=args.device, threads=args.threads, start=args.start)
+    elmo = Elmo(
+        checkpoint,
+        device=args.device,
+        precision=args.precision,
+        threads=args.threads,
+        start=args.start,
+    )
     progress = make_progress(unit="sentences", quiet=args.quiet)
     try:
         report = _RUNS[args.probe](args, elmo, inputs, progress)

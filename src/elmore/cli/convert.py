@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from elmore._atomic import atomic_folder
 from elmore.cli import flags
@@ -20,19 +21,14 @@ __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
   elmore convert options.json weights.hdf5 -o my-model
-  elmore convert my-model -o half/ --precision float16
+  elmore convert my-model -o quarter/ --precision int8
   elmore convert model.ckpt-10 -o old/ --to allennlp
 """
 
-# Embedded with both models; long words, other scripts and repeats go through every part.
-_TEXT = (
-    "The bank by the river lent no money to the bank .".split(" "),
-    "« Naïveté » , 速い狐 , Ταχίστη 🦊 : antidisestablishmentarianism !".split(" "),
-    ["Yes"],
-)
 # Largest difference of a vector, in units of the largest value: float32 is copied bit by bit,
-# float16 rounds each weight to 11 bits.
-_TOLERANCE = {"float32": 1e-6, "float16": 0.05}
+# float16 rounds each weight to 11 bits. int8 is compared with the same numbers computed from the
+# original, so nothing may differ; what int8 costs is in the certificate.
+_TOLERANCE = {"float32": 1e-6, "float16": 0.05, "int8": 1e-6}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--precision",
-        choices=("float32", "float16"),
+        choices=tuple(_TOLERANCE),
         default="float32",
         help="how weights are stored (default: float32)",
     )
@@ -70,19 +66,22 @@ def run(args: argparse.Namespace) -> int:
     looks_ours = folder.is_folder if args.to == "folder" else allennlp_hdf5.is_folder
     difference = None
     with atomic_folder(output, overwrite=args.force, looks_ours=looks_ours) as temporary:
-        _write(args, checkpoint, temporary)
+        certificate = _write(args, checkpoint, temporary)
         if not args.no_verify:
             difference = _verify(checkpoint, temporary, args.precision)
     left_out = _left_out(args.to, checkpoint)
     if args.json:
         report = {"output": args.output, "format": args.to, "max_difference": difference}
-        write_json({**report, "left_out": left_out})
+        write_json({**report, "left_out": left_out, "certificate": certificate})
     elif not args.quiet:
         verified = (
             "not verified"
             if difference is None
             else f"verified: vectors differ by {difference:.2g} at most"
         )
+        if certificate is not None:
+            cosine = ", ".join(f"{value:.5f}" for value in certificate["mean_cosine"])
+            verified += f"; mean cosine to float32 by layer {cosine}"
         lost = f"; left out: {', '.join(left_out)}" if left_out else ""
         say(f"wrote '{args.output}' ({args.to}, {args.precision}); {verified}{lost}")
     return 0
@@ -108,30 +107,39 @@ def _refuse_itself(model: ModelPath | None, output: Path) -> None:
                 raise ConfigError(f"'{output}' is the model itself; choose another -o")
 
 
-def _write(args: argparse.Namespace, checkpoint: Checkpoint, path: Path) -> None:
+def _write(args: argparse.Namespace, checkpoint: Checkpoint, path: Path) -> dict[str, Any] | None:
+    """Write the model, and give what its precision costs, if that was measured."""
     from elmore.formats import allennlp_hdf5, folder
 
     if args.to == "allennlp":
         allennlp_hdf5.write(checkpoint, path)
-    elif args.start == "warm":
-        from elmore.embedding.elmo import Elmo
+        return None
+    if args.precision != "float32" and not args.no_verify:
+        from elmore.embedding.certificate import CERTIFICATE, certified
 
-        Elmo(checkpoint, start="warm").save(path, precision=args.precision)
+        checkpoint = certified(checkpoint, args.precision)
+        certificate: dict[str, Any] | None = dict(checkpoint.notes[CERTIFICATE])
     else:
-        folder.write(checkpoint, path, precision=args.precision)
+        certificate = None
+    if args.start == "warm":
+        from elmore.embedding.engine import Engine
+
+        start = Engine(checkpoint, start="warm").start_state
+        checkpoint = dataclasses.replace(checkpoint, start_state=start)
+    folder.write(checkpoint, path, precision=args.precision)
+    return certificate
 
 
 def _verify(before: Checkpoint, written: Path, precision: str) -> float:
     """Embed a text with both models and give the largest difference of a vector."""
     import numpy as np
 
+    from elmore.embedding.certificate import fixed_text
     from elmore.embedding.elmo import Elmo
     from elmore.formats.detect import read_checkpoint
 
-    text = list(_TEXT)
-    if before.config.tokens.n_words and before.vocabulary is not None:
-        text = [list(before.vocabulary.words[:40])]  # a word model may know no others
-    old = Elmo(before).layers_tokens(text)
+    text = fixed_text(before)
+    old = Elmo(before, precision="int8" if precision == "int8" else "float32").layers_tokens(text)
     new = Elmo(read_checkpoint(written)).layers_tokens(text)
     difference = max(
         float(np.abs(a.values - b.values).max()) for a, b in zip(old, new, strict=True)

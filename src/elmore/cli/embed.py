@@ -222,6 +222,7 @@ def _load_options(args: argparse.Namespace) -> dict[str, Any]:
     """Give what `Elmo` and a bulk job take alike."""
     return {
         "device": args.device,
+        "precision": args.precision,
         "start": args.start,
         "token_vectors": args.token_vectors and tuple(args.token_vectors),
     }

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from elmore._progress import Progress
 from elmore.cli.report import make_progress
+from elmore.config import Precision
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError
 from elmore.text.tokenizer import CONVENTIONS
@@ -171,12 +172,18 @@ def add_layers(parser: Parser) -> None:
     )
 
 
-def add_compute(parser: Parser, *, batches: bool = True) -> None:
-    """--device, --threads and --batch-tokens."""
+def add_compute(parser: Parser, *, batches: bool = True, precision: bool = True) -> None:
+    """--device, --threads, --precision and --batch-tokens."""
     parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda, cuda:1, ...")
     parser.add_argument(
         "--threads", type=_threads, metavar="N", help="processors to use (default: all)"
     )
+    if precision:
+        parser.add_argument(
+            "--precision",
+            choices=get_args(Precision),
+            help="how to compute (default: as the model is stored)",
+        )
     if batches:
         parser.add_argument(
             "--batch-tokens", type=parse_count, metavar="N", help="token budget of a batch"

@@ -70,7 +70,7 @@ def _describe(model: ModelPath) -> dict[str, Any]:
     from elmore.formats.detect import detect, open_model
 
     checkpoint = flags.read_model(model)
-    config = checkpoint.config
+    config, notes = checkpoint.config, dict(checkpoint.notes)
     with open_model(model) as source:
         form = detect(source)
         files = _files(source)
@@ -102,7 +102,8 @@ def _describe(model: ModelPath) -> dict[str, Any]:
         "precision": precision,
         "bytes": sum(file["bytes"] for file in files),
         "files": files,
-        "notes": {k: v for k, v in checkpoint.notes.items() if k != "languages"},
+        "certificate": notes.pop("certificate", None),
+        "notes": {name: note for name, note in notes.items() if name != "languages"},
     }
 
 

@@ -134,7 +134,13 @@ def load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
     from elmore.embedding.elmo import Elmo
 
     flags.set_threads(args.threads)
-    return Elmo(checkpoint, device=args.device, threads=args.threads, start=args.start)
+    return Elmo(
+        checkpoint,
+        device=args.device,
+        precision=args.precision,
+        threads=args.threads,
+        start=args.start,
+    )
 
 
 def notes(counts: Counts, checkpoint: Checkpoint) -> list[str]:

@@ -41,7 +41,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="go on with the run in -o")
     flags.add_seed(parser)
     parser.add_argument("--tensorboard", action="store_true", help="write event files too")
-    flags.add_compute(parser, batches=False)
+    flags.add_compute(parser, batches=False, precision=False)
 
 
 def overrides(settings: list[str]) -> dict[str, str]:

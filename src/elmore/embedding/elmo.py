@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.config import BiLmConfig
+from elmore.config import BiLmConfig, Precision
+from elmore.embedding.certificate import certified
 from elmore.embedding.engine import Engine, Start
 from elmore.embedding.finishing import AllLayers, Mixed, Pooled
 from elmore.embedding.layers import LayerChoice, SentenceLayers
@@ -18,11 +20,9 @@ from elmore.embedding.pipe import BATCH_TOKENS, embed_stream
 from elmore.embedding.pooling import Pooling
 from elmore.embedding.sentence_inputs import sentences_from_texts, sentences_from_tokens
 from elmore.embedding.stateful import Stream
-from elmore.errors import ConfigError
 from elmore.formats import folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
-from elmore.formats.stored_types import StoredType
 from elmore.nn.elmo_layer import ElmoLayer
 from elmore.nn.mix import LayerNorm
 from elmore.text.sentence import Sentence
@@ -31,7 +31,6 @@ from elmore.text.vocabulary import Vocabulary
 
 __all__ = ["Elmo", "Precision"]
 
-Precision = Literal["float32"]
 Array = NDArray[np.float32]
 Result = TypeVar("Result")
 
@@ -48,17 +47,15 @@ class Elmo:
         checkpoint: Checkpoint,
         *,
         device: str = "cpu",
-        precision: Precision = "float32",
+        precision: Precision | None = None,
         threads: int | None = None,
         start: Start = "zeros",
         token_vectors: tuple[str | Path, str | Path] | None = None,
     ) -> None:
-        if precision not in get_args(Precision):
-            raise ConfigError(
-                f"precision={precision!r}; use one of {', '.join(get_args(Precision))}"
-            )
         self._checkpoint = checkpoint
-        self._engine = Engine(checkpoint, device=device, threads=threads, start=start)
+        self._engine = Engine(
+            checkpoint, device=device, threads=threads, start=start, precision=precision
+        )
         if token_vectors is not None:
             words, vectors = token_vectors
             self._engine.use_token_vectors(Vocabulary.read(words), Path(vectors))
@@ -69,7 +66,7 @@ class Elmo:
         model: ModelPath,
         *,
         device: str = "cpu",
-        precision: Precision = "float32",
+        precision: Precision | None = None,
         threads: int | None = None,
         start: Start = "zeros",
         token_vectors: tuple[str | Path, str | Path] | None = None,
@@ -80,7 +77,8 @@ class Elmo:
             model: a name, a folder, a zip or tar, a TensorFlow checkpoint (its prefix), an AllenNLP
                 `weights.th`, or files: (options, weights[, vocabulary[, softmax]]).
             device: where to compute.
-            precision: how to compute.
+            precision: how to compute: "float32", "float16" (weights stored in half the bytes) or
+                "int8" (a quarter); as the model is stored by default.
             threads: processors to use; all by default.
             start: the state before each sentence: "zeros", or "warm", the state after a short
                 text that ships with elmore.
@@ -116,6 +114,11 @@ class Elmo:
     def n_layers(self) -> int:
         """Number of layers, the token layer included."""
         return self.config.n_layers
+
+    @property
+    def precision(self) -> Precision:
+        """How it computes."""
+        return self._engine.precision
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -339,36 +342,23 @@ class Elmo:
         path: str | Path,
         *,
         overwrite: bool = False,
-        precision: StoredType = "float32",
+        precision: Precision = "float32",
     ) -> None:
         """Write the model as an elmore folder; a warm start state is kept with it.
 
         Args:
             path: the folder to make.
             overwrite: replace an elmore folder that is there.
-            precision: how the weights are stored.
+            precision: how the weights are stored. What "float16" and "int8" cost is measured on
+                a short text and written into the folder's notes.
 
         Example:
             >>> elmo.save("copy-of-my-model", precision="float16")
             >>> Elmo.load("copy-of-my-model").dim
             32
         """
-        weights = {
-            name: tensor.detach().cpu().numpy()
-            for name, tensor in self._engine.bilm.named_parameters()
-        }
-        checkpoint = Checkpoint(
-            config=self.config,
-            weights=weights,
-            alphabet=self._checkpoint.alphabet,
-            vocabulary=self._checkpoint.vocabulary,
-            softmax=self._checkpoint.softmax,
-            mixes=self._checkpoint.mixes,
-            start_state=self._engine.start_state,
-            tokenizer=self._checkpoint.tokenizer,
-            notes=self._checkpoint.notes,
-            origin=self._checkpoint.origin,
-        )
+        checkpoint = dataclasses.replace(self._checkpoint, start_state=self._engine.start_state)
+        checkpoint = certified(checkpoint, precision)
         folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -11,11 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from elmore.config import BiLmConfig, Precision, count_parameters
 from elmore.embedding.cache import WordCache, read_token_vectors, word_keys
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint, StartState
+from elmore.kernels._load import native
 from elmore.kernels.workers import Workers
-from elmore.nn.bilm import BiLm, BiLmState, Layers
+from elmore.nn.bilm import BiLm, BiLmState, Layers, in_turn
+from elmore.nn.frozen import FrozenBiLm
 from elmore.nn.inputs import TensorBatch
 from elmore.text.batching import Batch, TokenIndexer
 from elmore.text.vocabulary import Vocabulary
@@ -23,6 +27,13 @@ from elmore.text.vocabulary import Vocabulary
 __all__ = ["Engine", "Start", "build_bilm"]
 
 Start = Literal["zeros", "warm"]
+# Seconds of work below which a thread does everything itself, and how many multiplications of few
+# rows a thread does in a second (benchmarks/embed.py). Handing over costs some 0.1 ms, and nothing
+# waits for a thread that does not come (`Workers.share`).
+_HAND_OVER = 0.001
+_RATES = {"float32": 15e9, "float16": 25e9, "int8": 60e9}
+# Weights from which on it pays to pack them in several threads.
+_LARGE = 5_000_000
 _BURN_IN = Path(__file__).parent.parent / "data" / "burn_in.txt"
 # Words of a token-vector file that are computed anew, to see that it belongs to the model.
 _SAMPLED_WORDS = 8
@@ -48,6 +59,7 @@ class Engine:
         device: where to compute.
         threads: processors to use on the CPU; all by default.
         start: the state before each sentence.
+        precision: how to compute; as the model is stored by default.
     """
 
     def __init__(
@@ -57,6 +69,7 @@ class Engine:
         device: str = "cpu",
         threads: int | None = None,
         start: Start = "zeros",
+        precision: Precision | None = None,
     ) -> None:
         if start not in get_args(Start):
             raise ConfigError(f'start={start!r}; use "zeros" or "warm"')
@@ -69,13 +82,45 @@ class Engine:
             checkpoint.alphabet if config.tokens.n_characters else None,
             checkpoint.vocabulary if config.tokens.n_words else None,
         )
-        self.bilm = build_bilm(checkpoint, self.device)
+        self.checkpoint = checkpoint
+        self.precision = _precision(precision, checkpoint, self.device)
+        self._lock = threading.Lock()
+        self._bilm: BiLm | None = None
+        self._frozen: FrozenBiLm | None = None
         self.workers = Workers(threads)
+        in_torch = self.precision == "float32" and (config.lstm.mixed or not native().module)
+        if self.device.type != "cpu" or in_torch:
+            # Without the kernels torch's own products are the faster way to compute in float32.
+            self._bilm = build_bilm(checkpoint, self.device)
+        else:
+            large = count_parameters(config) > _LARGE and self.workers.count > 1
+            self._frozen = FrozenBiLm(
+                config,
+                lambda name: checkpoint.numbers(name, self.precision),
+                self.workers.share if large else in_turn,
+            )
         self.cache = WordCache(config.lstm.projection_dim)
         self.start_state = checkpoint.start_state
         if start == "warm" and self.start_state is None:
             self.start_state = self._burn_in()
         self._start = self._start_tensors() if start == "warm" else None
+
+    @property
+    def bilm(self) -> BiLm:
+        """The model as a torch module in float32, made when somebody asks for it."""
+        with self._lock:
+            if self._bilm is None:
+                self._bilm = build_bilm(self.checkpoint, self.device)
+            return self._bilm
+
+    def zero_state(self, rows: int) -> BiLmState:
+        """Make the state before any text, for `rows` sentences."""
+        lstm = self.config.lstm
+        shape = (len(self.config.directions), lstm.n_layers, rows)
+        return BiLmState(
+            torch.zeros(*shape, lstm.projection_dim, device=self.device),
+            torch.zeros(*shape, lstm.dim, device=self.device),
+        )
 
     def use_token_vectors(self, vocabulary: Vocabulary, vectors: Path) -> None:
         """Take the token layer of a vocabulary's words from a file.
@@ -121,24 +166,33 @@ class Engine:
             state: where each begins; the start state if not given.
         """
         with torch.no_grad():
-            tensors = TensorBatch.from_batch(batch, self.device)
             if state is None:
                 state = self.initial_state(len(batch.lengths))
             if self.device.type != "cpu":
+                tensors = TensorBatch.from_batch(batch, self.device)
                 vectors = self.bilm.tokens(tensors.words, tensors.word_ids)
                 return self.bilm.contextualize(vectors, tensors.index, tensors.lengths, state)
-            return self.bilm.contextualize(
-                torch.from_numpy(self._fetch_words(batch)),
-                tensors.index,
-                tensors.lengths,
-                state,
-                self.workers.run,
-            )
+            vectors = torch.from_numpy(self._fetch_words(batch))
+            index, lengths = torch.from_numpy(batch.index), torch.from_numpy(batch.lengths)
+            if self._frozen is None:
+                return self.bilm.contextualize(vectors, index, lengths, state, self.workers.run)
+            run = in_turn
+            if self._worthwhile(int(batch.lengths.sum()) * _lstm_products(self.config)):
+                run = self.workers.share
+            return self._frozen.contextualize(vectors, index, lengths, state, run)
+
+    def read_on(
+        self, direction: int, inputs: Tensor, hidden: Tensor, memory: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Read a stretch of one sequence in one direction, as `nn.bilm.read_stretch`."""
+        model = self.bilm if self._frozen is None else self._frozen
+        with torch.no_grad():
+            return model.read_on(direction, inputs.to(self.device), hidden, memory)
 
     def initial_state(self, rows: int) -> BiLmState:
         """Make the state in which `rows` sentences start."""
         if self._start is None:
-            return self.bilm.zero_state(rows)
+            return self.zero_state(rows)
         hidden, memory = self._start
         return BiLmState(
             hidden[:, :, None].expand(-1, -1, rows, -1).clone(),
@@ -167,10 +221,20 @@ class Engine:
         """Run the token layer over some of a batch's words, shared between the workers."""
         if not len(positions):
             return np.zeros((0, self.config.lstm.projection_dim), np.float32)
-        pieces = np.array_split(positions, self.workers.count)
+        count = self.workers.count
+        if self._frozen is not None and not self._worthwhile(
+            len(positions) * _token_products(self.config)
+        ):
+            count = 1
+        pieces = np.array_split(positions, count)
 
         def job(piece: NDArray[np.int64]) -> Tensor:
             with torch.no_grad():
+                if self._frozen is not None:
+                    return self._frozen.tokens(
+                        None if batch.words is None else batch.words[piece],
+                        None if batch.word_ids is None else batch.word_ids[piece],
+                    )
                 part = [
                     None if a is None else torch.from_numpy(a[piece]).long().to(self.device)
                     for a in (batch.words, batch.word_ids)
@@ -179,12 +243,20 @@ class Engine:
                 return vectors.cpu()
 
         jobs = [lambda piece=piece: job(piece) for piece in pieces if len(piece)]
-        done = self.workers.run(jobs)
+        if len(jobs) == 1:
+            done = [job(positions)]
+        else:
+            run = self.workers.run if self._frozen is None else self.workers.share
+            done = run(jobs)
         return torch.cat(done).numpy()
+
+    def _worthwhile(self, products: int) -> bool:
+        """Tell whether so many multiplications are worth waking other threads."""
+        return self.workers.count > 1 and products > _HAND_OVER * _RATES[self.precision]
 
     def _burn_in(self) -> StartState:
         """Read the burn-in text with carried state, and keep where the LSTMs stand after it."""
-        state = self.bilm.zero_state(1)
+        state = self.zero_state(1)
         for line in _BURN_IN.read_text(encoding="utf-8").split("\n"):
             if line:
                 _, state = self.run(self.indexer.batch([line.split(" ")]), state)
@@ -199,6 +271,35 @@ class Engine:
             torch.from_numpy(self.start_state.hidden.copy()).to(self.device),
             torch.from_numpy(self.start_state.memory.copy()).to(self.device),
         )
+
+
+def _precision(wanted: Precision | None, checkpoint: Checkpoint, device: torch.device) -> Precision:
+    mixed = checkpoint.config.lstm.mixed
+    if wanted is None:
+        return checkpoint.precision if device.type == "cpu" and not mixed else "float32"
+    if wanted not in get_args(Precision):
+        raise ConfigError(f"precision={wanted!r}; use one of {', '.join(get_args(Precision))}")
+    if wanted != "float32" and device.type != "cpu":
+        raise ConfigError(f"precision={wanted!r} needs device='cpu'; use float32 on {device}")
+    if wanted != "float32" and mixed:
+        raise ConfigError(
+            f"precision={wanted!r} is not for an LSTM that mixes its directions; use 'float32'"
+        )
+    return wanted
+
+
+def _lstm_products(config: BiLmConfig) -> int:
+    """Count the multiplications of a token in all LSTM layers."""
+    lstm = config.lstm
+    one = 8 * lstm.dim * lstm.projection_dim + lstm.dim * lstm.projection_dim * lstm.projected
+    return one * lstm.n_layers * len(config.directions)
+
+
+def _token_products(config: BiLmConfig) -> int:
+    """Count the multiplications of a word in the token layer."""
+    tokens = config.tokens
+    products = tokens.n_features * config.lstm.projection_dim * tokens.projected
+    return products + 2 * tokens.n_filters**2 * tokens.n_highway
 
 
 def _device(name: str) -> torch.device:

@@ -301,14 +301,14 @@ def model_digest(elmo: Elmo) -> str:
         digest.update(json.dumps(values, sort_keys=True, default=str).encode())
 
     alphabet, vocabulary = engine.indexer.alphabet, engine.indexer.vocabulary
-    add(_VERSION, asdict(elmo.config), getattr(elmo, "precision", "float32"))
+    add(_VERSION, asdict(elmo.config), elmo.precision)
     if alphabet is not None:
         add(alphabet.kind, alphabet.max_chars, alphabet.markers, getattr(alphabet, "__dict__", {}))
     if vocabulary is not None:
         add(list(vocabulary.words), list(vocabulary.specials))
-    for name, weight in engine.bilm.named_parameters():
+    for name, weight in engine.checkpoint.checked_weights():
         add(name, list(weight.shape))
-        digest.update(np.ascontiguousarray(weight.detach().cpu().numpy()).data)
+        digest.update(np.ascontiguousarray(weight).data)
     for state in engine._start or ():
         digest.update(np.ascontiguousarray(state.cpu().numpy()).data)
     for key, vector in engine.cache._pinned.items():  # token vectors from a file

@@ -28,7 +28,7 @@ from elmore.nn.bilm import BiLmState
 if TYPE_CHECKING:
     from elmore.embedding.engine import Engine
 
-__all__ = ["LONG_TOKENS", "LongLayers", "read_long"]
+__all__ = ["LONG_TOKENS", "LongLayers", "is_long", "read_long"]
 
 # Longer sequences, markers included, are read in stretches.
 LONG_TOKENS = 4096
@@ -36,6 +36,14 @@ LONG_TOKENS = 4096
 _STRETCH_TOKENS = 1024
 # What is set aside in memory, before it goes to the disk.
 _MEMORY_BYTES = 64 << 20
+
+
+def is_long(engine: Engine, n_tokens: int, longest: int = LONG_TOKENS) -> bool:
+    """Tell whether a sequence of so many tokens, without markers, is read in stretches.
+
+    An LSTM that mixes its directions cannot be: its second layer needs the end of the first.
+    """
+    return n_tokens + 2 > longest and not engine.config.lstm.mixed
 
 
 class LongLayers:
@@ -118,10 +126,7 @@ def _direction(
         for start in reversed(starts) if backward else starts:
             values = bottom.read(start, min(start + stretch, bottom.count))
             inputs = torch.from_numpy(values[::-1].copy() if backward else values)
-            with torch.no_grad():
-                layers, hidden, memory = engine.bilm.read_on(
-                    number, inputs.to(engine.device), hidden, memory
-                )
+            layers, hidden, memory = engine.read_on(number, inputs, hidden, memory)
             rows = layers.swapaxes(0, 1).reshape(len(values), -1).cpu().numpy()
             part.write(start, rows[::-1] if backward else rows)
         return hidden, memory

@@ -43,7 +43,7 @@ def perplexity_stream(
     begin, end = model.markers
     marked = ((begin, *s.tokens, end) for s in read_sentences(elmo, sentences, tokenized))
     steps = _fill_rows(marked, batch_size)
-    states = [model.engine.bilm.zero_state(batch_size) for _ in elmo.config.directions]
+    states = [model.engine.zero_state(batch_size) for _ in elmo.config.directions]
     total = no_predictions(model)
     while window := list(islice(steps, max(1, BATCH_TOKENS // batch_size))):
         logs: list[Logs] = []

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from elmore.embedding.engine import Engine
 from elmore.embedding.finishing import Finish
-from elmore.embedding.long_input import LONG_TOKENS, read_long
+from elmore.embedding.long_input import LONG_TOKENS, is_long, read_long
 from elmore.text.batching import plan_batches
 from elmore.text.sentence import Sentence
 
@@ -68,7 +68,7 @@ def _embed_window(
     # An empty sentence needs no computation, whatever its markers would give.
     busy = [k for k, sentence in enumerate(window) if len(sentence)]
     longest = max(LONG_TOKENS, batch_tokens)
-    long = [k for k in busy if len(window[k]) + 2 > longest]
+    long = [k for k in busy if is_long(engine, len(window[k]), longest)]
     for k in long:
         with read_long(engine, window[k].tokens) as layers_of_it:
             results[k] = finish.pieces(window[k], layers_of_it.pieces())
@@ -81,9 +81,7 @@ def _embed_window(
         values = layers.values.cpu()
         for row, k in enumerate(members):
             results[k] = finish.whole(window[k], values[:, row, 1 : len(window[k]) + 1])
-    nothing = engine.bilm.zero_state(0).hidden.new_zeros(
-        engine.config.n_layers, 0, engine.config.dim
-    )
+    nothing = engine.zero_state(0).hidden.new_zeros(engine.config.n_layers, 0, engine.config.dim)
     return [
         finish.whole(window[k], nothing.cpu()) if result is None else result
         for k, result in enumerate(results)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from elmore.embedding.engine import Engine
 from elmore.embedding.finishing import AllLayers
 from elmore.embedding.layers import LayerChoice, SentenceLayers, layer_weights
-from elmore.embedding.long_input import LONG_TOKENS, read_long
+from elmore.embedding.long_input import is_long, read_long
 from elmore.errors import ConfigError
 from elmore.nn.bilm import BiLmState
 from elmore.nn.carrying import first_rows, store_rows
@@ -95,7 +95,7 @@ class Stream:
         after = BiLmState(before.hidden.clone(), before.memory.clone())
         results: dict[int, SentenceLayers] = {}
         for row, sentence in enumerate(sentences):
-            if len(sentence) + 2 > LONG_TOKENS:
+            if is_long(self._engine, len(sentence)):
                 results[row] = self._run_long(sentence, row, before, after)
         rows = [row for row in range(len(sentences)) if row not in results]
         if rows:

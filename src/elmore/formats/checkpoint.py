@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.config import BiLmConfig, weight_shapes
+from elmore.config import BiLmConfig, Precision, weight_shapes
 from elmore.errors import FormatError
+from elmore.formats.stored_types import as_precision
+from elmore.kernels.quantize import Stored
 from elmore.text.characters import Alphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import Vocabulary
@@ -95,6 +97,8 @@ class Checkpoint:
         tokenizer: the convention of tokens that the model was trained on.
         notes: what the model's card says; JSON values.
         origin: where it was read from, for messages.
+        precision: how the weights are stored.
+        stored: for each weight that is not stored as float32, a function that gives its numbers.
     """
 
     config: BiLmConfig
@@ -107,6 +111,8 @@ class Checkpoint:
     tokenizer: Convention = "ptb"
     notes: Mapping[str, Any] = field(default_factory=dict)
     origin: str = "memory"
+    precision: Precision = "float32"
+    stored: Mapping[str, Callable[[], Stored]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         tokens = self.config.tokens
@@ -143,13 +149,30 @@ class Checkpoint:
                 f"{len(self.vocabulary)}; pass the vocabulary that it was trained with"
             )
 
+    def numbers(self, name: str, precision: Precision) -> Stored:
+        """Read one weight in the numbers of a precision; stored ones are taken as they are.
+
+        Args:
+            name: of `weight_shapes`.
+            precision: which numbers are wanted.
+        """
+        if precision != "float32" and precision == self.precision and name in self.stored:
+            found = self.stored[name]()
+        else:
+            found = as_precision(name, self.weights[name], precision)
+        self._check_shape(name, found.values.shape, weight_shapes(self.config)[name])
+        return found
+
     def checked_weights(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
         """Read all weights one by one, each compared with the shape that the config asks for."""
         for name, shape in weight_shapes(self.config).items():
             array = self.weights[name]
-            if array.shape != shape:
-                raise FormatError(
-                    f"{self.origin}: {name} has shape {array.shape}, the config asks for {shape}; "
-                    "its files do not belong together"
-                )
+            self._check_shape(name, array.shape, shape)
             yield name, array
+
+    def _check_shape(self, name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+        if found != wanted:
+            raise FormatError(
+                f"{self.origin}: {name} has shape {found}, the config asks for {wanted}; "
+                "its files do not belong together"
+            )

@@ -21,7 +21,7 @@ from elmore._io import sha256_file, sha256_stream
 from elmore._json import parse_json
 from elmore._messages import shown
 from elmore._version import __version__
-from elmore.config import BiLmConfig, config_from_json, config_to_json, weight_shapes
+from elmore.config import BiLmConfig, Precision, config_from_json, config_to_json, weight_shapes
 from elmore.errors import FormatError
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Mix, Softmax, StartState
 from elmore.formats.hdf5_files import check_finite
@@ -37,6 +37,7 @@ from elmore.formats.lexicons import (
 from elmore.formats.safetensors_files import SafetensorsView, read_safetensors, write_safetensors
 from elmore.formats.sources import Source
 from elmore.formats.stored_types import StoredType, as_stored
+from elmore.kernels.quantize import STEPS, Stored, dequantize
 from elmore.limits import LIMITS
 from elmore.text.tokenizer import CONVENTIONS
 from elmore.text.vocabulary import Vocabulary
@@ -45,7 +46,10 @@ __all__ = ["NAME", "is_folder", "read", "sniff", "stored_types", "write"]
 
 NAME = "folder"
 
-_FORMAT, _VERSION = "elmore", 1
+# Version 2 has int8 matrices with scales, which readers of version 1 would misread.
+_FORMAT, _VERSIONS = "elmore", {"float32": 1, "float16": 1, "int8": 2}
+_VERSION = max(_VERSIONS.values())
+_SCALES = ".scales"
 _CONFIG, _MODEL, _MANIFEST = "config.json", "model.safetensors", "manifest.json"
 # Above this size the bytes are hashed only when asked: below it takes a second or two at most.
 _HASHED_BYTES = 1 << 30
@@ -73,18 +77,27 @@ def read(source: Source, *, verify: bool | None = None) -> Checkpoint:
     data = _read_config(source)
     config = config_from_json(_object(data, "config"), what=_CONFIG)
     view = _open_model(source)
-    found = {name: info.shape for name, info in view.names().items()}
-    for name, shape in weight_shapes(config).items():
-        if found.get(name) != shape:
-            what = "is missing" if name not in found else f"has shape {found[name]}"
+    shapes = {name: info.shape for name, info in view.names().items()}
+    found = {name: info.dtype for name, info in view.names().items()}
+    wanted = weight_shapes(config)
+    scales = {
+        name + _SCALES: shape[:1] for name, shape in wanted.items() if found.get(name) == "I8"
+    }
+    for name, shape in {**wanted, **scales}.items():
+        if shapes.get(name) != shape:
+            what = "is missing" if name not in shapes else f"has shape {shapes[name]}"
             raise FormatError(
                 f"'{source.name}/{_MODEL}': {name} {what}, {_CONFIG} asks for {shape}; "
                 "copy the folder again"
             )
     vocabulary = read_words(source, data, manifest)
+    numbers = {name: _stored_reader(view, name) for name in weight_shapes(config)}
+    precision: Precision = (
+        _choice(data, "precision", tuple(_VERSIONS)) if "precision" in data else "float32"
+    )
     return Checkpoint(
         config=config,
-        weights=LazyWeights({name: _reader(view, name) for name in weight_shapes(config)}),
+        weights=LazyWeights({name: _reader(give) for name, give in numbers.items()}),
         alphabet=read_alphabet(source, data, manifest),
         vocabulary=vocabulary,
         softmax=_read_softmax(view, config, vocabulary, _read_cutoffs(data)),
@@ -93,6 +106,8 @@ def read(source: Source, *, verify: bool | None = None) -> Checkpoint:
         tokenizer=_choice(data, "tokenizer", CONVENTIONS),
         notes=_object(data, "notes"),
         origin=source.name,
+        precision=precision,
+        stored={name: give for name, give in numbers.items() if found[name] != "F32"},
     )
 
 
@@ -106,7 +121,7 @@ def write(
     path: Path,
     *,
     overwrite: bool = False,
-    precision: StoredType = "float32",
+    precision: Precision = "float32",
 ) -> None:
     """Write a model folder; it appears under its name only when it is whole.
 
@@ -114,14 +129,19 @@ def write(
         checkpoint: the model.
         path: the folder to make.
         overwrite: replace an elmore folder that is there.
-        precision: how weights are stored; they are computed with in float32 either way.
+        precision: how weights are stored; the softmax beside int8 is stored in float16.
     """
-    tensors: dict[str, NDArray[Any]] = {
-        name: _store(name, array, precision) for name, array in checkpoint.checked_weights()
-    }
+    tensors: dict[str, NDArray[Any]] = {}
+    for name in weight_shapes(checkpoint.config):
+        values, row_scales = checkpoint.numbers(name, precision)
+        check_finite(values, what="this model", name=name)  # no reader would take it back
+        tensors[name] = values
+        if row_scales is not None:
+            tensors[name + _SCALES] = row_scales
     if checkpoint.softmax is not None:
-        tensors["softmax.weight"] = _store("softmax", checkpoint.softmax.weight, precision)
-        tensors["softmax.bias"] = _store("softmax", checkpoint.softmax.bias, precision)
+        kind: StoredType = "float32" if precision == "float32" else "float16"
+        tensors["softmax.weight"] = _store("softmax", checkpoint.softmax.weight, kind)
+        tensors["softmax.bias"] = _store("softmax", checkpoint.softmax.bias, kind)
     if checkpoint.start_state is not None:
         tensors["start.hidden"] = checkpoint.start_state.hidden
         tensors["start.memory"] = checkpoint.start_state.memory
@@ -134,14 +154,15 @@ def write(
             entry.name: {"size": entry.stat().st_size, "sha256": sha256_file(entry)}
             for entry in sorted(folder.iterdir())
         }
-        text = json.dumps({"format": _FORMAT, "version": _VERSION, "files": files}, indent=2)
+        version = _VERSIONS[precision]
+        text = json.dumps({"format": _FORMAT, "version": version, "files": files}, indent=2)
         (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
-def _config_text(checkpoint: Checkpoint, precision: StoredType) -> str:
+def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:
     data = {
         "format": _FORMAT,
-        "version": _VERSION,
+        "version": _VERSIONS[precision],
         "elmore": __version__,
         "config": config_to_json(checkpoint.config),
         "alphabet": alphabet_json(checkpoint.alphabet),
@@ -279,8 +300,23 @@ def _extra_arrays(
     return {name: np.array(view.read(name), np.float32) for name in wanted}
 
 
-def _reader(view: SafetensorsView, name: str) -> Callable[[], NDArray[np.float32]]:
-    return lambda: np.asarray(view.read(name), np.float32)
+def _stored_reader(view: SafetensorsView, name: str) -> Callable[[], Stored]:
+    def read() -> Stored:
+        values = view.read(name)
+        if values.dtype != np.int8:
+            return Stored(values)
+        scales = np.array(view.read(name + _SCALES), np.float32)
+        if values.min(initial=0) < -STEPS or scales.min(initial=0) < 0:
+            raise FormatError(
+                f"'{_MODEL}': {name} is no int8 matrix of ours; copy the folder again"
+            )
+        return Stored(values, scales)
+
+    return read
+
+
+def _reader(give: Callable[[], Stored]) -> Callable[[], NDArray[np.float32]]:
+    return lambda: dequantize(give())
 
 
 def _read_mixes(data: Mapping[str, Any], config: BiLmConfig) -> tuple[Mix, ...]:

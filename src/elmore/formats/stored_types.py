@@ -7,11 +7,37 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.config import Precision
 from elmore.errors import ConfigError
+from elmore.kernels.quantize import Stored, quantize
 
-__all__ = ["StoredType", "as_stored"]
+__all__ = ["StoredType", "as_precision", "as_stored", "is_matrix"]
 
 StoredType = Literal["float32", "float16"]
+
+# The large matrices; what else there is (characters, filters, biases) stays float32 beside int8.
+_MATRICES = ("input_weight", "state_weight", "projection", "projection.weight")
+
+
+def is_matrix(name: str) -> bool:
+    """Tell whether a weight is stored in few bits where the precision asks for it."""
+    last = name.split(".", 2)[-1]
+    return name == "tokens.projection.weight" or (
+        last in _MATRICES if "_layers." in name else "highways." in name and last.endswith("weight")
+    )
+
+
+def as_precision(name: str, weight: NDArray[np.float32], precision: Precision) -> Stored:
+    """Give a weight in the numbers of a precision.
+
+    Args:
+        name: of `weight_shapes`.
+        weight: float32, finite.
+        precision: "float16" rounds every weight, "int8" the large matrices.
+    """
+    if precision == "int8":
+        return quantize(weight) if is_matrix(name) else Stored(weight)
+    return Stored(as_stored(weight, precision, what=name))
 
 
 def as_stored(values: NDArray[np.float32], dtype: StoredType, *, what: str) -> NDArray[Any]:

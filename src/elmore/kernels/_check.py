@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+import torch
+from torch import Tensor
 
 from elmore.errors import NativeError
 
 __all__ = ["pointer"]
 
 
-def pointer(tensor: Any, *shape: int) -> int:
+def pointer(tensor: Tensor, *shape: int) -> int:
     """Give the address of a tensor's memory, after looking at everything that C relies on.
 
     Args:
-        tensor: a torch tensor.
+        tensor: float32.
         shape: what it must have.
     """
     if (
-        str(tensor.dtype) != "torch.float32"
-        or tensor.device.type != "cpu"
+        tensor.dtype is not torch.float32
+        or not tensor.is_cpu
+        or tensor.shape != shape
         or not tensor.is_contiguous()
-        or tuple(tensor.shape) != shape
     ):
         raise NativeError(
             f"a kernel got {tensor.dtype} {tuple(tensor.shape)} on {tensor.device}, expected "
             f"contiguous float32 {shape} on the CPU; report this, or set ELMORE_NATIVE=0"
         )
-    return int(tensor.data_ptr())
+    return tensor.data_ptr()

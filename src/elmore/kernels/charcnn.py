@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["character_tables", "constant_tail", "convolve", "convolve_by_tables"]
+from elmore.errors import NativeError
+from elmore.kernels._check import pointer
+from elmore.kernels._load import native
+
+__all__ = ["FilterTables", "character_tables", "constant_tail", "convolve", "convolve_by_tables"]
 
 # Words whose windows are computed at one go: the windows of the widest published filter (1,024
 # channels, some 20 places) then stay near 16 MB and in the caches.
 _WORDS_AT_ONCE = 256
+# Filters that native/charcnn.h computes together.
+_FILTERS = 16
 
 
 def constant_tail(ids: Tensor) -> Tensor:
@@ -113,6 +121,76 @@ def _responses(
             values = torch.nn.functional.embedding_bag(rows.reshape(-1, width), table, mode="sum")
             responses.append(values.view(len(members), -1, table.shape[1]))
         yield members, responses
+
+
+class FilterTables:
+    """All filters of a token encoder as tables, for weights that do not change.
+
+    Args:
+        characters: (n_characters, char_dim).
+        filters: weight of each filter, (count, char_dim, width).
+        biases: (count,) of each filter.
+    """
+
+    def __init__(
+        self, characters: Tensor, filters: Sequence[Tensor], biases: Sequence[Tensor]
+    ) -> None:
+        self._n_characters = len(characters)
+        self._widths = [weight.shape[2] for weight in filters]
+        self._biases = [bias.contiguous() for bias in biases]
+        self._tables = character_tables(characters, filters)
+        self._module = native().module
+        if self._module is not None:
+            self._tables = [_blocks(table) for table in self._tables]
+
+    def largest(self, ids: NDArray[np.int32]) -> Tensor:
+        """Give the largest response of each filter, before the activation.
+
+        Args:
+            ids: character ids from 1, (n_words, chars).
+
+        Returns:
+            (n_words, n_filters).
+        """
+        if self._module is None:
+            words = torch.from_numpy(ids).long()
+            return convolve_by_tables(words, self._tables, self._biases, self._n_characters)
+        n_words, chars = ids.shape
+        result = torch.empty(n_words, sum(map(len, self._biases)))
+        if not n_words:
+            return result
+        ids = np.ascontiguousarray(ids, np.int32)
+        if ids.min() < 1 or ids.max() > self._n_characters or chars < max(self._widths):
+            raise NativeError(
+                f"character ids {ids.min()}..{ids.max()} in {chars} columns do not fit the tables "
+                f"of {self._n_characters} characters; report this, or set ELMORE_NATIVE=0"
+            )
+        places = np.arange(1, chars + 1)
+        tails = ((ids != ids[:, -1:]) * places).max(axis=1)  # as `constant_tail`
+        at, first = pointer(result, *result.shape), 0
+        for width, table, bias in zip(self._widths, self._tables, self._biases, strict=True):
+            self._module.charcnn(
+                at + first * 4,
+                ids.ctypes.data,
+                tails.ctypes.data,
+                pointer(table, *table.shape),
+                pointer(bias, len(bias)),
+                n_words,
+                chars,
+                self._n_characters,
+                width,
+                len(bias),
+                result.shape[1],
+            )
+            first += len(bias)
+        return result
+
+
+def _blocks(table: Tensor) -> Tensor:
+    """Put 16 filters side by side: (rows, count) to (count up to 16 / 16, rows, 16)."""
+    rows, count = table.shape
+    padded = torch.nn.functional.pad(table, (0, -count % _FILTERS))
+    return padded.view(rows, -1, _FILTERS).transpose(0, 1).contiguous()
 
 
 class _Convolution(torch.autograd.Function):

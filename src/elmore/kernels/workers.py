@@ -47,6 +47,23 @@ class Workers:
             waiting.put((job, future))
         return [future.result() for future in futures]
 
+    def share(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Run jobs that set no store by torch's thread count, the calling thread helping.
+
+        It does the first, and whatever no other thread has begun by then: handing work over costs
+        next to nothing even where the other processors are busy.
+        """
+        if self.count == 1:
+            return [job() for job in jobs]
+        waiting = self._started()
+        futures: list[Future[Result]] = [Future() for _ in jobs[1:]]
+        for job, future in zip(jobs[1:], futures, strict=True):
+            waiting.put((job, future))
+        results = [jobs[0]()] if jobs else []
+        for job, future in zip(jobs[1:], futures, strict=True):
+            results.append(job() if future.cancel() else future.result())
+        return results
+
     def _started(self) -> queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]:
         with self._lock:
             if self._jobs is None or self._process != os.getpid():
@@ -88,9 +105,10 @@ def _work(jobs: queue.SimpleQueue[Any], inner: int, ready: threading.Barrier) ->
     ready.wait()
     while (item := jobs.get()) is not None:
         job, future = item
-        try:
-            future.set_result(job())
-        except BaseException as error:
-            future.set_exception(error)
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(job())
+            except BaseException as error:
+                future.set_exception(error)
         # Nothing of a finished job may live on in an idle thread.
         del item, job, future

@@ -14,9 +14,20 @@ from elmore.nn.lstm import ProjectedLstm
 from elmore.nn.mixed_lstm import SharedProjection, mixed_layers
 from elmore.nn.packing import Packing
 
-__all__ = ["BiLm", "BiLmState", "Layers", "Runner", "in_turn"]
+__all__ = [
+    "BiLm",
+    "BiLmState",
+    "Layer",
+    "Layers",
+    "Runner",
+    "contextualize",
+    "in_turn",
+    "read_stretch",
+]
 
 _Direction = Callable[[], tuple[list[Tensor], Tensor, Tensor]]
+# One LSTM layer: inputs, their packed rows, the plan, output and cell before the first step.
+Layer = Callable[[Tensor, Tensor | None, Packing, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 # Runs independent jobs and gives their results in order: in turn, or on threads of their own.
 Runner = Callable[[Sequence[_Direction]], list[tuple[list[Tensor], Tensor, Tensor]]]
 
@@ -120,90 +131,113 @@ class BiLm(nn.Module):
         Returns:
             as `forward`.
         """
-        batch, time = index.shape
-        packing = Packing.plan(lengths, time)
+        layers = [getattr(self, f"{direction}_layers") for direction in self.config.directions]
         if state is None:
-            state = self.zero_state(batch)
+            state = self.zero_state(len(index))
         if self.config.lstm.mixed:  # it keeps no state, so what comes in goes out
+            packing = Packing.plan(lengths, index.shape[1])
             stacks = (self.forward_layers, self.backward_layers)
             mixed = mixed_layers(stacks, self.projection, vectors, index, packing)
             return Layers(mixed[None], lengths), state
-        hidden = state.hidden.index_select(2, packing.order)
-        memory = state.memory.index_select(2, packing.order)
-        flat = index.flatten()
-        places = [packing.forward, packing.backward][: len(self.config.directions)]
-        jobs = [
-            self._job(direction, vectors, flat, place, packing, hidden[k], memory[k])
-            for k, (direction, place) in enumerate(zip(self.config.directions, places, strict=True))
-        ]
-        done = run(jobs)
-        back = torch.argsort(packing.order)
-        final = BiLmState(
-            torch.stack([result[1] for result in done]).index_select(2, back),
-            torch.stack([result[2] for result in done]).index_select(2, back),
-        )
-        halves = [
-            _unpack([vectors.index_select(0, flat[place]), *result[0]], place, batch * time)
-            for place, result in zip(places, done, strict=True)
-        ]
-        values = torch.cat(halves, dim=2).view(self.config.n_layers, batch, time, -1)
-        return Layers(values, lengths), final
+        return contextualize(self.config, layers, vectors, index, lengths, state, run)
 
     def read_on(
         self, direction: int, inputs: Tensor, hidden: Tensor, memory: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Read a stretch of one sequence in one direction, going on from a state.
+        """Read a stretch of one sequence in one direction, as `read_stretch`."""
+        layers: Sequence[Layer] = getattr(self, f"{self.config.directions[direction]}_layers")
+        return read_stretch(self.config, layers, inputs, hidden, memory)
 
-        Args:
-            direction: its number.
-            inputs: token vectors in the order of reading, (time, projection_dim).
-            hidden: output of each layer before the stretch, (layers, 1, projection_dim).
-            memory: cells of each layer before it, (layers, 1, cells).
 
-        Returns:
-            outputs of the layers, (layers, time, projection_dim), and hidden and memory after it.
-        """
-        packing = Packing.plan(torch.tensor([len(inputs)], device=inputs.device), len(inputs))
-        name, places = self.config.directions[direction], packing.forward
-        job = self._job(name, inputs, places, places, packing, hidden, memory)
-        outputs, hidden, memory = job()
-        return torch.stack(outputs), hidden, memory
+def contextualize(
+    config: BiLmConfig,
+    layers: Sequence[Sequence[Layer]],
+    vectors: Tensor,
+    index: Tensor,
+    lengths: Tensor,
+    state: BiLmState,
+    run: Runner,
+) -> tuple[Layers, BiLmState]:
+    """Run LSTM layers of each direction over ready token vectors, as `BiLm.contextualize`."""
+    batch, time = index.shape
+    packing = Packing.plan(lengths, time)
+    hidden = state.hidden.index_select(2, packing.order)
+    memory = state.memory.index_select(2, packing.order)
+    flat = index.flatten()
+    places = [packing.forward, packing.backward][: len(layers)]
+    skip = config.lstm.skip_connections
+    jobs = [
+        _job(stack, vectors, flat.index_select(0, place), packing, hidden[k], memory[k], skip)
+        for k, (stack, place) in enumerate(zip(layers, places, strict=True))
+    ]
+    done = run(jobs)
+    back = torch.argsort(packing.order)
+    final = BiLmState(
+        torch.stack([result[1] for result in done]).index_select(2, back),
+        torch.stack([result[2] for result in done]).index_select(2, back),
+    )
+    halves = [
+        _unpack([vectors.index_select(0, flat[place]), *result[0]], place, batch * time)
+        for place, result in zip(places, done, strict=True)
+    ]
+    values = torch.cat(halves, dim=2).view(config.n_layers, batch, time, -1)
+    return Layers(values, lengths), final
 
-    def _job(
-        self,
-        direction: str,
-        vectors: Tensor,
-        flat: Tensor,
-        place: Tensor,
-        packing: Packing,
-        hidden: Tensor,
-        memory: Tensor,
-    ) -> _Direction:
-        """Make the job of one direction; `hidden` and `memory` are (layers, batch, ...)."""
-        layers: nn.ModuleList = getattr(self, f"{direction}_layers")
-        gradients = torch.is_grad_enabled()
 
-        def job() -> tuple[list[Tensor], Tensor, Tensor]:
-            # The grad mode is a thread's own: a worker must be told.
-            with torch.set_grad_enabled(gradients):
-                inputs, rows = vectors, flat.index_select(0, place)
-                outputs: list[Tensor] = []
-                finals: list[Tensor] = []
-                memories: list[Tensor] = []
-                for k, layer in enumerate(layers):
-                    output, final, last = layer(
-                        inputs, rows if k == 0 else None, packing, hidden[k], memory[k]
-                    )
-                    # The sum is neither clipped nor carried: it leaves the recurrence alone.
-                    if k > 0 and self.config.lstm.skip_connections:
-                        output = output + inputs
-                    outputs.append(output)
-                    finals.append(final)
-                    memories.append(last)
-                    inputs = output
-                return outputs, torch.stack(finals), torch.stack(memories)
+def read_stretch(
+    config: BiLmConfig, layers: Sequence[Layer], inputs: Tensor, hidden: Tensor, memory: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Read a stretch of one sequence in one direction, going on from a state.
 
-        return job
+    Args:
+        config: the shape of the model.
+        layers: of the direction.
+        inputs: token vectors in the order of reading, (time, projection_dim).
+        hidden: output of each layer before the stretch, (layers, 1, projection_dim).
+        memory: cells of each layer before it, (layers, 1, cells).
+
+    Returns:
+        outputs of the layers, (layers, time, projection_dim), and hidden and memory after it.
+    """
+    packing = Packing.plan(torch.tensor([len(inputs)], device=inputs.device), len(inputs))
+    skip = config.lstm.skip_connections
+    outputs, hidden, memory = _job(layers, inputs, packing.forward, packing, hidden, memory, skip)()
+    return torch.stack(outputs), hidden, memory
+
+
+def _job(
+    layers: Sequence[Layer],
+    vectors: Tensor,
+    rows: Tensor,
+    packing: Packing,
+    hidden: Tensor,
+    memory: Tensor,
+    skip: bool,
+) -> _Direction:
+    """Make the job of one direction; `hidden` and `memory` are (layers, batch, ...)."""
+    gradients = torch.is_grad_enabled()
+
+    def job() -> tuple[list[Tensor], Tensor, Tensor]:
+        # The grad mode is a thread's own: a worker must be told.
+        with torch.set_grad_enabled(gradients):
+            inputs = vectors
+            outputs: list[Tensor] = []
+            finals: list[Tensor] = []
+            memories: list[Tensor] = []
+            for k, layer in enumerate(layers):
+                output, final, last = layer(
+                    inputs, rows if k == 0 else None, packing, hidden[k], memory[k]
+                )
+                # The sum is neither clipped nor carried: it leaves the recurrence alone.
+                if k > 0 and skip:
+                    output = output + inputs
+                outputs.append(output)
+                finals.append(final)
+                memories.append(last)
+                inputs = output
+            return outputs, torch.stack(finals), torch.stack(memories)
+
+    return job
 
 
 def _unpack(packed: Sequence[Tensor], place: Tensor, size: int) -> Tensor:

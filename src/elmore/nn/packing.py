@@ -39,6 +39,10 @@ class Packing:
             time: length of the padded batch.
         """
         device, counts = lengths.device, lengths.cpu()
+        if counts.shape[0] == 1 and int(counts) == time:  # one sentence: nothing to sort
+            places = torch.arange(time, device=device)
+            first = torch.zeros(1, dtype=torch.long, device=device)
+            return cls((1,) * time, first, places, places.flip(0), first + (time - 1))
         ordered, order = torch.sort(counts, descending=True, stable=True)
         steps = int(ordered[0]) if len(ordered) else 0
         # alive[t, r]: sentence order[r] has a token at step t; true cells in row order are the

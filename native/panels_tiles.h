@@ -1,0 +1,136 @@
+/* Register tiles of the vector instruction sets; included once for each.
+ *
+ * The including file defines NAME(f), TARGET, and the vector operations below; VECTORS is how many
+ * vectors a panel of 16 outputs takes. Accumulators are arrays whose loops are unrolled by force:
+ * left alone, compilers keep them on the stack and lose half of the speed.
+ */
+#define UNROLL _Pragma("GCC unroll 16")
+#define INLINE static inline __attribute__((always_inline)) TARGET
+
+/* `rows` and `panels` are constants wherever this is called. */
+INLINE void NAME(floats)(float *out, const float *x, int64_t stride, const char *w, int64_t step,
+                         int64_t depth, const int rows, const int panels, const int half)
+{
+    VECTOR sum[TILE_ROWS * 4];
+    const int vectors = panels * VECTORS;
+    const int64_t bytes = half ? 2 * PANEL : 4 * PANEL;
+    UNROLL for (int i = 0; i < rows * vectors; i++) sum[i] = ZERO();
+    for (int64_t k = 0; k < depth; k++) {
+        VECTOR weight[4 * VECTORS];
+        UNROLL for (int v = 0; v < vectors; v++)
+        {
+            const char *at = w + (v / VECTORS) * step + k * bytes;
+            weight[v] = half ? LOAD_HALF((const uint16_t *)(const void *)at + v % VECTORS * LANES)
+                             : LOAD((const float *)(const void *)at + v % VECTORS * LANES);
+        }
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            VECTOR value = SPREAD(x[r * stride + k]);
+            UNROLL for (int v = 0; v < vectors; v++)
+                sum[r * vectors + v] = FMA(value, weight[v], sum[r * vectors + v]);
+        }
+    }
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < vectors; v++)
+            STORE(out + r * GROUP + v * LANES, sum[r * vectors + v]);
+}
+
+/* Sums of products of bytes, four inputs at a time. */
+INLINE void NAME(bytes)(int32_t *out, const uint8_t *x, int64_t stride, const int8_t *w,
+                        int64_t step, int64_t depth, const int rows, const int panels)
+{
+    BYTES sum[TILE_ROWS * 4];
+    const int vectors = panels * BYTE_VECTORS;
+    UNROLL for (int i = 0; i < rows * vectors; i++) sum[i] = BYTES_ZERO();
+    for (int64_t k = 0; k < depth; k += 4) {
+        BYTES weight[4 * BYTE_VECTORS];
+        UNROLL for (int v = 0; v < vectors; v++)
+            weight[v] = BYTES_LOAD(w + (v / BYTE_VECTORS) * step + k * PANEL +
+                                   v % BYTE_VECTORS * (4 * PANEL / BYTE_VECTORS));
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            int32_t four;
+            __builtin_memcpy(&four, x + r * stride + k, 4);
+            BYTES value = BYTES_SPREAD(four);
+            UNROLL for (int v = 0; v < vectors; v++)
+                sum[r * vectors + v] = BYTES_DOT(sum[r * vectors + v], value, weight[v]);
+        }
+    }
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < vectors; v++)
+            BYTES_STORE(out + r * GROUP + v * (PANEL / BYTE_VECTORS), sum[r * vectors + v]);
+}
+
+/* All four panels at once where the registers hold them, else as many as they hold. */
+#define FLOATS(rows, panels)                                                                      \
+    for (int p = 0; p < 4; p += panels)                                                           \
+    NAME(floats)(out + p * PANEL, x, stride, w + p * step, step, depth, rows, panels, half)
+
+INLINE void NAME(any_floats)(float *out, const float *x, int64_t stride, const char *w,
+                             int64_t step, int64_t depth, int64_t rows, const int half)
+{
+    switch (rows) {
+    case 1: FLOATS(1, 4); break;
+    case 2: FLOATS(2, PANELS_OF_2); break;
+    case 3: FLOATS(3, PANELS_OF_6); break;
+    case 4: FLOATS(4, PANELS_OF_6); break;
+    case 5: FLOATS(5, PANELS_OF_6); break;
+    case 6: FLOATS(6, PANELS_OF_6); break;
+    }
+}
+
+#define BYTE_TILE(rows, panels)                                                                   \
+    for (int p = 0; p < 4; p += panels)                                                           \
+    NAME(bytes)(out + p * PANEL, x, stride, w + p * step, step, depth, rows, panels)
+/* On AVX2 more than two rows would not fit into the registers. */
+#define BYTE_ROWS(rows)                                                                           \
+    for (int r = 0; r < rows; r += BYTES_AT_ONCE(rows))                                           \
+    for (int p = 0; p < 4; p += BYTE_PANELS)                                                      \
+    NAME(bytes)(out + r * GROUP + p * PANEL, x + r * stride, stride, w + p * step, step, depth, \
+                BYTES_AT_ONCE(rows), BYTE_PANELS)
+
+static TARGET void NAME(any_bytes)(int32_t *out, const uint8_t *x, int64_t stride, const int8_t *w,
+                                   int64_t step, int64_t depth, int64_t rows)
+{
+    switch (rows) {
+    case 1: BYTE_TILE(1, BYTE_PANELS_OF_1); break;
+    case 2: BYTE_TILE(2, BYTE_PANELS_OF_2); break;
+    case 3: BYTE_ROWS(3); break;
+    case 4: BYTE_ROWS(4); break;
+    case 5: BYTE_ROWS(5); break;
+    case 6: BYTE_ROWS(6); break;
+    }
+}
+
+static TARGET void NAME(tile)(float *out, const panels_matrix *matrix, const panels_input *input,
+                              int64_t row, int64_t rows, int64_t group, int64_t begin, int64_t end)
+{
+    const float *x = input->values + row * input->stride + begin;
+    if (matrix->kind == PANELS_INT8) {
+        int64_t k = panels_up(matrix->k, 4);
+        int32_t sums[TILE_ROWS * GROUP];
+        const int8_t *w = (const int8_t *)matrix->panels + (group * 4 * k + begin) * PANEL;
+        NAME(any_bytes)(sums, input->bytes + row * k + begin, k, w, k * PANEL,
+                        panels_up(end - begin, 4), rows);
+        const float *scales = matrix->scales + group * GROUP;
+        const int32_t *all = matrix->sums + group * GROUP;
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t j = 0; j < GROUP; j++)
+                out[r * GROUP + j] =
+                    (float)(sums[r * GROUP + j] - OFFSET * all[j] + input->extra[row + r]) *
+                    (input->scales[row + r] * scales[j]);
+    } else if (matrix->kind == PANELS_FLOAT16) {
+        const uint16_t *w = (const uint16_t *)matrix->panels + (group * 4 * matrix->k + begin) * PANEL;
+        NAME(any_floats)(out, x, input->stride, (const char *)w, matrix->k * PANEL * 2, end - begin,
+                         rows, 1);
+    } else {
+        const float *w = (const float *)matrix->panels + (group * 4 * matrix->k + begin) * PANEL;
+        NAME(any_floats)(out, x, input->stride, (const char *)w, matrix->k * PANEL * 4, end - begin,
+                         rows, 0);
+    }
+}
+#undef UNROLL
+#undef INLINE
+#undef FLOATS
+#undef BYTE_TILE
+#undef BYTE_ROWS

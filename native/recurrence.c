@@ -1,0 +1,68 @@
+/* Step by step: state product and gates on tiles that are still in the first cache, then the
+ * projection. Rows are walked in blocks, so that their state stays in the second cache. */
+#include "recurrence.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int64_t recurrence_workspace(int64_t rows, int64_t cells, int64_t dim, int kind)
+{
+    int64_t block = least(rows, BLOCK_ROWS);
+    int64_t bytes = block * cells * 4 + panels_workspace(cells, kind);
+    if (kind == PANELS_INT8)
+        bytes += block * (8 + panels_up(dim, 4));
+    return bytes;
+}
+
+/* One step of up to BLOCK_ROWS rows; `row` is the packed row of the first, `place` its sentence. */
+static void step(const panels_kernels *kernels, const lstm_kernels *lstm, const recurrence *run,
+                 const float *hidden, char *workspace, int64_t row, int64_t place, int64_t count)
+{
+    int64_t cells = run->cells, dim = run->dim, depth = panels_up(dim, 4);
+    float *unprojected = (float *)(void *)workspace; /* (count, cells) */
+    float *scales = unprojected + count * cells;     /* (count,), int8 only */
+    int32_t *extra = (int32_t *)(void *)(scales + count); /* (count,), int8 only */
+    uint8_t *bytes = (uint8_t *)(extra + count);     /* (count, depth), int8 only */
+    char *rest = (char *)scales;
+    if (run->state.kind == PANELS_INT8) {
+        for (int64_t r = 0; r < count; r++)
+            kernels->quantize(bytes + r * depth, scales + r, extra + r, hidden + r * dim, dim);
+    }
+    panels_input x = {hidden, dim, bytes, scales, extra};
+    float tile[TILE_ROWS * GROUP];
+    float *to = run->project.panels ? unprojected : run->output + row * dim;
+    for (int64_t first = 0; first < cells; first += PANEL)
+        for (int64_t r = 0; r < count; r += TILE_ROWS) {
+            int64_t few = least(count - r, TILE_ROWS);
+            kernels->tile(tile, &run->state, &x, r, few, first / PANEL, 0, dim);
+            for (int64_t s = 0; s < few; s++) {
+                int64_t packed = row + r + s;
+                const float *gates = run->gates + (run->rows ? run->rows[packed] : packed) * 4 * cells;
+                lstm->cells(to + (r + s) * cells, run->memory + (place + r + s) * cells,
+                            tile + s * GROUP, gates, run->cell_clip, cells, first);
+            }
+        }
+    if (run->project.panels)
+        panels_affine(kernels, run->output + row * dim, &run->project, unprojected, NULL, rest,
+                      run->output_clip, count);
+}
+
+void recurrence_run(const panels_kernels *kernels, const lstm_kernels *lstm, const recurrence *run,
+                    void *workspace)
+{
+    const float *hidden = run->hidden;
+    int64_t start = 0;
+    for (int64_t t = 0; t < run->steps; t++) {
+        int64_t size = run->sizes[t];
+        for (int64_t place = 0; place < size; place += BLOCK_ROWS)
+            step(kernels, lstm, run, hidden + place * run->dim, workspace, start + place, place,
+                 least(size - place, BLOCK_ROWS));
+        hidden = run->output + start * run->dim;
+        start += size;
+    }
+}

@@ -1,0 +1,92 @@
+"""What fewer bits cost: vectors beside those of float32, on a text that ships with elmore.
+
+The certificate stands in a folder's notes, where `elmore info` shows it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elmore.config import Precision
+from elmore.embedding.engine import Engine
+from elmore.formats.checkpoint import Checkpoint
+
+__all__ = ["CERTIFICATE", "certified", "certify", "fixed_text"]
+
+# Key in `Checkpoint.notes`.
+CERTIFICATE = "certificate"
+_BURN_IN = Path(__file__).parent.parent / "data" / "burn_in.txt"
+# Long words, other scripts and repeats go through every part.
+_TEXT = (
+    "The bank by the river lent no money to the bank .".split(" "),
+    "« Naïveté » , 速い狐 , Ταχίστη 🦊 : antidisestablishmentarianism !".split(" "),
+    ["Yes"],
+)
+
+
+def fixed_text(checkpoint: Checkpoint) -> list[list[str]]:
+    """Give token lists to embed; of a model that knows only words, words of its vocabulary."""
+    if checkpoint.config.tokens.n_words and checkpoint.vocabulary is not None:
+        return [list(checkpoint.vocabulary.words[:40])]
+    lines = _BURN_IN.read_text(encoding="utf-8").split("\n")
+    return [*(line.split(" ") for line in lines if line), *_TEXT]
+
+
+def certified(
+    checkpoint: Checkpoint, precision: Precision, probes: Mapping[str, Any] | None = None
+) -> Checkpoint:
+    """Give a checkpoint whose notes say what a precision costs it; float32 costs nothing.
+
+    Args:
+        checkpoint: the model; one that is stored so already keeps the certificate it has.
+        precision: how it will be stored.
+        probes: scores of downstream yardsticks, beside those of float32.
+    """
+    notes = dict(checkpoint.notes)
+    if precision == checkpoint.precision and CERTIFICATE in notes and probes is None:
+        return checkpoint
+    notes.pop(CERTIFICATE, None)
+    if precision != "float32":
+        notes[CERTIFICATE] = certify(checkpoint, precision, probes)
+    return dataclasses.replace(checkpoint, notes=notes)
+
+
+def certify(
+    checkpoint: Checkpoint, precision: Precision, probes: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Compare a precision with float32 on the fixed text.
+
+    Returns:
+        JSON values; cosines and errors are lists with one number for each layer.
+    """
+    batch_text = fixed_text(checkpoint)
+    exact = Engine(checkpoint, precision="float32")
+    cheap = Engine(checkpoint, precision=precision)
+    batch = exact.indexer.batch(batch_text)
+    expected, found = exact.run(batch)[0].values, cheap.run(batch)[0].values
+    lengths = torch.from_numpy(batch.lengths)
+    places = torch.arange(expected.shape[2])
+    inner = (places > 0) & (places < lengths[:, None] - 1)  # without markers
+    expected, found = expected[:, inner], found[:, inner]  # (layers, tokens, dim)
+    cosines = torch.nn.functional.cosine_similarity(expected.double(), found.double(), dim=2)
+    certificate: dict[str, Any] = {
+        "precision": precision,
+        "against": "float32",
+        "tokens": int(inner.sum()),
+        "mean_cosine": _numbers(cosines.mean(dim=1)),
+        "min_cosine": _numbers(cosines.amin(dim=1)),
+        "max_error": _numbers((expected - found).abs().amax(dim=(1, 2))),
+        "max_value": _numbers(expected.abs().amax(dim=(1, 2))),
+    }
+    if probes is not None:
+        certificate["probes"] = dict(probes)
+    return certificate
+
+
+def _numbers(values: torch.Tensor) -> list[float]:
+    return [round(float(value), 7) for value in values]

@@ -1,0 +1,164 @@
+"""Precision as a word: the same numbers from memory, from a folder, native or not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_models import SENTENCES, make_checkpoint, make_options
+
+from elmore import Elmo
+from elmore.embedding.certificate import CERTIFICATE, certified, certify
+from elmore.errors import ConfigError, FormatError
+from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.detect import read_checkpoint
+from elmore.formats.safetensors_files import read_safetensors, write_safetensors
+from elmore.kernels._load import native
+
+needs_native = pytest.mark.skipif(native().module is None, reason="the C extension is not in use")
+BUSY = [sentence for sentence in SENTENCES if sentence]
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    return make_checkpoint(tmp_path / "source", make_options(48, 16))
+
+
+def layers(elmo: Elmo) -> list[np.ndarray]:
+    return [found.values for found in elmo.layers_tokens(BUSY)]
+
+
+def difference(a: list[np.ndarray], b: list[np.ndarray]) -> float:
+    return max(float(np.abs(x - y).max()) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize(("precision", "most"), [("float16", 0.02), ("int8", 0.5)])
+def test_fewer_bits_cost_little(checkpoint: Checkpoint, precision: str, most: float) -> None:
+    exact, cheap = layers(Elmo(checkpoint)), layers(Elmo(checkpoint, precision=precision))
+    assert 0 < difference(exact, cheap) < most  # of values up to 6
+
+
+@needs_native
+@pytest.mark.parametrize(("precision", "most"), [("float16", 1e-5), ("int8", 0.2)])
+def test_without_the_extension_the_same_numbers(
+    checkpoint: Checkpoint, precision: str, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = layers(Elmo(checkpoint, precision=precision))
+    monkeypatch.setenv("ELMORE_NATIVE", "0")
+    plain = layers(Elmo(checkpoint, precision=precision))
+    # int8: a last bit can turn a rounding over. The means show that only few did.
+    assert difference(compiled, plain) < most
+    mean = np.mean([np.abs(a - b).mean() for a, b in zip(compiled, plain, strict=True)])
+    assert mean < most / 50
+
+
+@needs_native
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
+def test_a_sentence_alone_gives_the_same_bits(checkpoint: Checkpoint, precision: str) -> None:
+    elmo = Elmo(checkpoint, precision=precision)
+    together = layers(elmo)
+    fresh = Elmo(checkpoint, precision=precision, threads=1)
+    for sentence, values in zip(BUSY, together, strict=True):
+        assert np.array_equal(fresh.layers_tokens([sentence])[0].values, values)
+
+
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+def test_a_folder_keeps_the_numbers(checkpoint: Checkpoint, precision: str, tmp_path: Path) -> None:
+    elmo = Elmo(checkpoint, precision=precision)
+    elmo.save(tmp_path / "whole")
+    elmo.save(tmp_path / "cheap", precision=precision)
+    again = Elmo.load(tmp_path / "cheap")
+    assert again.precision == precision
+    assert difference(layers(elmo), layers(again)) == 0
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("cheap", "whole")]
+    assert sizes[0] < sizes[1] * 0.6
+    # Written once more, not a byte changes.
+    again.save(tmp_path / "twice", precision=precision)
+    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("cheap", "twice")]
+    assert files[0] == files[1]
+    # Asked for in float32, it is computed from the numbers that it stores.
+    wide = Elmo.load(tmp_path / "cheap", precision="float32")
+    assert wide.precision == "float32"
+    assert difference(layers(wide), layers(Elmo(checkpoint))) < 0.5
+
+
+def test_words_that_are_none(checkpoint: Checkpoint) -> None:
+    with pytest.raises(ConfigError, match="precision='int4'; use one of float32, float16, int8"):
+        Elmo(checkpoint, precision="int4")  # type: ignore[arg-type]
+
+
+def test_the_certificate(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    Elmo(checkpoint).save(tmp_path / "cheap", precision="int8")
+    found = read_checkpoint(tmp_path / "cheap")
+    certificate = found.notes[CERTIFICATE]
+    assert certificate == certify(checkpoint, "int8")
+    assert certificate["precision"] == "int8"
+    assert certificate["tokens"] > 100
+    for key in ("mean_cosine", "min_cosine", "max_error"):
+        assert len(certificate[key]) == 3
+    assert all(0.99 < value < 1 for value in certificate["mean_cosine"])
+    assert all(
+        low <= mean
+        for low, mean in zip(certificate["min_cosine"], certificate["mean_cosine"], strict=True)
+    )
+    # It goes with the numbers: kept with them, gone with them.
+    assert certified(found, "int8") is found
+    assert CERTIFICATE not in certified(found, "float32").notes
+    probed = certified(found, "int8", probes={"pos": {"int8": 97.1, "float32": 97.2}})
+    assert probed.notes[CERTIFICATE]["probes"]["pos"]["int8"] == 97.1
+    assert json.dumps(dict(probed.notes))
+
+
+def change_model(folder: Path, change: object) -> None:
+    path = folder / "model.safetensors"
+    with read_safetensors(path, what="model") as view:
+        tensors = {name: view.read(name, copy=True) for name in view.names()}
+    change(tensors)  # type: ignore[operator]
+    with path.open("wb") as stream:
+        write_safetensors(stream, tensors, {"format": "elmore"})
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"]["model.safetensors"]["size"] = path.stat().st_size
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    manifest["files"]["model.safetensors"]["sha256"] = digest
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+NAME = "forward_layers.0.state_weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop(f"{NAME}.scales"), "state_weight.scales is missing"),
+        (lambda t: t.update({f"{NAME}.scales": np.ones(3, np.float32)}), "scales has shape"),
+        (lambda t: t[NAME].fill(-128), "no int8 matrix of ours"),
+        (lambda t: t[f"{NAME}.scales"].fill(-1), "no int8 matrix of ours"),
+        (lambda t: t[f"{NAME}.scales"].fill(np.nan), "not finite|NaN|nan"),
+    ],
+)
+def test_int8_folders_that_lie(
+    checkpoint: Checkpoint, tmp_path: Path, change: object, message: str
+) -> None:
+    Elmo(checkpoint).save(tmp_path / "cheap", precision="int8")
+    change_model(tmp_path / "cheap", change)
+    for precision in (None, "float32"):
+        with pytest.raises(FormatError, match=message):
+            Elmo.load(tmp_path / "cheap", precision=precision)  # type: ignore[arg-type]
+
+
+@needs_native
+def test_little_work_wakes_no_thread(checkpoint: Checkpoint) -> None:
+    elmo = Elmo(checkpoint, threads=2)
+    elmo.embed_tokens(BUSY)
+    assert elmo.engine.workers._jobs is None
+
+
+@needs_native
+def test_the_torch_module_is_made_when_asked_for(checkpoint: Checkpoint) -> None:
+    elmo = Elmo(checkpoint)
+    elmo.embed_tokens(BUSY)
+    assert elmo.engine._bilm is None
+    assert elmo.engine.bilm is elmo.engine.bilm
