@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -111,7 +112,8 @@ def disturb(
                     workers = children(process.pid)
                 time.sleep(rng.random() * 0.01)
                 if victim == "worker":
-                    os.kill(rng.choice(workers), signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):  # done already
+                        os.kill(rng.choice(workers), signal.SIGKILL)
                 else:
                     process.send_signal(victim)
             in_time = process.wait(60) == -victims[-1] and not (out / "manifest.json").exists()
