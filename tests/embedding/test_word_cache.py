@@ -10,7 +10,7 @@ import pytest
 from small_models import make_checkpoint, make_options
 
 from elmore import Elmo
-from elmore.embedding.cache import WordCache, read_token_vectors, write_token_vectors
+from elmore.embedding.cache import WordCache, read_token_vectors, word_keys, write_token_vectors
 from elmore.errors import FormatError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.text.batching import Batch, TokenIndexer
@@ -68,6 +68,16 @@ def test_it_is_bounded_and_forgets_what_is_not_met() -> None:
         assert len(cache._old) <= 4
     assert fetch(cache, "often") == 0
     assert fetch(cache, "w0") == 1
+
+
+def test_cleared_it_keeps_the_pinned_words_alone() -> None:
+    batch = indexer.batch([["pin"]])
+    pinned = dict(zip(word_keys(batch), vectors_of(batch), strict=True))  # with the two markers
+    cache = WordCache(DIM, pinned=pinned)
+    assert fetch(cache, "a", "pin") == 1
+    cache.clear()
+    assert fetch(cache, "a", "pin") == 1
+    assert fetch(cache, "a", "pin") == 0
 
 
 def test_no_room_at_all() -> None:
