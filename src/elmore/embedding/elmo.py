@@ -21,6 +21,7 @@ from elmore.embedding.sentence_inputs import sentences_from_texts, sentences_fro
 from elmore.embedding.stateful import Stream
 from elmore.errors import ConfigError
 from elmore.formats import folder
+from elmore.formats.bundled import bundled_model
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.formats.stored_types import StoredType
@@ -67,7 +68,7 @@ class Elmo:
     @classmethod
     def load(
         cls,
-        model: ModelPath,
+        model: ModelPath | None = None,
         *,
         device: str = "cpu",
         precision: Precision = "float32",
@@ -78,7 +79,8 @@ class Elmo:
         """Load a model.
 
         Args:
-            model: a name, a folder, a zip, or the files (options, weights).
+            model: a name, a folder, a zip, or the files (options, weights); the English model
+                inside the package if left out.
             device: where to compute.
             precision: how to compute.
             threads: processors to use; all by default.
@@ -94,7 +96,7 @@ class Elmo:
             32
         """
         return cls(
-            read_checkpoint(model),
+            read_checkpoint(bundled_model() if model is None else model),
             device=device,
             precision=precision,
             threads=threads,

@@ -9,6 +9,7 @@ from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import ConfigError, FormatError, ModelNotFound
 from elmore.formats import allennlp_hdf5, folder
+from elmore.formats.bundled import BUNDLED, bundled_model
 from elmore.formats.catalog import find_published
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.sources import FilesSource, FolderSource, Source
@@ -90,6 +91,8 @@ def open_model(model: ModelPath) -> Source:
         return open_source(path)
     if isinstance(model, Path) or "/" in str(model) or path.suffix in _SUFFIXES:
         raise ModelNotFound(f"'{model}' does not exist; check the path, or see `elmore models`")
+    if model == BUNDLED:
+        return open_source(bundled_model())
     published = find_published(str(model))
     raise ModelNotFound(
         f"model {published.name!r} is not on this machine; download {published.options} and "
