@@ -1,67 +1,61 @@
-"""Make a small model, embed a sample text, and show what the vectors tell.
-
-Until a trained model ships with elmore the weights are random: the vectors depend on the context,
-as the table shows, but mean nothing yet.
-"""
+"""Two words with two meanings each: the model inside the package tells them apart."""
 
 from __future__ import annotations
 
-import tempfile
+import resource
+import sys
 import time
-from pathlib import Path
 
-import torch
+import numpy as np
 
 from elmore import Elmo, cosine
-from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
-from elmore.formats.checkpoint import Checkpoint
-from elmore.nn.bilm import BiLm
-from elmore.nn.initial import initialise
-from elmore.text.characters import ByteAlphabet
 
-TEXT = [
-    "She sat down on the bank of the river.",
-    "They walked along the bank until dark.",
-    "The bank raised its interest rates.",
-    "He borrowed the money from a bank.",
-]
-
-
-def small_model() -> Checkpoint:
-    """Draw the weights of a small biLM."""
-    config = BiLmConfig(
-        tokens=TokenEncoderConfig(
-            n_characters=261, char_dim=16, filters=((1, 16), (2, 16), (3, 32), (4, 64)), n_highway=1
-        ),
-        lstm=LstmConfig(dim=128, projection_dim=32),
-    )
-    bilm = BiLm(config)
-    initialise(bilm, torch.Generator().manual_seed(0))
-    weights = {name: weight.detach().numpy() for name, weight in bilm.named_parameters()}
-    return Checkpoint(config=config, weights=weights, alphabet=ByteAlphabet())
+USES = {
+    "bank": [
+        "She sat down on the bank of the river.",
+        "Trees grew on the muddy bank of the stream.",
+        "The bank raised its interest rates.",
+        "He borrowed the money from a bank.",
+    ],
+    "play": [
+        "Hamlet is a play by Shakespeare.",
+        "We saw a new play at the theatre.",
+        "They play football every week.",
+        "He wants to play for another team.",
+    ],
+}
 
 
 def main() -> None:
     """Run the demonstration."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "demo-model"
-        Elmo(small_model()).save(folder)
-        start = time.perf_counter()
-        elmo = Elmo.load(folder)
-        layers = elmo.layers(TEXT)
-        seconds = time.perf_counter() - start
-    print("A small model with RANDOM weights (no trained model ships with elmore yet).")
-    print(f"Loaded it and embedded {len(TEXT)} sentences in {seconds * 1e3:.0f} ms.\n")
-    vectors = []
-    for sentence in layers:
-        place_of_bank = sentence.tokens.index("bank")
-        vectors.append(sentence.values[:, place_of_bank])
-        print("  " + " ".join(sentence.tokens))
-    for layer, name in enumerate(["token layer (no context)", "layer 1", "layer 2"]):
-        table = cosine([v[layer] for v in vectors], [v[layer] for v in vectors])
-        print(f"\nCosine between the four vectors of 'bank', {name}:")
-        for row in table:
-            print("  " + "  ".join(f"{value:5.2f}" for value in row))
+    start = time.perf_counter()
+    elmo = Elmo.load()
+    loaded = time.perf_counter()
+    elmo.embed("The first sentence.")
+    first = time.perf_counter()
+    print(
+        f"The English model inside the package: loaded in {loaded - start:.2f} s, "
+        f"first sentence {1e3 * (first - loaded):.0f} ms later, "
+        f"{_peak_megabytes():.0f} MB at most."
+    )
+    for word, texts in USES.items():
+        layers = elmo.layers(texts)
+        vectors = np.stack([one.values[:, one.tokens.index(word)] for one in layers])
+        print(f"\nHow alike are these four uses of '{word}' (cosine)?")
+        print(f"{'':48}without context    in context (layer 2)")
+        static, contextual = (cosine(vectors[:, layer], vectors[:, layer]) for layer in (0, 2))
+        for text, left, right in zip(texts, static, contextual, strict=True):
+            print(f"  {text:44}  {_row(left)}   {_row(right)}")
+    print("\nDraw it: python examples/senses.py senses.svg   More: README.md")
+
+
+def _row(values: np.ndarray) -> str:
+    return " ".join(f"{value:4.2f}" for value in values)
+
+
+def _peak_megabytes() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, and say what it gained."""
     model, texts = flags.split_model(args.model)
-    if model is None or (not texts and not args.resume):
+    if not args.model or (not texts and not args.resume):
         raise ConfigError("name a model and the text to adapt it to; see `elmore fine-tune --help`")
     from elmore.training.fine_tune import fine_tune
     from elmore.training.recipe import Recipe

@@ -46,13 +46,16 @@ __all__ = [
 
 ALL_LAYERS = "all"
 _MODEL = "a name, a folder, an archive, a TensorFlow checkpoint, or the files OPTIONS WEIGHTS"
+_DEFAULT = " (default: the English model inside the package)"
 _MOST_THREADS = _MOST_WORKERS = 4096
 Parser = argparse.ArgumentParser
 
 
-def default_model() -> ModelPath | None:
-    """Give the model that is used when none is named; None as long as none is bundled."""
-    return None
+def default_model() -> ModelPath:
+    """Give the model that is used when none is named: the bundled one."""
+    from elmore.formats.bundled import bundled_model
+
+    return bundled_model()
 
 
 # --------------------------------------------------------------------------- flags
@@ -60,13 +63,18 @@ def default_model() -> ModelPath | None:
 
 def add_model(parser: Parser) -> None:
     """--model and --offline."""
-    parser.add_argument("--model", nargs="+", metavar="PATH", help=_MODEL)
+    parser.add_argument("--model", nargs="+", metavar="PATH", help=_MODEL + _DEFAULT)
     add_offline(parser)
 
 
 def add_model_argument(parser: Parser, *, required: bool = True) -> None:
     """MODEL, for verbs whose subject it is, and --offline."""
-    parser.add_argument("model", nargs="+" if required else "*", metavar="MODEL", help=_MODEL)
+    parser.add_argument(
+        "model",
+        nargs="+" if required else "*",
+        metavar="MODEL",
+        help=_MODEL if required else _MODEL + _DEFAULT,
+    )
     add_offline(parser)
 
 
@@ -246,7 +254,7 @@ def _threads(text: str) -> int:
     return parse_count(text, _MOST_THREADS)
 
 
-def split_model(values: list[str] | None) -> tuple[ModelPath | None, list[str]]:
+def split_model(values: list[str] | None) -> tuple[ModelPath, list[str]]:
     """Tell the files of a model from the inputs that follow them.
 
     `--model PATH` takes a second word only where options and weights are named one by one;
@@ -265,26 +273,21 @@ def split_model(values: list[str] | None) -> tuple[ModelPath | None, list[str]]:
     return values[0], values[1:]
 
 
-def model_path(values: list[str]) -> ModelPath | None:
-    """Read the argument MODEL of one to four words; None without a default."""
+def model_path(values: list[str]) -> ModelPath:
+    """Read the argument MODEL of one to four words; the default one for none."""
     if not values:
         return default_model()
     return values[0] if len(values) == 1 else tuple(values)
 
 
-def read_model(model: ModelPath | None) -> Checkpoint:
+def read_model(model: ModelPath) -> Checkpoint:
     """Read a model, without torch.
 
     Raises:
-        ConfigError: none was named.
         FormatError: its files are at fault.
     """
     from elmore.formats.detect import detect, open_model
 
-    if model is None:
-        raise ConfigError(
-            "no model named; pass --model PATH (a folder, an archive, or OPTIONS WEIGHTS)"
-        )
     with open_model(model, reporting=_report_download) as source:
         try:
             return detect(source).read(source)

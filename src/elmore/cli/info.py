@@ -15,7 +15,7 @@ from elmore._messages import shown
 from elmore._version import __version__
 from elmore.cli import flags
 from elmore.cli.report import write_json, write_result
-from elmore.errors import ConfigError, FormatError
+from elmore.errors import FormatError
 
 if TYPE_CHECKING:
     from elmore.formats.checkpoint import Checkpoint
@@ -50,9 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Describe a model, the machine, or both."""
-    model = flags.model_path(args.model)
-    if model is None and not args.system:
-        raise ConfigError("no model named; pass MODEL (a folder, an archive, or OPTIONS WEIGHTS)")
+    model = None if args.system and not args.model else flags.model_path(args.model)
     report: dict[str, Any] = {}
     if model is not None:
         report.update(_describe(model))

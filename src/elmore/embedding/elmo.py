@@ -21,6 +21,7 @@ from elmore.embedding.pooling import Pooling
 from elmore.embedding.sentence_inputs import sentences_from_texts, sentences_from_tokens
 from elmore.embedding.stateful import Stream
 from elmore.formats import folder
+from elmore.formats.bundled import bundled_model
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.nn.elmo_layer import ElmoLayer
@@ -63,7 +64,7 @@ class Elmo:
     @classmethod
     def load(
         cls,
-        model: ModelPath,
+        model: ModelPath | None = None,
         *,
         device: str = "cpu",
         precision: Precision | None = None,
@@ -75,7 +76,8 @@ class Elmo:
 
         Args:
             model: a name, a folder, a zip or tar, a TensorFlow checkpoint (its prefix), an AllenNLP
-                `weights.th`, or files: (options, weights[, vocabulary[, softmax]]).
+                `weights.th`, or files: (options, weights[, vocabulary[, softmax]]); the English
+                model inside the package if left out.
             device: where to compute.
             precision: how to compute: "float32", "float16" (weights stored in half the bytes) or
                 "int8" (a quarter); as the model is stored by default.
@@ -92,7 +94,7 @@ class Elmo:
             32
         """
         return cls(
-            read_checkpoint(model),
+            read_checkpoint(bundled_model() if model is None else model),
             device=device,
             precision=precision,
             threads=threads,

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from elmore.errors import ModelNotFound
+from elmore.formats.bundled import BUNDLED
 
 __all__ = ["CATALOG", "Form", "Published", "PublishedFile", "find_file", "find_published"]
 
 # What the files are; `other` is no biLM of LSTMs and is listed so that nobody searches in vain.
-Form = Literal["allennlp", "tensorflow", "manylangs", "tfhub", "other"]
+Form = Literal["elmore", "allennlp", "tensorflow", "manylangs", "tfhub", "other"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -426,7 +427,7 @@ def find_published(name: str) -> Published:
     """
     if name in _BY_NAME:
         return _BY_NAME[name]
-    near = difflib.get_close_matches(name, list(_BY_NAME), 3)
+    near = difflib.get_close_matches(name, [BUNDLED, *_BY_NAME], 3)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise ModelNotFound(
         f"no file, folder or known model is called {name!r}; {hint}`elmore models` lists the names"

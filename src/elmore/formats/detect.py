@@ -9,6 +9,7 @@ from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import FormatError, ModelNotFound
 from elmore.formats import allennlp_archive, allennlp_hdf5, folder, hub, manylangs, tf1
+from elmore.formats.bundled import BUNDLED, bundled_model
 from elmore.formats.catalog import find_published
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.downloads import Reporting
@@ -111,6 +112,8 @@ def open_model(model: ModelPath, *, reporting: Reporting = hub.silent) -> Source
         return open_source(hub.fetch_hugging_face(name), follow_links=True)
     if isinstance(model, Path) or "/" in name or path.suffix in _SUFFIXES:
         raise ModelNotFound(f"'{model}' does not exist; check the path, or see `elmore models`")
+    if name == BUNDLED:
+        return open_source(bundled_model())
     files = hub.fetch_model(find_published(name), reporting=reporting)
     if len(files) == 1:
         return open_source(next(iter(files.values())))

@@ -1,0 +1,81 @@
+"""The model inside the package: there, small, trained, and used when none is named."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import numpy as np
+import pytest
+
+from elmore import Elmo, cosine, perplexity, substitutes
+from elmore.formats.bundled import BUNDLED, bundled_model
+
+# Two senses of a word, two sentences each, the word in the same place of its sentence.
+SENSES = {
+    "bank": (
+        ["She sat on the bank of the river .", "Trees grew on the bank of the stream ."],
+        ["The bank raised its interest rates .", "The bank lent them the money ."],
+    ),
+    "play": (
+        ["Hamlet is a play by Shakespeare .", "We saw a new play at the theatre ."],
+        ["They play football every week .", "He wants to play for another team ."],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def english() -> Elmo:
+    return Elmo.load(threads=1)
+
+
+def test_it_fits_into_the_package():
+    assert sum(file.stat().st_size for file in bundled_model().iterdir()) <= 50e6
+
+
+def test_it_loads_by_default_by_name_and_offline(english, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise AssertionError("the bundled model needs no network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    named = Elmo.load(BUNDLED, threads=1)
+    text = "A plant grew ."
+    assert np.array_equal(named.embed(text), english.embed(text))
+    assert named.checkpoint.softmax is not None
+
+
+def test_a_folder_called_english_is_no_reason_to_load_it_by_default(tmp_path, monkeypatch):
+    (tmp_path / BUNDLED).mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert Elmo.load(threads=1).dim > 0
+
+
+@pytest.mark.parametrize("word", SENSES)
+def test_senses_come_apart(english, word):
+    first, second = (
+        np.stack(
+            [one.values[:, one.tokens.index(word)] for one in english.layers(texts)]
+        )  # (uses, layers, dim)
+        for texts in SENSES[word]
+    )
+    across = cosine(first[:, 2], second[:, 2])
+    assert cosine(first[0, 2], first[1, 2]) > across.max()
+    assert cosine(second[0, 2], second[1, 2]) > across.max()
+    # Without context there is nothing to tell them apart by.
+    assert cosine(first[0, 0], second[0, 0]) == pytest.approx(1, abs=1e-5)
+
+
+def test_it_predicts_english_better_than_noise(english):
+    text = ["The children went to school in the morning .", "It was one of the first of its kind ."]
+    shuffled = [" ".join(sorted(line.split(), key=lambda w: w[::-1])) for line in text]
+    assert perplexity(english, text).mean < 200 < perplexity(english, shuffled).mean
+
+
+def test_it_knows_likely_words(english):
+    found = substitutes(english, "She opened the window and looked out .".split(), 3, k=30)
+    assert {"door", "window", "gate", "box"} & {word for word, _ in found}
+
+
+def test_its_card_says_how_it_was_trained():
+    notes = json.loads((bundled_model() / "config.json").read_text(encoding="utf-8"))["notes"]
+    assert notes["training"]["tokens_seen"] > 1e6
