@@ -86,8 +86,8 @@ class Engine:
         self._bilm: BiLm | None = None
         self._frozen: FrozenBiLm | None = None
         self.workers = Workers(threads)
-        if self.device.type != "cpu" or (self.precision == "float32" and not native().module):
-            # Without the kernels torch's own products are the faster way to compute in float32.
+        if self.device.type != "cpu" or (self.precision == "float32" and not native().vectors):
+            # Without vector kernels torch's own products are the faster way in float32.
             self._bilm = build_bilm(checkpoint, self.device)
         else:
             large = count_parameters(config) > _LARGE and self.workers.count > 1
