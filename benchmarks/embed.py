@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from machine import Timing, append_result, facts, read_bandwidth, sgemm_limit
+from machine import Neighbours, Timing, append_result, facts, read_bandwidth, sgemm_limit
 from plain import NnLstmElmo, PlainElmo
 
 from elmore import Elmo
@@ -192,6 +192,7 @@ def measure(name: str, args: argparse.Namespace) -> None:
     differences = check(plain, ways, sentences)
     singles = [s[:20] for s in sentences if len(s) >= 20][:40]
     plain.embed(singles[:2])
+    neighbours = Neighbours()
     limit, bandwidth = sgemm_limit(), read_bandwidth()
     jobs: dict[str, Callable[[], object]] = {
         "plain": lambda: plain_bulk(plain, sentences),
@@ -216,6 +217,7 @@ def measure(name: str, args: argparse.Namespace) -> None:
         for label, embed in single.items():
             one[label].add(lambda embed=embed, sentence=sentence: embed(sentence))
     limit, bandwidth = max(limit, sgemm_limit()), max(bandwidth, read_bandwidth())
+    print(f"\nothers took {neighbours.share():.0%} of the machine")
     report(name, args, checkpoint, tokens, sentences, timings, one, limit, bandwidth, differences)
 
 

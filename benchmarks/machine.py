@@ -69,6 +69,26 @@ def sgemm_limit() -> float:
     return max(together, sum(results))
 
 
+class Neighbours:
+    """Tells how much of the machine others took between two moments."""
+
+    def __init__(self) -> None:
+        self._start = self._read()
+
+    def share(self) -> float:
+        """Give the share of all processors' time that was neither ours nor idle."""
+        total, busy, own = (b - a for a, b in zip(self._start, self._read(), strict=True))
+        return max(0.0, busy - own) / max(total, 1e-9)
+
+    @staticmethod
+    def _read() -> tuple[float, float, float]:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+        ticks = [int(field) / os.sysconf("SC_CLK_TCK") for field in fields]
+        own = os.times()
+        idle = ticks[3] + ticks[4]
+        return sum(ticks), sum(ticks) - idle, own.user + own.system
+
+
 def read_bandwidth() -> float:
     """Measure GB/s of reading memory that is in no cache, with all threads."""
     values = torch.ones(64 << 20)

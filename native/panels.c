@@ -93,10 +93,7 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
                      _mm256_xor_si256(w, _mm256_cmpgt_epi8(_mm256_setzero_si256(), x))),          \
                  _mm256_set1_epi16(1)))
 #define BYTES_STORE(at, sum) _mm256_storeu_si256((__m256i *)(void *)(at), sum)
-#define BYTE_PANELS_OF_1 4
-#define BYTE_PANELS_OF_2 2
-#define BYTE_PANELS 2
-#define BYTES_AT_ONCE(rows) ((rows) % 2 ? 1 : 2)
+#define BYTES_AT_ONCE(rows) 1
 #define OFFSET 0
 #define EXTRA(x) ((x) < 0 ? -(x) : 0)
 
@@ -157,8 +154,6 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 #undef BYTES_SPREAD
 #undef BYTES_DOT
 #undef BYTES_STORE
-#undef BYTE_PANELS_OF_2
-#undef BYTE_PANELS
 #undef BYTES_AT_ONCE
 #undef OFFSET
 #undef EXTRA
@@ -169,8 +164,6 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 #define BYTES_SPREAD(four) _mm512_set1_epi32(four)
 #define BYTES_DOT(sum, x, w) _mm512_dpbusd_epi32(sum, x, w)
 #define BYTES_STORE(at, sum) _mm512_storeu_si512(at, sum)
-#define BYTE_PANELS_OF_2 4
-#define BYTE_PANELS 4
 #define BYTES_AT_ONCE(rows) (rows)
 #define OFFSET 128
 #define EXTRA(x) 0

@@ -12,26 +12,26 @@ static TARGET void NAME(quantize)(uint8_t *restrict bytes, float *restrict scale
     int64_t i = 0;
     for (; i + 16 <= k; i += 16)
         for (int64_t j = 0; j < 16; j++) {
-            float size = __builtin_fabsf(values[i + j]);
+            float size = fabsf(values[i + j]);
             lanes[j] = size > lanes[j] ? size : lanes[j];
         }
     float most = 0;
     for (int64_t j = 0; j < 16; j++)
         most = lanes[j] > most ? lanes[j] : most;
     for (; i < k; i++) {
-        float size = __builtin_fabsf(values[i]);
+        float size = fabsf(values[i]);
         most = size > most ? size : most;
     }
     /* Rows too small for a scale are zero. */
     float unit = most > 1e-30f ? most / 127.0f : 0.0f;
-    float divisor = unit > 0 ? unit : __builtin_inff();
+    float divisor = unit > 0 ? unit : INFINITY;
     *scale = unit;
     int32_t more = 0;
     for (i = 0; i < k; i++) {
         /* Adding 1.5 * 2^23 leaves the rounded number in the low bits. */
         float shifted = values[i] / divisor + 12582912.0f;
         uint32_t bits;
-        __builtin_memcpy(&bits, &shifted, 4);
+        memcpy(&bits, &shifted, 4);
         bytes[i] = (uint8_t)(bits + OFFSET);
         more += EXTRA((int32_t)bits - 0x4b400000);
     }

@@ -79,22 +79,18 @@ INLINE void NAME(any_floats)(float *out, const float *x, int64_t stride, const c
     }
 }
 
-#define BYTE_TILE(rows, panels)                                                                   \
-    for (int p = 0; p < 4; p += panels)                                                           \
-    NAME(bytes)(out + p * PANEL, x, stride, w + p * step, step, depth, rows, panels)
-/* On AVX2 more than two rows would not fit into the registers. */
+/* AVX2 takes row by row, whose weights then come from the first cache: more rows at once would not
+ * fit into the registers. */
 #define BYTE_ROWS(rows)                                                                           \
     for (int r = 0; r < rows; r += BYTES_AT_ONCE(rows))                                           \
-    for (int p = 0; p < 4; p += BYTE_PANELS)                                                      \
-    NAME(bytes)(out + r * GROUP + p * PANEL, x + r * stride, stride, w + p * step, step, depth, \
-                BYTES_AT_ONCE(rows), BYTE_PANELS)
+    NAME(bytes)(out + r * GROUP, x + r * stride, stride, w, step, depth, BYTES_AT_ONCE(rows), 4)
 
 static TARGET void NAME(any_bytes)(int32_t *out, const uint8_t *x, int64_t stride, const int8_t *w,
                                    int64_t step, int64_t depth, int64_t rows)
 {
     switch (rows) {
-    case 1: BYTE_TILE(1, BYTE_PANELS_OF_1); break;
-    case 2: BYTE_TILE(2, BYTE_PANELS_OF_2); break;
+    case 1: BYTE_ROWS(1); break;
+    case 2: BYTE_ROWS(2); break;
     case 3: BYTE_ROWS(3); break;
     case 4: BYTE_ROWS(4); break;
     case 5: BYTE_ROWS(5); break;
@@ -132,5 +128,4 @@ static TARGET void NAME(tile)(float *out, const panels_matrix *matrix, const pan
 #undef UNROLL
 #undef INLINE
 #undef FLOATS
-#undef BYTE_TILE
 #undef BYTE_ROWS

@@ -19,6 +19,18 @@ int64_t recurrence_workspace(int64_t rows, int64_t cells, int64_t dim, int kind)
     return bytes;
 }
 
+/* Rows lie far apart, where no processor guesses the next one: fetched while the product runs. */
+#if defined(__GNUC__) || defined(__clang__)
+#define PREFETCH(at) __builtin_prefetch(at)
+#else
+#define PREFETCH(at) ((void)(at))
+#endif
+
+static const float *gates_of(const recurrence *run, int64_t packed)
+{
+    return run->gates + (run->rows ? run->rows[packed] : packed) * 4 * run->cells;
+}
+
 /* One step of up to BLOCK_ROWS rows; `row` is the packed row of the first, `place` its sentence. */
 static void step(const panels_kernels *kernels, const lstm_kernels *lstm, const recurrence *run,
                  const float *hidden, char *workspace, int64_t row, int64_t place, int64_t count)
@@ -39,12 +51,17 @@ static void step(const panels_kernels *kernels, const lstm_kernels *lstm, const 
     for (int64_t first = 0; first < cells; first += PANEL)
         for (int64_t r = 0; r < count; r += TILE_ROWS) {
             int64_t few = least(count - r, TILE_ROWS);
+            for (int64_t s = 0; s < few; s++) {
+                const float *gates = gates_of(run, row + r + s) + first;
+                for (int64_t gate = 0; gate < 4; gate++)
+                    PREFETCH(gates + gate * cells);
+                PREFETCH(run->memory + (place + r + s) * cells + first);
+            }
             kernels->tile(tile, &run->state, &x, r, few, first / PANEL, 0, dim);
             for (int64_t s = 0; s < few; s++) {
-                int64_t packed = row + r + s;
-                const float *gates = run->gates + (run->rows ? run->rows[packed] : packed) * 4 * cells;
                 lstm->cells(to + (r + s) * cells, run->memory + (place + r + s) * cells,
-                            tile + s * GROUP, gates, run->cell_clip, cells, first);
+                            tile + s * GROUP, gates_of(run, row + r + s), run->cell_clip, cells,
+                            first);
             }
         }
     if (run->project.panels)

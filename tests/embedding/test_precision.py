@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import read_checkpoint
 from elmore.formats.safetensors_files import read_safetensors, write_safetensors
-from elmore.kernels._load import native
+from elmore.kernels._load import Native, native
 
 needs_native = pytest.mark.skipif(native().module is None, reason="the C extension is not in use")
 BUSY = [sentence for sentence in SENTENCES if sentence]
@@ -126,7 +127,7 @@ def change_model(folder: Path, change: object) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
-NAME = "forward_layers.0.state_weight"
+NAME, BIAS = "forward_layers.0.state_weight", "forward_layers.0.bias"
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,10 @@ NAME = "forward_layers.0.state_weight"
         (lambda t: t.pop(f"{NAME}.scales"), "state_weight.scales is missing"),
         (lambda t: t.update({f"{NAME}.scales": np.ones(3, np.float32)}), "scales has shape"),
         (lambda t: t[NAME].fill(-128), "no int8 matrix of ours"),
+        (
+            lambda t: t.update({BIAS: t[BIAS].astype(np.int8), f"{BIAS}.scales": t[BIAS]}),
+            "bias is int8, only large matrices may be",
+        ),
         (lambda t: t[f"{NAME}.scales"].fill(-1), "no int8 matrix of ours"),
         (lambda t: t[f"{NAME}.scales"].fill(np.nan), "not finite|NaN|nan"),
     ],
@@ -147,6 +152,18 @@ def test_int8_folders_that_lie(
     for precision in (None, "float32"):
         with pytest.raises(FormatError, match=message):
             Elmo.load(tmp_path / "cheap", precision=precision)  # type: ignore[arg-type]
+
+
+def test_a_mixed_folder_is_brought_to_one_precision(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    Elmo(checkpoint).save(tmp_path / "cheap", precision="int8")
+    expected = layers(Elmo.load(tmp_path / "cheap"))
+
+    def widen(tensors: dict[str, np.ndarray]) -> None:
+        scales = tensors.pop(f"{NAME}.scales")
+        tensors[NAME] = tensors[NAME].astype(np.float32) * scales[:, None]
+
+    change_model(tmp_path / "cheap", widen)
+    assert difference(layers(Elmo.load(tmp_path / "cheap")), expected) < 0.05
 
 
 @needs_native
@@ -162,3 +179,12 @@ def test_the_torch_module_is_made_when_asked_for(checkpoint: Checkpoint) -> None
     elmo.embed_tokens(BUSY)
     assert elmo.engine._bilm is None
     assert elmo.engine.bilm is elmo.engine.bilm
+
+
+def test_plain_c_leaves_float32_to_torch(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = Native(SimpleNamespace(cpu=lambda: ()), "plain C only")  # type: ignore[arg-type]
+    monkeypatch.setattr("elmore.embedding.engine.native", lambda: bare)
+    assert Elmo(checkpoint).engine._frozen is None
+    assert Elmo(checkpoint, precision="int8").engine._frozen is not None

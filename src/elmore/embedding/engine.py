@@ -88,9 +88,9 @@ class Engine:
         self._bilm: BiLm | None = None
         self._frozen: FrozenBiLm | None = None
         self.workers = Workers(threads)
-        in_torch = self.precision == "float32" and (config.lstm.mixed or not native().module)
+        in_torch = self.precision == "float32" and (config.lstm.mixed or not native().vectors)
         if self.device.type != "cpu" or in_torch:
-            # Without the kernels torch's own products are the faster way to compute in float32.
+            # Without vector kernels torch's own products are the faster way in float32.
             self._bilm = build_bilm(checkpoint, self.device)
         else:
             large = count_parameters(config) > _LARGE and self.workers.count > 1

@@ -156,9 +156,8 @@ class Checkpoint:
             name: of `weight_shapes`.
             precision: which numbers are wanted.
         """
-        if precision != "float32" and precision == self.precision and name in self.stored:
-            found = self.stored[name]()
-        else:
+        found = self.stored[name]() if precision == self.precision and name in self.stored else None
+        if found is None or found.values.dtype != precision:
             found = as_precision(name, self.weights[name], precision)
         self._check_shape(name, found.values.shape, weight_shapes(self.config)[name])
         return found

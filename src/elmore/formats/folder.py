@@ -36,7 +36,7 @@ from elmore.formats.lexicons import (
 )
 from elmore.formats.safetensors_files import SafetensorsView, read_safetensors, write_safetensors
 from elmore.formats.sources import Source
-from elmore.formats.stored_types import StoredType, as_stored
+from elmore.formats.stored_types import StoredType, as_stored, is_matrix
 from elmore.kernels.quantize import STEPS, Stored, dequantize
 from elmore.limits import LIMITS
 from elmore.text.tokenizer import CONVENTIONS
@@ -83,6 +83,12 @@ def read(source: Source, *, verify: bool | None = None) -> Checkpoint:
     scales = {
         name + _SCALES: shape[:1] for name, shape in wanted.items() if found.get(name) == "I8"
     }
+    for name in wanted:
+        if found.get(name) == "I8" and not is_matrix(name):
+            raise FormatError(
+                f"'{source.name}/{_MODEL}': {name} is int8, only large matrices may be; "
+                "copy the folder again"
+            )
     for name, shape in {**wanted, **scales}.items():
         if shapes.get(name) != shape:
             what = "is missing" if name not in shapes else f"has shape {shapes[name]}"

@@ -24,6 +24,11 @@ class Native(NamedTuple):
     module: ModuleType | None
     reason: str
 
+    @property
+    def vectors(self) -> bool:
+        """Whether it has kernels for this processor besides plain C."""
+        return self.module is not None and bool(self.module.cpu())
+
 
 def native() -> Native:
     """Load the extension as ELMORE_NATIVE (0, auto, require) asks.
