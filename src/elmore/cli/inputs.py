@@ -22,7 +22,7 @@ from elmore.text.sentences import sentence_spans
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
 
-__all__ = ["Counts", "Reader", "check_inputs", "make_reader"]
+__all__ = ["Counts", "Reader", "check_inputs", "make_reader", "read_input"]
 
 _STDIN = "-"
 # A paragraph is looked through for sentences as soon as it is this long, in characters.
@@ -115,6 +115,13 @@ def check_inputs(inputs: Sequence[str], output: Path | None) -> None:
             raise ConfigError(
                 f"'{shown(name, 120)}' is input and output at once; choose another -o"
             )
+
+
+def read_input(name: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of an input with their numbers; - is stdin."""
+    with _open(name) as stream:
+        what = "stdin" if name == _STDIN else name
+        yield from read_lines(stream, what=what, max_line=LIMITS.text_line_bytes)
 
 
 def _status(file: Path | BinaryIO | None) -> os.stat_result | None:

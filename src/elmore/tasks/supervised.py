@@ -1,0 +1,565 @@
+"""What all six tasks share: fit, evaluate, predict, save and load around the one training loop."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import hashlib
+import tempfile
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from elmore._io import sha256_file
+from elmore._progress import SILENT, Progress
+from elmore.embedding.cache_folder import cache_folder
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.layer_cache import MAX_BYTES, model_digest
+from elmore.errors import ConfigError, FormatError, InputError, ResumeError
+from elmore.nn.features import ElmoMixes, SpellingCnn, TokenFeatures, Tokens, WordTable
+from elmore.tasks.folder import TaskFolder, read_task, write_task
+from elmore.tasks.inputs import FrozenLayers, TokenIndex, WordList, choose_words
+from elmore.tasks.recipe import TaskRecipe
+from elmore.tasks.task import Report, Row
+from elmore.text.tokenizer import tokenize
+from elmore.text.word_vectors import read_word_vectors
+from elmore.training.loop import train as run_loop
+from elmore.training.run import Run
+from elmore.training.seeds import seeded
+from elmore.training.supervised import LengthBatches, Supervised
+
+__all__ = ["Data", "Measured", "Network", "SupervisedTask"]
+
+Example = TypeVar("Example")
+Prediction = TypeVar("Prediction")
+# Files to read, or examples.
+Data = str | Path | Sequence[Any]
+Reporter = Callable[[dict[str, Any]], None]
+
+
+class Network(nn.Module):
+    """A task's network: token features, then what the task makes of them."""
+
+    def __init__(self, features: TokenFeatures) -> None:
+        super().__init__()
+        self.features = features
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Scores of predictions and the tables behind them."""
+
+    metrics: Mapping[str, float]
+    tables: Mapping[str, Sequence[Row]] = dataclasses.field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class _Rhythm:
+    log_steps: int
+    save_minutes: float
+    look_every: int
+    patience: int
+
+
+class SupervisedTask(Generic[Example, Prediction]):
+    """A task model: learns from labelled data, predicts on text.
+
+    Args:
+        elmo: the biLM whose layers enter, or None for the baseline without.
+        recipe: "laptop", "paper", the path of a TOML file, or a recipe.
+        vectors: a file of word vectors (GloVe, word2vec), or None to learn them from nothing.
+        cache: a folder that keeps frozen layers for next time.
+        max_bytes: what that folder may hold.
+        seed: the one seed.
+        device: where to compute.
+        progress: counts sentences whose layers are computed.
+    """
+
+    name: ClassVar[str]
+    metric: ClassVar[str]
+    sizes: ClassVar[type]
+
+    def __init__(
+        self,
+        elmo: Elmo | None = None,
+        *,
+        recipe: TaskRecipe | str | Path = "laptop",
+        vectors: str | Path | None = None,
+        cache: str | Path | None = None,
+        max_bytes: int = MAX_BYTES,
+        seed: int = 0,
+        device: str = "cpu",
+        progress: Progress = SILENT,
+    ) -> None:
+        if not isinstance(recipe, TaskRecipe):
+            recipe = TaskRecipe.load(recipe, self.name, self.sizes)
+        if not isinstance(recipe.model, self.sizes):
+            raise ConfigError(f"recipe {recipe.name!r} is no recipe of {self.name}; pass one")
+        self.elmo, self.recipe, self.seed = elmo, recipe, seed
+        self.vectors = None if vectors is None else Path(vectors)
+        self.cache, self.max_bytes = cache, max_bytes
+        self.device, self.progress = device, progress
+        self.labels: Mapping[str, Any] = {}
+        self.scores: Mapping[str, float] = {}
+        self._words: WordList | None = None
+        self._network: Network | None = None
+        self._index: TokenIndex | None = None
+
+    # ------------------------------------------------------------------- what a task supplies
+
+    @abstractmethod
+    def read(self, path: Path) -> list[Example]:
+        """Read labelled examples from a file."""
+
+    @abstractmethod
+    def texts(self, example: Example) -> Sequence[Sequence[str]]:
+        """Give the token lists of an example, in the order in which `loss` batches them."""
+
+    @abstractmethod
+    def find_labels(self, examples: Sequence[Example]) -> dict[str, Any]:
+        """Collect what has to be told apart, as JSON values."""
+
+    @abstractmethod
+    def build(self, features: TokenFeatures) -> Network:
+        """Make the network for `self.labels`."""
+
+    @abstractmethod
+    def loss(self, examples: Sequence[Example]) -> Tensor:
+        """Give the mean loss of examples, ()."""
+
+    @abstractmethod
+    def guess(self, examples: Sequence[Example]) -> list[Prediction]:
+        """Predict a batch."""
+
+    @abstractmethod
+    def measure(self, examples: Sequence[Example], found: Sequence[Prediction]) -> Measured:
+        """Score predictions."""
+
+    @abstractmethod
+    def parse(self, item: Any) -> Example:
+        """Make an unlabelled example of what a user gives to `predict`."""
+
+    @abstractmethod
+    def show(self, example: Example, found: Prediction, *, colour: bool) -> str:
+        """Render a prediction for a terminal."""
+
+    @abstractmethod
+    def to_json(self, example: Example, found: Prediction) -> dict[str, Any]:
+        """Give a prediction as JSON values."""
+
+    def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
+        """Make of numbered lines of text what `predict` takes: by default a line an item.
+
+        Args:
+            lines: of a text file.
+            file: its name for messages.
+        """
+        return (line for _, line in lines)
+
+    def for_training(self, examples: list[Example]) -> list[Example]:
+        """Choose or change examples before they are learned from."""
+        longest = self.recipe.data.max_length
+        return [e for e in examples if not longest or self.length(e) <= longest]
+
+    def length(self, example: Example) -> int:
+        """Give the length by which examples are batched."""
+        return max((len(tokens) for tokens in self.texts(example)), default=0)
+
+    # ------------------------------------------------------------------- what users call
+
+    def fit(
+        self,
+        train: Data,
+        *,
+        dev: Data | None = None,
+        out: str | Path | None = None,
+        resume: bool = False,
+        report: Reporter | None = None,
+    ) -> Report:
+        """Learn, and keep the weights that did best on the development data.
+
+        Args:
+            train: a file, several files, or examples.
+            dev: the same, looked at after each epoch; without it, training goes on to the end.
+            out: folder of the run; the trained model is in its `checkpoint`.
+            resume: go on with the run in `out`; without a run there, start one.
+            report: gets every line of the log as it is written.
+        """
+        examples = self.for_training(self.examples(train))
+        if not examples:
+            raise InputError("there is no example to learn from; check the files and max_length")
+        held_out = [] if dev is None else self.examples(dev)
+        if dev is not None and not held_out:
+            raise InputError("there is no development example; check the files")
+        with contextlib.ExitStack() as stack:
+            if out is None:
+                out = stack.enter_context(tempfile.TemporaryDirectory(prefix="elmore-task-"))
+            run = Run(out)
+            if run.exists() and not resume:
+                raise ResumeError(
+                    f"'{run.path}' holds a run; pass resume=True (--resume) or another folder"
+                )
+            self._prepare(examples)
+            learns = self.recipe.elmo.trainable
+            stack.enter_context(self._layers([] if learns else [*examples, *held_out]))
+            stack.enter_context(run.locked())
+            trainer = self._trainer(examples, held_out, run)
+            self._start(run, trainer, examples)
+            patience = self.recipe.schedule.patience
+            rhythm = _Rhythm(
+                self.recipe.run.log_steps, self.recipe.run.save_minutes, len(examples), patience
+            )
+            if not (trainer.finished() or (patience and trainer.looks_since_best >= patience)):
+                run_loop(
+                    trainer, run, rhythm, unit="examples", badness=self._badness, report=report
+                )
+            trainer.finish()
+            self._settle()
+            # At the end, so that layers are still at hand where the biLM did not learn.
+            measured = self._measured(held_out) if held_out else Measured({})
+            self.scores = measured.metrics
+            self.save(run.checkpoint_path, overwrite=True)
+            result = self._fit_report(examples, held_out, measured, trainer)
+            result.save(run.path / "report.json", overwrite=True)
+        return result
+
+    def evaluate(self, data: Data) -> Report:
+        """Score predictions on labelled data: a file, several files, or examples."""
+        examples = self.examples(data)
+        if not examples:
+            raise InputError("there is no example to score; check the files")
+        with self._layers(examples):
+            measured = self._measured(examples)
+        return Report(
+            name=self.name,
+            metrics=measured.metrics,
+            measured_on={"examples": len(examples), **self._about()},
+            tables=measured.tables,
+            notes=measured.notes,
+        )
+
+    def predict(self, items: Sequence[Any]) -> list[Prediction]:
+        """Predict on new text; what an item is, each task says."""
+        if isinstance(items, str):
+            raise ConfigError("predict takes a list; put the text in brackets")
+        return self.predict_examples([self.parse(item) for item in items])
+
+    def predict_examples(self, examples: Sequence[Example]) -> list[Prediction]:
+        """Predict on examples, whose labels are ignored."""
+        with self._layers(examples):
+            return self._guess_all(examples)
+
+    def save(self, path: str | Path, *, overwrite: bool = False, with_elmo: bool = True) -> None:
+        """Write the trained model as a folder.
+
+        Args:
+            path: the folder to make.
+            overwrite: replace the folder of a task.
+            with_elmo: put the biLM inside; without, `load` needs it.
+        """
+        network = self.network
+        weights = {name: t.detach().cpu().numpy() for name, t in network.state_dict().items()}
+        content = TaskFolder(
+            task=self.name,
+            recipe=self.recipe.to_json(),
+            labels=self.labels,
+            words=self._words,
+            weights=weights,
+            elmo=None if self.elmo is None else model_digest(self.elmo),
+            scores=self.scores,
+        )
+        write_task(Path(path), content, self.elmo if with_elmo else None, overwrite=overwrite)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        elmo: Elmo | None = None,
+        cache: str | Path | None = None,
+        device: str = "cpu",
+        threads: int | None = None,
+        progress: Progress = SILENT,
+    ) -> Self:
+        """Load a trained model.
+
+        Args:
+            path: its folder, or that of the run that made it.
+            elmo: the biLM, if the folder has none inside.
+            cache: a folder that keeps frozen layers for next time.
+            device: where to compute.
+            threads: processors for the biLM; all by default.
+            progress: counts sentences whose layers are computed.
+        """
+        content, inside = read_task(path)
+        if content.task != cls.name:
+            raise ConfigError(f"'{path}' is a model for {content.task}; use that task")
+        if content.elmo is None:
+            elmo = None
+        elif elmo is None and inside is not None:
+            elmo = Elmo.load(inside, threads=threads)
+        if content.elmo is not None and (elmo is None or model_digest(elmo) != content.elmo):
+            raise ConfigError(
+                f"'{path}' was trained with another biLM or has none inside; pass the right elmo="
+            )
+        recipe = TaskRecipe.from_json(content.recipe, cls.sizes, what=str(path))
+        task = cls(elmo, recipe=recipe, cache=cache, device=device, progress=progress)
+        task.labels, task.scores, task._words = content.labels, content.scores, content.words
+        task._restore(content, str(path))
+        return task
+
+    @property
+    def network(self) -> Network:
+        """The network, once trained or loaded."""
+        if self._network is None:
+            raise ConfigError(f"this {self.name} model is not trained yet; call fit or load")
+        return self._network
+
+    def examples(self, data: Data) -> list[Example]:
+        """Read files; examples are taken as they are."""
+        if isinstance(data, str | Path):
+            return self.read(Path(data))
+        if all(isinstance(item, str | Path) for item in data):
+            return [example for path in data for example in self.read(Path(path))]
+        return list(data)
+
+    def mix_table(self) -> list[Row]:
+        """Give the learned mix of each place where ELMo enters (paper §5.5, Figure 2)."""
+        features = self.network.features
+        if features.elmo is None:
+            return []
+        places = [
+            *(["input"] if features.elmo_input else []),
+            *(["output"] if features.elmo_output else []),
+        ]
+        rows: list[Row] = []
+        for place, mix in zip(places, features.elmo.mixes, strict=True):
+            scores, gamma = (weight.detach() for weight in mix.parameters())
+            weights = torch.softmax(scores, 0).tolist()
+            named = {f"layer {k}": float(weight) for k, weight in enumerate(weights)}
+            rows.append({"place": place, **named, "gamma": float(gamma)})
+        return rows
+
+    # ------------------------------------------------------------------- inside
+
+    def tokenize(self, text: str) -> tuple[str, ...]:
+        """Split text by the convention of the biLM."""
+        sentence = self.elmo.tokenize(text) if self.elmo is not None else tokenize(text)
+        return sentence.tokens
+
+    def tokens(self, sentences: Sequence[Sequence[str]]) -> Tokens:
+        """Index sentences for the network."""
+        if self._index is None:
+            raise ConfigError(f"this {self.name} model is not trained yet; call fit or load")
+        return self._index.batch(sentences)
+
+    def _prepare(self, examples: Sequence[Example]) -> None:
+        """Find labels and words, and make a network with random weights."""
+        self.labels = self.find_labels(examples)
+        counts = Counter(
+            token for example in examples for text in self.texts(example) for token in text
+        )
+        trained = fixed = None
+        self._words = None
+        if self.vectors is not None or self.recipe.words.dim:
+            file = None if self.vectors is None else read_word_vectors(self.vectors)
+            self._words, trained, fixed = choose_words(counts, file, self.recipe.words, self.seed)
+        with seeded(self.seed, "weights"):
+            self._make(trained, fixed)
+
+    def _make(self, trained: Any, fixed: Any) -> None:
+        recipe, elmo = self.recipe, self.elmo
+        words = None
+        if trained is not None:
+            words = WordTable(torch.from_numpy(trained), torch.from_numpy(fixed))
+        characters, use = recipe.characters, recipe.elmo
+        spelling = None
+        if characters.filters:
+            spelling = SpellingCnn(characters.filters, characters.dim, characters.dropout)
+        mixes = None
+        if elmo is not None and (use.input or use.output):
+            mixes = ElmoMixes(
+                elmo.n_layers,
+                elmo.dim,
+                places=use.input + use.output,
+                layers=use.layers,
+                dropout=use.dropout,
+                layer_norm=use.layer_norm,
+            )
+        if words is None and spelling is None and not (mixes is not None and use.input):
+            raise ConfigError(
+                "the model has no input: neither words, characters nor ELMo; set words.dim or "
+                "pass vectors"
+            )
+        features = TokenFeatures(
+            words, spelling, mixes, elmo_input=use.input, elmo_output=use.output
+        )
+        self._network = self.build(features).to(self.device)
+        self._index = TokenIndex(self._words, characters.max_chars, self.device)
+
+    def _restore(self, content: TaskFolder, what: str) -> None:
+        weights = dict(content.weights)
+        names = ("features.words.trained", "features.words.fixed", "features.words.unknown")
+        trained = fixed = None
+        if content.words is not None:
+            if not {names[1], names[2]} <= set(weights):
+                raise FormatError(f"'{what}' lacks the vectors of its words; restore it")
+            fixed = weights[names[1]]
+            trained = weights.get(names[0], np.zeros((0, len(weights[names[2]])), np.float32))
+        with seeded(0, "weights"):
+            self._make(trained, fixed)
+        own = self.network.state_dict()
+        if own.keys() != weights.keys():
+            odd = sorted(own.keys() ^ weights.keys())[0]
+            raise FormatError(f"'{what}' does not fit its recipe at {odd!r}; restore it")
+        for name, value in own.items():
+            if tuple(value.shape) != weights[name].shape:
+                raise FormatError(f"'{what}' has a wrong shape at {name!r}; restore it")
+            value.copy_(torch.from_numpy(weights[name]))
+        self.network.eval()
+
+    @contextlib.contextmanager
+    def _layers(self, examples: Iterable[Example]) -> Iterator[None]:
+        """Have the frozen layers of examples at hand."""
+        index, network = self._index, self.network
+        if index is None or self.elmo is None or network.features.elmo is None:
+            yield
+            return
+        with cache_folder(self.cache) as folder:
+            index.layers = FrozenLayers(
+                self.elmo, folder, max_bytes=self.max_bytes, progress=self.progress
+            )
+            index.layers.announce(text for e in examples for text in self.texts(e))
+            try:
+                yield
+            finally:
+                index.layers = None
+
+    def _trainer(
+        self, examples: list[Example], held_out: list[Example], run: Run
+    ) -> Supervised[Example]:
+        recipe, network = self.recipe, self.network
+        mixes = network.features.elmo
+        if self.recipe.elmo.trainable and self.elmo is not None and mixes is not None:
+            mixes.bilm = copy.deepcopy(self.elmo.engine.bilm).to(self.device)
+            for weight in mixes.bilm.parameters():
+                weight.requires_grad_(True)
+            if self._index is not None:
+                self._index.live = self.elmo
+
+        def loss(batch: list[Example]) -> Tensor:
+            return self.loss(batch) + network.features.penalty(recipe.elmo.penalty)
+
+        def look() -> dict[str, float]:
+            return dict(self._measured(held_out).metrics)
+
+        return Supervised(
+            network,
+            loss,
+            LengthBatches(
+                examples,
+                [self.length(example) for example in examples],
+                size=recipe.data.batch_size,
+                seed=self.seed,
+            ),
+            look=look if held_out else None,
+            badness=self._badness,
+            learning=recipe.optimizer,
+            pace=recipe.schedule,
+            run=run,
+            seed=self.seed,
+        )
+
+    def _badness(self, found: dict[str, float]) -> float:
+        return -found[self.metric]
+
+    def _start(self, run: Run, trainer: Supervised[Example], examples: list[Example]) -> None:
+        digest = hashlib.sha256()
+        for example in examples:
+            digest.update(repr(example).encode("utf-8", "surrogatepass"))
+        facts = {
+            "task": self.name,
+            "seed": self.seed,
+            "data": digest.hexdigest(),
+            "elmo": None if self.elmo is None else model_digest(self.elmo),
+            "vectors": None if self.vectors is None else sha256_file(self.vectors),
+        }
+        if run.exists():
+            run.check(self.recipe, facts)
+            run.forget_after(trainer.step_number if trainer.load_state() else -1)
+        else:
+            run.start(self.recipe, facts)
+
+    def _settle(self) -> None:
+        """Take a biLM that was trained for the model's own: its layers are frozen from now on."""
+        mixes = self.network.features.elmo
+        if mixes is None or mixes.bilm is None or self.elmo is None:
+            return
+        weights = {n: w.detach().cpu().numpy() for n, w in mixes.bilm.named_parameters()}
+        checkpoint = dataclasses.replace(self.elmo.checkpoint, weights=weights)
+        self.elmo = Elmo(checkpoint)
+        mixes.bilm = None
+        if self._index is not None and self._index.layers is not None:
+            self._index.live = None
+            self._index.layers = self._index.layers.of(self.elmo)
+
+    def _guess_all(self, examples: Sequence[Example]) -> list[Prediction]:
+        network = self.network
+        network.eval()
+        order = sorted(range(len(examples)), key=lambda k: self.length(examples[k]))
+        found: dict[int, Prediction] = {}
+        size = self.recipe.data.batch_size
+        with torch.no_grad():
+            for start in range(0, len(order), size):
+                chosen = order[start : start + size]
+                batch = self.guess([examples[k] for k in chosen])
+                found.update(zip(chosen, batch, strict=True))
+        return [found[k] for k in range(len(examples))]
+
+    def _measured(self, examples: Sequence[Example]) -> Measured:
+        return self.measure(examples, self._guess_all(examples))
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "recipe": self.recipe.name,
+            "elmo": None if self.elmo is None else str(self.elmo.checkpoint.origin),
+            "seed": self.seed,
+        }
+
+    def _fit_report(
+        self,
+        examples: list[Example],
+        held_out: list[Example],
+        measured: Measured,
+        trainer: Supervised[Example],
+    ) -> Report:
+        looks = [-value for value in trainer.history]
+        tables: dict[str, Sequence[Row]] = {}
+        if looks:
+            tables[f"{self.metric} by epoch"] = [
+                {"epoch": k, self.metric: score} for k, score in enumerate(looks, 1)
+            ]
+        if mixes := self.mix_table():
+            tables["mix"] = mixes
+        return Report(
+            name=self.name,
+            metrics=dict(measured.metrics),
+            measured_on={
+                "training examples": len(examples),
+                "development examples": len(held_out),
+                "steps": trainer.step_number,
+                "epochs": len(looks) or self.recipe.schedule.epochs,
+                "best epoch": looks.index(max(looks)) + 1 if looks else None,
+                **self._about(),
+            },
+            tables=tables,
+        )
