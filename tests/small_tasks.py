@@ -84,7 +84,10 @@ QA = [
     ),
     ("Ada was born in 1815 in London.", [("When was Ada born?", "1815"), ("Where?", "London")]),
     ("Bo sold three old cars.", [("Who sold cars?", "Bo"), ("How many?", "three")]),
-    ("Rain fell on the old bank.", [("What fell?", "Rain"), ("On what did it fall?", "the old bank")]),
+    (
+        "Rain fell on the old bank.",
+        [("What fell?", "Rain"), ("On what did it fall?", "the old bank")],
+    ),
 ]
 COREF = [
     [("Ada met Bo .", "(0) - (1) -"), ("She liked him .", "(0) - (1) -")],
@@ -106,6 +109,7 @@ QUICK = {
     "schedule.patience": "0",
     "schedule.halve_patience": "-1",
     "optimizer.lr": "0.01",
+    "words.trainable": "true",
     "optimizer.average": "0.0",
     "data.batch_size": "4",
     "run.log_steps": "5",
@@ -118,7 +122,7 @@ SIZES = {
         "characters.filters": "[[3, 8]]",
     },
     "sentiment": {
-        "model.dim": "12",
+        "model.dim": "20",
         "model.embedding_dropout": "0.0",
         "model.dropout": "0.0",
         "model.pooled_dropout": "0.0",
@@ -133,7 +137,7 @@ SIZES = {
         "model.hidden": "12",
         "model.feature_dim": "4",
         "model.max_width": "3",
-        "model.spans_per_token": "0.8",
+        "model.spans_per_token": "3.0",  # all: a pruned mention cannot be learned
         "model.embedding_dropout": "0.0",
         "model.dropout": "0.0",
         "characters.filters": "[[2, 4]]",

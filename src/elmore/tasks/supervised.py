@@ -251,6 +251,7 @@ class SupervisedTask(Generic[Example, Prediction]):
         """Predict on new text; what an item is, each task says."""
         if isinstance(items, str):
             raise ConfigError("predict takes a list; put the text in brackets")
+        _ = self.network  # says so if there is none yet
         return self.predict_examples([self.parse(item) for item in items])
 
     def predict_examples(self, examples: Sequence[Example]) -> list[Prediction]:
