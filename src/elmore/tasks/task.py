@@ -63,7 +63,7 @@ class Report:
             f"{title}\n{_aligned(rows)}" if rows else f"{title}\n  (nothing)"
             for title, rows in self.tables.items()
         ]
-        if not self.tables:
+        if not self.tables and self.metrics:
             blocks.append(
                 _aligned([{"metric": name, "value": v} for name, v in self.metrics.items()])
             )
