@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from small_models import make_options, write_pair
+from small_tasks import write_data
 
 from elmore import Elmo
 
@@ -37,6 +38,8 @@ def prepare_place(place: Path) -> None:
         (place / "corpus" / f"{part}.txt").write_text(text, encoding="utf-8")
     for name in ("sentences.txt", "heldout.txt", "reviews.txt"):
         (place / name).write_text("\n".join(lines[:30]) + "\n", encoding="utf-8")
+    for name in ("train.conll", "dev.conll"):
+        write_data("ner", place).rename(place / name)
     (place / "vocab.txt").write_text("\n".join(["<S>", "</S>", "<UNK>", *WORDS]) + "\n", "utf-8")
 
 
