@@ -137,3 +137,31 @@ def test_recipes_are_listed_and_shown(cli: Any) -> None:
     listed = cli("recipes").out
     assert all(name in listed for name in names)
     assert "[elmo]" in cli("recipes", "show", "ner-paper").out
+
+
+def test_studies(cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
+    data = write_data("ner", tmp_path)
+    study = [data, data, "--model", tiny_folder, *settings("ner")]
+    result = cli("analyze", "placement", *study, "--runs", tmp_path / "runs", "--json")
+    assert result.code == 0, result.err
+    assert "input only" in json.loads(result.out)["metrics"]
+    trained = tmp_path / "runs" / "input-only-0"
+    picture = tmp_path / "mix.svg"
+    result = cli("analyze", "mix", trained, "--plot", picture)
+    assert result.code == 0, result.err
+    assert "layer 1" in result.out
+    assert picture.stat().st_size > 1000
+    result = cli("analyze", "sample-size", *study, "--shares", "1", "--task", "ner")
+    assert result.code == 0, result.err
+    for arguments, message in (
+        (["mix"], "folders of trained tasks"),
+        (["mix", trained, "--model", tiny_folder], "no model"),
+        (["layers", data, "--model", tiny_folder], "takes two files, TRAIN DEV, not 1"),
+        (["layers", *study, "--shares", "1"], "--shares is for sample-size"),
+        (["sample-size", *study, "--shares", "x"], "use numbers"),
+        (["pos", data, data, data, "--model", tiny_folder, "--task", "ner"], "--task is for"),
+        (["layers", *study, "--limit", "3"], "not for studies"),
+    ):
+        result = cli("analyze", *arguments)
+        assert result.code == 2, arguments
+        assert message in result.err

@@ -14,6 +14,14 @@ PROBES: dict[str, tuple[str, str, str]] = {
     "pos": ("elmore.analysis.pos", "Pos", "how much of the part of speech a linear probe finds"),
     "wsd": ("elmore.analysis.wsd", "Wsd", "which sense of a word is meant, by nearest neighbours"),
     "neighbors": ("elmore.analysis.neighbors", "Neighbors", "like uses of a word in a text"),
+    "layers": (
+        "elmore.analysis.layer_weighting",
+        "LayerWeighting",
+        "a task with the last layer, an equal mix, a learned one",
+    ),
+    "placement": ("elmore.analysis.placement", "Placement", "a task with ELMo below, above, both"),
+    "sample-size": ("elmore.analysis.sample_size", "SampleSize", "how much data ELMo saves"),
+    "mix": ("elmore.analysis.mixes", "Mixes", "the layers that trained tasks chose"),
 }
 
 # Layers to look at, with their names.

@@ -43,7 +43,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "perplexity": ("elmore.cli.perplexity", "how well a model predicts text, in both directions"),
     "score": ("elmore.cli.score", "log probabilities of sentences and tokens; likely words"),
     "task": ("elmore.cli.task", "train, evaluate and use models of the paper's six tasks"),
-    "analyze": ("elmore.cli.analyze", "the analyses of the paper: pos, wsd, neighbors"),
+    "analyze": (
+        "elmore.cli.analyze",
+        "the analyses of the paper: probes of layers, studies of tasks",
+    ),
 }
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from elmore.errors import ConfigError, InputError
 from elmore.nn.attention import Trilinear, masked_softmax
-from elmore.nn.encoders import BiGru, VariationalDropout, start_linear
+from elmore.nn.encoders import BiGru, BiLstm, VariationalDropout, start_linear
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.answers import answer_scores
 from elmore.tasks.readers.squad import Paragraph, read_squad, split_paragraph
@@ -54,10 +54,12 @@ class QaSizes:
     """The section `model`.
 
     Attributes:
-        dim: units of each direction of all GRUs.
-        dropout: variational, around the GRUs.
+        rnn: "gru" as published, or "lstm", which our kernel runs twice as fast.
+        dim: units of each direction of all of them.
+        dropout: variational, around them.
     """
 
+    rnn: Literal["gru", "lstm"]
     dim: int
     dropout: float
 
@@ -179,19 +181,20 @@ class _Reader(Network):
     def __init__(self, features: TokenFeatures, sizes: QaSizes) -> None:
         super().__init__(features)
         dim, both = sizes.dim, 2 * sizes.dim
+        rnn = BiGru if sizes.rnn == "gru" else BiLstm
         self.dropout = VariationalDropout(sizes.dropout)
-        self.encoder = BiGru(features.dim, dim)
+        self.encoder = rnn(features.dim, dim)
         width = both + features.output_dim
         self.between = Trilinear(width)
         self.merge = nn.Sequential(nn.Linear(4 * width, both), nn.ReLU())
-        self.own_encoder = BiGru(both, dim)
+        self.own_encoder = rnn(both, dim)
         self.within = Trilinear(both)
         # Starts at exp(-1): a word may attend to nothing.
         self.nothing = nn.Parameter(torch.tensor(-1.0))
         self.own_merge = nn.Sequential(nn.Linear(3 * both, both), nn.ReLU())
-        self.start_encoder = BiGru(both, dim)
+        self.start_encoder = rnn(both, dim)
         self.start = nn.Linear(both, 1)
-        self.end_encoder = BiGru(2 * both, dim)
+        self.end_encoder = rnn(2 * both, dim)
         self.end = nn.Linear(both, 1)
         start_linear(self)
 
