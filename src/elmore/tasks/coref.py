@@ -20,8 +20,9 @@ from elmore.nn.encoders import BiLstm
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.nn.spans import SpanScorer, SpanVectors, distance_buckets, prune
 from elmore.tasks.metrics.clusters import cluster_scores
+from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.ontonotes import read_documents
-from elmore.tasks.supervised import Measured, Network, SupervisedTask
+from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.tags import Span
 from elmore.tasks.terminal import mark_spans
 from elmore.text.sentences import split_sentences

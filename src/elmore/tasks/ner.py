@@ -19,8 +19,9 @@ from elmore.nn.crf import Crf
 from elmore.nn.encoders import BiLstmStack
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.spans import span_scores
+from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.conll import read_columns
-from elmore.tasks.supervised import Measured, Network, SupervisedTask
+from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.tags import Span, spans_from_tags, tag_names, tag_transitions, tags_from_spans
 from elmore.tasks.terminal import mark_spans
 

@@ -19,8 +19,9 @@ from elmore.nn.attention import masked_max, masked_mean, masked_softmax
 from elmore.nn.encoders import BiLstm, VariationalDropout, start_linear
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.classes import class_scores
+from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.snli import LABELS, read_pairs
-from elmore.tasks.supervised import Measured, Network, SupervisedTask
+from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.terminal import mark_spans, paint
 
 __all__ = ["Nli", "NliExample", "NliSizes"]

@@ -19,8 +19,9 @@ from elmore.nn.attention import Trilinear, masked_softmax
 from elmore.nn.encoders import BiGru, BiLstm, VariationalDropout, start_linear
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.answers import answer_scores
+from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.squad import Paragraph, read_squad, split_paragraph
-from elmore.tasks.supervised import Measured, Network, SupervisedTask
+from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.terminal import mark_spans, paint
 
 __all__ = ["Qa", "QaExample", "QaSizes"]

@@ -19,8 +19,9 @@ from elmore.nn.attention import SelfAttentivePooling, masked_max, masked_mean, m
 from elmore.nn.encoders import BiLstm
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.classes import class_scores
+from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.sst import read_trees
-from elmore.tasks.supervised import Measured, Network, SupervisedTask
+from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.terminal import mark_spans, paint
 
 __all__ = ["Sentiment", "SentimentExample", "SentimentSizes"]

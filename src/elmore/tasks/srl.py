@@ -20,8 +20,9 @@ from elmore.nn.crf import viterbi
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.nn.highway_lstm import AlternatingLstm
 from elmore.tasks.metrics.roles import role_scores
+from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.ontonotes import Predicate, read_documents
-from elmore.tasks.supervised import Measured, Network, SupervisedTask
+from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.tags import Span, spans_from_tags, tag_names, tag_transitions, tags_from_spans
 from elmore.tasks.terminal import mark_spans
 

@@ -7,26 +7,26 @@ import copy
 import dataclasses
 import hashlib
 import tempfile
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, Self
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from elmore._io import sha256_file
 from elmore._progress import SILENT, Progress
 from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, model_digest
-from elmore.errors import ConfigError, FormatError, InputError, ResumeError
-from elmore.nn.features import ElmoMixes, SpellingCnn, TokenFeatures, Tokens, WordTable
+from elmore.errors import ConfigError, InputError, ResumeError
+from elmore.nn.features import Tokens
+from elmore.tasks.building import build_features, mix_rows, put_weights, word_vectors_of
 from elmore.tasks.folder import TaskFolder, read_task, write_task
 from elmore.tasks.inputs import FrozenLayers, TokenIndex, WordList, choose_words
+from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.task import Report, Row
 from elmore.text.tokenizer import tokenize
@@ -36,30 +36,11 @@ from elmore.training.run import Run
 from elmore.training.seeds import seeded
 from elmore.training.supervised import LengthBatches, Supervised
 
-__all__ = ["Data", "Measured", "Network", "SupervisedTask"]
+__all__ = ["Data", "SupervisedTask"]
 
-Example = TypeVar("Example")
-Prediction = TypeVar("Prediction")
 # Files to read, or examples.
 Data = str | Path | Sequence[Any]
 Reporter = Callable[[dict[str, Any]], None]
-
-
-class Network(nn.Module):
-    """A task's network: token features, then what the task makes of them."""
-
-    def __init__(self, features: TokenFeatures) -> None:
-        super().__init__()
-        self.features = features
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Scores of predictions and the tables behind them."""
-
-    metrics: Mapping[str, float]
-    tables: Mapping[str, Sequence[Row]] = dataclasses.field(default_factory=dict)
-    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -70,7 +51,7 @@ class _Rhythm:
     patience: int
 
 
-class SupervisedTask(Generic[Example, Prediction]):
+class SupervisedTask(TaskParts[Example, Prediction]):
     """A task model: learns from labelled data, predicts on text.
 
     Args:
@@ -83,10 +64,6 @@ class SupervisedTask(Generic[Example, Prediction]):
         device: where to compute.
         progress: counts sentences whose layers are computed.
     """
-
-    name: ClassVar[str]
-    metric: ClassVar[str]
-    sizes: ClassVar[type]
 
     def __init__(
         self,
@@ -113,66 +90,6 @@ class SupervisedTask(Generic[Example, Prediction]):
         self._words: WordList | None = None
         self._network: Network | None = None
         self._index: TokenIndex | None = None
-
-    # ------------------------------------------------------------------- what a task supplies
-
-    @abstractmethod
-    def read(self, path: Path) -> list[Example]:
-        """Read labelled examples from a file."""
-
-    @abstractmethod
-    def texts(self, example: Example) -> Sequence[Sequence[str]]:
-        """Give the token lists of an example, in the order in which `loss` batches them."""
-
-    @abstractmethod
-    def find_labels(self, examples: Sequence[Example]) -> dict[str, Any]:
-        """Collect what has to be told apart, as JSON values."""
-
-    @abstractmethod
-    def build(self, features: TokenFeatures) -> Network:
-        """Make the network for `self.labels`."""
-
-    @abstractmethod
-    def loss(self, examples: Sequence[Example]) -> Tensor:
-        """Give the mean loss of examples, ()."""
-
-    @abstractmethod
-    def guess(self, examples: Sequence[Example]) -> list[Prediction]:
-        """Predict a batch."""
-
-    @abstractmethod
-    def measure(self, examples: Sequence[Example], found: Sequence[Prediction]) -> Measured:
-        """Score predictions."""
-
-    @abstractmethod
-    def parse(self, item: Any) -> Example:
-        """Make an unlabelled example of what a user gives to `predict`."""
-
-    @abstractmethod
-    def show(self, example: Example, found: Prediction, *, colour: bool) -> str:
-        """Render a prediction for a terminal."""
-
-    @abstractmethod
-    def to_json(self, example: Example, found: Prediction) -> dict[str, Any]:
-        """Give a prediction as JSON values."""
-
-    def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
-        """Make of numbered lines of text what `predict` takes: by default a line an item.
-
-        Args:
-            lines: of a text file.
-            file: its name for messages.
-        """
-        return (line for _, line in lines)
-
-    def for_training(self, examples: list[Example]) -> list[Example]:
-        """Choose or change examples before they are learned from."""
-        longest = self.recipe.data.max_length
-        return [e for e in examples if not longest or self.length(e) <= longest]
-
-    def length(self, example: Example) -> int:
-        """Give the length by which examples are batched."""
-        return max((len(tokens) for tokens in self.texts(example)), default=0)
 
     # ------------------------------------------------------------------- what users call
 
@@ -315,7 +232,9 @@ class SupervisedTask(Generic[Example, Prediction]):
         recipe = TaskRecipe.from_json(content.recipe, cls.sizes, what=str(path))
         task = cls(elmo, recipe=recipe, cache=cache, device=device, progress=progress)
         task.labels, task.scores, task._words = content.labels, content.scores, content.words
-        task._restore(content, str(path))
+        with seeded(0, "weights"):
+            task._make(*word_vectors_of(content, str(path)))
+        put_weights(task.network, content.weights, str(path))
         return task
 
     @property
@@ -335,20 +254,7 @@ class SupervisedTask(Generic[Example, Prediction]):
 
     def mix_table(self) -> list[Row]:
         """Give the learned mix of each place where ELMo enters (paper §5.5, Figure 2)."""
-        features = self.network.features
-        if features.elmo is None:
-            return []
-        places = [
-            *(["input"] if features.elmo_input else []),
-            *(["output"] if features.elmo_output else []),
-        ]
-        rows: list[Row] = []
-        for place, mix in zip(places, features.elmo.mixes, strict=True):
-            scores, gamma = (weight.detach() for weight in mix.parameters())
-            weights = torch.softmax(scores, 0).tolist()
-            named = {f"layer {k}": float(weight) for k, weight in enumerate(weights)}
-            rows.append({"place": place, **named, "gamma": float(gamma)})
-        return rows
+        return mix_rows(self.network.features)
 
     # ------------------------------------------------------------------- inside
 
@@ -378,55 +284,9 @@ class SupervisedTask(Generic[Example, Prediction]):
             self._make(trained, fixed)
 
     def _make(self, trained: Any, fixed: Any) -> None:
-        recipe, elmo = self.recipe, self.elmo
-        words = None
-        if trained is not None:
-            words = WordTable(torch.from_numpy(trained), torch.from_numpy(fixed))
-        characters, use = recipe.characters, recipe.elmo
-        spelling = None
-        if characters.filters:
-            spelling = SpellingCnn(characters.filters, characters.dim, characters.dropout)
-        mixes = None
-        if elmo is not None and (use.input or use.output):
-            mixes = ElmoMixes(
-                elmo.n_layers,
-                elmo.dim,
-                places=use.input + use.output,
-                layers=use.layers,
-                dropout=use.dropout,
-                layer_norm=use.layer_norm,
-            )
-        if words is None and spelling is None and not (mixes is not None and use.input):
-            raise ConfigError(
-                "the model has no input: neither words, characters nor ELMo; set words.dim or "
-                "pass vectors"
-            )
-        features = TokenFeatures(
-            words, spelling, mixes, elmo_input=use.input, elmo_output=use.output
-        )
+        features = build_features(self.recipe, self.elmo, trained, fixed)
         self._network = self.build(features).to(self.device)
-        self._index = TokenIndex(self._words, characters.max_chars, self.device)
-
-    def _restore(self, content: TaskFolder, what: str) -> None:
-        weights = dict(content.weights)
-        names = ("features.words.trained", "features.words.fixed", "features.words.unknown")
-        trained = fixed = None
-        if content.words is not None:
-            if not {names[1], names[2]} <= set(weights):
-                raise FormatError(f"'{what}' lacks the vectors of its words; restore it")
-            fixed = weights[names[1]]
-            trained = weights.get(names[0], np.zeros((0, len(weights[names[2]])), np.float32))
-        with seeded(0, "weights"):
-            self._make(trained, fixed)
-        own = self.network.state_dict()
-        if own.keys() != weights.keys():
-            odd = sorted(own.keys() ^ weights.keys())[0]
-            raise FormatError(f"'{what}' does not fit its recipe at {odd!r}; restore it")
-        for name, value in own.items():
-            if tuple(value.shape) != weights[name].shape:
-                raise FormatError(f"'{what}' has a wrong shape at {name!r}; restore it")
-            value.copy_(torch.from_numpy(weights[name]))
-        self.network.eval()
+        self._index = TokenIndex(self._words, self.recipe.characters.max_chars, self.device)
 
     @contextlib.contextmanager
     def _layers(self, examples: Iterable[Example]) -> Iterator[None]:
