@@ -91,6 +91,18 @@ def test_nothing_is_found_in_noise(tiny_elmo, tmp_path):
         assert 25 < row["choices"] < 75
 
 
+def test_static_vectors_cannot_tell_senses_apart(tiny_elmo, tmp_path):
+    """Every `bank` has one vector: both senses tie, and the dictionary's order decides."""
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("bank 1 2 3\nriver 3 2 1\n", encoding="utf-8")
+    report = Wsd(tiny_elmo, random=False, vectors=vectors).run(make(tmp_path / "wsd"))
+    rows = {(row["vectors"], row["method"]): row for row in report.tables["wsd"]}
+    for method in ("sense averages", "nearest instance"):
+        # money (1:14) stands before river (1:15) in the dictionary, and half the uses are money.
+        assert rows["static vectors", method]["choices"] == 50.0
+        assert f"ALL static vectors, {method}" in report.metrics
+
+
 def test_limit_and_layers(tiny_elmo, tmp_path):
     folder = make(tmp_path / "wsd")
     report = Wsd(tiny_elmo, layers=2, random=False, limit=1).run(folder)

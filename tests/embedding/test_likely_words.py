@@ -33,7 +33,8 @@ def test_likely_words_against_float64(both_models: tuple[Elmo, Slow]) -> None:
     check(next_words(elmo, []), slow.logs([])[0][0], 10)
     check(previous_words(elmo, []), slow.logs([])[1][1], 10)
     for position in range(len(tokens)):
-        logs = forward[position] + backward[position + 2]
+        prior = -np.log(np.arange(1, len(WORDS) + 1))  # Zipf's law
+        logs = forward[position] + backward[position + 2] - prior
         logs -= np.log(np.exp(logs[plain]).sum())
         check(substitutes(elmo, tokens, position, 5), logs, 5)
     everything = substitutes(elmo, tokens, 2, k=10**6)

@@ -291,3 +291,26 @@ def test_more_rows_do_not_change_a_row(choice: str, monkeypatch: pytest.MonkeyPa
         }
         alone, _ = run(LstmSteps, (1,), one, Clips(0.8, None))
         assert torch.equal(alone[0], whole[row])
+
+
+def test_rounded_products_are_those_of_rounded_factors() -> None:
+    """One step from rounded weights and state: the gates stay exact, the products round."""
+    sizes, inputs = make_inputs([1, 1, 1], projected=True)
+    x = {name: None if v is None else v.detach().float() for name, v in inputs.items()}
+    clips = Clips(0.8, 0.6)
+    arguments = (sizes, x["state_weight"], x["projection"], x["hidden"], x["memory"], clips)
+    output, memory = LstmSteps.apply(x["gates"].clone(), *arguments, True)
+    product = (x["hidden"].bfloat16() @ x["state_weight"].t().bfloat16()).float()
+    free = Clips(0.8, None)
+    kept_output, kept_memory = LstmSteps.apply(
+        x["gates"] + product,
+        sizes,
+        torch.zeros(x["state_weight"].shape[0], x["memory"].shape[1]),
+        None,
+        torch.zeros_like(x["memory"]),
+        x["memory"],
+        free,
+    )
+    torch.testing.assert_close(memory, kept_memory, rtol=0, atol=0)
+    expected = (kept_output.bfloat16() @ x["projection"].t().bfloat16()).float().clamp(-0.6, 0.6)
+    torch.testing.assert_close(output, expected, rtol=0, atol=0)

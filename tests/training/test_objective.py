@@ -430,3 +430,22 @@ def test_repeatable_to_the_bit() -> None:
         result = objective.step(batch, None, [full_softmax] * 2, 1.0, generators())
         found.append([*(p.grad for p in bilm.parameters()), *result.rows[0][1:], *result.state])
     assert all(map(torch.equal, *found))
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_products_in_bfloat16_round_and_no_more(words: bool) -> None:
+    bilm, softmax, batch = a_problem(words)
+    found = []
+    for autocast in (False, True):
+        bilm.zero_grad()
+        objective = Objective(bilm, *softmax, dropout=0, workers=workers(2), autocast=autocast)
+        result = objective.step(batch, None, [full_softmax] * 2, 1.0, generators())
+        found.append((sum(result.losses), [p.grad.clone() for p in bilm.parameters()]))
+    (exact, gradients), (rounded, others) = found
+    assert exact != rounded == pytest.approx(exact, rel=5e-3)
+    for gradient, other in zip(gradients, others, strict=True):
+        assert other.dtype == torch.float32
+        cosine = torch.nn.functional.cosine_similarity(gradient.flatten(), other.flatten(), dim=0)
+        assert not torch.equal(gradient, other)
+        # Clips are forced active here: a value on the other side of one moves a whole row.
+        assert cosine > 0.97

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,20 +22,22 @@ from elmore.analysis.probe import Views, layer_views
 from elmore.analysis.wsd_data import Instance, WsdData, read_wsd
 from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache
+from elmore.embedding.layer_cache import MAX_BYTES, LayerCache
 from elmore.embedding.layers import LayerChoice, layer_weights
 from elmore.tasks.task import Report, Row, Value
+from elmore.text.word_vectors import WordVectors, read_word_vectors
 
 __all__ = ["Wsd"]
 
 _logger = logging.getLogger(__name__)
 # The development set of Raganato et al.; the paper's figures are without it.
 _DEVELOPMENT = "semeval2007"
-_FIRST, _FREQUENT = "first sense", "most frequent sense"
+_FIRST, _FREQUENT, _STATIC = "first sense", "most frequent sense", "static vectors"
 _METHODS = ("sense averages", "nearest instance")
 # Cosines that differ by less are ties: equal words have equal vectors in layer 0.
 _DIGITS = 6
-Answers = list[bool]
+# Gives the vectors of tokens by sentence and position, (n, layers, dim).
+Tokens = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
 
 
 class Wsd:
@@ -44,6 +46,7 @@ class Wsd:
     Args:
         elmo: the model.
         layers: "all" (each layer and their mean), or a choice as in `Elmo.embed`.
+        vectors: a file of static word vectors as a control.
         random: measure a biLM with random weights too.
         limit: learn from so many sentences of the training corpus only.
         seed: of the random weights.
@@ -61,6 +64,7 @@ class Wsd:
         elmo: Elmo,
         *,
         layers: LayerChoice | str = "all",
+        vectors: str | Path | None = None,
         random: bool = True,
         limit: int | None = None,
         seed: int = 0,
@@ -70,6 +74,7 @@ class Wsd:
     ) -> None:
         self.elmo = elmo
         self.views = layer_views(layers, elmo.n_layers)
+        self.vectors = vectors
         self.random = random
         self.limit = limit
         self.seed = seed
@@ -83,20 +88,30 @@ class Wsd:
         Args:
             data: a folder with training corpus, test sets and inventory (see `wsd_data`).
         """
+        static = None if self.vectors is None else read_word_vectors(Path(self.vectors))
         texts = read_wsd(Path(data), limit=self.limit)
         scorer = _Scorer(texts)
         rows = [
             scorer.row(_FIRST, None, scorer.first_sense()),
             scorer.row(_FREQUENT, None, scorer.frequent_sense()),
         ]
+        # One text for all sets, in the order of the scorer's instances.
+        asked = [s for text in texts.tests.values() for s in text.sentences]
+        if static is not None:
+            known = _static_tokens(static, texts.training.sentences)
+            views: Views = [(_STATIC, 0)]
+            answers = scorer.nearest(known, _static_tokens(static, asked), views)
+            rows += [scorer.row(name, method, right) for (name, method), right in answers]
         models = [("", self.elmo)]
         if self.random:
             models.append(("random, ", random_twin(self.elmo, self.seed)))
         with cache_folder(self.cache) as folder:
             for prefix, elmo in models:
                 cache = LayerCache(elmo, folder, max_bytes=self.max_bytes)
-                for (name, method), right in self._answers(cache, texts, scorer).items():
-                    rows.append(scorer.row(prefix + name, method, right))
+                learned = cache.layers(texts.training.sentences, progress=self.progress)
+                tests = cache.layers(asked, progress=self.progress)
+                answers = scorer.nearest(learned.tokens, tests.tokens, self.views)
+                rows += [scorer.row(prefix + name, how, right) for (name, how), right in answers]
         return Report(
             name="wsd",
             metrics={
@@ -123,35 +138,6 @@ class Wsd:
                 "with the random weights",
             ],
         )
-
-    def _answers(
-        self, cache: LayerCache, texts: WsdData, scorer: _Scorer
-    ) -> dict[tuple[str, str], NDArray[np.bool_]]:
-        """Answer every test instance by each layer and method."""
-        training = cache.layers(texts.training.sentences, progress=self.progress)
-        # One text for all sets, in the order of the scorer's instances.
-        sentences = [s for text in texts.tests.values() for s in text.sentences]
-        tests = cache.layers(sentences, progress=self.progress)
-        right = {
-            (name, method): scorer.first_sense() for name, _ in self.views for method in _METHODS
-        }
-        for lemma, places in scorer.places.items():
-            seen = scorer.seen.get(lemma)
-            if not seen:
-                continue  # the first sense stands
-            candidates = scorer.candidates(lemma)
-            chosen = _choose(
-                _spans(training, seen),
-                _spans(tests, [scorer.instances[place] for place in places]),
-                [[candidates.index(key) for key in instance.senses] for instance in seen],
-                len(candidates),
-                self.views,
-            )
-            for name, method, senses in chosen:
-                for place, sense in zip(places, senses, strict=True):
-                    gold = scorer.instances[place].senses
-                    right[name, method][place] = candidates[sense] in gold
-        return right
 
 
 class _Scorer:
@@ -196,6 +182,38 @@ class _Scorer:
             usual[lemma] = max(self._senses[lemma], key=lambda key, c=counts: c[key])  # type: ignore[misc]  # mypy cannot infer a default
         return np.array([usual[one.lemma] in one.senses for one in self.instances])
 
+    def nearest(
+        self, known: Tokens, asked: Tokens, views: Views
+    ) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
+        """Answer every test instance by each view and method.
+
+        Args:
+            known: tokens of the training corpus.
+            asked: tokens of the test sets, one after the other.
+            views: the layers to go by.
+
+        Yields:
+            (view, method) and whether each answer is right, (n_instances,).
+        """
+        right = {(name, method): self.first_sense() for name, _ in views for method in _METHODS}
+        for lemma, places in self.places.items():
+            seen = self.seen.get(lemma)
+            if not seen:
+                continue  # the first sense stands
+            candidates = self.candidates(lemma)
+            chosen = _choose(
+                _spans(known, seen),
+                _spans(asked, [self.instances[place] for place in places]),
+                [[candidates.index(key) for key in instance.senses] for instance in seen],
+                len(candidates),
+                views,
+            )
+            for name, method, senses in chosen:
+                for place, sense in zip(places, senses, strict=True):
+                    gold = self.instances[place].senses
+                    right[name, method][place] = candidates[sense] in gold
+        yield from right.items()
+
     def row(self, vectors: str, method: str | None, right: NDArray[np.bool_]) -> Row:
         """Score answers on every set and on all."""
         row: dict[str, Value] = {"vectors": vectors, "method": method}
@@ -217,14 +235,22 @@ def _percent(right: NDArray[np.bool_]) -> float | None:
     return round(100 * float(right.mean()), 3) if len(right) else None
 
 
-def _spans(layers: CachedLayers, instances: Sequence[Instance]) -> NDArray[np.float32]:
+def _static_tokens(vectors: WordVectors, sentences: Sequence[Sequence[str]]) -> Tokens:
+    def tokens(numbers: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.float32]:
+        words = [sentences[s][t] for s, t in zip(numbers, positions, strict=True)]
+        return vectors.take(words)[:, None]
+
+    return tokens
+
+
+def _spans(tokens_at: Tokens, instances: Sequence[Instance]) -> NDArray[np.float32]:
     """Give the mean over the tokens of each instance, (n, layers, dim)."""
     lengths = np.array([one.end - one.start for one in instances])
     starts = np.cumsum(lengths) - lengths
     sentences = np.repeat([one.sentence for one in instances], lengths)
     inside = np.arange(len(sentences)) - np.repeat(starts, lengths)
     positions = np.repeat([one.start for one in instances], lengths) + inside
-    tokens = layers.tokens(sentences, positions)
+    tokens = tokens_at(sentences, positions)
     if len(tokens) == len(instances):
         return tokens
     sums = np.add.reduceat(tokens, starts, axis=0)

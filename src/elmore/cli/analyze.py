@@ -161,8 +161,6 @@ def _check(args: argparse.Namespace, inputs: Sequence[str]) -> None:
         raise ConfigError(f"pos takes three files, TRAIN DEV TEST, not {len(inputs)}")
     if args.probe == "wsd" and len(inputs) != 1:
         raise ConfigError(f"wsd takes one folder, not {len(inputs)}")
-    if args.probe == "wsd" and args.vectors is not None:
-        raise ConfigError("--vectors is for pos and neighbors; leave it out for wsd")
     if args.probe == "neighbors" and args.query is None:
         raise ConfigError("neighbors needs a word; pass --query WORD")
     if args.probe == "neighbors" and args.layers == flags.ALL_LAYERS:
@@ -212,6 +210,7 @@ def _run_wsd(
     return Wsd(
         elmo,
         layers="all" if args.layers is None else args.layers,
+        vectors=args.vectors,
         random=not args.no_random,
         limit=args.limit,
         seed=args.seed,

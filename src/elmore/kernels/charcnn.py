@@ -170,5 +170,7 @@ def convolve(
         (n_words, n_filters), before the activation.
     """
     pairs = [weight for pair in zip(filters, biases, strict=True) for weight in pair]
-    result: Tensor = _Convolution.apply(ids, characters, *pairs)  # type: ignore[no-untyped-call]  # torch leaves it so
+    # Sums of a few table rows: nothing for bfloat16 to win, and the winner must not be a tie.
+    with torch.autocast(characters.device.type, enabled=False):
+        result: Tensor = _Convolution.apply(ids, characters, *pairs)  # type: ignore[no-untyped-call]  # torch leaves it so
     return result

@@ -47,6 +47,8 @@ def lstm_steps(
     clips: Clips,
     output: Tensor,
     kept: _Kept | None = None,
+    *,
+    rounded: bool = False,
 ) -> None:
     """Run some steps (Peters et al. 2018 §3.1; the order of the clips is bilm-tf's LSTMCell).
 
@@ -61,8 +63,14 @@ def lstm_steps(
         clips: bounds of cell and projection.
         output: receives the output of each row, (n_rows, dim).
         kept: receives what a backward pass needs.
+        rounded: whether both factors of every matrix product, and its result, are rounded to
+            bfloat16; sums inside a product, gates and cells stay in float32.
     """
     cells, state_matrix = memory.shape[1], state_weight.t()
+    matrix = None if projection is None else projection.t()
+    if rounded:
+        state_matrix = state_matrix.bfloat16()
+        matrix = None if matrix is None else matrix.bfloat16()
     if kept is None:  # nobody asks for them: one step's worth of scratch serves all steps
         kept = _Kept(*(memory.new_empty(len(memory), cells) for _ in range(3)))
         stride = 0
@@ -73,16 +81,27 @@ def lstm_steps(
     for size in sizes:
         rows = slice(start, start + size)
         place = slice(start * stride, start * stride + size)
-        gates[rows].addmm_(hidden[:size], state_matrix)
+        if rounded:
+            gates[rows].add_(hidden[:size].bfloat16() @ state_matrix)
+        else:
+            gates[rows].addmm_(hidden[:size], state_matrix)
         activate(start, start * stride, size)
         hidden = output[rows]
-        if projection is None:
+        if matrix is None:
             hidden.copy_(kept.unprojected[place])
         else:
-            torch.mm(kept.unprojected[place], projection.t(), out=hidden)
+            _multiply(kept.unprojected[place], matrix, hidden)
             if clips.projection is not None:
                 hidden.clamp_(-clips.projection, clips.projection)
         start += size
+
+
+def _multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
+    """Multiply in the type of the right factor, into `out`."""
+    if right.dtype == left.dtype:
+        torch.mm(left, right, out=out)
+    else:
+        out.copy_(left.to(right.dtype) @ right)
 
 
 def _activation(
@@ -269,6 +288,7 @@ class LstmSteps(torch.autograd.Function):
         hidden: Tensor,
         memory: Tensor,
         clips: Clips,
+        rounded: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Give output (n_rows, dim) and last memory (batch, cells); `gates` is used up."""
         n_rows, cells = gates.shape[0], memory.shape[1]
@@ -281,9 +301,10 @@ class LstmSteps(torch.autograd.Function):
         last = memory.contiguous().clone()
         # Autograd must not see the overwriting: whatever made the gates does not need them.
         activated = gates.detach()
-        lstm_steps(activated, sizes, state_weight, projection, hidden, last, clips, output, kept)
+        steps = (activated, sizes, state_weight, projection, hidden, last, clips, output, kept)
+        lstm_steps(*steps, rounded=rounded)
         ctx.save_for_backward(activated, state_weight, projection, hidden, memory, output, *kept)
-        ctx.sizes, ctx.clips = tuple(sizes), clips
+        ctx.sizes, ctx.clips, ctx.rounded = tuple(sizes), clips, rounded
         return output, last
 
     @staticmethod
@@ -292,6 +313,9 @@ class LstmSteps(torch.autograd.Function):
         """Go back through the steps (the derivatives of the equations in `lstm_steps`)."""
         gates, state_weight, projection, hidden0, memory0, output, *rest = ctx.saved_tensors
         kept, sizes, clips = _Kept(*rest), ctx.sizes, ctx.clips
+        factor = torch.bfloat16 if ctx.rounded else gates.dtype  # of every matrix product
+        state_weight = state_weight.to(factor)
+        projection = None if projection is None else projection.to(factor)
         d_gates = torch.empty_like(gates)
         d_projected = torch.empty_like(output)
         d_hidden = torch.zeros_like(hidden0)  # of the step's own output, through later steps
@@ -308,16 +332,19 @@ class LstmSteps(torch.autograd.Function):
             if projection is not None:
                 if clips.projection is not None:
                     d_out.mul_(output[rows].abs() < clips.projection)
-                d_unprojected = d_out @ projection
+                d_unprojected = (d_out.to(factor) @ projection).to(gates.dtype)
             go_back(start, start - sizes[step - 1] if step else None, size, d_unprojected)
-            torch.mm(d_gates[rows], state_weight, out=d_hidden[:size])
+            _multiply(d_gates[rows], state_weight, d_hidden[:size])
         before_rows = _rows_before(sizes, gates.device)
         first = sizes[0] if sizes else 0
         previous = torch.cat([hidden0[:first], output.index_select(0, before_rows)])
         # Transposed twice, so that the gradients lie in memory as the weights do (nn/lstm.py).
-        d_state_weight = (previous.t() @ d_gates).t()
-        d_matrix = None if projection is None else (kept.unprojected.t() @ d_projected).t()
-        return d_gates, None, d_state_weight, d_matrix, d_hidden, d_memory, None
+        d_state_weight = (previous.to(factor).t() @ d_gates.to(factor)).t().to(gates.dtype)
+        d_matrix = None
+        if projection is not None:
+            products = kept.unprojected.to(factor).t() @ d_projected.to(factor)
+            d_matrix = products.t().to(gates.dtype)
+        return d_gates, None, d_state_weight, d_matrix, d_hidden, d_memory, None, None
 
 
 def _rows_before(sizes: Sequence[int], device: torch.device) -> Tensor:

@@ -23,7 +23,7 @@ class Highway(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Transform features, (n, dim) to (n, dim)."""
         both = torch.nn.functional.linear(x, self.weight, self.bias)
-        transformed, gate = both.chunk(2, dim=1)
+        transformed, gate = both.to(x.dtype).chunk(2, dim=1)  # autocast rounds products alone
         if torch.is_grad_enabled():
             return torch.lerp(x, transformed.relu(), gate.sigmoid())
         return torch.lerp(x, transformed.relu_(), gate.sigmoid_())

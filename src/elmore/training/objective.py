@@ -296,6 +296,7 @@ class Objective:
                 hidden[k],
                 memory[k],
                 layer.clips,
+                self.autocast,
             )
             finals.append(output.detach().index_select(0, last))
             memories.append(memory_after.detach())

@@ -221,8 +221,8 @@ class RunRecipe:
         save_minutes: minutes between saves for a resume.
         evaluate_tokens: training tokens between looks at the held-out text; 0 for the end only.
         heldout_tokens: held-out tokens that are looked at during the run.
-        autocast: compute matrix products in bfloat16, where the hardware is fast at it; the
-            recurrence stays in float32.
+        autocast: round the factors and results of matrix products to bfloat16, which pays where
+            the hardware is fast at it; sums, gates, cells, softmax and weights stay in float32.
         patience: end after so many looks without a better one; 0 for never.
     """
 
