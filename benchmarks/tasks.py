@@ -111,7 +111,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "snli": Experiment(
         "nli",
         "SNLI",
-        Part(("snli/train.jsonl.xz",), 20_000),
+        Part(("snli/train.jsonl.xz",), 30_000),
         Part(("snli/dev.jsonl.xz",), 2_000),
         {
             "test": Part(("snli/test.jsonl.xz",)),
@@ -121,7 +121,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         },
         3,
         (88.0, 88.7, 5.8),
-        "3.6 % of the paper's training pairs; official test. Premises of the counterfactual pairs "
+        "5.5 % of the paper's training pairs; official test. Premises of the counterfactual pairs "
         "are in part those of the test.",
     ),
     "squad": Experiment(
