@@ -15,6 +15,7 @@ from elmore._version import __version__
 from elmore.errors import ElmoreError
 
 if TYPE_CHECKING:
+    from elmore import analysis, tasks
     from elmore.config import BiLmConfig
     from elmore.embedding.elmo import Elmo
     from elmore.embedding.layers import SentenceLayers
@@ -40,6 +41,7 @@ __all__ = [
     "ScalarMix",
     "SentenceLayers",
     "__version__",
+    "analysis",
     "cosine",
     "fine_tune",
     "perplexity",
@@ -47,6 +49,7 @@ __all__ = [
     "pretrain",
     "score",
     "substitutes",
+    "tasks",
 ]
 
 # torch is heavy: nothing of it is loaded before a name that needs it is used.
@@ -58,6 +61,7 @@ _NAMES = {
     "Run": "elmore.training.run",
     "ScalarMix": "elmore.nn.mix",
     "SentenceLayers": "elmore.embedding.layers",
+    "analysis": "elmore.analysis",
     "cosine": "elmore.embedding.similarity",
     "fine_tune": "elmore.training.fine_tune",
     "perplexity": "elmore.embedding.perplexity",
@@ -65,6 +69,7 @@ _NAMES = {
     "pretrain": "elmore.training.pretrain",
     "score": "elmore.embedding.scores",
     "substitutes": "elmore.embedding.likely_words",
+    "tasks": "elmore.tasks",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)
 

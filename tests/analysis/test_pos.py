@@ -11,8 +11,8 @@ import pytest
 
 from elmore.analysis import Pos
 from elmore.analysis.conllu import read_conllu
-from elmore.analysis.word_vectors import read_word_vectors
 from elmore.errors import ConfigError, ElmoreError, InputError
+from elmore.text.word_vectors import read_word_vectors
 
 LETTERS = "abcdefghij"
 

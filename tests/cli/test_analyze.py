@@ -157,4 +157,6 @@ def test_help_loads_no_torch():
         "import elmore.analysis; print(dir(elmore.analysis), 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "['Neighbors', 'Pos', 'Wsd'] False"
+    assert done.stdout.splitlines()[-1] == (
+        "['LayerWeighting', 'Mixes', 'Neighbors', 'Placement', 'Pos', 'SampleSize', 'Wsd'] False"
+    )

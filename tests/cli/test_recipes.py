@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 
+from elmore.tasks.recipe_files import task_recipe_names
 from elmore.training.recipe_files import recipe_names, recipe_text
 
 
@@ -12,11 +13,14 @@ def test_list(cli):
     for arguments in (["recipes"], ["recipes", "list"]):
         done = cli(*arguments)
         assert done.code == 0
-        assert [line.split()[0] for line in done.out.splitlines()] == recipe_names()
+        assert [line.split()[0] for line in done.out.splitlines()] == [
+            *recipe_names(),
+            *task_recipe_names(),
+        ]
         assert "a minute" in done.out
         assert not done.err
     named = json.loads(cli("recipes", "--json").out)
-    assert list(named) == recipe_names()
+    assert list(named) == [*recipe_names(), *task_recipe_names()]
     assert not any(text.startswith("#") for text in named.values())
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from small_models import DATA, make_options, write_pair
+from small_tasks import write_data
 
 from elmore import Elmo
 
@@ -38,6 +39,8 @@ def prepare_place(place: Path) -> None:
         (place / "corpus" / f"{part}.txt").write_text(text, encoding="utf-8")
     for name in ("sentences.txt", "heldout.txt", "reviews.txt"):
         (place / name).write_text("\n".join(lines[:30]) + "\n", encoding="utf-8")
+    for name in ("train.conll", "dev.conll"):
+        write_data("ner", place).rename(place / name)
     (place / "vocab.txt").write_text("\n".join(["<S>", "</S>", "<UNK>", *WORDS]) + "\n", "utf-8")
     shutil.copytree(DATA / "tf1_characters", place / "bilm-checkpoint")
     shutil.copytree(DATA / "manylangs_both", place / "manylangs-model")

@@ -17,6 +17,7 @@ NAMES = [
     "ScalarMix",
     "SentenceLayers",
     "__version__",
+    "analysis",
     "cosine",
     "fine_tune",
     "perplexity",
@@ -24,6 +25,7 @@ NAMES = [
     "pretrain",
     "score",
     "substitutes",
+    "tasks",
 ]
 
 
@@ -36,7 +38,7 @@ def test_exactly_these_names() -> None:
 def test_every_name_is_there(name: str) -> None:
     thing = getattr(elmore, name)
     if name != "__version__":
-        assert thing.__name__ == name
+        assert thing.__name__.removeprefix("elmore.") == name
         assert thing.__doc__
 
 

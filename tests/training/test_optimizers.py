@@ -9,6 +9,7 @@ from torch import Tensor
 
 from elmore.nn.losses import RowGradient
 from elmore.training.optimizers import (
+    Adadelta,
     Adagrad,
     Adam,
     Optimizer,
@@ -157,3 +158,23 @@ def test_clip_by_global_norm() -> None:
     for parameter, gradient in zip(reference, values, strict=True):
         assert parameter.grad is not None
         torch.testing.assert_close(parameter.grad, gradient)
+
+
+def test_adadelta_is_torchs() -> None:
+    torch.manual_seed(0)
+    start = torch.randn(4, 3)
+    theirs = torch.nn.Parameter(start.clone())
+    other = torch.optim.Adadelta([theirs], lr=1.0, rho=0.95, eps=1e-6)
+    weight, own = start.clone(), Adadelta(rho=0.95, epsilon=1e-6)
+    for step in range(5):
+        gradient = torch.randn(4, 3)
+        theirs.grad = gradient.clone()
+        other.step()
+        if step == 3:  # through a state, as a resumed run
+            fresh = Adadelta(rho=0.95, epsilon=1e-6)
+            fresh.load(own.state())
+            own = fresh
+        own.step([Update("w", weight, gradient)], 1.0)
+    torch.testing.assert_close(weight, theirs.detach())
+    with pytest.raises(ValueError, match="no lazy rows"):
+        own.step([Update("w", weight, gradient[:1], torch.tensor([0]))], 1.0)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from elmore.analysis.text_files import numbered_lines
 from elmore.errors import InputError
+from elmore.text.data_files import numbered_lines
 
 __all__ = ["TagKind", "TaggedSentence", "read_conllu"]
 

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from elmore._progress import SILENT, Progress
 from elmore.analysis.occurrences import Hit, Occurrences
-from elmore.analysis.probe import cache_folder
-from elmore.analysis.text_files import numbered_lines
-from elmore.analysis.word_vectors import read_word_vectors
+from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, make_room
 from elmore.embedding.layers import LayerChoice, layer_weights
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.tasks.task import Report, Row
+from elmore.text.data_files import numbered_lines
+from elmore.text.word_vectors import read_word_vectors
 
 __all__ = ["Neighbors"]
 

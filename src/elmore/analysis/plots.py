@@ -28,12 +28,12 @@ def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
     suffix = check_picture(path)
     from matplotlib.figure import Figure
 
-    draw = {"pos": _draw_pos, "wsd": _draw_wsd, "neighbors": _draw_neighbors}.get(report.name)
+    draw = _DRAWN.get(report.name)
     if draw is None:
-        raise ConfigError(f"there is no picture for {report.name}; use pos, wsd or neighbors")
+        raise ConfigError(f"there is no picture for {report.name}; use one of {', '.join(_DRAWN)}")
     figure = Figure(layout="constrained")
     draw(report, figure)
-    figure.suptitle(f"{report.name}: {report.measured_on['model']}")
+    figure.suptitle(f"{report.name}: {report.measured_on.get('model') or 'trained tasks'}")
     with atomic_path(path, overwrite=overwrite) as temporary:
         figure.savefig(temporary, format=suffix, dpi=150)
 
@@ -89,6 +89,55 @@ def _draw_neighbors(report: Report, figure: Any) -> None:
     panels[-1].set_xlabel("cosine")
 
 
+def _draw_study(report: Report, figure: Any) -> None:
+    """Draw the score of each system, with its deviation."""
+    rows = report.tables[report.name]
+    figure.set_size_inches(7, 1 + 0.4 * len(rows))
+    axes = figure.subplots()
+    metric = list(rows[0])[1]
+    colours = [_CONTROL, *[_OURS] * (len(rows) - 1)]
+    values = [row[metric] for row in rows]
+    _bars(axes, [str(row["system"]) for row in rows], values, colours)
+    axes.set_xlabel(f"{report.measured_on['task']}: {report.measured_on['score']}, per cent")
+
+
+def _draw_sample_size(report: Report, figure: Any) -> None:
+    """Draw the score against the size of the data and against epochs (Figure 1)."""
+    figure.set_size_inches(11, 4)
+    left, right = figure.subplots(1, 2)
+    rows, epochs = report.tables["sample-size"], report.tables["epochs"]
+    for name, colour in (("baseline", _SECOND), ("elmo", _OURS)):
+        deviations = [float(row[f"{name} sd"] or 0) for row in rows]
+        sizes, scores = [row["examples"] for row in rows], [row[name] for row in rows]
+        left.errorbar(sizes, scores, deviations, marker="o", color=colour, label=name)
+        curve = [(row["epoch"], row[name]) for row in epochs if row[name] is not None]
+        right.plot(*zip(*curve, strict=True), marker=".", color=colour, label=name)
+    left.set_xscale("log")
+    left.set_xlabel("training examples")
+    right.set_xlabel("epochs, on all of them")
+    for axes in (left, right):
+        axes.set_ylabel(str(report.measured_on["score"]))
+        axes.grid(alpha=0.3)
+        axes.legend()
+
+
+def _draw_mix(report: Report, figure: Any) -> None:
+    """Draw the weight of each layer, a row for each task and place (Figure 2)."""
+    rows = report.tables["mix"]
+    names = [name for name in rows[0] if name.startswith("layer ")]
+    figure.set_size_inches(1.5 + 1.2 * len(names), 1.2 + 0.5 * len(rows))
+    axes = figure.subplots()
+    values = [[float(row.get(name) or 0) for name in names] for row in rows]
+    picture = axes.imshow(values, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    axes.set_xticks(range(len(names)), names)
+    axes.set_yticks(range(len(rows)), [f"{row['task']}, {row['place']}" for row in rows])
+    for y, row in enumerate(values):
+        for x, value in enumerate(row):
+            colour = "white" if value > 0.6 else "black"
+            axes.text(x, y, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=8)
+    figure.colorbar(picture, ax=axes)
+
+
 def _bars(axes: Any, names: list[str], values: list[Any], colours: list[str]) -> None:
     places = range(len(names))
     numbers = [float(value or 0) for value in values]
@@ -111,3 +160,14 @@ def _is_ours(row: Row) -> bool:
 def _plain(text: str, width: int) -> str:
     """Shorten, and keep matplotlib from reading dollars as formulas."""
     return textwrap.shorten(text, width, placeholder=" …").replace("$", r"\$")
+
+
+_DRAWN = {
+    "pos": _draw_pos,
+    "wsd": _draw_wsd,
+    "neighbors": _draw_neighbors,
+    "layers": _draw_study,
+    "placement": _draw_study,
+    "sample-size": _draw_sample_size,
+    "mix": _draw_mix,
+}

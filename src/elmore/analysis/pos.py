@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 from elmore._progress import SILENT, Progress
 from elmore.analysis.conllu import TaggedSentence, TagKind, read_conllu
 from elmore.analysis.controls import random_twin
-from elmore.analysis.probe import cache_folder, layer_views
+from elmore.analysis.probe import layer_views
 from elmore.analysis.softmax_regression import L2_CHOICES, Fitted, fit
-from elmore.analysis.word_vectors import WordVectors, read_word_vectors
+from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache
 from elmore.embedding.layers import LayerChoice
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.task import Report, Row
+from elmore.text.word_vectors import WordVectors, read_word_vectors
 
 __all__ = ["Pos"]
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Protocol
 
 from elmore.embedding.layers import LayerChoice, layer_weights
 from elmore.tasks.task import Report
 
-__all__ = ["PROBES", "Probe", "Views", "cache_folder", "layer_views"]
+__all__ = ["PROBES", "Probe", "Views", "layer_views"]
 
 # Name to module, class and what it tells.
 PROBES: dict[str, tuple[str, str, str]] = {
     "pos": ("elmore.analysis.pos", "Pos", "how much of the part of speech a linear probe finds"),
     "wsd": ("elmore.analysis.wsd", "Wsd", "which sense of a word is meant, by nearest neighbours"),
     "neighbors": ("elmore.analysis.neighbors", "Neighbors", "like uses of a word in a text"),
+    "layers": (
+        "elmore.analysis.layer_weighting",
+        "LayerWeighting",
+        "a task with the last layer, an equal mix, a learned one",
+    ),
+    "placement": ("elmore.analysis.placement", "Placement", "a task with ELMo below, above, both"),
+    "sample-size": ("elmore.analysis.sample_size", "SampleSize", "how much data ELMo saves"),
+    "mix": ("elmore.analysis.mixes", "Mixes", "the layers that trained tasks chose"),
 }
 
 # Layers to look at, with their names.
@@ -45,13 +49,3 @@ def layer_views(layers: LayerChoice | str, n_layers: int) -> Views:
         return [(f"layer {layers}", layers)]
     name = layers if isinstance(layers, str) else ",".join(f"{weight:g}" for weight in layers)
     return [(name, layers)]  # type: ignore[list-item]  # checked above
-
-
-@contextlib.contextmanager
-def cache_folder(cache: str | Path | None) -> Iterator[Path]:
-    """Give the folder of a cache, or one that lasts as long as the probe."""
-    if cache is not None:
-        yield Path(cache)
-        return
-    with tempfile.TemporaryDirectory(prefix="elmore-layers-") as folder:
-        yield Path(folder)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmore.analysis.text_files import numbered_lines
 from elmore.errors import ConfigError, InputError
+from elmore.text.data_files import numbered_lines
 
 __all__ = ["Instance", "SenseText", "WsdData", "read_wsd"]
 

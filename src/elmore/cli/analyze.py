@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,9 @@ from elmore.analysis.probe import PROBES
 from elmore.cli import flags
 from elmore.cli.inputs import Counts, check_inputs, make_reader
 from elmore.cli.report import make_progress, say, write_json, write_result
+from elmore.cli.training import add_recipe, overrides
 from elmore.errors import ConfigError, InputError
+from elmore.tasks.task import TASKS
 
 if TYPE_CHECKING:
     from elmore._progress import Progress
@@ -26,10 +29,16 @@ EXAMPLES = """\
   elmore analyze wsd wsd-data/ --model my-model --cache layers/ --plot wsd.svg
   elmore analyze neighbors corpus.txt --model my-model --query play
   elmore analyze neighbors corpus.txt --model my-model --query play --context "They saw a play ."
+  elmore analyze layers train.conll dev.conll --task ner --model my-model --vectors glove.txt
+  elmore analyze mix runs/ner runs/srl --plot mixes.svg
 
 pos        a linear probe for parts of speech on each layer and their mean (CoNLL-U files)
 wsd        word senses by nearest neighbours (a folder: semcor.jsonl, test sets, *_order.tsv)
 neighbors  uses of a word in a text that are nearest in context, beside nearest static words
+layers     a task with the last layer alone, an equal mix, a learned one (files TRAIN DEV)
+placement  a task with ELMo below its first RNN, above it, both (files TRAIN DEV)
+sample-size  a task on growing parts of its data, with and without ELMo (files TRAIN DEV)
+mix        the layers that trained tasks chose (folders of trained tasks)
 """
 
 # Flags that one probe alone knows.
@@ -44,7 +53,11 @@ _ONLY = {
         "tokenized": "--tokenized",
         "split_sentences": "--split-sentences",
     },
+    "sample-size": {"shares": "--shares"},
 }
+_STUDIES = ("layers", "placement", "sample-size")
+# Flags of the studies, which train.
+_TRAINING = {"task": "--task", "set": "--set", "seeds": "--seeds", "runs": "--runs"}
 _DEFAULT_TOP = 5
 
 
@@ -82,6 +95,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", type=int, metavar="K", help=f"neighbors: how many (default: {_DEFAULT_TOP})"
     )
+    parser.add_argument("--task", choices=tuple(TASKS), help="studies: the task (default: ner)")
+    add_recipe(parser, "laptop")
+    parser.add_argument("--seeds", type=int, metavar="N", help="studies: trainings (default: 1)")
+    parser.add_argument("--runs", metavar="FOLDER", help="studies: keep the runs, to go on later")
+    parser.add_argument("--shares", metavar="LIST", help="sample-size: such as 0.01,0.1,1")
     parser.add_argument("--plot", metavar="PICTURE", help="draw it too: svg, png or pdf")
     flags.add_output(parser, "write the report there: JSON if it ends in .json, else text")
     flags.add_start(parser)
@@ -96,17 +114,19 @@ def run(args: argparse.Namespace) -> int:
     model, rest = flags.split_model(args.model)
     inputs = [*rest, *args.inputs]
     _check(args, inputs)
-    checkpoint = flags.read_model(model)
-    from elmore.embedding.elmo import Elmo
+    elmo = None
+    if args.probe != "mix":
+        checkpoint = flags.read_model(model)
+        from elmore.embedding.elmo import Elmo
 
-    flags.set_threads(args.threads)
-    elmo = Elmo(
-        checkpoint,
-        device=args.device,
-        precision=args.precision,
-        threads=args.threads,
-        start=args.start,
-    )
+        flags.set_threads(args.threads)
+        elmo = Elmo(
+            checkpoint,
+            device=args.device,
+            precision=args.precision,
+            threads=args.threads,
+            start=args.start,
+        )
     progress = make_progress(unit="sentences", quiet=args.quiet)
     try:
         report = _RUNS[args.probe](args, elmo, inputs, progress)
@@ -133,6 +153,16 @@ def _check(args: argparse.Namespace, inputs: Sequence[str]) -> None:
         for name, flag in names.items():
             if probe != args.probe and getattr(args, name):
                 raise ConfigError(f"{flag} is for {probe}; leave it out for {args.probe}")
+    for name, flag in _TRAINING.items():
+        if args.probe not in _STUDIES and getattr(args, name):
+            raise ConfigError(f"{flag} is for {', '.join(_STUDIES)}; leave it out")
+    if args.probe in _STUDIES:
+        if len(inputs) != 2:
+            raise ConfigError(f"{args.probe} takes two files, TRAIN DEV, not {len(inputs)}")
+        if args.limit is not None or args.layers is not None:
+            raise ConfigError("--limit and --layers are not for studies; leave them out")
+    if args.probe == "mix" and (not inputs or args.model):
+        raise ConfigError("mix takes folders of trained tasks and no model; name one or more")
     if args.probe == "pos" and len(inputs) != 3:
         raise ConfigError(f"pos takes three files, TRAIN DEV TEST, not {len(inputs)}")
     if args.probe == "wsd" and len(inputs) != 1:
@@ -216,6 +246,38 @@ def _run_neighbors(
         raise error if error.file else InputError(str(error), file=name) from None
 
 
+def _run_study(
+    args: argparse.Namespace, elmo: Elmo, inputs: Sequence[str], progress: Progress
+) -> Report:
+    module, name, _ = PROBES[args.probe]
+    more: dict[str, Any] = {}
+    if args.shares is not None:
+        try:
+            more["shares"] = [float(part) for part in args.shares.split(",")]
+        except ValueError:
+            raise ConfigError(f"--shares {args.shares!r}; use numbers such as 0.1,1") from None
+    study = getattr(importlib.import_module(module), name)(
+        elmo,
+        task=args.task or "ner",
+        recipe=args.recipe,
+        settings=overrides(args.set),
+        vectors=args.vectors,
+        seeds=1 if args.seeds is None else args.seeds,
+        seed=args.seed,
+        out=args.runs,
+        **_settings(args, progress),
+        **more,
+    )
+    report: Report = study.run(inputs)
+    return report
+
+
+def _run_mix(args: argparse.Namespace, elmo: Any, inputs: Sequence[str], progress: Any) -> Report:
+    from elmore.analysis.mixes import Mixes
+
+    return Mixes().run(inputs)
+
+
 class _Text:
     """The inputs as token lists; files are read anew each time, stdin is kept."""
 
@@ -232,4 +294,10 @@ class _Text:
         return (sentence.tokens for _, sentence in itertools.islice(read, self._args.limit))
 
 
-_RUNS = {"pos": _run_pos, "wsd": _run_wsd, "neighbors": _run_neighbors}
+_RUNS: dict[str, Any] = {
+    "pos": _run_pos,
+    "wsd": _run_wsd,
+    "neighbors": _run_neighbors,
+    **dict.fromkeys(_STUDIES, _run_study),
+    "mix": _run_mix,
+}

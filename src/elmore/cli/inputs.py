@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from elmore._io import open_text
+from elmore._io import open_text, read_lines
 from elmore._messages import shown
 from elmore.embedding.reading import Counts, SentenceMaker, TextReader
 from elmore.errors import ConfigError, ElmoreError
+from elmore.limits import LIMITS
 from elmore.text.sentence import Sentence
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
 
-__all__ = ["Counts", "Reader", "check_files", "check_inputs", "make_reader"]
+__all__ = ["Counts", "Reader", "check_files", "check_inputs", "make_reader", "read_input"]
 
 _STDIN = "-"
 
@@ -74,6 +75,13 @@ def check_files(inputs: Sequence[str]) -> None:
                 "save it to a file first"
             )
     check_inputs(inputs, None)
+
+
+def read_input(name: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of an input with their numbers; - is stdin."""
+    with _open(name) as stream:
+        what = "stdin" if name == _STDIN else name
+        yield from read_lines(stream, what=what, max_line=LIMITS.text_line_bytes)
 
 
 def _status(file: Path | BinaryIO | None) -> os.stat_result | None:

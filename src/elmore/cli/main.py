@@ -42,7 +42,11 @@ VERBS: dict[str, tuple[str, str]] = {
     "plot": ("elmore.cli.plot", "the curves of a run as a picture"),
     "perplexity": ("elmore.cli.perplexity", "how well a model predicts text, in both directions"),
     "score": ("elmore.cli.score", "log probabilities of sentences and tokens; likely words"),
-    "analyze": ("elmore.cli.analyze", "the analyses of the paper: pos, wsd, neighbors"),
+    "task": ("elmore.cli.task", "train, evaluate and use models of the paper's six tasks"),
+    "analyze": (
+        "elmore.cli.analyze",
+        "the analyses of the paper: probes of layers, studies of tasks",
+    ),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from elmore.cli import flags
 from elmore.cli.report import write_json, write_result
@@ -14,6 +15,7 @@ EXAMPLES = """\
   elmore recipes
   elmore recipes show laptop > my.toml
   elmore pretrain data/ -o runs/a --recipe my.toml
+  elmore recipes show ner-paper
 """
 
 
@@ -27,16 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List the recipes with their first line, or print one."""
+    from elmore.tasks.recipe_files import task_recipe_names, task_recipe_text
     from elmore.training.recipe_files import recipe_names, recipe_text
 
+    texts = {name: partial(recipe_text, name) for name in recipe_names()}
+    texts.update({name: partial(task_recipe_text, name) for name in task_recipe_names()})
     if args.action == "show":
         if args.name is None:
-            raise ConfigError(f"show which recipe? one of {', '.join(recipe_names())}")
-        write_result(recipe_text(args.name).rstrip("\n"))
+            raise ConfigError(f"show which recipe? one of {', '.join(texts)}")
+        write_result(texts.get(args.name, partial(recipe_text, args.name))().rstrip("\n"))
         return 0
-    summaries = {
-        name: recipe_text(name).split("\n", 1)[0].removeprefix("# ") for name in recipe_names()
-    }
+    summaries = {name: text().split("\n", 1)[0].removeprefix("# ") for name, text in texts.items()}
     if args.json:
         write_json(summaries)
         return 0

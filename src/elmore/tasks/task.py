@@ -1,4 +1,4 @@
-"""What every measurement gives: a report that prints as text or JSON alike."""
+"""The table of all tasks, and what every measurement gives: a report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from typing import Any
 
 from elmore._atomic import atomic_file
 
-__all__ = ["Report", "Row", "Value"]
+__all__ = ["TASKS", "Report", "Row", "Value"]
+
+# Name to module, class and what it does; a class of a line is a `SupervisedTask`.
+TASKS: dict[str, tuple[str, str, str]] = {
+    "ner": ("elmore.tasks.ner", "Ner", "names and what they are names of (CoNLL columns)"),
+    "sentiment": ("elmore.tasks.sentiment", "Sentiment", "fine-grained sentiment (SST trees)"),
+    "nli": ("elmore.tasks.nli", "Nli", "does one sentence follow from another (SNLI)"),
+    "srl": ("elmore.tasks.srl", "Srl", "who did what to whom (CoNLL-2012 PropBank columns)"),
+    "qa": ("elmore.tasks.qa", "Qa", "the answer to a question in a paragraph (SQuAD)"),
+    "coref": ("elmore.tasks.coref", "Coref", "which words mean the same (CoNLL-2012 clusters)"),
+}
 
 Value = str | int | float | bool | None
 Row = Mapping[str, Value]
@@ -53,7 +63,7 @@ class Report:
             f"{title}\n{_aligned(rows)}" if rows else f"{title}\n  (nothing)"
             for title, rows in self.tables.items()
         ]
-        if not self.tables:
+        if not self.tables and self.metrics:
             blocks.append(
                 _aligned([{"metric": name, "value": v} for name, v in self.metrics.items()])
             )

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from elmore.errors import ElmoreError
-from elmore.training.recipe import RunRecipe
 from elmore.training.run import Run
 
-__all__ = ["StepReport", "Stopped", "Trainee", "train"]
+__all__ = ["Rhythm", "StepReport", "Stopped", "Trainee", "train"]
 
 
 class Stopped(ElmoreError):
@@ -38,8 +37,28 @@ class StepReport(NamedTuple):
     norm: float
 
 
+class Rhythm(Protocol):
+    """How often things happen; the section `run` of a recipe."""
+
+    @property
+    def log_steps(self) -> int:
+        """Steps between lines of the log."""
+
+    @property
+    def save_minutes(self) -> float:
+        """Minutes between saves for a resume."""
+
+    @property
+    def look_every(self) -> int:
+        """Units of `Trainee.seen` between looks at held-out data; 0 for the end only."""
+
+    @property
+    def patience(self) -> int:
+        """Looks without a better one after which to end; 0 for never."""
+
+
 class Trainee(Protocol):
-    """What can be trained by `train`."""
+    """What can be trained by `train`: a language model or a task."""
 
     step_number: int
     seen: int
@@ -56,7 +75,7 @@ class Trainee(Protocol):
         """Do one step."""
 
     def evaluate(self) -> dict[str, float] | None:
-        """Look at the held-out text; `loss` in the result decides what is best."""
+        """Look at the held-out data."""
 
     def save_state(self) -> None:
         """Write what a resumed run needs."""
@@ -68,8 +87,10 @@ class Trainee(Protocol):
 def train(
     trainee: Trainee,
     run: Run,
-    recipe: RunRecipe,
+    recipe: Rhythm,
     *,
+    unit: str = "tokens",
+    badness: Callable[[dict[str, float]], float] = lambda found: found["loss"],
     main: bool = True,
     report: Callable[[dict[str, Any]], None] | None = None,
     agree: Callable[[bool], bool] = lambda asked: asked,
@@ -80,6 +101,8 @@ def train(
         trainee: what to train.
         run: its folder.
         recipe: how often to log, look and save.
+        unit: what `trainee.seen` counts, for the log.
+        badness: makes of a look the number whose lowest value is best.
         main: whether this process writes.
         report: gets every line of the log as it is written.
         agree: makes all processes take the same decision.
@@ -87,15 +110,15 @@ def train(
     Raises:
         Stopped: after a signal, with everything saved.
     """
-    window = _Window()
+    window = _Window(unit)
     last_save = time.monotonic()
     next_look = None
-    if recipe.evaluate_tokens:
+    if recipe.look_every:
         # Looks fall on multiples, so that a resumed run looks where the uninterrupted one does.
-        next_look = (trainee.seen // recipe.evaluate_tokens + 1) * recipe.evaluate_tokens
+        next_look = (trainee.seen // recipe.look_every + 1) * recipe.look_every
 
     def write(line: dict[str, Any]) -> None:
-        line = {"step": trainee.step_number, "tokens": trainee.seen, **line}
+        line = {"step": trainee.step_number, unit: trainee.seen, **line}
         if main:
             run.append(line)
         if report is not None:
@@ -107,8 +130,8 @@ def train(
             return
         write({"heldout": found})
         trainee.looks_since_best += 1
-        if found["loss"] < trainee.best:
-            trainee.best, trainee.looks_since_best = found["loss"], 0
+        if badness(found) < trainee.best:
+            trainee.best, trainee.looks_since_best = badness(found), 0
             trainee.save_model(best=True)
 
     def patient() -> bool:
@@ -131,7 +154,7 @@ def train(
             if next_look is not None and trainee.seen >= next_look:
                 look()
                 looked_at = trainee.seen
-                next_look = (trainee.seen // recipe.evaluate_tokens + 1) * recipe.evaluate_tokens
+                next_look = (trainee.seen // recipe.look_every + 1) * recipe.look_every
             stop = agree(asked.number is not None)
             due = agree(time.monotonic() - last_save >= recipe.save_minutes * 60)
             if (due or stop) and not trainee.finished():
@@ -151,19 +174,20 @@ def train(
 class _Window:
     """Means since the last line of the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
         self._reset()
 
     def _reset(self) -> None:
         self._losses: dict[str, float] = {}
-        self._tokens = 0
+        self._seen = 0
         self._last: StepReport | None = None
         self._started = time.monotonic()
 
-    def add(self, done: StepReport, tokens: int) -> None:
+    def add(self, done: StepReport, seen: int) -> None:
         for name, loss in done.losses.items():
-            self._losses[name] = self._losses.get(name, 0.0) + loss * tokens
-        self._tokens += tokens
+            self._losses[name] = self._losses.get(name, 0.0) + loss * seen
+        self._seen += seen
         self._last = done
 
     def summary(self) -> dict[str, Any]:
@@ -171,10 +195,10 @@ class _Window:
         seconds = time.monotonic() - self._started
         last = self._last
         line = {
-            "loss": {name: total / self._tokens for name, total in self._losses.items()},
+            "loss": {name: total / self._seen for name, total in self._losses.items()},
             "lr": last.lr if last else 0.0,
             "norm": last.norm if last else 0.0,
-            "tokens_per_s": self._tokens / max(seconds, 1e-9),
+            f"{self._unit}_per_s": self._seen / max(seconds, 1e-9),
         }
         self._reset()
         return line

@@ -1,4 +1,4 @@
-"""Adagrad and Adam over dense weights and over the touched rows of a table."""
+"""Adagrad, Adam and Adadelta over dense weights and over the touched rows of a table."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from elmore.nn.losses import RowGradient
 
 __all__ = [
+    "Adadelta",
     "Adagrad",
     "Adam",
     "Optimizer",
@@ -175,5 +176,48 @@ class Adam:
         names = [key.removesuffix("|first") for key in state if key.endswith("|first")]
         self._moments = {
             name: (state[f"{name}|first"].clone(), state[f"{name}|second"].clone())
+            for name in names
+        }
+
+
+class Adadelta:
+    """Adadelta (Zeiler 2012): steps in the measure of earlier steps; whole weights only.
+
+    Args:
+        rho: decay of both running means.
+        epsilon: where the steps start from.
+    """
+
+    def __init__(self, *, rho: float = 0.95, epsilon: float = 1e-6) -> None:
+        self._rho, self._epsilon = rho, epsilon
+        self._means: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def step(self, updates: Iterable[Update], lr: float) -> None:
+        """Change all weights once."""
+        rho, epsilon = self._rho, self._epsilon
+        with torch.no_grad():
+            for name, weight, gradient, ids in updates:
+                if ids is not None:
+                    raise ValueError("Adadelta has no lazy rows; give the whole gradient")
+                if name not in self._means:
+                    self._means[name] = (torch.zeros_like(weight), torch.zeros_like(weight))
+                squares, steps = self._means[name]
+                squares.mul_(rho).addcmul_(gradient, gradient, value=1 - rho)
+                step = (steps + epsilon).sqrt_().div_((squares + epsilon).sqrt_()).mul_(gradient)
+                steps.mul_(rho).addcmul_(step, step, value=1 - rho)
+                weight.add_(step, alpha=-lr)
+
+    def state(self) -> dict[str, Tensor]:
+        """Give both running means."""
+        state = {}
+        for name, (squares, steps) in self._means.items():
+            state[f"{name}|squares"], state[f"{name}|steps"] = squares, steps
+        return state
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take them back."""
+        names = [key.removesuffix("|squares") for key in state if key.endswith("|squares")]
+        self._means = {
+            name: (state[f"{name}|squares"].clone(), state[f"{name}|steps"].clone())
             for name in names
         }

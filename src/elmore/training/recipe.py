@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from elmore.config import (
     Activation,
     BiLmConfig,
     LstmConfig,
     TokenEncoderConfig,
-    filters_from_json,
 )
 from elmore.errors import ConfigError
 from elmore.training.recipe_files import recipe_text
+from elmore.training.recipe_values import read_recipe, section_from_json, unknown_key
 from elmore.training.schedule import Decay
 
 __all__ = [
@@ -241,6 +238,11 @@ class RunRecipe:
     patience: int
     autocast: bool
 
+    @property
+    def look_every(self) -> int:
+        """Tokens between looks, under the name that the loop asks for."""
+        return self.evaluate_tokens
+
 
 # Which values keys may have, how messages say it, and the test; None is always left alone.
 _BOUNDS: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
@@ -297,15 +299,7 @@ class Recipe:
             source: name or path.
             overrides: "section.key" to a value in TOML's notation, as `--set` gives them.
         """
-        path = Path(source)
-        text = recipe_text(str(source)) if path.suffix != ".toml" else _read(path)
-        try:
-            data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"recipe '{path}' is no TOML: {error}; correct it") from None
-        for key, text in (overrides or {}).items():
-            _override(data, key, text)
-        data.setdefault("name", path.stem)
+        data = read_recipe(source, overrides, named=recipe_text)
         return cls.from_json(data, what=str(source))
 
     @classmethod
@@ -315,86 +309,15 @@ class Recipe:
         values: dict[str, Any] = {"name": str(data.get("name", "own"))}
         for key in data:
             if key != "name" and key not in sections:
-                raise ConfigError(_unknown(what, key, list(sections)))
+                raise ConfigError(unknown_key(what, key, list(sections)))
         hints = get_type_hints(cls)
         for key in sections:
-            values[key] = _section(data.get(key), hints[key], f"{what}: {key}")
+            values[key] = section_from_json(data.get(key), hints[key], f"{what}: {key}")
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
         """Give plain JSON values; `from_json` is the inverse."""
         return dataclasses.asdict(self)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        raise ConfigError(f"recipe '{path}' cannot be read; check the path") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"recipe '{path}' is not UTF-8; save it so") from None
-
-
-def _section(data: Any, kind: type, what: str) -> Any:
-    if not isinstance(data, dict):
-        raise ConfigError(f"{what} is missing; copy a recipe with `elmore recipes show laptop`")
-    hints = get_type_hints(kind)
-    for key in data:
-        if key not in hints:
-            raise ConfigError(_unknown(what, key, list(hints)))
-    values = {}
-    for key, hint in hints.items():
-        # TOML has no null: a key that may be None is left out for None.
-        if key not in data and type(None) not in get_args(hint):
-            raise ConfigError(f"{what}.{key} is missing; every key of a recipe must be there")
-        values[key] = _value(data.get(key), hint, f"{what}.{key}")
-    return kind(**values)
-
-
-def _value(value: Any, hint: Any, what: str) -> Any:
-    if get_origin(hint) in (Union, UnionType):
-        if value in (None, "none"):
-            return None
-        hint = next(choice for choice in get_args(hint) if choice is not type(None))
-    if get_origin(hint) is Literal:
-        if value not in get_args(hint):
-            raise ConfigError(
-                f"{what}={value!r}; use one of {', '.join(map(repr, get_args(hint)))}"
-            )
-        return value
-    if hint == tuple[int, ...]:
-        if not isinstance(value, list | tuple) or not all(type(n) is int for n in value):
-            raise ConfigError(f"{what}={value!r} must be a list of whole numbers; correct it")
-        return tuple(value)
-    if get_origin(hint) is tuple:
-        return filters_from_json(value, what=what)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise ConfigError(f"{what}={value!r} must be a {hint.__name__}; correct it")
-    return value
-
-
-def _override(data: dict[str, Any], key: str, text: str) -> None:
-    section, _, name = key.partition(".")
-    if not name:
-        raise ConfigError(f"--set {key}={text}: name the section too, e.g. optimizer.lr=0.002")
-    if section == "name" or not isinstance(data.setdefault(section, {}), dict):
-        raise ConfigError(f"--set {key}={text}: {section!r} is no section; see `elmore recipes`")
-    if text == "null":  # TOML has no word for it
-        data[section][name] = None
-        return
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text  # a bare word is a string
-    data[section][name] = value
-
-
-def _unknown(what: str, key: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(key, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-    return f"{what} has an unknown key {key!r}; {hint}"
 
 
 def _require(holds: bool, key: str, value: object, allowed: str) -> None:

@@ -12,18 +12,18 @@ __all__ = ["recipe_names", "recipe_text"]
 _FOLDER = Path(__file__).parent / "recipes"
 
 
-def recipe_names() -> list[str]:
-    """List the shipped recipes."""
-    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+def recipe_names(folder: Path = _FOLDER) -> list[str]:
+    """List the shipped recipes of a folder, those of pretraining by default."""
+    return sorted(path.stem for path in folder.glob("*.toml"))
 
 
-def recipe_text(name: str) -> str:
+def recipe_text(name: str, folder: Path = _FOLDER) -> str:
     """Give the text of a shipped recipe."""
-    if name not in recipe_names():
-        near = difflib.get_close_matches(name, recipe_names(), 1)
+    if name not in recipe_names(folder):
+        near = difflib.get_close_matches(name, recipe_names(folder), 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ConfigError(
-            f"no recipe is called {name!r}; {hint}use one of {', '.join(recipe_names())} or the "
-            "path of a .toml file"
+            f"no recipe is called {name!r}; {hint}use one of {', '.join(recipe_names(folder))} or "
+            "the path of a .toml file"
         )
-    return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+    return (folder / f"{name}.toml").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from elmore._atomic import atomic_file
 from elmore._json import read_json
@@ -32,6 +32,13 @@ _FORMAT, _VERSION = "elmore-run", 1
 _FREE = ("schedule", "run", "name")
 # What a run that met infinite numbers must be able to change.
 _FREE_KEYS = (("optimizer", "lr"), ("optimizer", "clip_norm"))
+
+
+class Settings(Protocol):
+    """A recipe, of a language model or of a task: sections of keys."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain JSON values."""
 
 
 class Run:
@@ -86,12 +93,12 @@ class Run:
         lines = self.log_path.read_text(encoding="utf-8").split("\n")[:-1]
         return [json.loads(line) for line in lines if line]
 
-    def start(self, recipe: Recipe, facts: dict[str, Any]) -> None:
+    def start(self, recipe: Settings, facts: dict[str, Any]) -> None:
         """Write what is trained; the folder is a run from now on."""
         self.path.mkdir(parents=True, exist_ok=True)
         self._write({"recipe": recipe.to_json(), **facts})
 
-    def check(self, recipe: Recipe, facts: dict[str, Any], *, write: bool = True) -> None:
+    def check(self, recipe: Settings, facts: dict[str, Any], *, write: bool = True) -> None:
         """Compare what is asked for with what the run did so far.
 
         Args:

@@ -1,11 +1,12 @@
-"""The learning rate as a function of tokens seen; never of the clock."""
+"""The learning rate as a function of tokens seen or of scores; never of the clock."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
-__all__ = ["Decay", "learning_rate"]
+__all__ = ["Decay", "learning_rate", "plateau_factor"]
 
 Decay = Literal["constant", "cosine", "linear"]
 
@@ -39,3 +40,22 @@ def learning_rate(
     done = min(1.0, (seen - decay_from) / max(1, total - decay_from))
     left = (1 + math.cos(math.pi * done)) / 2 if decay == "cosine" else 1 - done
     return peak * (floor + (1 - floor) * left)
+
+
+def plateau_factor(badness: Sequence[float], *, patience: int, factor: float = 0.5) -> float:
+    """Give the share of the rate that is left after looks that brought nothing better.
+
+    Args:
+        badness: of all looks so far; lower is better.
+        patience: looks without a better one that are forgiven.
+        factor: what the rate is multiplied by each time patience runs out.
+    """
+    best, waited, share = math.inf, 0, 1.0
+    for value in badness:
+        if value < best:
+            best, waited = value, 0
+            continue
+        waited += 1
+        if waited > patience:
+            share, waited = share * factor, 0
+    return share

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 
-__all__ = ["derive", "numpy_generator", "torch_generator"]
+__all__ = ["derive", "numpy_generator", "seeded", "torch_generator"]
 
 
 def derive(seed: int, *names: str | int) -> int:
@@ -24,3 +26,16 @@ def numpy_generator(seed: int, *names: str | int) -> np.random.Generator:
 def torch_generator(seed: int, *names: str | int) -> torch.Generator:
     """Make a torch generator for one purpose, on the CPU."""
     return torch.Generator().manual_seed(derive(seed, *names))
+
+
+@contextmanager
+def seeded(seed: int, *names: str | int) -> Iterator[None]:
+    """Seed torch's default generator for one purpose, which dropout reads, and give it back.
+
+    Args:
+        seed: the one seed.
+        names: the purpose.
+    """
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(derive(seed, *names))
+        yield

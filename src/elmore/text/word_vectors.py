@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.analysis.text_files import numbered_lines
 from elmore.errors import FormatError, InputError
+from elmore.text.data_files import numbered_lines
 
 __all__ = ["WordVectors", "read_word_vectors"]
 

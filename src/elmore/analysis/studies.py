@@ -1,0 +1,212 @@
+"""Trainings of one task that differ in one thing: what the paper's ablations are made of."""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from elmore._progress import SILENT, Progress
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.layer_cache import MAX_BYTES
+from elmore.errors import ConfigError
+from elmore.tasks.recipe import TaskRecipe
+from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.task import TASKS, Report, Row
+from elmore.training.seeds import numpy_generator
+
+__all__ = ["Outcome", "TaskStudy", "Variant"]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to train.
+
+    Attributes:
+        name: its row in the table.
+        settings: changes of the recipe.
+        elmo: whether ELMo enters at all.
+        share: part of the training data; parts are nested.
+        seeds: how many trainings.
+    """
+
+    name: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    elmo: bool = True
+    share: float = 1.0
+    seeds: int = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the trainings of a variant gave.
+
+    Attributes:
+        variant: which one.
+        scores: of the best epoch on the development data, a seed each.
+        curves: of every epoch, a seed each.
+        examples: what was learned from.
+    """
+
+    variant: Variant
+    scores: tuple[float, ...]
+    curves: tuple[tuple[float, ...], ...]
+    examples: int
+
+    @property
+    def mean(self) -> float:
+        """Mean score."""
+        return statistics.fmean(self.scores)
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the scores."""
+        return statistics.stdev(self.scores) if len(self.scores) > 1 else 0.0
+
+
+class TaskStudy:
+    """What the studies share: they train variants of a task and compare development scores.
+
+    Args:
+        elmo: the model.
+        task: name of the task.
+        recipe: "laptop", "paper" or the path of a TOML file.
+        settings: changes of the recipe, for all variants alike.
+        vectors: a file of word vectors.
+        seeds: trainings of each variant.
+        seed: the first seed.
+        out: a folder for the runs, so that a study that was cut off goes on where it was.
+        cache: a folder that keeps the layers for next time.
+        max_bytes: what that folder may hold.
+        progress: counts sentences whose layers are computed.
+    """
+
+    name = "study"
+
+    def __init__(
+        self,
+        elmo: Elmo,
+        *,
+        task: str = "ner",
+        recipe: str | Path = "laptop",
+        settings: Mapping[str, str] | None = None,
+        vectors: str | Path | None = None,
+        seeds: int = 1,
+        seed: int = 0,
+        out: str | Path | None = None,
+        cache: str | Path | None = None,
+        max_bytes: int = MAX_BYTES,
+        progress: Progress = SILENT,
+    ) -> None:
+        if task not in TASKS:
+            raise ConfigError(f"task={task!r}; use one of {', '.join(TASKS)}")
+        if seeds < 1:
+            raise ConfigError(f"seeds={seeds}; use 1 or more")
+        self.elmo, self.task, self.recipe = elmo, task, recipe
+        self.settings = dict(settings or {})
+        self.vectors, self.seeds, self.seed = vectors, seeds, seed
+        self.out, self.cache, self.max_bytes = out, cache, max_bytes
+        self.progress = progress
+
+    @property
+    def kind(self) -> Any:
+        """The class of the task."""
+        module, name, _ = TASKS[self.task]
+        return getattr(importlib.import_module(module), name)
+
+    def compare(self, variants: Sequence[Variant], data: Sequence[str | Path]) -> list[Outcome]:
+        """Train all variants.
+
+        Args:
+            variants: what to train.
+            data: two files, to learn from and to score on.
+        """
+        if isinstance(data, str | Path) or len(data) != 2:
+            raise ConfigError(f"{self.name} takes two files: TRAIN DEV")
+        recipes = [self._recipe(variant) for variant in variants]
+        reader: SupervisedTask[Any, Any] = self.kind(None, recipe=recipes[0])
+        train, dev = reader.examples([data[0]]), reader.examples([data[1]])
+        order = numpy_generator(0, "share", len(train)).permutation(len(train)).tolist()
+        outcomes = []
+        for variant, recipe in zip(variants, recipes, strict=True):
+            size = max(1, round(variant.share * len(train)))
+            chosen = [train[k] for k in sorted(order[:size])]
+            reports = [
+                self._train(variant, recipe, chosen, dev, self.seed + k)
+                for k in range(variant.seeds)
+            ]
+            metric = self.kind.metric
+            outcomes.append(
+                Outcome(
+                    variant,
+                    tuple(report.metrics[metric] for report in reports),
+                    tuple(
+                        tuple(float(row[metric]) for row in report.tables[f"{metric} by epoch"])  # type: ignore[arg-type]  # a number
+                        for report in reports
+                    ),
+                    size,
+                )
+            )
+        return outcomes
+
+    def report(
+        self,
+        outcomes: Sequence[Outcome],
+        tables: Mapping[str, Sequence[Row]],
+        data: Sequence[str | Path],
+        notes: Sequence[str] = (),
+    ) -> Report:
+        """Make the report of a study."""
+        return Report(
+            name=self.name,
+            metrics={outcome.variant.name: outcome.mean for outcome in outcomes},
+            measured_on={
+                "model": str(self.elmo.checkpoint.origin),
+                "task": self.task,
+                "score": f"{self.kind.metric} on development data",
+                "recipe": str(self.recipe),
+                "settings": [f"{key}={value}" for key, value in self.settings.items()] or None,
+                "data": [str(path) for path in data],
+            },
+            tables=tables,
+            notes=notes,
+        )
+
+    def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
+        """Give a row for each variant; the first one is what gains are counted from."""
+        first = outcomes[0].mean
+        return [
+            {
+                "system": outcome.variant.name,
+                self.kind.metric: outcome.mean,
+                "sd": outcome.sd if len(outcome.scores) > 1 else None,
+                "gain": outcome.mean - first,
+                "seeds": len(outcome.scores),
+            }
+            for outcome in outcomes
+        ]
+
+    def _recipe(self, variant: Variant) -> TaskRecipe:
+        settings = {**self.settings, **variant.settings}
+        return TaskRecipe.load(self.recipe, self.task, self.kind.sizes, settings)
+
+    def _train(
+        self, variant: Variant, recipe: TaskRecipe, train: list[Any], dev: list[Any], seed: int
+    ) -> Report:
+        out = None
+        if self.out is not None:
+            name = variant.name.replace(" ", "-").replace("%", "").replace(",", "")
+            out = Path(self.out) / f"{name}-{seed}"
+        report: Report = self.kind(
+            self.elmo if variant.elmo else None,
+            recipe=recipe,
+            vectors=self.vectors,
+            cache=self.cache,
+            max_bytes=self.max_bytes,
+            seed=seed,
+            progress=self.progress,
+        ).fit(train, dev=dev, out=out, resume=True)
+        return report

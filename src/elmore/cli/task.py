@@ -1,0 +1,219 @@
+"""`elmore task`: train, evaluate and use the six downstream models."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from elmore.cli import flags
+from elmore.cli.inputs import check_inputs, read_input
+from elmore.cli.report import make_progress, say, write_json, write_result
+from elmore.cli.training import add_recipe, ending_by_signal, overrides
+from elmore.errors import ConfigError
+from elmore.tasks.task import TASKS
+
+if TYPE_CHECKING:
+    from elmore.tasks.task import Report
+
+__all__ = ["EXAMPLES", "add_arguments", "run"]
+
+EXAMPLES = """\
+  elmore task train ner train.conll --dev dev.conll --vectors glove.txt --model my-model -o ner/
+  elmore task train ner train.conll --dev dev.conll --no-elmo --seeds 5 -o baseline/
+  elmore task evaluate ner test.conll --trained ner/ --json
+  echo "Ada lives in Rome ." | elmore task predict ner --trained ner/
+
+train      learn from labelled files; the run in -o can be stopped (Ctrl-C) and gone on with
+evaluate   score a trained model on labelled files
+predict    label plain text: a sentence a line (ner, srl, sentiment); premise TAB hypothesis
+           (nli); question TAB paragraph (qa); documents with blank lines between (coref)
+"""
+
+_TRAIN_ONLY = {
+    "dev": "--dev",
+    "test": "--test",
+    "output": "-o",
+    "no_elmo": "--no-elmo",
+    "vectors": "--vectors",
+    "resume": "--resume",
+    "set": "--set",
+    "model": "--model",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("action", choices=("train", "evaluate", "predict"), metavar="ACTION")
+    parser.add_argument("name", choices=tuple(TASKS), metavar="TASK", help=", ".join(TASKS))
+    parser.add_argument(
+        "inputs", nargs="*", metavar="INPUT", help="data files; plain, gz, bz2, xz or zst"
+    )
+    flags.add_model(parser)
+    parser.add_argument("--no-elmo", action="store_true", help="train the baseline without ELMo")
+    parser.add_argument("--dev", action="append", metavar="FILE", help="to choose the best epoch")
+    parser.add_argument("--test", action="append", metavar="FILE", help="to score at the end")
+    parser.add_argument("--vectors", metavar="FILE", help="word vectors: GloVe or word2vec")
+    parser.add_argument("--trained", metavar="FOLDER", help="a trained task, for evaluate, predict")
+    add_recipe(parser, "laptop")
+    parser.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="train with N seeds: mean and sd"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with the run in -o")
+    parser.add_argument("--cache", metavar="FOLDER", help="keep the layers there for next time")
+    flags.add_output(parser, "train: folder of the run")
+    flags.add_seed(parser)
+    flags.add_compute(parser, batches=False)
+    flags.add_json(parser)
+    flags.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the action says."""
+    model, rest = flags.split_model(args.model)
+    args.inputs = [*rest, *args.inputs]
+    if args.action == "train":
+        _train(args, model)
+        return 0
+    for name, flag in _TRAIN_ONLY.items():
+        if getattr(args, name):
+            raise ConfigError(f"{flag} is for train; leave it out for {args.action}")
+    if args.trained is None:
+        raise ConfigError(f"{args.action} needs a trained model; pass --trained FOLDER")
+    if args.action == "evaluate" and not args.inputs:
+        raise ConfigError("evaluate needs labelled files; name one or more")
+    _use(args)
+    return 0
+
+
+def _class(name: str) -> Any:
+    module, class_name, _ = TASKS[name]
+    return getattr(importlib.import_module(module), class_name)
+
+
+def _train(args: argparse.Namespace, model: Any) -> None:
+    if not args.inputs:
+        raise ConfigError("train needs labelled files; name one or more")
+    if args.output is None:
+        raise ConfigError("train needs a folder for the run; pass -o FOLDER")
+    if args.trained is not None:
+        raise ConfigError("--trained is for evaluate and predict; leave it out for train")
+    if args.seeds < 1:
+        raise ConfigError(f"--seeds {args.seeds}; use 1 or more")
+    if args.no_elmo and args.model:
+        raise ConfigError("--no-elmo and --model do not go together; leave one out")
+    checkpoint = None if args.no_elmo else flags.read_model(model)
+    from elmore.embedding.elmo import Elmo
+    from elmore.tasks.recipe import TaskRecipe
+    from elmore.tasks.seeds import over_seeds
+
+    flags.set_threads(args.threads)
+    elmo = None if checkpoint is None else Elmo(checkpoint, threads=args.threads)
+    kind = _class(args.name)
+    recipe = TaskRecipe.load(args.recipe, args.name, kind.sizes, overrides(args.set))
+    out = Path(args.output)
+
+    def once(seed: int) -> Report:
+        progress = make_progress(unit="sentences", quiet=args.quiet)
+        display = _Display(args, kind.metric, f"seed {seed}: " if args.seeds > 1 else "")
+        try:
+            task = kind(
+                elmo,
+                recipe=recipe,
+                vectors=args.vectors,
+                cache=args.cache,
+                seed=seed,
+                device=args.device,
+                progress=progress,
+            )
+            report: Report = task.fit(
+                args.inputs,
+                dev=args.dev,
+                out=out if args.seeds == 1 else out / f"seed-{seed}",
+                resume=args.resume,
+                report=display.show,
+            )
+            return task.evaluate(args.test) if args.test else report
+        finally:
+            progress.close()
+            display.close()
+
+    seeds = range(args.seed, args.seed + args.seeds)
+    with ending_by_signal():
+        report = over_seeds(seeds, once) if args.seeds > 1 else once(args.seed)
+    report.save(out / "results.json", overwrite=True)
+    _show(args, report)
+
+
+def _use(args: argparse.Namespace) -> None:
+    if args.action == "predict":
+        check_inputs(args.inputs, None)
+    flags.set_threads(args.threads)
+    task = _class(args.name).load(
+        args.trained, cache=args.cache, device=args.device, threads=args.threads
+    )
+    if args.action == "evaluate":
+        _show(args, task.evaluate(args.inputs))
+        return
+    colour = sys.stdout is not None and sys.stdout.isatty()
+    for name in args.inputs or ["-"]:
+        examples = [task.parse(item) for item in task.items(read_input(name), name)]
+        for example, found in zip(examples, task.predict_examples(examples), strict=True):
+            if args.json:
+                write_result(json.dumps(task.to_json(example, found), ensure_ascii=False))
+            else:
+                write_result(task.show(example, found, colour=colour))
+
+
+def _show(args: argparse.Namespace, report: Report) -> None:
+    if args.json:
+        write_json(report.to_dict())
+        return
+    scores = "  ".join(f"{name} {value:.2f}" for name, value in report.metrics.items())
+    write_result(f"{report}\n\n{scores}")
+
+
+class _Display:
+    """Shows how a training goes on stderr: a bar on a terminal, else a line an epoch."""
+
+    def __init__(self, args: argparse.Namespace, metric: str, prefix: str) -> None:
+        self._quiet, self._metric, self._prefix = bool(args.quiet), metric, prefix
+        self._bar: Any = None
+        self._best: float | None = None
+        self._epoch = 0
+
+    def show(self, line: dict[str, Any]) -> None:
+        """Show one line of the log."""
+        found = line.get("heldout")
+        if found is not None:
+            self._epoch += 1
+            score = float(found[self._metric])
+            self._best = score if self._best is None else max(self._best, score)
+        if self._quiet:
+            return
+        if sys.stderr is not None and sys.stderr.isatty():
+            self._draw(line)
+        elif found is not None:
+            say(
+                f"{self._prefix}epoch {self._epoch}: {self._metric} {found[self._metric]:.2f} "
+                f"(best {self._best:.2f})"
+            )
+
+    def _draw(self, line: dict[str, Any]) -> None:
+        from tqdm import tqdm
+
+        if self._bar is None:
+            self._bar = tqdm(total=line["total"], unit=" examples", desc=self._prefix or None)
+        self._bar.n = line["examples"]
+        parts = [f"loss {line['loss']['loss']:.3f}"] if "loss" in line else []
+        if self._best is not None:
+            parts.append(f"best {self._metric} {self._best:.2f}")
+        self._bar.set_postfix_str(", ".join(parts))
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        if self._bar is not None:
+            self._bar.close()

@@ -1,0 +1,154 @@
+"""Recurrent encoders of task models: no state is kept, padding is never read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from elmore.kernels.lstm import Clips, LstmSteps
+from elmore.nn.packing import Packing
+
+__all__ = ["BiGru", "BiLstm", "BiLstmStack", "VariationalDropout", "start_linear"]
+
+
+def start_linear(network: nn.Module) -> None:
+    """Start all linear layers of a network from Glorot's uniform distribution, biases from 0."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
+class VariationalDropout(nn.Module):
+    """Dropout with one mask for all tokens of a sequence (Gal & Ghahramani 2016).
+
+    Args:
+        rate: share of features that are dropped while training.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop features, (batch, time, dim)."""
+        if not self.training or not self.rate:
+            return x
+        kept = torch.empty(x.shape[0], 1, x.shape[2], device=x.device).bernoulli_(1 - self.rate)
+        return x * (kept / (1 - self.rate))
+
+
+class BiLstm(nn.Module):
+    """One bidirectional LSTM layer over the packed rows of a batch, on our own kernel.
+
+    On one processor it takes half the time of `torch.nn.LSTM` with packed sequences.
+
+    Args:
+        input_dim: size of an input vector.
+        dim: units of each direction.
+    """
+
+    def __init__(self, input_dim: int, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+        for name in ("forward", "backward"):
+            inputs, states = torch.empty(4 * dim, input_dim), torch.empty(4 * dim, dim)
+            nn.init.xavier_uniform_(inputs)
+            for gate in states.chunk(4):
+                nn.init.orthogonal_(gate)
+            bias = torch.zeros(4 * dim)
+            bias[dim : 2 * dim] = 1.0  # the forget gate starts open
+            self.register_parameter(f"{name}_input", nn.Parameter(inputs))
+            self.register_parameter(f"{name}_state", nn.Parameter(states))
+            self.register_parameter(f"{name}_bias", nn.Parameter(bias))
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """Read a batch.
+
+        Args:
+            x: (batch, time, input_dim).
+            lengths: tokens of each sequence, (batch,).
+
+        Returns:
+            (batch, time, 2 * dim); zeros at padding.
+        """
+        batch, time, width = x.shape
+        packing = Packing.plan(lengths, time)
+        flat = x.reshape(batch * time, width)
+        start = x.new_zeros(batch, self.dim)
+        outputs = []
+        for name, rows in (("forward", packing.forward), ("backward", packing.backward)):
+            inputs = self.get_parameter(f"{name}_input")
+            bias = self.get_parameter(f"{name}_bias")
+            gates = torch.nn.functional.linear(flat.index_select(0, rows), inputs, bias)
+            steps, _ = LstmSteps.apply(  # type: ignore[no-untyped-call]  # torch leaves it so
+                gates,
+                packing.sizes,
+                self.get_parameter(f"{name}_state"),
+                None,
+                start,
+                start,
+                Clips(None, None),
+            )
+            outputs.append(x.new_zeros(batch * time, self.dim).index_copy(0, rows, steps))
+        return torch.cat(outputs, dim=1).view(batch, time, 2 * self.dim)
+
+
+class BiLstmStack(nn.Module):
+    """Bidirectional layers one on the other, with variational dropout at each input.
+
+    Args:
+        input_dim: size of an input vector.
+        dims: units of each direction, layer by layer.
+        dropout: at the input of each layer.
+    """
+
+    def __init__(self, input_dim: int, dims: Sequence[int], dropout: float) -> None:
+        super().__init__()
+        sizes = [input_dim, *(2 * dim for dim in dims)]
+        self.layers = nn.ModuleList(
+            BiLstm(size, dim) for size, dim in zip(sizes, dims, strict=False)
+        )
+        self.dropout = VariationalDropout(dropout)
+        self.dim = sizes[-1]
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """Read a batch, (batch, time, input_dim) to (batch, time, dim)."""
+        for layer in self.layers:
+            x = layer(self.dropout(x), lengths)
+        return x
+
+
+class BiGru(nn.Module):
+    """One bidirectional GRU layer.
+
+    Args:
+        input_dim: size of an input vector.
+        dim: units of each direction.
+    """
+
+    def __init__(self, input_dim: int, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+        self.gru = nn.GRU(input_dim, dim, batch_first=True, bidirectional=True)
+        for name, weight in self.gru.named_parameters():
+            if name.startswith("bias"):
+                nn.init.zeros_(weight)
+            else:  # Clark & Gardner's start
+                nn.init.trunc_normal_(weight, std=0.05, a=-0.1, b=0.1)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """Read a batch, (batch, time, input_dim) to (batch, time, 2 * dim); zeros at padding."""
+        if not x.shape[0] * x.shape[1]:
+            return x.new_zeros(*x.shape[:2], 2 * self.dim)
+        counts = lengths.cpu().clamp(min=1)  # torch refuses empty sequences
+        packed = pack_padded_sequence(x, counts, batch_first=True, enforce_sorted=False)
+        output, _ = pad_packed_sequence(
+            self.gru(packed)[0], batch_first=True, total_length=x.shape[1]
+        )
+        mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        return output * mask[:, :, None]

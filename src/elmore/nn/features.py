@@ -1,0 +1,222 @@
+"""What a task model sees of a token: a word vector, its spelling, and mixes of biLM layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from elmore.nn.bilm import BiLm
+from elmore.nn.inputs import TensorBatch
+from elmore.nn.mix import LayerNorm, ScalarMix
+
+__all__ = ["ElmoMixes", "SpellingCnn", "TokenFeatures", "Tokens", "WordTable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of a batch as ids.
+
+    Attributes:
+        lengths: tokens of each sentence, (batch,).
+        mask: which places hold a token, (batch, time).
+        words: rows of the word table, (batch, time); 0 is padding, 1 an unknown word.
+        spellings: bytes of the distinct words, (n_words, chars); 0 is padding.
+        spelled: which of them stands where, (batch, time).
+        layers: frozen layers of the biLM, (layers, batch, time, dim), or None.
+        bilm: input of a biLM that is trained too, or None.
+    """
+
+    lengths: Tensor
+    mask: Tensor
+    words: Tensor
+    spellings: Tensor
+    spelled: Tensor
+    layers: Tensor | None = None
+    bilm: TensorBatch | None = None
+
+
+class WordTable(nn.Module):
+    """Word vectors: rows that are trained, then rows that stay, and one for unknown words.
+
+    Row 0 is padding, row 1 the unknown word, which is always trained; the trained rows come
+    first, so that an optimiser never sees the others.
+
+    Args:
+        trained: vectors to start from, (n, dim).
+        fixed: vectors that stay, (m, dim).
+    """
+
+    fixed: Tensor
+
+    def __init__(self, trained: Tensor, fixed: Tensor) -> None:
+        super().__init__()
+        self.unknown = nn.Parameter(torch.zeros(trained.shape[1]))
+        self.trained = nn.Parameter(trained.clone()) if len(trained) else None
+        self.n_trained = len(trained)
+        self.register_buffer("fixed", fixed.clone())
+
+    @property
+    def dim(self) -> int:
+        """Size of a vector."""
+        return len(self.unknown)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Look words up, (batch, time) to (batch, time, dim); zeros at padding."""
+        n, places = self.n_trained, ids - 2
+        vectors = (ids == 1)[..., None] * self.unknown
+        if len(self.fixed):
+            known = places >= n
+            rows = (places - n).clamp(min=0)
+            vectors = vectors + nn.functional.embedding(rows, self.fixed) * known[..., None]
+        if self.trained is not None:
+            known = (places >= 0) & (places < n)
+            rows = places.clamp(0, n - 1)
+            vectors = vectors + nn.functional.embedding(rows, self.trained) * known[..., None]
+        return vectors
+
+
+class SpellingCnn(nn.Module):
+    """A CNN over the bytes of a word: convolutions, ReLU, maximum over places.
+
+    Args:
+        filters: (width, number) of each convolution.
+        dim: size of a byte's vector.
+        dropout: on the bytes' vectors.
+    """
+
+    def __init__(self, filters: Sequence[tuple[int, int]], dim: int, dropout: float) -> None:
+        super().__init__()
+        self.bytes = nn.Embedding(257, dim, padding_idx=0)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(dim, number, width) for width, number in filters
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.widest = max(width for width, _ in filters)
+        self.dim = sum(number for _, number in filters)
+
+    def forward(self, spellings: Tensor) -> Tensor:
+        """Read words, (n_words, chars) to (n_words, dim)."""
+        # Each window starts inside the word and may reach past its end, where it sees zeros:
+        # so a word's features do not depend on the longest word of the batch.
+        padded = nn.functional.pad(spellings, (0, self.widest - 1))
+        x = self.dropout(self.bytes(padded)).transpose(1, 2)  # (n_words, dim, chars)
+        if not spellings.numel():
+            return torch.zeros(len(spellings), self.dim, device=spellings.device)
+        inside = (spellings > 0)[:, None]
+        chars = spellings.shape[1]
+        return torch.cat(
+            [
+                (torch.relu(convolution(x)[:, :, :chars]) * inside).amax(2)
+                for convolution in self.convolutions
+            ],
+            dim=1,
+        )
+
+
+class ElmoMixes(nn.Module):
+    """The mixes of a biLM's layers that a task learns, one for each place where they enter.
+
+    Args:
+        n_layers: layers of the biLM, the token layer included.
+        dim: size of a layer's vector.
+        places: how many mixes.
+        layers: "all", or "top" for the last layer alone, which keeps its gamma.
+        dropout: on each mixed vector.
+        layer_norm: as in `ScalarMix`.
+        bilm: a biLM that is trained with the task, or None where layers come ready.
+    """
+
+    def __init__(
+        self,
+        n_layers: int,
+        dim: int,
+        *,
+        places: int,
+        layers: Literal["all", "top"] = "all",
+        dropout: float = 0.0,
+        layer_norm: LayerNorm | None = None,
+        bilm: BiLm | None = None,
+    ) -> None:
+        super().__init__()
+        self.dim, self.top = dim, layers == "top"
+        used = 1 if self.top else n_layers
+        self.mixes = nn.ModuleList(ScalarMix(used, layer_norm=layer_norm) for _ in range(places))
+        self.dropout = nn.Dropout(dropout)
+        self.bilm = bilm
+
+    def forward(self, tokens: Tokens) -> list[Tensor]:
+        """Mix the layers of a batch: for each place (batch, time, dim); zeros at padding."""
+        values = tokens.layers
+        if values is None:
+            values = self._layers(tokens)
+        if self.top:
+            values = values[-1:]
+        real = tokens.mask[:, :, None]
+        return [self.dropout(mix(values, tokens.mask)) * real for mix in self.mixes]
+
+    def _layers(self, tokens: Tokens) -> Tensor:
+        if self.bilm is None or tokens.bilm is None:
+            raise RuntimeError("neither layers nor the input of a biLM; make the batch anew")
+        batch = tokens.bilm
+        layers, _ = self.bilm(batch.words, batch.index, batch.lengths, word_ids=batch.word_ids)
+        values: Tensor = layers.values[:, :, 1:-1]  # the markers' vectors are no token's
+        return values
+
+    def penalty(self, strength: float) -> Tensor:
+        """Give strength * ||w||^2 over all mixes (Peters et al. 2018, §3.3), ()."""
+        return torch.stack([mix.penalty(strength) for mix in self.mixes]).sum()  # type: ignore[operator]  # ModuleList forgets the class
+
+
+class TokenFeatures(nn.Module):
+    """The input of a task model: [word; spelling; ELMo], and ELMo for its output.
+
+    Args:
+        words: the word table, or None.
+        spelling: the CNN over characters, or None.
+        elmo: the mixes, or None; the first belongs to the input if `elmo_input`, the last to the
+            output if `elmo_output`.
+        elmo_input: whether ELMo enters below the task model's first RNN.
+        elmo_output: whether it enters above it.
+    """
+
+    def __init__(
+        self,
+        words: WordTable | None,
+        spelling: SpellingCnn | None,
+        elmo: ElmoMixes | None,
+        *,
+        elmo_input: bool = False,
+        elmo_output: bool = False,
+    ) -> None:
+        super().__init__()
+        self.words, self.spelling, self.elmo = words, spelling, elmo
+        self.elmo_input = elmo is not None and elmo_input
+        self.elmo_output = elmo is not None and elmo_output
+        elmo_dim = 0 if elmo is None else elmo.dim
+        self.own_dim = (words.dim if words else 0) + (spelling.dim if spelling else 0)
+        self.dim = self.own_dim + elmo_dim * self.elmo_input
+        self.output_dim = elmo_dim * self.elmo_output
+
+    def forward(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
+        """Give input vectors (batch, time, dim) and ELMo for the output (batch, time, output_dim).
+
+        Where no ELMo enters at the output, its vectors have no features.
+        """
+        parts = []
+        if self.words is not None:
+            parts.append(self.words(tokens.words))
+        if self.spelling is not None:
+            parts.append(self.spelling(tokens.spellings)[tokens.spelled] * tokens.mask[:, :, None])
+        mixed = self.elmo(tokens) if self.elmo is not None else []
+        if self.elmo_input:
+            parts.append(mixed[0])
+        above = mixed[-1] if self.elmo_output else tokens.mask[:, :, None][:, :, :0].float()
+        return torch.cat(parts, dim=2), above
+
+    def penalty(self, strength: float) -> Tensor | float:
+        """Give the penalty of the mixes, 0 without ELMo."""
+        return 0.0 if self.elmo is None or not strength else self.elmo.penalty(strength)

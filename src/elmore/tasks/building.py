@@ -1,0 +1,105 @@
+"""From a recipe to the part of a network that all tasks share, and weights into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from elmore.embedding.elmo import Elmo
+from elmore.errors import ConfigError, FormatError
+from elmore.nn.features import ElmoMixes, SpellingCnn, TokenFeatures, WordTable
+from elmore.tasks.folder import TaskFolder
+from elmore.tasks.recipe import TaskRecipe
+from elmore.tasks.task import Row
+
+__all__ = ["build_features", "mix_rows", "put_weights", "word_vectors_of"]
+
+Vectors = NDArray[np.float32] | None
+
+
+def build_features(
+    recipe: TaskRecipe, elmo: Elmo | None, trained: Vectors, fixed: Vectors
+) -> TokenFeatures:
+    """Make what a task model sees of a token.
+
+    Args:
+        recipe: of the task.
+        elmo: the biLM whose layers enter, or None.
+        trained: word vectors that learn, (n, dim), or None for no words at all.
+        fixed: word vectors that stay, (m, dim), or None.
+
+    Raises:
+        ConfigError: nothing goes in.
+    """
+    characters, use = recipe.characters, recipe.elmo
+    words = spelling = mixes = None
+    if trained is not None and fixed is not None:
+        words = WordTable(torch.from_numpy(trained), torch.from_numpy(fixed))
+    if characters.filters:
+        spelling = SpellingCnn(characters.filters, characters.dim, characters.dropout)
+    if elmo is not None and (use.input or use.output):
+        mixes = ElmoMixes(
+            elmo.n_layers,
+            elmo.dim,
+            places=use.input + use.output,
+            layers=use.layers,
+            dropout=use.dropout,
+            layer_norm=use.layer_norm,
+        )
+    if words is None and spelling is None and not (mixes is not None and use.input):
+        raise ConfigError(
+            "the model has no input: neither words, characters nor ELMo; set words.dim or pass "
+            "vectors"
+        )
+    return TokenFeatures(words, spelling, mixes, elmo_input=use.input, elmo_output=use.output)
+
+
+def word_vectors_of(content: TaskFolder, what: str) -> tuple[Vectors, Vectors]:
+    """Give the trained and the fixed word vectors of a saved task, None where it has no words."""
+    if content.words is None:
+        return None, None
+    name = "features.words."
+    fixed, unknown = content.weights.get(f"{name}fixed"), content.weights.get(f"{name}unknown")
+    if fixed is None or unknown is None:
+        raise FormatError(f"'{what}' lacks the vectors of its words; restore it")
+    none = np.zeros((0, len(unknown)), np.float32)
+    return content.weights.get(f"{name}trained", none), fixed
+
+
+def put_weights(network: nn.Module, weights: Mapping[str, NDArray[Any]], what: str) -> None:
+    """Put saved weights into a network.
+
+    Raises:
+        FormatError: names or shapes are not those of the network.
+    """
+    own = network.state_dict()
+    if own.keys() != weights.keys():
+        odd = sorted(own.keys() ^ weights.keys())[0]
+        raise FormatError(f"'{what}' does not fit its recipe at {odd!r}; restore it")
+    for name, value in own.items():
+        if tuple(value.shape) != weights[name].shape:
+            raise FormatError(f"'{what}' has a wrong shape at {name!r}; restore it")
+        value.copy_(torch.from_numpy(weights[name]))
+    network.eval()
+
+
+def mix_rows(features: TokenFeatures) -> list[Row]:
+    """Give the mix of each place where ELMo enters: softmax of its weights, and gamma."""
+    if features.elmo is None:
+        return []
+    places = [
+        *(["input"] if features.elmo_input else []),
+        *(["output"] if features.elmo_output else []),
+    ]
+    rows: list[Row] = []
+    for place, mix in zip(places, features.elmo.mixes, strict=True):
+        scores, gamma = (weight.detach() for weight in mix.parameters())
+        weights = torch.softmax(scores, 0).tolist()
+        named = {f"layer {k}": float(weight) for k, weight in enumerate(weights)}
+        rows.append({"place": place, **named, "gamma": float(gamma)})
+    return rows

@@ -1,0 +1,158 @@
+"""A trained task as a folder: task.json, model.safetensors, words.txt, and elmo/ inside it.
+
+task.json holds the recipe, the labels, and the SHA-256 of the other two files. Nothing in the
+folder is code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._atomic import atomic_folder
+from elmore._io import open_checked, read_lines, sha256_file
+from elmore._json import read_json
+from elmore._messages import shown
+from elmore._version import __version__
+from elmore.embedding.elmo import Elmo
+from elmore.errors import FormatError
+from elmore.formats.safetensors_files import read_safetensors, write_safetensors
+from elmore.limits import LIMITS
+from elmore.tasks.inputs import WordList
+
+__all__ = ["TaskFolder", "read_task", "task_name", "write_task"]
+
+_FORMAT, _VERSION = "elmore-task", 1
+_FACTS, _MODEL, _WORDS, _ELMO = "task.json", "model.safetensors", "words.txt", "elmo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFolder:
+    """What a folder holds.
+
+    Attributes:
+        task: name of the task.
+        recipe: as JSON values.
+        labels: what the task learned to tell apart, as JSON values.
+        words: of the word table, or None.
+        weights: name to array.
+        elmo: digest of the model that the task reads, or None.
+        scores: of the best look.
+    """
+
+    task: str
+    recipe: Mapping[str, Any]
+    labels: Mapping[str, Any]
+    words: WordList | None
+    weights: Mapping[str, NDArray[Any]]
+    elmo: str | None
+    scores: Mapping[str, float]
+
+
+def write_task(
+    path: Path, content: TaskFolder, elmo: Elmo | None, *, overwrite: bool = False
+) -> None:
+    """Write a folder, whole or not at all.
+
+    Args:
+        path: the folder to make.
+        content: all but the biLM.
+        elmo: the biLM to put inside, or None.
+        overwrite: replace a folder of a task.
+    """
+    with atomic_folder(path, overwrite=overwrite, looks_ours=_is_task) as place:
+        with (place / _MODEL).open("wb") as stream:
+            write_safetensors(stream, dict(content.weights), {"task": content.task})
+        words = content.words
+        (place / _WORDS).write_bytes(
+            "".join(f"{word}\n" for word in (words.words if words else ())).encode(
+                "utf-8", "surrogatepass"
+            )
+        )
+        if elmo is not None:
+            elmo.save(place / _ELMO)
+        facts = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "elmore": __version__,
+            "task": content.task,
+            "recipe": dict(content.recipe),
+            "labels": dict(content.labels),
+            "n_trained_words": words.n_trained if words else None,
+            "elmo": content.elmo,
+            "scores": dict(content.scores),
+            "sha256": {name: sha256_file(place / name) for name in (_MODEL, _WORDS)},
+        }
+        (place / _FACTS).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+
+def task_name(path: str | Path) -> str:
+    """Tell which task a folder holds."""
+    return str(_facts(_find(Path(path)))["task"])
+
+
+def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
+    """Read a folder, or the trained model of a run.
+
+    Returns:
+        what it holds, and where its biLM lies, if inside.
+
+    Raises:
+        FormatError: no folder of a task, or damaged.
+    """
+    place = _find(Path(path))
+    facts = _facts(place)
+    for name in (_MODEL, _WORDS):
+        if sha256_file(place / name, follow=False) != facts["sha256"].get(name):
+            raise FormatError(f"'{shown(place / name, 140)}' is damaged; restore it")
+    with read_safetensors(place / _MODEL, what=str(place / _MODEL)) as view:
+        weights = {name: np.array(view.read(name, copy=True)) for name in view.names()}
+    words = None
+    if facts["n_trained_words"] is not None:
+        with open_checked(place / _WORDS, what="words of a task", follow=False) as stream:
+            limit = LIMITS.vocabulary_line_bytes
+            lines = [line for _, line in read_lines(stream, what=_WORDS, max_line=limit)]
+        words = WordList(tuple(lines), int(facts["n_trained_words"]))
+    content = TaskFolder(
+        task=str(facts["task"]),
+        recipe=facts["recipe"],
+        labels=facts["labels"],
+        words=words,
+        weights=weights,
+        elmo=facts["elmo"],
+        scores=facts["scores"],
+    )
+    inside = place / _ELMO
+    return content, inside if inside.is_dir() else None
+
+
+def _find(path: Path) -> Path:
+    for place in (path, path / "checkpoint"):
+        if _is_task(place):
+            return place
+    raise FormatError(
+        f"'{shown(path, 140)}' holds no trained task; check the path, or train one with "
+        "`elmore task train`"
+    )
+
+
+def _is_task(path: Path) -> bool:
+    return (path / _FACTS).is_file()
+
+
+def _facts(place: Path) -> dict[str, Any]:
+    facts = read_json(place / _FACTS)
+    if facts.get("format") != _FORMAT or not isinstance(facts.get("sha256"), dict):
+        raise FormatError(f"'{shown(place, 140)}' is no folder of a task; check the path")
+    if facts.get("version") != _VERSION:
+        raise FormatError(f"'{shown(place, 140)}' was made by a newer elmore; upgrade")
+    missing = {"task", "recipe", "labels", "n_trained_words", "elmo", "scores"} - set(facts)
+    if missing:
+        raise FormatError(f"'{shown(place, 140)}' lacks {sorted(missing)[0]!r}; restore it")
+    return facts

@@ -1,0 +1,190 @@
+"""From tokens to what a network reads: rows of the word table, spellings, layers of the biLM."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from elmore._progress import SILENT, Progress
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache
+from elmore.nn.features import Tokens
+from elmore.nn.inputs import TensorBatch
+from elmore.tasks.recipe import WordsRecipe
+from elmore.text.word_vectors import WordVectors
+from elmore.training.seeds import numpy_generator
+
+__all__ = ["FrozenLayers", "TokenIndex", "WordList", "choose_words"]
+
+# Of vectors that start from nothing; GloVe's own entries are about four times as large.
+_START = 0.1
+_UNKNOWN = 1
+
+
+@dataclass(frozen=True)
+class WordList:
+    """The words of a table: those that are trained first.
+
+    Attributes:
+        words: in the order of the table's rows.
+        n_trained: how many of them are trained.
+    """
+
+    words: tuple[str, ...]
+    n_trained: int
+
+    def rows(self) -> dict[str, int]:
+        """Give the row of each word; 0 is padding and 1 the unknown word."""
+        return {word: row for row, word in enumerate(self.words, 2)}
+
+
+def choose_words(
+    counts: Counter[str], vectors: WordVectors | None, recipe: WordsRecipe, seed: int
+) -> tuple[WordList, NDArray[np.float32], NDArray[np.float32]]:
+    """Choose the words of a table and the vectors that they start from.
+
+    Args:
+        counts: how often each word occurs in the training data.
+        vectors: vectors from a file, or None to learn all from nothing.
+        recipe: which words.
+        seed: the one seed.
+
+    Returns:
+        the words; vectors of those that are trained, (n, dim); of those that stay, (m, dim).
+    """
+    generator = numpy_generator(seed, "words")
+    frequent = [word for word, n in sorted(counts.items()) if n >= recipe.min_count]
+    if vectors is None:
+        start = generator.normal(0, _START, (len(frequent), recipe.dim)).astype(np.float32)
+        none = np.zeros((0, recipe.dim), np.float32)
+        return WordList(tuple(frequent), len(frequent)), start, none
+    matrix = vectors.vectors
+    if recipe.unit:
+        norms = np.linalg.norm(matrix, axis=1, keepdims=True)
+        matrix = matrix / np.maximum(norms, 1e-12)
+    found = {row for word in counts if (row := vectors.row(word)) is not None}
+    kept = sorted(found)
+    others = [row for row in range(min(recipe.most, len(matrix))) if row not in found]
+    if not recipe.trainable:
+        fixed = [*kept, *others]
+        words = tuple(vectors.words[row] for row in fixed)
+        return WordList(words, 0), np.zeros((0, vectors.dim), np.float32), matrix[fixed]
+    own = [word for word in frequent if vectors.row(word) is None]
+    start = generator.normal(0, _START, (len(own), vectors.dim)).astype(np.float32)
+    words = (*(vectors.words[row] for row in kept), *own, *(vectors.words[r] for r in others))
+    trained = np.concatenate([matrix[kept], start])
+    return WordList(words, len(trained)), trained, matrix[others]
+
+
+class FrozenLayers:
+    """All layers of sentences that were announced before, from the disk cache.
+
+    Args:
+        elmo: the model.
+        folder: of the cache.
+        max_bytes: what it may hold.
+        progress: counts sentences that are computed.
+    """
+
+    def __init__(
+        self,
+        elmo: Elmo,
+        folder: Path,
+        *,
+        max_bytes: int = MAX_BYTES,
+        progress: Progress = SILENT,
+    ) -> None:
+        self._cache = LayerCache(elmo, folder, max_bytes=max_bytes)
+        self._progress = progress
+        self._places: dict[tuple[str, ...], tuple[CachedLayers, int]] = {}
+
+    def of(self, elmo: Elmo) -> FrozenLayers:
+        """Give the layers of another model, in the same folder."""
+        cache = self._cache
+        return FrozenLayers(elmo, cache.folder, max_bytes=cache.max_bytes, progress=self._progress)
+
+    def announce(self, sentences: Iterable[Sequence[str]]) -> None:
+        """Compute what is not there yet."""
+        new = list({tuple(s): None for s in sentences if tuple(s) not in self._places})
+        if new:
+            layers = self._cache.layers(new, progress=self._progress)
+            self._places.update({tokens: (layers, k) for k, tokens in enumerate(new)})
+
+    def batch(self, sentences: Sequence[Sequence[str]], time: int) -> torch.Tensor:
+        """Give the padded layers of sentences, (layers, batch, time, dim)."""
+        self.announce(sentences)
+        elmo = self._cache.elmo
+        values = np.zeros((elmo.n_layers, len(sentences), time, elmo.dim), np.float32)
+        for row, tokens in enumerate(sentences):
+            if tokens:
+                layers, place = self._places[tuple(tokens)]
+                values[:, row, : len(tokens)] = layers[place]
+        return torch.from_numpy(values)
+
+
+class TokenIndex:
+    """Turns token lists into `Tokens`.
+
+    Args:
+        words: of the word table, or None.
+        max_chars: bytes of a word that are read.
+        device: where the tensors go.
+    """
+
+    def __init__(self, words: WordList | None, max_chars: int, device: str = "cpu") -> None:
+        self._rows = {} if words is None else words.rows()
+        self._max_chars, self._device = max_chars, device
+        self.layers: FrozenLayers | None = None
+        self.live: Elmo | None = None  # a biLM that is trained reads tokens itself
+
+    def batch(self, sentences: Sequence[Sequence[str]]) -> Tokens:
+        """Index sentences; an empty one is all padding."""
+        lengths = np.array([len(tokens) for tokens in sentences], np.int64)
+        time = int(lengths.max(initial=0))
+        words = np.zeros((len(sentences), time), np.int64)
+        spelled = np.zeros((len(sentences), time), np.int64)
+        distinct: dict[str, int] = {}
+        for row, tokens in enumerate(sentences):
+            for place, token in enumerate(tokens):
+                words[row, place] = self._row(token)
+                spelled[row, place] = distinct.setdefault(token, len(distinct))
+        layers = bilm = None
+        if self.live is not None:
+            batch = self.live.engine.indexer.batch(sentences)
+            bilm = TensorBatch.from_batch(batch, self._device)
+        elif self.layers is not None:
+            layers = self.layers.batch(sentences, time).to(self._device)
+
+        def tensor(array: NDArray[np.int64]) -> torch.Tensor:
+            return torch.from_numpy(array).to(self._device)
+
+        places = torch.arange(time, device=self._device)
+        counts = tensor(lengths)
+        return Tokens(
+            lengths=counts,
+            mask=places < counts[:, None],
+            words=tensor(words),
+            spellings=tensor(self._spell(list(distinct))),
+            spelled=tensor(spelled),
+            layers=layers,
+            bilm=bilm,
+        )
+
+    def _row(self, token: str) -> int:
+        row = self._rows.get(token)
+        return self._rows.get(token.lower(), _UNKNOWN) if row is None else row
+
+    def _spell(self, words: Sequence[str]) -> NDArray[np.int64]:
+        """Give the bytes of words, shifted by one, (n_words, chars)."""
+        raw = [word.encode("utf-8", "surrogatepass")[: self._max_chars] for word in words]
+        longest = max(map(len, raw), default=0)
+        spellings = np.zeros((len(raw), max(1, longest)), np.int64)
+        for row, data in enumerate(raw):
+            spellings[row, : len(data)] = np.frombuffer(data, np.uint8).astype(np.int64) + 1
+        return spellings

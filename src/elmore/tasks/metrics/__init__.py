@@ -1,0 +1,1 @@
+"""Standard scores of the six tasks."""

@@ -1,0 +1,157 @@
+"""Named entities: character CNN, biLSTM and CRF (paper §4 and supplement A.7).
+
+Tags are BIOUL inside; files may be IOB1, IOB2 or BIOES. Decoding obeys the scheme, the training
+loss runs over all paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from elmore.errors import InputError
+from elmore.nn.crf import Crf
+from elmore.nn.encoders import BiLstmStack
+from elmore.nn.features import TokenFeatures, Tokens
+from elmore.tasks.metrics.spans import span_scores
+from elmore.tasks.parts import Measured, Network
+from elmore.tasks.readers.conll import read_columns
+from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.tags import Span, spans_from_tags, tag_names, tag_transitions, tags_from_spans
+from elmore.tasks.terminal import mark_spans
+
+__all__ = ["Ner", "NerExample", "NerSizes"]
+
+Entities = tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class NerExample:
+    """A sentence and its entities."""
+
+    tokens: tuple[str, ...]
+    entities: Entities = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NerSizes:
+    """The section `model`.
+
+    Attributes:
+        lstm: units of each direction, layer by layer.
+        dropout: variational, at the input of each layer.
+        output_dropout: on what the CRF's scores are made of.
+    """
+
+    lstm: tuple[int, ...]
+    dropout: float
+    output_dropout: float
+
+
+class Ner(SupervisedTask[NerExample, Entities]):
+    """Find names in text and say what they are names of.
+
+    Example:
+        >>> tagger = Ner(elmo, seed=0)
+        >>> report = tagger.fit("train.conll", dev="dev.conll")
+        >>> tagger.predict(["Ada lives in Rome ."])
+        [(Span(label='PER', first=0, last=0), Span(label='LOC', first=3, last=3))]
+    """
+
+    name = "ner"
+    metric = "f1"
+    sizes = NerSizes
+
+    def read(self, path: Path) -> list[NerExample]:
+        """Read CoNLL columns: word first, tag last."""
+        found = [NerExample(s.tokens, spans_from_tags(s.tags)) for s in read_columns(path)]
+        if not found:
+            raise InputError("there is no sentence; is this a file of columns?", file=str(path))
+        return found
+
+    def texts(self, example: NerExample) -> Sequence[Sequence[str]]:
+        """Give the one sentence."""
+        return (example.tokens,)
+
+    def find_labels(self, examples: Sequence[NerExample]) -> dict[str, Any]:
+        """Collect the tags."""
+        labels = {entity.label for example in examples for entity in example.entities}
+        return {"tags": tag_names(labels, "BIOUL")}
+
+    def build(self, features: TokenFeatures) -> Network:
+        """Make the network."""
+        return _NerNetwork(features, self.recipe.model, self.labels["tags"])
+
+    def loss(self, examples: Sequence[NerExample]) -> Tensor:
+        """Give the mean negative log-likelihood of a sentence's tags."""
+        tokens = self.tokens([example.tokens for example in examples])
+        ids = {tag: k for k, tag in enumerate(self.labels["tags"])}
+        tags = torch.zeros_like(tokens.words)
+        for row, example in enumerate(examples):
+            names = tags_from_spans(example.entities, len(example.tokens), "BIOUL")
+            tags[row, : len(names)] = torch.tensor([ids[name] for name in names], dtype=torch.long)
+        return self.network(tokens, tags)  # type: ignore[no-any-return]  # torch leaves it so
+
+    def guess(self, examples: Sequence[NerExample]) -> list[Entities]:
+        """Find the entities of a batch."""
+        tokens = self.tokens([example.tokens for example in examples])
+        names = self.labels["tags"]
+        paths = self.network.decode(tokens)  # type: ignore[operator]  # of _NerNetwork
+        return [spans_from_tags([names[k] for k in path]) for path in paths]
+
+    def measure(self, examples: Sequence[NerExample], found: Sequence[Entities]) -> Measured:
+        """Score whole entities."""
+        metrics, rows = span_scores(
+            [example.entities for example in examples],
+            found,
+            [len(example.tokens) for example in examples],
+        )
+        return Measured(metrics, {"entities": rows})
+
+    def parse(self, item: str | Sequence[str]) -> NerExample:
+        """Take a sentence: text, or its tokens."""
+        return NerExample(self.tokenize(item) if isinstance(item, str) else tuple(item))
+
+    def show(self, example: NerExample, found: Entities, *, colour: bool) -> str:
+        """Mark the entities in the sentence."""
+        return mark_spans(example.tokens, found, colour=colour)
+
+    def to_json(self, example: NerExample, found: Entities) -> dict[str, Any]:
+        """Give tokens and entities."""
+        return {
+            "tokens": list(example.tokens),
+            "entities": [
+                {**span._asdict(), "text": " ".join(example.tokens[span.first : span.last + 1])}
+                for span in found
+            ],
+        }
+
+
+class _NerNetwork(Network):
+    """Features, biLSTM, a score for each tag, CRF."""
+
+    def __init__(self, features: TokenFeatures, sizes: NerSizes, tags: Sequence[str]) -> None:
+        super().__init__(features)
+        self.encoder = BiLstmStack(features.dim, sizes.lstm, sizes.dropout)
+        self.dropout = nn.Dropout(sizes.output_dropout)
+        self.output = nn.Linear(self.encoder.dim + features.output_dim, len(tags))
+        self.crf = Crf(tag_transitions(tags, "BIOUL"))
+
+    def scores(self, tokens: Tokens) -> Tensor:
+        """Score tags, (batch, time, tags)."""
+        x, elmo = self.features(tokens)
+        hidden = self.dropout(self.encoder(x, tokens.lengths))
+        return self.output(torch.cat([hidden, elmo], dim=2))  # type: ignore[no-any-return]
+
+    def forward(self, tokens: Tokens, tags: Tensor) -> Tensor:
+        """Give the mean loss, ()."""
+        return -self.crf(self.scores(tokens), tags, tokens.lengths).mean()  # type: ignore[no-any-return]
+
+    def decode(self, tokens: Tokens) -> list[list[int]]:
+        """Find the best allowed tags."""
+        return self.crf.decode(self.scores(tokens), tokens.lengths)

@@ -1,0 +1,1 @@
+"""Files of labelled data, in the formats in which they are published."""

@@ -1,0 +1,204 @@
+"""Everything that shapes the training of a task, in one value; shipped and own ones are TOML."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+from elmore.errors import ConfigError
+from elmore.nn.mix import LayerNorm
+from elmore.tasks.recipe_files import task_recipe_names, task_recipe_text
+from elmore.training.recipe_values import read_recipe, section_from_json, unknown_key
+from elmore.training.supervised import LearningRecipe, PaceRecipe
+
+__all__ = [
+    "CharactersRecipe",
+    "DataRecipe",
+    "ElmoRecipe",
+    "RunRecipe",
+    "TaskRecipe",
+    "WordsRecipe",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElmoRecipe:
+    """How ELMo enters (Peters et al. 2018, §3.3).
+
+    Attributes:
+        input: [x; ELMo] below the task model's first RNN.
+        output: [h; ELMo] above it, with a mix of its own.
+        layers: "all", or "top" for the last layer alone.
+        penalty: the paper's lambda, strength of the pull towards an equal mix.
+        dropout: on each mixed vector.
+        layer_norm: normalise layers before mixing, or None.
+        trainable: train the biLM too; its layers are then computed in each step.
+    """
+
+    input: bool
+    output: bool
+    layers: Literal["all", "top"]
+    penalty: float
+    dropout: float
+    layer_norm: LayerNorm | None
+    trainable: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordsRecipe:
+    """The word vectors beside ELMo.
+
+    Attributes:
+        dim: size of vectors that are learned from nothing; 0 for no word vectors at all. Ignored
+            with a file of vectors, which says its own.
+        trainable: whether vectors from a file learn, too.
+        unit: scale each vector to length 1.
+        min_count: rarer training words without a vector in the file are unknown words.
+        most: words of the file that are kept for texts to come, from its start.
+    """
+
+    dim: int
+    trainable: bool
+    unit: bool
+    min_count: int
+    most: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharactersRecipe:
+    """The CNN over a word's bytes; no filters for none.
+
+    Attributes:
+        dim: size of a byte's vector.
+        filters: (width, number) of each convolution.
+        max_chars: bytes of a word that are read.
+        dropout: on the bytes' vectors.
+    """
+
+    dim: int
+    filters: tuple[tuple[int, int], ...]
+    max_chars: int
+    dropout: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRecipe:
+    """How examples become batches.
+
+    Attributes:
+        batch_size: examples of a batch.
+        max_length: longer training examples are left out; 0 for no bound.
+    """
+
+    batch_size: int
+    max_length: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecipe:
+    """What happens around the steps; looks are taken after each epoch."""
+
+    log_steps: int
+    save_minutes: float
+
+
+_AT_LEAST = {
+    "elmo.penalty": 0,
+    "words.dim": 0,
+    "words.min_count": 1,
+    "words.most": 0,
+    "characters.dim": 1,
+    "characters.max_chars": 1,
+    "data.batch_size": 1,
+    "data.max_length": 0,
+    "schedule.epochs": 1,
+    "schedule.steps": 1,
+    "schedule.patience": 0,
+    "schedule.halve_patience": -1,
+    "schedule.decay_steps": 1,
+    "run.log_steps": 1,
+    "run.save_minutes": 0,
+    "optimizer.l2": 0,
+}
+_SHARES = ("elmo.dropout", "characters.dropout", "optimizer.average", "optimizer.beta1")
+_POSITIVE = ("optimizer.lr", "optimizer.epsilon", "schedule.decay", "optimizer.clip_norm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRecipe:
+    """A whole training of a task; `model` is the task's own section."""
+
+    name: str
+    elmo: ElmoRecipe
+    words: WordsRecipe
+    characters: CharactersRecipe
+    model: Any
+    data: DataRecipe
+    optimizer: LearningRecipe
+    schedule: PaceRecipe
+    run: RunRecipe
+
+    def __post_init__(self) -> None:
+        for key, least in _AT_LEAST.items():
+            value = self._get(key)
+            if value is not None and not value >= least:
+                raise ConfigError(f"{key}={value!r}; use {least} or more")
+        for key in _SHARES:
+            if not 0 <= self._get(key) < 1:
+                raise ConfigError(f"{key}={self._get(key)!r}; use a share from 0 to below 1")
+        for key in _POSITIVE:
+            value = self._get(key)
+            if value is not None and not 0 < value < float("inf"):
+                raise ConfigError(f"{key}={value!r}; use a positive number")
+        for field in dataclasses.fields(self.model):
+            value = getattr(self.model, field.name)
+            if "dropout" in field.name and not 0 <= value < 1:
+                raise ConfigError(f"model.{field.name}={value!r}; use a share from 0 to below 1")
+
+    def _get(self, key: str) -> Any:
+        section, name = key.split(".")
+        return getattr(getattr(self, section), name)
+
+    @classmethod
+    def load(
+        cls,
+        source: str | Path,
+        task: str,
+        model: type,
+        overrides: Mapping[str, str] | None = None,
+    ) -> TaskRecipe:
+        """Read a shipped recipe by its size, or a TOML file by its path.
+
+        Args:
+            source: "paper", "laptop", the whole name of a recipe, or a path.
+            task: name of the task.
+            model: dataclass of the section `model`.
+            overrides: "section.key" to a value in TOML's notation, as `--set` gives them.
+        """
+
+        def named(name: str) -> str:
+            whole = f"{task}-{name}"
+            return task_recipe_text(whole if whole in task_recipe_names() else name)
+
+        data = read_recipe(source, overrides, named=named)
+        return cls.from_json(data, model, what=str(source))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], model: type, *, what: str) -> TaskRecipe:
+        """Build a recipe from parsed TOML or JSON; unknown and missing keys are errors."""
+        hints = {**get_type_hints(cls), "model": model}
+        sections = [name for name in hints if name != "name"]
+        for key in data:
+            if key not in hints:
+                raise ConfigError(unknown_key(what, key, sections))
+        values = {
+            key: section_from_json(data.get(key), hints[key], f"{what}: {key}") for key in sections
+        }
+        return cls(name=str(data.get("name", "own")), **values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain JSON values; `from_json` is the inverse."""
+        return dataclasses.asdict(self)

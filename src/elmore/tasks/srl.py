@@ -1,0 +1,236 @@
+"""Semantic roles: a deep alternating LSTM with highway gates (He et al. 2017; supplement A.5).
+
+Predicates are given. A sentence is read once for each of them, with a feature that says which
+token it is; tags are IOB2, chosen by Viterbi over log-probabilities under the scheme's rules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from elmore.errors import InputError
+from elmore.nn.crf import viterbi
+from elmore.nn.features import TokenFeatures, Tokens
+from elmore.nn.highway_lstm import AlternatingLstm
+from elmore.tasks.metrics.roles import role_scores
+from elmore.tasks.parts import Measured, Network
+from elmore.tasks.readers.ontonotes import Predicate, read_documents
+from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.tags import Span, spans_from_tags, tag_names, tag_transitions, tags_from_spans
+from elmore.tasks.terminal import mark_spans
+
+__all__ = ["Frames", "Srl", "SrlExample", "SrlSizes"]
+
+# For each predicate its spans, V among them.
+Frames = tuple[tuple[Span, ...], ...]
+
+
+@dataclass(frozen=True)
+class SrlExample:
+    """A sentence and its predicates."""
+
+    tokens: tuple[str, ...]
+    predicates: tuple[Predicate, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SrlSizes:
+    """The section `model`.
+
+    Attributes:
+        dim: units of each layer.
+        n_layers: how many layers.
+        predicate_dim: size of the feature "is the predicate".
+        dropout: inside the recurrence.
+    """
+
+    dim: int
+    n_layers: int
+    predicate_dim: int
+    dropout: float
+
+
+class Srl(SupervisedTask[SrlExample, Frames]):
+    """Tell who did what to whom, for each predicate of a sentence.
+
+    In plain text, those words are taken for predicates that were one in at least half of their
+    uses in the training data; an item (tokens, [places]) says them outright.
+
+    Example:
+        >>> model = Srl(elmo, seed=0)
+        >>> report = model.fit("train.gold_conll", dev="dev.gold_conll")
+        >>> model.predict(["She sold the car ."])
+        [((Span('ARG0', 0, 0), Span('V', 1, 1), Span('ARG1', 2, 3)),)]
+    """
+
+    name = "srl"
+    metric = "f1"
+    sizes = SrlSizes
+
+    def read(self, path: Path) -> list[SrlExample]:
+        """Read CoNLL-2012 columns."""
+        found = [
+            SrlExample(sentence.tokens, sentence.predicates)
+            for document in read_documents(path)
+            for sentence in document.sentences
+        ]
+        if not any(example.predicates for example in found):
+            raise InputError("there is no predicate; is this CoNLL-2012?", file=str(path))
+        return found
+
+    def for_training(self, examples: list[SrlExample]) -> list[SrlExample]:
+        """Leave out sentences without a predicate: there is nothing to learn in them."""
+        return [example for example in super().for_training(examples) if example.predicates]
+
+    def texts(self, example: SrlExample) -> Sequence[Sequence[str]]:
+        """Give the one sentence."""
+        return (example.tokens,)
+
+    def find_labels(self, examples: Sequence[SrlExample]) -> dict[str, Any]:
+        """Collect the tags, and the words that are mostly predicates."""
+        roles = {"V"}
+        seen: Counter[str] = Counter()
+        marked: Counter[str] = Counter()
+        for example in examples:
+            seen.update(token.lower() for token in example.tokens)
+            marked.update({example.tokens[p.index].lower(): 1 for p in example.predicates})
+            roles |= {span.label for p in example.predicates for span in p.arguments}
+        verbs = sorted(word for word, n in marked.items() if 2 * n >= seen[word])
+        return {"tags": tag_names(roles, "IOB2"), "predicates": verbs}
+
+    def build(self, features: TokenFeatures) -> Network:
+        """Make the network."""
+        return _SrlNetwork(features, self.recipe.model, self.labels["tags"])
+
+    def loss(self, examples: Sequence[SrlExample]) -> Tensor:
+        """Give the cross-entropy, summed over tokens and averaged over predicates."""
+        scores, rows, _ = self._scores(examples)
+        ids = {tag: k for k, tag in enumerate(self.labels["tags"])}
+        gold = torch.full(scores.shape[:2], -100, dtype=torch.long)
+        predicates = [(example, p) for example in examples for p in example.predicates]
+        for row, (example, predicate) in enumerate(predicates):
+            tags = tags_from_spans(_with_verb(predicate), len(example.tokens), "IOB2")
+            gold[row, : len(tags)] = torch.tensor([ids[tag] for tag in tags], dtype=torch.long)
+        total = nn.functional.cross_entropy(
+            scores.flatten(0, 1), gold.flatten().to(scores.device), reduction="sum"
+        )
+        return total / max(1, len(rows))
+
+    def guess(self, examples: Sequence[SrlExample]) -> list[Frames]:
+        """Find the arguments of each predicate."""
+        scores, rows, tokens = self._scores(examples)
+        network: Any = self.network
+        allowed, first, last = network.transitions.costs()
+        logs = torch.log_softmax(scores, dim=2)
+        names = self.labels["tags"]
+        frames: list[list[tuple[Span, ...]]] = [[] for _ in examples]
+        paths = viterbi(logs, tokens.lengths[rows], allowed, first, last)
+        for row, path in zip(rows.tolist(), paths, strict=True):
+            frames[row].append(spans_from_tags([names[k] for k in path]))
+        return [tuple(frame) for frame in frames]
+
+    def _scores(self, examples: Sequence[SrlExample]) -> tuple[Tensor, Tensor, Tokens]:
+        """Score the tags for each predicate, (predicates, time, tags); tell whose sentence it is.
+
+        Each sentence's features are made once, however many predicates it has.
+        """
+        tokens = self.tokens([example.tokens for example in examples])
+        rows, marks = [], []
+        for row, example in enumerate(examples):
+            for predicate in example.predicates:
+                rows.append(row)
+                mark = torch.zeros(tokens.words.shape[1], dtype=torch.long)
+                verb = next((s for s in predicate.arguments if s.label == "V"), None)
+                first, last = (verb.first, verb.last) if verb else (predicate.index,) * 2
+                mark[first : last + 1] = 1
+                marks.append(mark)
+        device = tokens.lengths.device
+        index = torch.tensor(rows, dtype=torch.long, device=device)
+        marked = torch.stack(marks) if marks else tokens.words[:0]
+        scores: Tensor = self.network(tokens, index, marked.to(device))
+        return scores, index, tokens
+
+    def measure(self, examples: Sequence[SrlExample], found: Sequence[Frames]) -> Measured:
+        """Score arguments without V."""
+        gold = [p.arguments for example in examples for p in example.predicates]
+        guessed = [frame for frames in found for frame in frames]
+        lengths = [len(example.tokens) for example in examples for _ in example.predicates]
+        metrics, rows = role_scores(gold, guessed, lengths)
+        return Measured(metrics, {"roles": rows})
+
+    def parse(self, item: Any) -> SrlExample:
+        """Take a sentence, its tokens, or (tokens, [places of the predicates])."""
+        if isinstance(item, str):
+            tokens: tuple[str, ...] = self.tokenize(item)
+        elif len(item) == 2 and not isinstance(item[0], str):
+            tokens = tuple(item[0])
+            return SrlExample(tokens, tuple(Predicate(int(place), ()) for place in item[1]))
+        else:
+            tokens = tuple(item)
+        known = set(self.labels["predicates"])
+        places = [place for place, token in enumerate(tokens) if token.lower() in known]
+        return SrlExample(tokens, tuple(Predicate(place, ()) for place in places))
+
+    def show(self, example: SrlExample, found: Frames, *, colour: bool) -> str:
+        """Give a line for each predicate."""
+        if not found:
+            return mark_spans(example.tokens, (), colour=False)
+        return "\n".join(mark_spans(example.tokens, frame, colour=colour) for frame in found)
+
+    def to_json(self, example: SrlExample, found: Frames) -> dict[str, Any]:
+        """Give tokens and frames."""
+        return {
+            "tokens": list(example.tokens),
+            "frames": [
+                {
+                    "predicate": predicate.index,
+                    "arguments": [span._asdict() for span in frame],
+                }
+                for predicate, frame in zip(example.predicates, found, strict=True)
+            ],
+        }
+
+
+def _with_verb(predicate: Predicate) -> tuple[Span, ...]:
+    if any(span.label == "V" for span in predicate.arguments):
+        return predicate.arguments
+    return (*predicate.arguments, Span("V", predicate.index, predicate.index))
+
+
+class _SrlNetwork(Network):
+    """Features and the predicate's mark, alternating LSTM, a score for each tag."""
+
+    def __init__(self, features: TokenFeatures, sizes: SrlSizes, tags: Sequence[str]) -> None:
+        super().__init__(features)
+        self.mark = nn.Embedding(2, sizes.predicate_dim)
+        self.encoder = AlternatingLstm(
+            features.dim + sizes.predicate_dim, sizes.dim, sizes.n_layers, sizes.dropout
+        )
+        self.output = nn.Linear(sizes.dim + features.output_dim, len(tags))
+        nn.init.orthogonal_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+        self.transitions = tag_transitions(tags, "IOB2")
+
+    def forward(self, tokens: Tokens, rows: Tensor, marks: Tensor) -> Tensor:
+        """Score tags.
+
+        Args:
+            tokens: of the sentences.
+            rows: the sentence of each predicate, (predicates,).
+            marks: 1 at the predicate, (predicates, time).
+
+        Returns:
+            (predicates, time, tags).
+        """
+        x, elmo = self.features(tokens)
+        x = torch.cat([x[rows], self.mark(marks)], dim=2)
+        hidden = self.encoder(x, tokens.lengths[rows])
+        scores: Tensor = self.output(torch.cat([hidden, elmo[rows]], dim=2))
+        return scores

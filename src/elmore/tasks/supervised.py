@@ -1,0 +1,426 @@
+"""What all six tasks share: fit, evaluate, predict, save and load around the one training loop."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import hashlib
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from elmore._io import sha256_file
+from elmore._progress import SILENT, Progress
+from elmore.embedding.cache_folder import cache_folder
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.layer_cache import MAX_BYTES, model_digest
+from elmore.errors import ConfigError, InputError, ResumeError
+from elmore.nn.features import Tokens
+from elmore.tasks.building import build_features, mix_rows, put_weights, word_vectors_of
+from elmore.tasks.folder import TaskFolder, read_task, write_task
+from elmore.tasks.inputs import FrozenLayers, TokenIndex, WordList, choose_words
+from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
+from elmore.tasks.recipe import TaskRecipe
+from elmore.tasks.task import Report, Row
+from elmore.text.tokenizer import tokenize
+from elmore.text.word_vectors import read_word_vectors
+from elmore.training.loop import train as run_loop
+from elmore.training.run import Run
+from elmore.training.seeds import seeded
+from elmore.training.supervised import LengthBatches, Supervised
+
+__all__ = ["Data", "SupervisedTask"]
+
+# Files to read, or examples.
+Data = str | Path | Sequence[Any]
+Reporter = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class _Rhythm:
+    log_steps: int
+    save_minutes: float
+    look_every: int
+    patience: int
+
+
+class SupervisedTask(TaskParts[Example, Prediction]):
+    """A task model: learns from labelled data, predicts on text.
+
+    Args:
+        elmo: the biLM whose layers enter, or None for the baseline without.
+        recipe: "laptop", "paper", the path of a TOML file, or a recipe.
+        vectors: a file of word vectors (GloVe, word2vec), or None to learn them from nothing.
+        cache: a folder that keeps frozen layers for next time.
+        max_bytes: what that folder may hold.
+        seed: the one seed.
+        device: where to compute.
+        progress: counts sentences whose layers are computed.
+    """
+
+    def __init__(
+        self,
+        elmo: Elmo | None = None,
+        *,
+        recipe: TaskRecipe | str | Path = "laptop",
+        vectors: str | Path | None = None,
+        cache: str | Path | None = None,
+        max_bytes: int = MAX_BYTES,
+        seed: int = 0,
+        device: str = "cpu",
+        progress: Progress = SILENT,
+    ) -> None:
+        if not isinstance(recipe, TaskRecipe):
+            recipe = TaskRecipe.load(recipe, self.name, self.sizes)
+        if not isinstance(recipe.model, self.sizes):
+            raise ConfigError(f"recipe {recipe.name!r} is no recipe of {self.name}; pass one")
+        self.elmo, self.recipe, self.seed = elmo, recipe, seed
+        self.vectors = None if vectors is None else Path(vectors)
+        self.cache, self.max_bytes = cache, max_bytes
+        self.device, self.progress = device, progress
+        self.labels: Mapping[str, Any] = {}
+        self.scores: Mapping[str, float] = {}
+        self._words: WordList | None = None
+        self._network: Network | None = None
+        self._index: TokenIndex | None = None
+
+    # ------------------------------------------------------------------- what users call
+
+    def fit(
+        self,
+        train: Data,
+        *,
+        dev: Data | None = None,
+        out: str | Path | None = None,
+        resume: bool = False,
+        report: Reporter | None = None,
+    ) -> Report:
+        """Learn, and keep the weights that did best on the development data.
+
+        Args:
+            train: a file, several files, or examples.
+            dev: the same, looked at after each epoch; without it, training goes on to the end.
+            out: folder of the run; the trained model is in its `checkpoint`.
+            resume: go on with the run in `out`; without a run there, start one.
+            report: gets every line of the log as it is written.
+        """
+        examples = self.for_training(self.examples(train))
+        if not examples:
+            raise InputError("there is no example to learn from; check the files and max_length")
+        held_out = [] if dev is None else self.examples(dev)
+        if dev is not None and not held_out:
+            raise InputError("there is no development example; check the files")
+        with contextlib.ExitStack() as stack:
+            if out is None:
+                out = stack.enter_context(tempfile.TemporaryDirectory(prefix="elmore-task-"))
+            run = Run(out)
+            if run.exists() and not resume:
+                raise ResumeError(
+                    f"'{run.path}' holds a run; pass resume=True (--resume) or another folder"
+                )
+            self._prepare(examples)
+            learns = self.recipe.elmo.trainable
+            stack.enter_context(self._layers([] if learns else [*examples, *held_out]))
+            stack.enter_context(run.locked())
+            trainer = self._trainer(examples, held_out, run)
+            self._start(run, trainer, examples)
+            patience = self.recipe.schedule.patience
+            rhythm = _Rhythm(
+                self.recipe.run.log_steps, self.recipe.run.save_minutes, len(examples), patience
+            )
+            if not (trainer.finished() or (patience and trainer.looks_since_best >= patience)):
+                run_loop(
+                    trainer, run, rhythm, unit="examples", badness=self._badness, report=report
+                )
+            trainer.finish()
+            self._settle()
+            # At the end, so that layers are still at hand where the biLM did not learn.
+            measured = self._measured(held_out) if held_out else Measured({})
+            self.scores = measured.metrics
+            self.save(run.checkpoint_path, overwrite=True)
+            result = self._fit_report(examples, held_out, measured, trainer)
+            result.save(run.path / "report.json", overwrite=True)
+        return result
+
+    def evaluate(self, data: Data) -> Report:
+        """Score predictions on labelled data: a file, several files, or examples."""
+        examples = self.examples(data)
+        if not examples:
+            raise InputError("there is no example to score; check the files")
+        with self._layers(examples):
+            measured = self._measured(examples)
+        return Report(
+            name=self.name,
+            metrics=measured.metrics,
+            measured_on={"examples": len(examples), **self._about()},
+            tables=measured.tables,
+            notes=measured.notes,
+        )
+
+    def predict(self, items: Sequence[Any]) -> list[Prediction]:
+        """Predict on new text; what an item is, each task says."""
+        if isinstance(items, str):
+            raise ConfigError("predict takes a list; put the text in brackets")
+        _ = self.network  # says so if there is none yet
+        return self.predict_examples([self.parse(item) for item in items])
+
+    def predict_examples(self, examples: Sequence[Example]) -> list[Prediction]:
+        """Predict on examples, whose labels are ignored."""
+        with self._layers(examples):
+            return self._guess_all(examples)
+
+    def save(self, path: str | Path, *, overwrite: bool = False, with_elmo: bool = True) -> None:
+        """Write the trained model as a folder.
+
+        Args:
+            path: the folder to make.
+            overwrite: replace the folder of a task.
+            with_elmo: put the biLM inside; without, `load` needs it.
+        """
+        network = self.network
+        weights = {name: t.detach().cpu().numpy() for name, t in network.state_dict().items()}
+        content = TaskFolder(
+            task=self.name,
+            recipe=self.recipe.to_json(),
+            labels=self.labels,
+            words=self._words,
+            weights=weights,
+            elmo=None if self.elmo is None else model_digest(self.elmo),
+            scores=self.scores,
+        )
+        write_task(Path(path), content, self.elmo if with_elmo else None, overwrite=overwrite)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        elmo: Elmo | None = None,
+        cache: str | Path | None = None,
+        device: str = "cpu",
+        threads: int | None = None,
+        progress: Progress = SILENT,
+    ) -> Self:
+        """Load a trained model.
+
+        Args:
+            path: its folder, or that of the run that made it.
+            elmo: the biLM, if the folder has none inside.
+            cache: a folder that keeps frozen layers for next time.
+            device: where to compute.
+            threads: processors for the biLM; all by default.
+            progress: counts sentences whose layers are computed.
+        """
+        content, inside = read_task(path)
+        if content.task != cls.name:
+            raise ConfigError(f"'{path}' is a model for {content.task}; use that task")
+        if content.elmo is None:
+            elmo = None
+        elif elmo is None and inside is not None:
+            elmo = Elmo.load(inside, threads=threads)
+        if content.elmo is not None and (elmo is None or model_digest(elmo) != content.elmo):
+            raise ConfigError(
+                f"'{path}' was trained with another biLM or has none inside; pass the right elmo="
+            )
+        recipe = TaskRecipe.from_json(content.recipe, cls.sizes, what=str(path))
+        task = cls(elmo, recipe=recipe, cache=cache, device=device, progress=progress)
+        task.labels, task.scores, task._words = content.labels, content.scores, content.words
+        with seeded(0, "weights"):
+            task._make(*word_vectors_of(content, str(path)))
+        put_weights(task.network, content.weights, str(path))
+        return task
+
+    @property
+    def network(self) -> Network:
+        """The network, once trained or loaded."""
+        if self._network is None:
+            raise ConfigError(f"this {self.name} model is not trained yet; call fit or load")
+        return self._network
+
+    def examples(self, data: Data) -> list[Example]:
+        """Read files; examples are taken as they are."""
+        if isinstance(data, str | Path):
+            return self.read(Path(data))
+        if all(isinstance(item, str | Path) for item in data):
+            return [example for path in data for example in self.read(Path(path))]
+        return list(data)
+
+    def mix_table(self) -> list[Row]:
+        """Give the learned mix of each place where ELMo enters (paper §5.5, Figure 2)."""
+        return mix_rows(self.network.features)
+
+    # ------------------------------------------------------------------- inside
+
+    def tokenize(self, text: str) -> tuple[str, ...]:
+        """Split text by the convention of the biLM."""
+        sentence = self.elmo.tokenize(text) if self.elmo is not None else tokenize(text)
+        return sentence.tokens
+
+    def tokens(self, sentences: Sequence[Sequence[str]]) -> Tokens:
+        """Index sentences for the network."""
+        if self._index is None:
+            raise ConfigError(f"this {self.name} model is not trained yet; call fit or load")
+        return self._index.batch(sentences)
+
+    def _prepare(self, examples: Sequence[Example]) -> None:
+        """Find labels and words, and make a network with random weights."""
+        self.labels = self.find_labels(examples)
+        counts = Counter(
+            token for example in examples for text in self.texts(example) for token in text
+        )
+        trained = fixed = None
+        self._words = None
+        if self.vectors is not None or self.recipe.words.dim:
+            file = None if self.vectors is None else read_word_vectors(self.vectors)
+            self._words, trained, fixed = choose_words(counts, file, self.recipe.words, self.seed)
+        with seeded(self.seed, "weights"):
+            self._make(trained, fixed)
+
+    def _make(self, trained: Any, fixed: Any) -> None:
+        features = build_features(self.recipe, self.elmo, trained, fixed)
+        self._network = self.build(features).to(self.device)
+        self._index = TokenIndex(self._words, self.recipe.characters.max_chars, self.device)
+
+    @contextlib.contextmanager
+    def _layers(self, examples: Iterable[Example]) -> Iterator[None]:
+        """Have the frozen layers of examples at hand."""
+        index, network = self._index, self.network
+        if index is None or self.elmo is None or network.features.elmo is None:
+            yield
+            return
+        with cache_folder(self.cache) as folder:
+            index.layers = FrozenLayers(
+                self.elmo, folder, max_bytes=self.max_bytes, progress=self.progress
+            )
+            index.layers.announce(text for e in examples for text in self.texts(e))
+            try:
+                yield
+            finally:
+                index.layers = None
+
+    def _trainer(
+        self, examples: list[Example], held_out: list[Example], run: Run
+    ) -> Supervised[Example]:
+        recipe, network = self.recipe, self.network
+        mixes = network.features.elmo
+        if self.recipe.elmo.trainable and self.elmo is not None and mixes is not None:
+            mixes.bilm = copy.deepcopy(self.elmo.engine.bilm).to(self.device)
+            for weight in mixes.bilm.parameters():
+                weight.requires_grad_(True)
+            if self._index is not None:
+                self._index.live = self.elmo
+
+        def loss(batch: list[Example]) -> Tensor:
+            return self.loss(batch) + network.features.penalty(recipe.elmo.penalty)
+
+        def look() -> dict[str, float]:
+            return dict(self._measured(held_out).metrics)
+
+        return Supervised(
+            network,
+            loss,
+            LengthBatches(
+                examples,
+                [self.length(example) for example in examples],
+                size=recipe.data.batch_size,
+                seed=self.seed,
+            ),
+            look=look if held_out else None,
+            badness=self._badness,
+            learning=recipe.optimizer,
+            pace=recipe.schedule,
+            run=run,
+            seed=self.seed,
+        )
+
+    def _badness(self, found: dict[str, float]) -> float:
+        return -found[self.metric]
+
+    def _start(self, run: Run, trainer: Supervised[Example], examples: list[Example]) -> None:
+        digest = hashlib.sha256()
+        for example in examples:
+            digest.update(repr(example).encode("utf-8", "surrogatepass"))
+        facts = {
+            "task": self.name,
+            "seed": self.seed,
+            "data": digest.hexdigest(),
+            "elmo": None if self.elmo is None else model_digest(self.elmo),
+            "vectors": None if self.vectors is None else sha256_file(self.vectors),
+        }
+        if run.exists():
+            run.check(self.recipe, facts)
+            run.forget_after(trainer.step_number if trainer.load_state() else -1)
+        else:
+            run.start(self.recipe, facts)
+
+    def _settle(self) -> None:
+        """Take a biLM that was trained for the model's own: its layers are frozen from now on."""
+        mixes = self.network.features.elmo
+        if mixes is None or mixes.bilm is None or self.elmo is None:
+            return
+        weights = {n: w.detach().cpu().numpy() for n, w in mixes.bilm.named_parameters()}
+        checkpoint = dataclasses.replace(self.elmo.checkpoint, weights=weights)
+        self.elmo = Elmo(checkpoint)
+        mixes.bilm = None
+        if self._index is not None and self._index.layers is not None:
+            self._index.live = None
+            self._index.layers = self._index.layers.of(self.elmo)
+
+    def _guess_all(self, examples: Sequence[Example]) -> list[Prediction]:
+        network = self.network
+        network.eval()
+        order = sorted(range(len(examples)), key=lambda k: self.length(examples[k]))
+        found: dict[int, Prediction] = {}
+        size = self.recipe.data.batch_size
+        with torch.no_grad():
+            for start in range(0, len(order), size):
+                chosen = order[start : start + size]
+                batch = self.guess([examples[k] for k in chosen])
+                found.update(zip(chosen, batch, strict=True))
+        return [found[k] for k in range(len(examples))]
+
+    def _measured(self, examples: Sequence[Example]) -> Measured:
+        return self.measure(examples, self._guess_all(examples))
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "recipe": self.recipe.name,
+            "elmo": None if self.elmo is None else str(self.elmo.checkpoint.origin),
+            "seed": self.seed,
+        }
+
+    def _fit_report(
+        self,
+        examples: list[Example],
+        held_out: list[Example],
+        measured: Measured,
+        trainer: Supervised[Example],
+    ) -> Report:
+        looks = [-value for value in trainer.history]
+        tables: dict[str, Sequence[Row]] = {}
+        if looks:
+            tables[f"{self.metric} by epoch"] = [
+                {"epoch": k, self.metric: score} for k, score in enumerate(looks, 1)
+            ]
+        if mixes := self.mix_table():
+            tables["mix"] = mixes
+        return Report(
+            name=self.name,
+            metrics=dict(measured.metrics),
+            measured_on={
+                "training examples": len(examples),
+                "development examples": len(held_out),
+                "steps": trainer.step_number,
+                "epochs": len(looks) or self.recipe.schedule.epochs,
+                "best epoch": looks.index(max(looks)) + 1 if looks else None,
+                **self._about(),
+            },
+            tables=tables,
+        )

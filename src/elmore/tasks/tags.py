@@ -1,0 +1,92 @@
+"""Spans as tags and tags as spans: IOB1, IOB2, BIOES (also called BIOUL)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import torch
+
+from elmore.nn.crf import Transitions
+
+__all__ = [
+    "Scheme",
+    "Span",
+    "is_tag",
+    "spans_from_tags",
+    "tag_names",
+    "tag_transitions",
+    "tags_from_spans",
+]
+
+Scheme = Literal["IOB2", "BIOUL"]
+_BEGIN, _END, _WHOLE = "BSU", "ELSU", "SU"
+
+
+class Span(NamedTuple):
+    """A labelled stretch of tokens, both ends included."""
+
+    label: str
+    first: int
+    last: int
+
+
+def is_tag(tag: str) -> bool:
+    """Tell whether a text is O or a tag of one of the schemes."""
+    return tag == "O" or (len(tag) > 2 and tag[0] in "BIELSU" and tag[1] == "-")
+
+
+def spans_from_tags(tags: Sequence[str]) -> tuple[Span, ...]:
+    """Read spans as conlleval does, whatever the scheme (tasks of CoNLL).
+
+    A span starts at B, S or U, and at I, E or L after O, after another label and at the start; it
+    ends before O, before another start or label, and after E, L, S or U.
+    """
+    spans: list[Span] = []
+    first, label = -1, ""
+    for place, tag in enumerate([*tags, "O"]):
+        kind, name = tag[0], tag[2:]
+        if first >= 0 and (kind == "O" or kind in _BEGIN or name != label):
+            spans.append(Span(label, first, place - 1))
+            first = -1
+        if kind != "O" and first < 0:
+            first, label = place, name
+        if kind in _END and first >= 0:
+            spans.append(Span(label, first, place))
+            first = -1
+    return tuple(spans)
+
+
+def tags_from_spans(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
+    """Write spans that do not overlap as tags."""
+    tags = ["O"] * length
+    for label, first, last in spans:
+        tags[first : last + 1] = [f"I-{label}"] * (last - first + 1)
+        tags[first] = f"B-{label}"
+        if scheme == "BIOUL":
+            tags[last] = f"L-{label}" if last > first else f"U-{label}"
+    return tags
+
+
+def tag_names(labels: Iterable[str], scheme: Scheme) -> list[str]:
+    """List all tags of labels, O first."""
+    kinds = "BI" if scheme == "IOB2" else "BILU"
+    return ["O", *(f"{kind}-{label}" for label in sorted(set(labels)) for kind in kinds)]
+
+
+def tag_transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
+    """Tell which tag may follow which: a path through them always reads back as itself."""
+    size = len(tags)
+    allowed = torch.zeros(size, size, dtype=torch.bool)
+    for i, before in enumerate(tags):
+        for j, after in enumerate(tags):
+            same = before[2:] == after[2:] and before != "O"
+            if scheme == "IOB2":
+                allowed[i, j] = after[0] in "OB" or (same and before[0] in "BI")
+            elif before[0] in "BI":
+                allowed[i, j] = same and after[0] in "IL"
+            else:
+                allowed[i, j] = after[0] in "OBU"
+    first = torch.tensor([tag[0] in "OBU" for tag in tags])
+    last = torch.tensor([scheme == "IOB2" or tag[0] in "OLU" for tag in tags])
+    return Transitions(allowed, first, last)

@@ -1,0 +1,321 @@
+"""The state of a supervised training: a network, labelled examples, and what one step does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from elmore.errors import ElmoreError
+from elmore.training.loop import StepReport
+from elmore.training.optimizers import (
+    Adadelta,
+    Adagrad,
+    Adam,
+    Optimizer,
+    Update,
+    clip_by_global_norm,
+)
+from elmore.training.resume import load_state, save_state
+from elmore.training.run import Run
+from elmore.training.schedule import plateau_factor
+from elmore.training.seeds import numpy_generator, seeded
+
+__all__ = ["LearningRecipe", "LengthBatches", "PaceRecipe", "Supervised"]
+
+Example = TypeVar("Example")
+# How far a batch's lengths may differ: without it the same sentences always meet.
+_LENGTH_NOISE = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningRecipe:
+    """How gradients become steps.
+
+    Attributes:
+        name: the optimiser.
+        lr: its rate.
+        beta1: first moment of Adam; rho of Adadelta.
+        beta2: second moment of Adam.
+        epsilon: guard of the division.
+        clip_norm: most that all gradients together may have.
+        clip_value: most that a single gradient may have.
+        l2: strength of the pull of all matrices towards 0.
+        average: decay of a running mean of the weights, with which looks are taken; 0 for none.
+    """
+
+    name: Literal["adam", "adadelta", "adagrad"]
+    lr: float
+    beta1: float
+    beta2: float
+    epsilon: float
+    clip_norm: float | None
+    clip_value: float | None
+    l2: float
+    average: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaceRecipe:
+    """How long, and how the rate changes.
+
+    Attributes:
+        epochs: most passes over the data.
+        steps: most steps, or None for no bound but the epochs.
+        patience: end after so many looks without a better one; 0 for never.
+        halve_patience: halve the rate after so many looks without a better one; -1 for never.
+        decay: multiply the rate by this every `decay_steps`; 1 for a constant rate.
+        decay_steps: steps between.
+    """
+
+    epochs: int
+    steps: int | None
+    patience: int
+    halve_patience: int
+    decay: float
+    decay_steps: int
+
+
+class LengthBatches(Generic[Example]):
+    """Batches of examples of like length; the order is a function of seed and epoch alone.
+
+    Args:
+        examples: what to learn from.
+        lengths: of each.
+        size: examples of a batch.
+        seed: the one seed.
+    """
+
+    def __init__(
+        self, examples: Sequence[Example], lengths: Sequence[int], *, size: int, seed: int
+    ) -> None:
+        self.examples = examples
+        self._lengths = np.array(lengths, np.float64)
+        self._size, self._seed = size, seed
+        self.epoch = self.place = 0
+        self._plan = self._make()
+
+    @property
+    def per_epoch(self) -> int:
+        """Batches of an epoch."""
+        return math.ceil(len(self.examples) / self._size)
+
+    def _make(self) -> list[list[int]]:
+        generator = numpy_generator(self._seed, "batches", self.epoch)
+        noise = generator.uniform(1 - _LENGTH_NOISE, 1 + _LENGTH_NOISE, len(self._lengths))
+        order = np.argsort(self._lengths * noise + generator.uniform(0, 1e-3, len(noise)))
+        cut = [order[k : k + self._size].tolist() for k in range(0, len(order), self._size)]
+        return [cut[k] for k in generator.permutation(len(cut))]
+
+    def next(self) -> list[Example]:
+        """Give the next batch; epochs follow each other without end."""
+        if self.place == len(self._plan):
+            self.epoch, self.place = self.epoch + 1, 0
+            self._plan = self._make()
+        chosen = self._plan[self.place]
+        self.place += 1
+        return [self.examples[k] for k in chosen]
+
+    def restore(self, epoch: int, place: int) -> None:
+        """Go to where a saved run was."""
+        self.epoch, self.place = epoch, place
+        self._plan = self._make()
+
+
+class Supervised(Generic[Example]):
+    """What `train` needs of a task: steps over batches, looks, states, best weights.
+
+    Args:
+        network: what learns; only weights that require a gradient are changed and saved.
+        loss: makes of a batch the mean loss of an example, ().
+        batches: the examples.
+        look: measures on held-out examples, or None if there are none.
+        badness: makes of a look the number whose lowest value is best.
+        learning: the optimiser.
+        pace: how long, and how the rate changes.
+        run: where states are saved.
+        seed: the one seed.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss: Callable[[list[Example]], Tensor],
+        batches: LengthBatches[Example],
+        *,
+        look: Callable[[], dict[str, float]] | None,
+        badness: Callable[[dict[str, float]], float],
+        learning: LearningRecipe,
+        pace: PaceRecipe,
+        run: Run,
+        seed: int,
+    ) -> None:
+        self.network, self.loss, self.batches = network, loss, batches
+        self.run, self.seed = run, seed
+        self._look, self._badness = look, badness
+        self._learning, self._pace = learning, pace
+        self.step_number = self.seen = 0
+        self.best, self.looks_since_best = math.inf, 0
+        self.history: list[float] = []
+        self._weights = {n: w for n, w in network.named_parameters() if w.requires_grad}
+        self._optimizer = _optimizer(learning)
+        self._best: dict[str, Tensor] = {}
+        self._means = {n: w.detach().clone() for n, w in self._weights.items()}
+        if not learning.average:
+            self._means = {}
+
+    def total(self) -> int:
+        """Give the examples of the whole run."""
+        return self._pace.epochs * len(self.batches.examples)
+
+    def finished(self) -> bool:
+        """Tell whether all epochs or steps are done."""
+        steps = self._pace.steps
+        return self.seen >= self.total() or (steps is not None and self.step_number >= steps)
+
+    def step(self) -> StepReport:
+        """Learn from one batch."""
+        examples = self.batches.next()
+        for weight in self._weights.values():
+            weight.grad = None
+        self.network.train()
+        with seeded(self.seed, "dropout", self.step_number):
+            loss = self.loss(examples)
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it so
+        lr = self._rate()
+        norm = self._update(lr)
+        self.step_number += 1
+        self.seen += len(examples)
+        return StepReport({"loss": float(loss.detach())}, lr, norm)
+
+    def _rate(self) -> float:
+        lr, pace = self._learning.lr, self._pace
+        if pace.halve_patience >= 0:
+            lr *= plateau_factor(self.history, patience=pace.halve_patience)
+        return float(lr * pace.decay ** (self.step_number // max(1, pace.decay_steps)))
+
+    def _update(self, lr: float) -> float:
+        learning = self._learning
+        updates = []
+        for name, weight in self._weights.items():
+            if weight.grad is None:
+                continue
+            if learning.l2 and weight.dim() > 1:
+                weight.grad.add_(weight.detach(), alpha=2 * learning.l2)
+            updates.append(Update(name, weight.detach(), weight.grad))
+        gradients = [update.gradient for update in updates]
+        norm = clip_by_global_norm(gradients, learning.clip_norm) if gradients else 0.0
+        if learning.clip_value is not None:
+            for gradient in gradients:
+                gradient.clamp_(-learning.clip_value, learning.clip_value)
+        self._optimizer.step(updates, lr)
+        # A young mean follows faster, or the random start would weigh on it for long.
+        decay = min(learning.average, (1 + self.step_number) / (10 + self.step_number))
+        for name, mean in self._means.items():
+            mean.lerp_(self._weights[name].detach(), 1 - decay)
+        return norm
+
+    def evaluate(self) -> dict[str, float] | None:
+        """Look at the held-out examples, with the mean weights where there are such."""
+        if self._look is None:
+            return None
+        with self.averaged():
+            self.network.eval()
+            found = self._look()
+        self.history.append(self._badness(found))
+        return found
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Put the running means of the weights in the place of the weights for a while."""
+        if not self._means:
+            yield
+            return
+        own = {name: weight.detach().clone() for name, weight in self._weights.items()}
+        self._put(self._means)
+        try:
+            yield
+        finally:
+            self._put(own)
+
+    def _put(self, values: dict[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, weight in self._weights.items():
+                weight.copy_(values[name])
+
+    def save_model(self, *, best: bool) -> None:
+        """Remember the weights of the best look; states keep them."""
+        if best:
+            with self.averaged():
+                self._best = {n: w.detach().clone() for n, w in self._weights.items()}
+
+    def finish(self) -> None:
+        """Put the best weights in the network: what the training was for."""
+        self._put(self._best or self._means or dict(self._weights))
+        self.network.eval()
+
+    def save_state(self) -> None:
+        """Write what a resumed run needs."""
+        if not all(bool(weight.isfinite().all()) for weight in self._weights.values()):
+            raise ElmoreError(
+                f"step {self.step_number}: weights are no finite numbers any more; lower "
+                "optimizer.lr or clip_norm and resume from the last save"
+            )
+        tensors: dict[str, Tensor] = {}
+        parts: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("network", dict(self._weights)),
+            ("best", self._best),
+            ("mean", self._means),
+            ("optimizer", self._optimizer.state()),
+        )
+        for part, values in parts:
+            tensors.update({f"{part}/{name}": value for name, value in values.items()})
+        facts = {
+            "seen": self.seen,
+            "best": None if math.isinf(self.best) else self.best,
+            "looks_since_best": self.looks_since_best,
+            "history": self.history,
+            "epoch": self.batches.epoch,
+            "place": self.batches.place,
+        }
+        save_state(self.run.resume_path, self.step_number, tensors, facts)
+
+    def load_state(self) -> bool:
+        """Go on from the newest saved state; False if there is none."""
+        loaded = load_state(self.run.resume_path)
+        if loaded is None:
+            return False
+        tensors, facts = loaded
+        device = next(iter(self._weights.values())).device if self._weights else "cpu"
+
+        def part(name: str) -> dict[str, Tensor]:
+            prefix = f"{name}/"
+            return {
+                key[len(prefix) :]: value.to(device)
+                for key, value in tensors.items()
+                if key.startswith(prefix)
+            }
+
+        self._put(part("network"))
+        self._best, self._means = part("best"), part("mean")
+        self._optimizer.load(part("optimizer"))
+        self.step_number, self.seen = int(facts["step"]), int(facts["seen"])
+        self.best = math.inf if facts["best"] is None else float(facts["best"])
+        self.looks_since_best = int(facts["looks_since_best"])
+        self.history = [float(value) for value in facts["history"]]
+        self.batches.restore(int(facts["epoch"]), int(facts["place"]))
+        return True
+
+
+def _optimizer(learning: LearningRecipe) -> Optimizer:
+    if learning.name == "adagrad":
+        return Adagrad(accumulator=0.1)
+    if learning.name == "adadelta":
+        return Adadelta(rho=learning.beta1, epsilon=learning.epsilon)
+    return Adam(betas=(learning.beta1, learning.beta2), epsilon=learning.epsilon)

@@ -1,0 +1,115 @@
+"""The studies of tasks: what differs, what stays, what the report says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_tasks import QUICK, SIZES, quick_recipe, task_class, write_data
+
+from elmore import Elmo
+from elmore.analysis import LayerWeighting, Mixes, Placement, SampleSize
+from elmore.analysis.plots import plot_report
+from elmore.analysis.probe import PROBES
+from elmore.errors import ConfigError, InputError
+
+SETTINGS = {**QUICK, **SIZES["ner"], "schedule.epochs": "2"}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    data = write_data("ner", tmp_path)
+    return [data, data]
+
+
+def trained_settings(folder: Path) -> dict[str, dict[str, Any]]:
+    """The section elmo of each run's recipe, by the run's name."""
+    return {
+        path.parent.name: json.loads(path.read_text())["recipe"]["elmo"]
+        for path in folder.glob("*/recipe.json")
+    }
+
+
+def test_layer_weighting(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
+    study = LayerWeighting(tiny_elmo, settings=SETTINGS, out=tmp_path / "runs", seeds=2)
+    report = study.run(files)
+    assert list(report.metrics) == ["baseline", "last only", "lambda 1", "lambda 0.001"]
+    rows = report.tables["layers"]
+    assert [row["seeds"] for row in rows] == [2] * 4
+    assert rows[0]["gain"] == 0
+    recipes = trained_settings(tmp_path / "runs")
+    assert len(recipes) == 8
+    assert recipes["last-only-0"]["layers"] == "top"
+    assert recipes["lambda-1-1"]["penalty"] == 1.0
+    assert recipes["lambda-0.001-0"]["penalty"] == 0.001
+    plot_report(report, tmp_path / "x.svg")
+    # It goes on where it was: nothing is trained again.
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/log.jsonl")}
+    assert study.run(files).to_dict() == report.to_dict()
+    logs = {path: path.read_text() for path in before}
+    assert all(text.count("heldout") == 2 for text in logs.values())
+
+
+def test_placement(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
+    report = Placement(tiny_elmo, settings=SETTINGS, out=tmp_path / "runs").run(files)
+    assert list(report.metrics) == ["baseline", "input only", "input and output", "output only"]
+    recipes = trained_settings(tmp_path / "runs")
+    places = {name: (use["input"], use["output"]) for name, use in recipes.items()}
+    assert places["input-only-0"] == (True, False)
+    assert places["input-and-output-0"] == (True, True)
+    assert places["output-only-0"] == (False, True)
+    plot_report(report, tmp_path / "x.png")
+
+
+def test_sample_size(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
+    study = SampleSize(tiny_elmo, shares=[0.25, 1.0], settings=SETTINGS, seeds=2)
+    report = study.run(files)
+    rows = report.tables["sample-size"]
+    assert [row["examples"] for row in rows] == [2, 8]
+    assert [row["baseline sd"] is None for row in rows] == [False, True]  # one seed from 30 % on
+    assert set(report.metrics) == {
+        "25 % baseline",
+        "25 % elmo",
+        "100 % baseline",
+        "100 % elmo",
+    }
+    assert len(report.tables["epochs"]) == 2
+    assert "the baseline is best after" in report.notes[0]
+    plot_report(report, tmp_path / "x.svg")
+    for shares in ([], [0.0], [2.0]):
+        with pytest.raises(ConfigError, match="shares="):
+            SampleSize(tiny_elmo, shares=shares)
+
+
+def test_mixes(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
+    for seed in range(2):
+        recipe = quick_recipe("ner", schedule__epochs="2", elmo__output="true")
+        task_class("ner")(tiny_elmo, recipe=recipe, seed=seed).fit(
+            files[0], out=tmp_path / f"run{seed}"
+        )
+    task_class("ner")(None, recipe=quick_recipe("ner", schedule__epochs="1")).fit(
+        files[0], out=tmp_path / "baseline"
+    )
+    report = Mixes().run([tmp_path / "run0", tmp_path / "run1", tmp_path / "baseline"])
+    rows = report.tables["mix"]
+    assert [(row["place"], row["trainings"]) for row in rows] == [("input", 2), ("output", 2)]
+    for row in rows:
+        assert row["layer 0"] + row["layer 1"] + row["layer 2"] == pytest.approx(1)
+        assert row["range"] > 0
+    plot_report(report, tmp_path / "x.svg")
+    with pytest.raises(InputError, match="none of these tasks was trained with ELMo"):
+        Mixes().run([tmp_path / "baseline"])
+    with pytest.raises(ConfigError, match="name one or more"):
+        Mixes().run([])
+
+
+def test_misuse(tiny_elmo: Elmo, files: list[Path]) -> None:
+    with pytest.raises(ConfigError, match="takes two files"):
+        LayerWeighting(tiny_elmo).run(files[:1])
+    with pytest.raises(ConfigError, match="task='parsing'"):
+        Placement(tiny_elmo, task="parsing")
+    with pytest.raises(ConfigError, match="seeds=0"):
+        Placement(tiny_elmo, seeds=0)
+    assert set(PROBES) >= {"layers", "placement", "sample-size", "mix"}

@@ -1,0 +1,167 @@
+"""`elmore task`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_tasks import NAMES, QUICK, SIZES, write_data
+
+from elmore.tasks.recipe_files import task_recipe_names
+
+PLAIN = {
+    "ner": b"Ada lives in Rome .\n",
+    "sentiment": b"A joy .\nA mess .\n",
+    "nli": b"A man sleeps .\tA man is awake .\n",
+    "srl": b"She sold the car\nNothing\n",
+    "qa": b"Where is it?\tThe tower stands in Paris, France.\n",
+    "coref": b"Ada met Bo.\nShe liked him.\n\nIt fell.\n",
+}
+N_LINES = {"ner": 1, "sentiment": 2, "nli": 1, "srl": 2, "qa": 1, "coref": 2}
+
+
+def settings(name: str, epochs: int = 1) -> list[str]:
+    values = {**QUICK, **SIZES[name], "schedule.epochs": str(epochs)}
+    return [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_train_evaluate_predict(name: str, cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
+    data, out = write_data(name, tmp_path), tmp_path / "out"
+    train = ["task", "train", name, data, "--dev", data, "--model", tiny_folder, "-o", out]
+    result = cli(*train, *settings(name), "--json", "--threads", 1)
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["name"] == name
+    assert "epoch 1: " in result.err
+    assert json.loads((out / "results.json").read_text())["name"] == name
+    result = cli("task", "evaluate", name, data, "--trained", out, "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["measured_on"]["examples"] == 8
+    result = cli("task", "predict", name, "--trained", out, "--json", stdin=PLAIN[name])
+    assert result.code == 0, result.err
+    assert len(result.records()) == N_LINES[name]
+    result = cli("task", "predict", name, "--trained", out, stdin=PLAIN[name])
+    assert result.code == 0, result.err
+    assert "\x1b" not in result.out  # colours are for terminals
+    assert len(result.out.splitlines()) >= N_LINES[name]
+
+
+def test_seeds_test_files_and_resume(cli: Any, tmp_path: Path) -> None:
+    data, out = write_data("sentiment", tmp_path), tmp_path / "out"
+    train = ["task", "train", "sentiment", data, "--dev", data, "--test", data, "--no-elmo"]
+    train += [*settings("sentiment"), "-o", out, "--seeds", 2, "--seed", 3]
+    result = cli(*train)
+    assert result.code == 0, result.err
+    assert "accuracy sd" in result.out
+    assert "seed 4: epoch 1: accuracy" in result.err
+    assert {path.name for path in out.iterdir()} == {"seed-3", "seed-4", "results.json"}
+    again = cli(*train, "--resume", "-q")
+    assert again.code == 0, again.err
+    assert (again.out, again.err) == (result.out, "")
+    refused = cli(*train)
+    assert refused.code == 1
+    assert "--resume" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("fit ner x", "invalid choice"),
+        ("train parsing x", "invalid choice"),
+        ("train ner -o {t}/o --no-elmo", "needs labelled files"),
+        ("train ner {d} --no-elmo", "pass -o FOLDER"),
+        ("train ner {d} -o {t}/o", "no model named"),
+        ("train ner {d} -o {t}/o --no-elmo --model {m}", "leave one out"),
+        ("train ner {d} -o {t}/o --no-elmo --seeds 0", "use 1 or more"),
+        ("train ner {d} -o {t}/o --no-elmo --trained {t}", "leave it out for train"),
+        ("train ner {d} -o {t}/o --no-elmo --recipe srl-laptop", "unknown key"),
+        ("train ner {d} -o {t}/o --no-elmo --recipe lapto", "no recipe is called"),
+        ("train ner {d} -o {t}/o --no-elmo --set model.dropout=2", "model.dropout=2.0"),
+        ("train ner {d} -o {t}/o --no-elmo --set data.batch_size=0", "use 1 or more"),
+        ("train ner {d} -o {t}/o --no-elmo --set optimizer.lr=-1", "a positive number"),
+        ("train ner {d} -o {t}/o --no-elmo --set elmo.dropout=1", "share from 0"),
+        ("evaluate ner {d}", "pass --trained FOLDER"),
+        ("evaluate ner --trained {t}", "needs labelled files"),
+        ("evaluate ner {d} --trained {t} --dev {d}", "--dev is for train"),
+        ("predict ner {d} --trained {t} -o {t}/x", "-o is for train"),
+    ],
+)
+def test_misuse(arguments: str, message: str, cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
+    data = write_data("ner", tmp_path)
+    line = arguments.format(d=data, t=tmp_path, m=tiny_folder)
+    result = cli("task", *line.split())
+    assert result.code == 2
+    assert message in result.err
+    assert result.out == ""
+    assert not (tmp_path / "o").exists()
+
+
+def test_bad_files_end_with_one_line(cli: Any, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.conll"
+    bad.write_text("a O\nb\n")
+    result = cli("task", "train", "ner", bad, "--no-elmo", "-o", tmp_path / "out")
+    assert result.code == 1
+    assert "bad.conll:2: 1 columns, expected 2" in result.err
+    assert not (tmp_path / "out").exists()
+    result = cli("task", "predict", "ner", "--trained", tmp_path, stdin=b"x\n")
+    assert result.code == 1
+    assert "holds no trained task" in result.err
+
+
+def test_pairs_without_a_tab(cli: Any, tmp_path: Path) -> None:
+    for name, message in (("nli", "premise TAB hypothesis"), ("qa", "question TAB paragraph")):
+        data, out = write_data(name, tmp_path), tmp_path / f"out-{name}"
+        train = ["task", "train", name, data, "--no-elmo", "-o", out, *settings(name)]
+        assert cli(*train).code == 0
+        result = cli("task", "predict", name, "--trained", out, stdin=b"a\tb\nno tab\n")
+        assert result.code == 1
+        assert message in result.err
+        assert ":2: " in result.err
+
+
+def test_help_needs_no_torch() -> None:
+    code = (
+        "import sys; from elmore.cli.main import main; main(['task', '--help']);"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_recipes_are_listed_and_shown(cli: Any) -> None:
+    names = task_recipe_names()
+    assert {f"{name}-{size}" for name in NAMES for size in ("paper", "laptop")} <= set(names)
+    listed = cli("recipes").out
+    assert all(name in listed for name in names)
+    assert "[elmo]" in cli("recipes", "show", "ner-paper").out
+
+
+def test_studies(cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
+    data = write_data("ner", tmp_path)
+    study = [data, data, "--model", tiny_folder, *settings("ner")]
+    result = cli("analyze", "placement", *study, "--runs", tmp_path / "runs", "--json")
+    assert result.code == 0, result.err
+    assert "input only" in json.loads(result.out)["metrics"]
+    trained = tmp_path / "runs" / "input-only-0"
+    picture = tmp_path / "mix.svg"
+    result = cli("analyze", "mix", trained, "--plot", picture)
+    assert result.code == 0, result.err
+    assert "layer 1" in result.out
+    assert picture.stat().st_size > 1000
+    result = cli("analyze", "sample-size", *study, "--shares", "1", "--task", "ner")
+    assert result.code == 0, result.err
+    for arguments, message in (
+        (["mix"], "folders of trained tasks"),
+        (["mix", trained, "--model", tiny_folder], "no model"),
+        (["layers", data, "--model", tiny_folder], "takes two files, TRAIN DEV, not 1"),
+        (["layers", *study, "--shares", "1"], "--shares is for sample-size"),
+        (["sample-size", *study, "--shares", "x"], "use numbers"),
+        (["pos", data, data, data, "--model", tiny_folder, "--task", "ner"], "--task is for"),
+        (["layers", *study, "--limit", "3"], "not for studies"),
+    ):
+        result = cli("analyze", *arguments)
+        assert result.code == 2, arguments
+        assert message in result.err

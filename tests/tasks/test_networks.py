@@ -1,0 +1,190 @@
+"""What is particular to each task's network, by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_tasks import quick_recipe, task_class, write_data
+from torch import Tensor
+
+from elmore.errors import ConfigError
+from elmore.tasks.coref import CorefExample
+from elmore.tasks.readers.squad import split_paragraph
+from elmore.tasks.srl import SrlExample
+from elmore.tasks.tags import Span
+
+
+def fitted(name: str, folder: Path, **changes: str) -> Any:
+    task = task_class(name)(None, recipe=quick_recipe(name, schedule__steps="1", **changes))
+    task.fit(write_data(name, folder))
+    return task
+
+
+def test_each_word_attends_to_the_other_sentence(tmp_path: Path) -> None:
+    """ESIM: both softmaxes run over the other sentence's words; swapped axes would train too."""
+    task = fitted("nli", tmp_path)
+    network = task.network
+    a = torch.tensor([[[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]]])
+    b = torch.tensor([[[3.0, 0.0], [0.0, 1.0]]])
+    encoded, seen = iter((a, b)), []
+    network._encode = lambda tokens: next(encoded)
+
+    def compose(own: Tensor, other: Tensor, tokens: Any) -> Tensor:
+        seen.append((own, other))
+        return torch.zeros(1, 4 * task.recipe.model.dim)
+
+    network._compose = compose
+    network(task.tokens([["x", "y", "z"]]), task.tokens([["u", "v"]]))
+    scores = a[0] @ b[0].t()
+    torch.testing.assert_close(seen[0][1][0], torch.softmax(scores, dim=1) @ b[0])
+    torch.testing.assert_close(seen[1][1][0], torch.softmax(scores.t(), dim=1) @ a[0])
+
+
+def test_dropout_differs_from_step_to_step(tmp_path: Path) -> None:
+    masks: list[Tensor] = []
+    task = task_class("sentiment")(
+        None, recipe=quick_recipe("sentiment", schedule__steps="3", model__embedding_dropout="0.5")
+    )
+    build = task.build
+
+    def watched(features: Any) -> Any:
+        network = build(features)
+        network.embedding_dropout.register_forward_hook(
+            lambda module, inputs, output: masks.append((output == 0).float().mean(2)[:, :1])
+        )
+        return network
+
+    task.build = watched
+    task.fit(write_data("sentiment", tmp_path))
+    assert len(masks) == 3
+    assert not torch.equal(masks[0], masks[1])
+
+
+def test_phrases_are_learned_from_when_asked(tmp_path: Path) -> None:
+    task = task_class("sentiment")(None, recipe=quick_recipe("sentiment", model__phrases_from="2"))
+    examples = task.read(write_data("sentiment", tmp_path))
+    chosen = task.for_training(examples)
+    whole = {example.tokens for example in examples}
+    more = [example for example in chosen if example.tokens not in whole]
+    assert len(chosen) > 8
+    assert all(len(example.tokens) >= 2 for example in more)
+    assert (("true", "joy"), 4) in [(example.tokens, example.label) for example in more]
+    assert all(not example.phrases for example in chosen)
+
+
+def test_maxout_is_offered(tmp_path: Path) -> None:
+    task = fitted("sentiment", tmp_path, model__output='"maxout"')
+    assert len(task.predict(["A joy", ""])) == 2
+
+
+@pytest.mark.parametrize("rnn", ["gru", "lstm"])
+def test_an_answer_has_17_tokens_at_most_and_runs_forwards(rnn: str, tmp_path: Path) -> None:
+    task = fitted("qa", tmp_path, model__rnn=f'"{rnn}"')
+    words = [f"w{k}" for k in range(30)]
+    example = task.parse(("What ?", " ".join(words)))
+    start, end = torch.full((1, 30), -5.0), torch.full((1, 30), -5.0)
+    start[0, 10], end[0, 3] = 9.0, 9.0  # backwards: not allowed
+    end[0, 27] = 8.0  # 18 tokens: not allowed
+    end[0, 26] = 7.0  # 17 tokens
+    task._scores = lambda examples: (start, end, torch.tensor([30]))
+    assert task.guess([example]) == [" ".join(words[10:27])]
+
+
+def test_answers_are_cut_out_of_the_text(tmp_path: Path) -> None:
+    task = fitted("qa", tmp_path)
+    text = "It cost $1,000  (in 1999)."
+    paragraph = split_paragraph(text)
+    n = len(paragraph.tokens)
+    start, end = torch.zeros(1, n), torch.zeros(1, n)
+    start[0, 2], end[0, n - 2] = 9, 9
+    task._scores = lambda examples: (start, end, torch.tensor([n]))
+    (answer,) = task.guess([task.parse(("x", text))])
+    assert answer in text
+    assert answer == "$1,000  (in 1999)"
+
+
+def test_predicates_of_plain_text(tmp_path: Path) -> None:
+    task = fitted("srl", tmp_path)
+    assert "sold" in task.labels["predicates"]
+    assert "cars" not in task.labels["predicates"]
+    example = task.parse("He SOLD cars .")
+    assert [predicate.index for predicate in example.predicates] == [1]
+    given = task.parse((["He", "ran"], [0, 1]))
+    assert isinstance(given, SrlExample)
+    assert [predicate.index for predicate in given.predicates] == [0, 1]
+    for frames in task.predict(["He sold cars daily", "They said it rained"]):
+        for frame in frames:
+            places = [k for span in frame for k in range(span.first, span.last + 1)]
+            assert len(places) == len(set(places))
+
+
+def test_a_span_without_antecedents_belongs_to_none(tmp_path: Path) -> None:
+    """The loss of Lee et al. by hand: the mass of all right antecedents, or of none."""
+    task = fitted("coref", tmp_path)
+    spans = [(0, 0), (2, 2), (4, 4)]
+    scores = torch.tensor([[0.0, -9, -9], [0.0, 1, -9], [0.0, 2, 3]])
+    scores[0, 1:] = scores[1, 2:] = -torch.inf
+    antecedents = torch.tensor([[0, 0], [0, 0], [1, 0]])
+    real = torch.tensor([[False, False], [True, False], [True, True]])
+    task._rank = lambda example: (spans, scores, antecedents, real)
+    example = CorefExample((("a",) * 5,), ("-",), (((0, 0), (2, 2), (4, 4)),))
+    log = torch.log_softmax(scores, dim=1)
+    expected = -(log[0, 0] + log[1, 1] + torch.logsumexp(log[2, 1:], 0))
+    torch.testing.assert_close(task._document_loss(example), expected)
+    single = CorefExample((("a",) * 5,), ("-",), (((4, 4),),))  # a cluster of one: none
+    torch.testing.assert_close(task._document_loss(single), -log[:, 0].sum())
+
+
+def test_windows_of_long_documents_keep_their_clusters(tmp_path: Path) -> None:
+    task = fitted("coref", tmp_path, model__max_sentences="2")
+    sentences = (("a", "b"), ("c",), ("d", "e"), ("f",))
+    example = CorefExample(sentences, ("s", "t", "u", "v"), (((0, 0), (3, 4), (5, 5)),))
+    task.network.train()
+    seen = set()
+    for seed in range(20):
+        torch.manual_seed(seed)
+        window = task._window(example)
+        assert len(window.sentences) == 2
+        tokens = [token for sentence in window.sentences for token in sentence]
+        texts = {"".join(tokens[a : b + 1]) for a, b in window.clusters[0]}
+        assert texts <= {"a", "de", "f"}
+        assert texts == {t for t in ("a", "de", "f") if t in "".join(tokens)}
+        seen.add(window.speakers)
+    assert len(seen) == 3
+    task.network.eval()
+    assert task._window(example) is example
+
+
+def test_litbanks_singletons_count_when_asked(tmp_path: Path) -> None:
+    example = CorefExample((("a", "b"),), ("-",), (((0, 0),), ((0, 1), (1, 1))))
+    found = [(((0, 1), (1, 1)),)]
+    without = task_class("coref")(None, recipe=quick_recipe("coref"))
+    with_them = task_class("coref")(
+        None, recipe=quick_recipe("coref", model__keep_singletons="true")
+    )
+    assert without.measure([example], found).metrics["f1"] == pytest.approx(100)
+    assert with_them.measure([example], found).metrics["f1"] < 100
+    assert "left out" in without.measure([example], found).notes[0]
+
+
+def test_lines_for_a_terminal(tmp_path: Path) -> None:
+    ner = task_class("ner")(None)
+    example = ner.parse(["Ada", "Lovelace", "in", "Rome"])
+    spans = (Span("PER", 0, 1), Span("LOC", 3, 3))
+    assert ner.show(example, spans, colour=False) == "[PER Ada Lovelace] in [LOC Rome]"
+    assert ner.show(example, spans, colour=True).count("\x1b[0m") == 2
+    hostile = ner.parse(["\x1b[31m", "x"])
+    assert "\x1b" not in ner.show(hostile, (), colour=False)
+    coref = task_class("coref")(None)
+    document = coref.parse([["Bo", "saw", "his", "dog"]])
+    shown = coref.show(document, (((0, 0), (2, 2)), ((2, 3), (3, 3))), colour=False)
+    assert shown == "[1 Bo] saw [2 his dog]"
+
+
+def test_pairs_are_pairs() -> None:
+    for name in ("nli", "qa"):
+        with pytest.raises(ConfigError, match="pairs"):
+            task_class(name)(None).parse("alone")

@@ -1,0 +1,246 @@
+"""Files of the trade, packed or plain, and what is said of broken ones."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import itertools
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_models import FIXTURES
+from small_tasks import NAMES, task_class, write_data
+
+from elmore.errors import InputError
+from elmore.tasks.readers.conll import read_columns
+from elmore.tasks.readers.ontonotes import Mention, read_documents
+from elmore.tasks.readers.snli import read_pairs
+from elmore.tasks.readers.squad import read_squad, split_paragraph
+from elmore.tasks.readers.sst import read_trees
+from elmore.tasks.tags import Span, spans_from_tags, tag_names, tag_transitions, tags_from_spans
+
+DATA = FIXTURES.parent
+needs_data = pytest.mark.skipif(not DATA.exists(), reason="the folder with task data is not here")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_packed_files_read_alike(name: str, tmp_path: Path) -> None:
+    plain = write_data(name, tmp_path)
+    task = task_class(name)(None)
+    expected = task.read(plain)
+    assert len(expected) == 8
+    for pack in (gzip.compress, bz2.compress, lzma.compress):
+        packed = tmp_path / "packed"
+        packed.write_bytes(pack(plain.read_bytes()))
+        assert task.read(packed) == expected
+    assert task.examples([plain, plain]) == [*expected, *expected]
+
+
+SPANS = [Span("A", 0, 2), Span("A", 3, 3), Span("B", 5, 6)]
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        "I-A I-A I-A B-A O I-B I-B",  # IOB1
+        "B-A I-A I-A B-A O B-B I-B",  # IOB2
+        "B-A I-A E-A S-A O B-B E-B",  # BIOES
+        "B-A I-A L-A U-A O B-B L-B",  # BIOUL
+    ],
+)
+def test_all_schemes_say_the_same(tags: str, tmp_path: Path) -> None:
+    assert spans_from_tags(tags.split()) == tuple(SPANS)
+    path = tmp_path / "x"
+    path.write_text("".join(f"w{k}\t{tag}\n" for k, tag in enumerate(tags.split())))
+    (sentence,) = read_columns(path)
+    assert spans_from_tags(sentence.tags) == tuple(SPANS)
+
+
+@pytest.mark.parametrize("scheme", ["IOB2", "BIOUL"])
+def test_tags_and_back(scheme: Any) -> None:
+    tags = tags_from_spans(SPANS, 8, scheme)
+    assert spans_from_tags(tags) == tuple(SPANS)
+    names = tag_names(["A", "B"], scheme)
+    assert set(tags) <= set(names)
+    rules = tag_transitions(names, scheme)
+    ids = [names.index(tag) for tag in tags]
+    assert rules.first[ids[0]]
+    assert rules.last[ids[-1]]
+    assert all(rules.allowed[a, b] for a, b in itertools.pairwise(ids))
+
+
+def test_what_bioul_forbids() -> None:
+    names = tag_names(["A", "B"], "BIOUL")
+    rules = tag_transitions(names, "BIOUL")
+
+    def may(a: str, b: str) -> bool:
+        return bool(rules.allowed[names.index(a), names.index(b)])
+
+    for after in ("O", "L-A", "U-B"):
+        assert [may(after, name) for name in names] == [name[0] in "OBU" for name in names]
+    for after in ("B-A", "I-A"):
+        assert {name for name in names if may(after, name)} == {"I-A", "L-A"}
+    assert {n for n, ok in zip(names, rules.first, strict=True) if ok} == {
+        "O", "B-A", "U-A", "B-B", "U-B",
+    }  # fmt: skip
+    assert {n for n, ok in zip(names, rules.last, strict=True) if ok} == {
+        "O", "L-A", "U-A", "L-B", "U-B",
+    }  # fmt: skip
+
+
+def test_trees_give_all_phrases_with_their_escapes_undone(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_text("(3 (2 -LRB-) (4 (2 either\\/or) (4 joy)))\n\n(2 Film)\n")
+    first, second = read_trees(path)
+    assert first == [
+        (("(", "either/or", "joy"), 3),
+        (("(",), 2),
+        (("either/or", "joy"), 4),
+        (("either/or",), 2),
+        (("joy",), 4),
+    ]
+    assert second == [(("Film",), 2)]
+
+
+def test_pairs_from_json_parse_and_columns(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    line = {"sentence1": "It isn't so.", "sentence2": "No", "gold_label": "neutral"}
+    unsure = {**line, "gold_label": "-"}
+    parsed = {**line, "sentence1_binary_parse": "( ( It ( is n't ) ) -LRB- )"}
+    path.write_text("".join(json.dumps(x) + "\n" for x in (line, unsure, parsed)))
+    first, second = read_pairs(path)
+    assert first == (("It", "is", "n't", "so", "."), ("No",), "neutral")
+    assert second[0] == ("It", "is", "n't", "(")
+    path.write_text("gold_label\tsentence1\tx\tsentence2\nneutral\tA b\t1\tC\n")
+    assert list(read_pairs(path)) == [(("A", "b"), ("C",), "neutral")]
+
+
+def test_paragraphs_keep_their_places() -> None:
+    text = "It's in Paris, France.  It is tall (1,000 m)."
+    paragraph = split_paragraph(text)
+    assert [text[a:b] for a, b in paragraph.places] == list(paragraph.tokens)
+    assert paragraph.tokens[:6] == ("It", "'s", "in", "Paris", ",", "France")
+    assert paragraph.tokens[6] == "."  # of a sentence inside the paragraph
+    start = text.index("aris")
+    assert paragraph.tokens_of(start, start + 2) == (3, 3)  # inside a token: the whole of it
+    assert paragraph.tokens_of(text.index("  It"), text.index("  It") + 1) is None
+
+
+def test_answers_that_are_not_there_are_not_learned_but_scored(tmp_path: Path) -> None:
+    answers = [{"text": "Rome", "answer_start": 3}]
+    qas = [
+        {"id": "1", "question": "Where?", "answers": answers},
+        {"id": "2", "question": "Where?", "answers": []},
+        {"id": "3", "question": "Where?", "answers": [{"text": "Paris", "answer_start": 3}]},
+    ]
+    path = tmp_path / "q.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "In Paris.", "qas": qas}]}]}))
+    task = task_class("qa")(None)
+    examples = task.read(path)
+    assert [example.span for example in examples] == [None, None, (1, 1)]
+    assert [example.id for example in task.for_training(examples)] == ["3"]
+    metrics = task.measure(examples, ["Paris"] * 3).metrics
+    assert metrics["exact match"] == pytest.approx(100 / 3)
+
+
+def test_documents_nest_mentions(tmp_path: Path) -> None:
+    rows = [("Bo", "(1|(2)"), ("'s", "-"), ("dog", "1)|(3)")]
+    body = "".join(
+        "\t".join(["d", "0", str(k), word, *["-"] * 6, "*", cell]) + "\n"
+        for k, (word, cell) in enumerate(rows)
+    )
+    path = tmp_path / "d"
+    path.write_text(body)  # no marks: one document
+    (document,) = read_documents(path)
+    assert set(document.sentences[0].mentions) == {
+        Mention(0, 0, 2),
+        Mention(0, 2, 1),
+        Mention(2, 2, 3),
+    }
+
+
+def row(word: str, *cells: str) -> str:
+    return "\t".join(["d", "0", "0", word, *["-"] * 6, "*", *cells]) + "\n"
+
+
+SQUAD = '{"data": [{"paragraphs": [{"context": "A", "qas": [%s]}]}]}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("ner", "a O\nb\n", ":2: 1 columns, expected 2"),
+        ("ner", "a O\n\nb X O\n", ":3: 3 columns, expected 2"),
+        ("ner", "a\n", ":1: 1 columns, expected 2"),
+        ("ner", "a B\n", ":1: 'B' is no tag"),
+        ("ner", "a PER\n", ":1: 'PER' is no tag"),
+        ("ner", "\n\n", "there is no sentence"),
+        ("sentiment", "(3 (2 a) (2 b)\n", ":1: a bracket does not close"),
+        ("sentiment", "(3 a)\n(5 b)\n", ":2: the label '5'"),
+        ("sentiment", "(3 a) (2 b)\n", ":1: there is a second tree"),
+        ("sentiment", "a\n", ":1: 'a' stands outside"),
+        ("sentiment", "(3 )\n", ":1: a node has no word"),
+        ("sentiment", "(", ":1: the label ''"),
+        ("nli", "{\n", ":1: this is no JSON"),
+        ("nli", '{"sentence1": "a"}\n', ":1: there is no text 'sentence2'"),
+        ("nli", "a b\n", ":1: neither JSON nor a header"),
+        ("nli", "sentence1\tsentence2\tgold_label\na\tb\n", ":2: 2 columns, expected 3"),
+        ("nli", "sentence1\tsentence2\tgold_label\na\tb\tyes\n", ":2: the label 'yes'"),
+        ("srl", "a b c\n", ":1: 3 columns, expected 12 or more"),
+        ("srl", row("a", "(V*)", "-") + row("b", "-"), ":2: 12 columns, expected 13"),
+        ("srl", row("a", "(V*", "-") + row("b", "*", "-"), ":1: (V does not close"),
+        ("srl", row("a", "*)", "-"), ":1: a bracket closes"),
+        ("srl", row("a", "(A*", "-") + row("b", "(B*))", "-"), ":2: '(B*))' is no bracket"),
+        ("srl", row("a", "(A*", "-") + row("b", "(B*)", "-"), ":2: (B opens inside (A"),
+        ("srl", row("a", "(A*)", "-"), ":1: predicate 1 has neither"),
+        ("srl", row("a", "-"), "there is no predicate"),
+        ("coref", row("a", "(1"), ":1: (1 does not close"),
+        ("coref", row("a", "1)"), ":1: 1) closes but"),
+        ("coref", row("a", "x"), ":1: 'x' is no cluster"),
+        ("coref", "", "there is no document"),
+        ("qa", "{", "not valid JSON"),
+        ("qa", "{}", ".data is no list"),
+        ("qa", '{"data": [{}]}', "data[0].paragraphs is no list"),
+        ("qa", SQUAD % "{}", "data[0].paragraphs[0].qas[0].answers is no list"),
+        ("qa", SQUAD % '{"answers": [{"text": 1}]}', "qas[0].text is no text"),
+        ("qa", SQUAD % "", "there is no question"),
+    ],
+)
+def test_broken_files_say_where(name: str, text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        task_class(name)(None).read(path)
+    assert message in str(caught.value)
+    assert "broken" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("name", "file", "n_examples", "count"),
+    [
+        ("ner", "ner/eng.testb.xz", 3453, lambda e: len(e.entities)),
+        ("sentiment", "sst/dev.txt.xz", 1101, lambda e: 1 + len(e.phrases)),
+        ("nli", "snli/dev.jsonl.xz", 9842, lambda e: 1),
+        ("srl", "srl/ewt.dev.gold_conll.xz", 1965, lambda e: len(e.predicates)),
+        ("coref", "coref/ontogum.dev.gold_conll.xz", 30, lambda e: sum(map(len, e.clusters))),
+    ],
+)
+def test_published_counts(name: str, file: str, n_examples: int, count: Any) -> None:
+    """Those of the data's own README."""
+    totals = {"ner": 5648, "sentiment": 41447, "nli": 9842, "srl": 4946, "coref": 3818}
+    examples = task_class(name)(None).read(DATA / file)
+    assert len(examples) == n_examples
+    assert sum(count(example) for example in examples) == totals[name]
+
+
+@needs_data
+def test_every_squad_answer_is_where_the_file_says() -> None:
+    questions = list(read_squad(DATA / "squad/train-44articles.json.xz"))
+    assert len(questions) == 11_877
+    examples = task_class("qa")(None).read(DATA / "squad/train-44articles.json.xz")
+    assert all(example.span is not None for example in examples)

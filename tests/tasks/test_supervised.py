@@ -1,0 +1,402 @@
+"""What all six tasks promise alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_tasks import NAMES, PERFECT, quick_recipe, task_class, write_data
+
+from elmore import Elmo
+from elmore.embedding.layer_cache import LayerCache
+from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
+from elmore.tasks.seeds import over_seeds
+from elmore.tasks.task import Report
+from elmore.training.loop import Stopped
+
+Trained = tuple[Any, Path, Report]
+Knows = Callable[[str], Trained]
+
+
+def make(name: str, elmo: Elmo | None = None, *, seed: int = 0, **changes: str) -> Any:
+    return task_class(name)(elmo, recipe=quick_recipe(name, **changes), seed=seed)
+
+
+@pytest.fixture(scope="module")
+def knows(tiny_elmo: Elmo, tmp_path_factory: pytest.TempPathFactory) -> Knows:
+    """A model of a task that knows its eight examples; made when it is first asked for."""
+    made: dict[str, Trained] = {}
+
+    def get(name: str) -> Trained:
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            data = write_data(name, folder)
+            task = make(name, tiny_elmo)
+            made[name] = (task, folder, task.fit(data, dev=data, out=folder / "run"))
+        return made[name]
+
+    return get
+
+
+NOTHING = {
+    "ner": ["", []],
+    "sentiment": ["", []],
+    "nli": [("", ""), ("A man .", ""), ("", "A man .")],
+    "srl": ["", [], ([], [])],
+    "qa": [("", ""), ("What ?", ""), ("", "Rain fell .")],
+    "coref": ["", [], [[]], [["Rain"], [], ["It"]]],
+}
+ONE_TOKEN = {
+    "ner": ["Rome", ["Rome"]],
+    "sentiment": ["Film"],
+    "nli": [("Yes", "No")],
+    "srl": ["Go", (["Go"], [0])],
+    "qa": [("Who", "Bo")],
+    "coref": ["Bo", [["Bo"]]],
+}
+UNSEEN = {
+    "ner": ["Zürich 東京 \x00 antidisestablishmentarianism" * 3],
+    "sentiment": ["naïve 🦊 film"],
+    "nli": [("Ünïcode 東京", "🦊")],
+    "srl": ["🦊 sold 東京"],
+    "qa": [("Where 🦊 ?", "A 🦊 lives in 東京 .")],
+    "coref": ["🦊 ran. It hid."],
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_eight_examples_are_learned_by_heart(name: str, knows: Knows) -> None:
+    task, folder, report = knows(name)
+    assert report.metrics[task.metric] == pytest.approx(PERFECT[name])
+    again = task.evaluate(folder / f"{name}.data")
+    assert again.metrics == report.metrics
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("items", [NOTHING, ONE_TOKEN, UNSEEN], ids=["nothing", "one", "unseen"])
+def test_any_text_is_survived(name: str, items: dict[str, list[Any]], knows: Knows) -> None:
+    task, _, _ = knows(name)
+    alone = [task.predict([item])[0] for item in items[name]]
+    assert task.predict(items[name]) == alone
+    assert task.predict([]) == []
+    for item, found in zip(items[name], alone, strict=True):
+        example = task.parse(item)
+        shown = task.show(example, found, colour=True)
+        assert "\x00" not in shown
+        json.dumps(task.to_json(example, found))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_batch_of_nothing_can_be_learned_from(name: str, knows: Knows) -> None:
+    """Empty sentences in the training data: a finite loss and finite gradients."""
+    task, folder, _ = knows(name)
+    example = task.parse(NOTHING[name][0])
+    if name == "qa":
+        example = type(example)(example.paragraph, example.question, ("x",), (0, 0))
+    real = task.examples(folder / f"{name}.data")[:1]
+    task.network.zero_grad()
+    with task._layers([example, *real]):
+        loss = task.loss([example, *real])
+    loss.backward()
+    assert bool(torch.isfinite(loss))
+    for weight in task.network.parameters():
+        assert weight.grad is None or bool(weight.grad.isfinite().all())
+    task.network.zero_grad()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_save_and_load_give_the_same_predictions(name: str, knows: Knows, tmp_path: Path) -> None:
+    task, folder, report = knows(name)
+    data = folder / f"{name}.data"
+    examples = task.examples(data)
+    expected = task.predict_examples(examples)
+    task.save(tmp_path / "saved")
+    for place in (tmp_path / "saved", folder / "run", folder / "run" / "checkpoint"):
+        loaded = task_class(name).load(place)
+        assert loaded.predict_examples(examples) == expected
+        assert loaded.scores == report.metrics
+    names = {path.name for path in (tmp_path / "saved").iterdir()}
+    assert names == {"task.json", "model.safetensors", "words.txt", "elmo"}
+    with pytest.raises(ElmoreError, match="saved"):
+        task.save(tmp_path / "saved")
+    task.save(tmp_path / "saved", overwrite=True, with_elmo=False)
+    with pytest.raises(ConfigError, match="pass the right elmo="):
+        task_class(name).load(tmp_path / "saved")
+    own = task_class(name).load(tmp_path / "saved", elmo=task.elmo)
+    assert own.predict_examples(examples) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_stopping_and_resuming_changes_nothing(
+    name: str, tiny_elmo: Elmo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write_data(name, tmp_path)
+    changes = {"schedule__epochs": "3", "optimizer__average": "0.9", "elmo__dropout": "0.3"}
+    whole = make(name, tiny_elmo, seed=5, **changes)
+    report = whole.fit(data, dev=data, out=tmp_path / "whole")
+    part = make(name, tiny_elmo, seed=5, **changes)
+
+    def interrupt(line: dict[str, Any]) -> None:
+        if line["step"] >= 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    short = make(name, tiny_elmo, seed=5, **changes, run__log_steps="1")
+    with pytest.raises(Stopped):
+        short.fit(data, dev=data, out=tmp_path / "part", report=interrupt)
+    resumed = part.fit(data, dev=data, out=tmp_path / "part", resume=True)
+    assert resumed.to_dict() == report.to_dict()
+    one, two = whole.network.state_dict(), part.network.state_dict()
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    # A finished run is opened again without a further step.
+    again = make(name, tiny_elmo, seed=5, **changes)
+    assert (
+        again.fit(data, dev=data, out=tmp_path / "part", resume=True).to_dict() == report.to_dict()
+    )
+
+
+def test_a_run_is_not_overwritten_nor_mixed_with_another(tmp_path: Path) -> None:
+    data = write_data("sentiment", tmp_path)
+    make("sentiment", schedule__epochs="1").fit(data, out=tmp_path / "run")
+    with pytest.raises(ResumeError, match="--resume"):
+        make("sentiment", schedule__epochs="1").fit(data, out=tmp_path / "run")
+    with pytest.raises(ResumeError, match="seed"):
+        make("sentiment", seed=1, schedule__epochs="1").fit(data, out=tmp_path / "run", resume=True)
+    with pytest.raises(ResumeError, match=r"model\.dim=20, not 8"):
+        make("sentiment", model__dim="8").fit(data, out=tmp_path / "run", resume=True)
+
+
+def test_seeds_differ_and_repeat(tmp_path: Path) -> None:
+    data = write_data("sentiment", tmp_path)
+
+    def weights(seed: int) -> Any:
+        task = make("sentiment", seed=seed, schedule__epochs="1")
+        task.fit(data)
+        return task.network.output[1][0].weight.detach()
+
+    assert torch.equal(weights(1), weights(1))
+    assert not torch.equal(weights(1), weights(2))
+
+
+def test_global_random_state_is_left_alone(tmp_path: Path) -> None:
+    data = write_data("ner", tmp_path)
+    before = torch.get_rng_state()
+    make("ner", schedule__epochs="1", model__dropout="0.5").fit(data)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_mean_and_deviation_over_seeds() -> None:
+    scores = {0: 90.0, 1: 92.0, 2: 94.0}
+    report = over_seeds(scores, lambda seed: Report(name="x", metrics={"f1": scores[seed]}))
+    assert report.metrics == {"f1": 92.0, "f1 sd": 2.0}
+    assert [row["seed"] for row in report.tables["seeds"]] == [0, 1, 2, "mean", "sd"]
+    one = over_seeds([7], lambda seed: Report(name="x", metrics={"f1": 1.0}))
+    assert one.metrics == {"f1": 1.0, "f1 sd": 0.0}
+    with pytest.raises(ConfigError, match="no seed"):
+        over_seeds([], lambda seed: Report(name="x", metrics={}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "places", "n_layers"),
+    [
+        ({"elmo__input": "true", "elmo__output": "true"}, ["input", "output"], 3),
+        ({"elmo__input": "false", "elmo__output": "true"}, ["output"], 3),
+        ({"elmo__layers": '"top"', "elmo__output": "false"}, ["input"], 1),
+        ({"elmo__layer_norm": '"batch"', "elmo__output": "false"}, ["input"], 3),
+        ({"elmo__layer_norm": '"sentence"', "elmo__output": "false"}, ["input"], 3),
+    ],
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_elmo_enters_where_the_recipe_says(
+    name: str,
+    changes: dict[str, str],
+    places: list[str],
+    n_layers: int,
+    tiny_elmo: Elmo,
+    tmp_path: Path,
+) -> None:
+    data = write_data(name, tmp_path)
+    task = make(name, tiny_elmo, schedule__steps="2", **changes)
+    report = task.fit(data)
+    rows = report.tables["mix"]
+    assert [row["place"] for row in rows] == places
+    for row in rows:
+        assert len([key for key in row if key.startswith("layer ")]) == n_layers
+        assert row["gamma"] != 1.0  # it learned
+    for mix in task.network.features.elmo.mixes:
+        if n_layers > 1:
+            assert bool((mix.weights != 0).any())
+
+
+def test_a_strong_penalty_keeps_the_mix_equal(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    data = write_data("ner", tmp_path)
+
+    def spread(penalty: str) -> float:
+        task = make("ner", tiny_elmo, elmo__penalty=penalty, schedule__epochs="10")
+        task.fit(data)
+        return float(task.network.features.elmo.mixes[0].weights.detach().abs().max())
+
+    assert spread("10.0") < 0.3 * spread("0.0")
+
+
+def test_without_elmo_nothing_of_it_is_there(tmp_path: Path) -> None:
+    data = write_data("ner", tmp_path)
+    task = make("ner", schedule__epochs="1")
+    report = task.fit(data, dev=data)
+    assert "mix" not in report.tables
+    task.save(tmp_path / "saved")
+    assert not (tmp_path / "saved" / "elmo").exists()
+    loaded = task_class("ner").load(tmp_path / "saved")
+    assert loaded.elmo is None
+    assert loaded.predict(["Ada lives"]) == task.predict(["Ada lives"])
+
+
+def test_frozen_layers_are_computed_once(
+    tiny_elmo: Elmo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[int] = []
+    compute = LayerCache._compute
+
+    def counting(self: LayerCache, chosen: Any, *rest: Any) -> Any:
+        kept = list(chosen)
+        computed.append(len(kept))
+        return compute(self, iter(kept), *rest)
+
+    monkeypatch.setattr(LayerCache, "_compute", counting)
+    data = write_data("ner", tmp_path)
+    for _ in range(2):
+        task = task_class("ner")(
+            tiny_elmo, recipe=quick_recipe("ner", schedule__epochs="3"), cache=tmp_path / "layers"
+        )
+        task.fit(data, dev=data)
+        task.evaluate(data)
+    assert computed == [8]  # eight sentences, one time, for all epochs of both trainings
+
+
+def test_a_bilm_can_be_trained_too(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    data = write_data("ner", tmp_path)
+    before = {n: w.clone() for n, w in tiny_elmo.engine.bilm.named_parameters()}
+    task = make("ner", tiny_elmo, elmo__trainable="true", schedule__epochs="2")
+    task.fit(data, dev=data, out=tmp_path / "run")
+    after = dict(task.elmo.engine.bilm.named_parameters())
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+    assert all(
+        torch.equal(before[name], weight)
+        for name, weight in tiny_elmo.engine.bilm.named_parameters()
+    )
+    loaded = task_class("ner").load(tmp_path / "run")
+    examples = task.examples(data)
+    assert loaded.predict_examples(examples) == task.predict_examples(examples)
+
+
+def test_word_vectors_from_a_file(tmp_path: Path) -> None:
+    """Trained ones move, others stay; unseen words of the file are known later."""
+    data = write_data("ner", tmp_path)
+    (tmp_path / "v.txt").write_text("rome 1 0 0\nbo 0 1 0\nzebra 0 0 1\nzoo 1 1 1\n")
+
+    def fit(**changes: str) -> Any:
+        task = task_class("ner")(
+            None,
+            recipe=quick_recipe("ner", schedule__epochs="1", **changes),
+            vectors=tmp_path / "v.txt",
+        )
+        task.fit(data)
+        return task
+
+    fixed = fit(words__trainable="false", words__most="3")
+    assert fixed.network.features.words.trained is None
+    assert fixed._words.words == ("rome", "bo", "zebra")  # zoo is beyond `most`
+    np.testing.assert_array_equal(
+        fixed.network.features.words.fixed, [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    )
+    tokens = fixed.tokens([["Rome", "zebra", "zoo", "rome"]])
+    assert tokens.words.tolist() == [[2, 4, 1, 2]]
+    trained = fit(words__trainable="true", words__min_count="2")
+    table = trained.network.features.words
+    assert trained._words.words[:2] == ("rome", "bo")
+    assert "Ada" in trained._words.words  # twice there, without a vector
+    assert "hired" not in trained._words.words
+    assert not np.array_equal(table.trained.detach().numpy()[0], [1, 0, 0])
+    unit = fit(words__trainable="false", words__unit="true", words__most="4")
+    np.testing.assert_allclose(unit.network.features.words.fixed.norm(dim=1), 1, atol=1e-6)
+
+
+def test_a_model_needs_some_input(tmp_path: Path) -> None:
+    data = write_data("sentiment", tmp_path)
+    with pytest.raises(ConfigError, match="no input"):
+        make("sentiment", words__dim="0").fit(data)
+
+
+def test_without_development_data_the_last_weights_count(tmp_path: Path) -> None:
+    data = write_data("sentiment", tmp_path)
+    task = make("sentiment", schedule__epochs="2")
+    report = task.fit(data)
+    assert report.metrics == {}
+    assert report.measured_on["best epoch"] is None
+
+
+def test_the_best_epoch_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rate that destroys everything later must not touch what did best."""
+    data = write_data("sentiment", tmp_path)
+    task = make("sentiment", schedule__epochs="30")
+    report = task.fit(data, dev=data)
+    looks = [row["accuracy"] for row in report.tables["accuracy by epoch"]]
+    assert max(looks) == report.metrics["accuracy"]
+    assert looks.index(max(looks)) + 1 == report.measured_on["best epoch"]
+    patient = make("sentiment", schedule__epochs="30", schedule__patience="2")
+    stopped = patient.fit(data, dev=data).measured_on
+    assert stopped["epochs"] == stopped["best epoch"] + 2 or stopped["epochs"] == 30
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_misuse(name: str, knows: Knows, tmp_path: Path) -> None:
+    task, folder, _ = knows(name)
+    with pytest.raises(ConfigError, match="not trained yet"):
+        make(name).predict([ONE_TOKEN[name][0]])
+    with pytest.raises(ConfigError, match="takes a list"):
+        task.predict("text")
+    other = "sentiment" if name == "ner" else "ner"
+    with pytest.raises(ConfigError, match=f"is a model for {name}"):
+        task_class(other).load(folder / "run")
+    with pytest.raises(ConfigError, match="is no recipe of"):
+        task_class(other)(None, recipe=task.recipe)
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    with pytest.raises(InputError, match="empty"):
+        make(name).fit(empty)
+    with pytest.raises(InputError, match="no example to learn from"):
+        make(name).fit([])
+    with pytest.raises(InputError, match="no example to score"):
+        task.evaluate([])
+    with pytest.raises(FormatError, match="holds no trained task"):
+        task_class(name).load(tmp_path)
+
+
+def test_damaged_folders_are_refused(knows: Knows, tmp_path: Path) -> None:
+    _, folder, _ = knows("sentiment")
+    for file, match in (("model.safetensors", "damaged"), ("words.txt", "damaged")):
+        place = tmp_path / file
+        shutil.copytree(folder / "run" / "checkpoint", place)
+        data = bytearray((place / file).read_bytes())
+        data[len(data) // 2] ^= 1
+        (place / file).write_bytes(data)
+        with pytest.raises(FormatError, match=match):
+            task_class("sentiment").load(place)
+    facts = json.loads((folder / "run" / "checkpoint" / "task.json").read_text())
+    for change, match in (
+        ({"format": "x"}, "no folder of a task"),
+        ({"version": 99}, "newer elmore"),
+        ({"labels": None, "recipe": {}}, "elmo is missing"),
+    ):
+        place = tmp_path / f"facts-{match[:4]}"
+        shutil.copytree(folder / "run" / "checkpoint", place)
+        (place / "task.json").write_text(json.dumps({**facts, **change}))
+        with pytest.raises(ElmoreError, match=match):
+            task_class("sentiment").load(place)
