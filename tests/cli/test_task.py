@@ -74,7 +74,6 @@ def test_seeds_test_files_and_resume(cli: Any, tmp_path: Path) -> None:
         ("train parsing x", "invalid choice"),
         ("train ner -o {t}/o --no-elmo", "needs labelled files"),
         ("train ner {d} --no-elmo", "pass -o FOLDER"),
-        ("train ner {d} -o {t}/o", "no model named"),
         ("train ner {d} -o {t}/o --no-elmo --model {m}", "leave one out"),
         ("train ner {d} -o {t}/o --no-elmo --seeds 0", "use 1 or more"),
         ("train ner {d} -o {t}/o --no-elmo --trained {t}", "leave it out for train"),

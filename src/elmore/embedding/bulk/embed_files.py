@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from elmore._progress import SILENT, Progress
+from elmore.config import Precision
 from elmore.embedding.bulk.folder import BulkFolder, BulkResult, ShardRecord, run_facts
 from elmore.embedding.bulk.job import SHARD_BYTES, Job, value_shape
 from elmore.embedding.bulk.processes import Pool
@@ -38,7 +39,7 @@ def embed_files(
     workers: int = 1,
     threads: int = 1,
     device: str = "cpu",
-    precision: str = "float32",
+    precision: Precision | None = None,
     start: str = "zeros",
     token_vectors: tuple[str | Path, str | Path] | None = None,
     batch_tokens: int | None = None,

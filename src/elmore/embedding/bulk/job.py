@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from elmore.config import BiLmConfig
+from elmore.config import BiLmConfig, Precision
 from elmore.embedding.layers import LayerChoice, layer_weights
 from elmore.embedding.pooling import Pooling, check_pooling
 from elmore.embedding.reading import Errors
@@ -44,7 +44,7 @@ class Job:
         shard_bytes: a shard ends with the sentence that reaches so many bytes of text.
         threads: of each process.
         device: where to compute.
-        precision: how to compute.
+        precision: how to compute; None for as the model is stored.
         start: the state before each sentence.
         token_vectors: (vocabulary, HDF5) as `Elmo.load` takes them.
     """
@@ -63,7 +63,7 @@ class Job:
     shard_bytes: int = SHARD_BYTES
     threads: int = 1
     device: str = "cpu"
-    precision: str = "float32"
+    precision: Precision | None = None
     start: str = "zeros"
     token_vectors: tuple[str | Path, str | Path] | None = None
 

@@ -40,7 +40,7 @@ class Embedder:
         self.elmo = Elmo(
             read_checkpoint(job.model),
             device=job.device,
-            precision=job.precision,  # type: ignore[arg-type]  # Elmo refuses unknown words
+            precision=job.precision,
             threads=job.threads,
             start=job.start,  # type: ignore[arg-type]  # as above
             token_vectors=job.token_vectors,
