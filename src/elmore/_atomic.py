@@ -86,11 +86,16 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def clean_partials(folder: Path) -> None:
+def clean_partials(folder: Path, *, alone: bool = False) -> None:
     """Remove what dead writers of this machine left in a folder; bring back what they hid.
 
     A writer that died between moving an old folder aside and putting the new one in its place
     leaves no folder under the name: the old one is moved back.
+
+    Args:
+        folder: where to look.
+        alone: nobody else writes there now (a lock is held); then what a dead writer left goes
+            too when its process number belongs to somebody else by now.
     """
     try:
         entries = [entry for entry in os.scandir(folder) if _TEMPORARY.fullmatch(entry.name)]
@@ -99,7 +104,9 @@ def clean_partials(folder: Path) -> None:
     host = _host()
     for entry in sorted(entries, key=lambda entry: entry.name):
         match = _TEMPORARY.fullmatch(entry.name)
-        if match is None or match["host"] != host or _alive(int(match["pid"])):
+        if match is None or match["host"] != host:
+            continue
+        if not alone and _alive(int(match["pid"])):
             continue
         with contextlib.suppress(OSError):
             target = folder / match["name"]

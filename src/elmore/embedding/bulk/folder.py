@@ -126,7 +126,7 @@ class BulkFolder:
                     folder._clear()
                 yield folder
             finally:
-                clean_partials(path)
+                clean_partials(path, alone=True)
                 # Without a journal there is nothing to go on with: leave no trace, or a whole run.
                 if not (path / _JOURNAL).exists():
                     with contextlib.suppress(OSError):
