@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ settings.load_profile("elmore")
 
 # Small models gain nothing from more, and waiting threads lose much on a busy machine.
 torch.set_num_threads(1)
+
+# A shell starts background jobs deaf to Ctrl-C, and every child would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
