@@ -71,7 +71,7 @@ def measure_perplexity(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_pos(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
-    """Probe every treebank for its own and the universal tags."""
+    """Probe UD-EWT for its own and the universal tags."""
     files = [args.data / "pos" / f"en_ewt-ud-{part}.conllu.xz" for part in ("train", "dev", "test")]
     vectors = args.data / "glove" / "glove.6B.100d.40k.float16.npy"
     return (
