@@ -13,8 +13,9 @@ from small_models import TEXT
 
 from elmore import Elmo
 from elmore.embedding import likely_words
-from elmore.embedding.likely_words import next_words, previous_words, substitutes
+from elmore.embedding.likely_words import next_words, previous_words, substitutes, substitutes_at
 from elmore.errors import ConfigError
+from elmore.text.sentence import Sentence
 
 
 def test_likely_words_against_float64(both_models: tuple[Elmo, Slow]) -> None:
@@ -41,6 +42,19 @@ def test_likely_words_against_float64(both_models: tuple[Elmo, Slow]) -> None:
     assert len(everything) == len(plain)
     assert sum(math.exp(value) for _, value in everything) == pytest.approx(1)
     assert sum(math.exp(value) for _, value in next_words(elmo, tokens, 10**6)) < 1
+
+
+def test_many_places_at_once_are_those_one_by_one(
+    lm: Elmo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(likely_words, "_PLACES", 3)
+    places = [(Sentence(tuple(TEXT[k : k + 2 + k % 5])), k % 2) for k in range(11)]
+    together = substitutes_at(lm, places, 4, batch_tokens=20)
+    for (sentence, position), found in zip(places, together, strict=True):
+        alone = substitutes(lm, sentence.tokens, position, 4)
+        assert [word for word, _ in found] == [word for word, _ in alone]
+        np.testing.assert_allclose([v for _, v in found], [v for _, v in alone], atol=1e-5)
+    assert substitutes_at(lm, []) == []
 
 
 def test_substitutes_do_not_see_the_word_itself(lm: Elmo) -> None:

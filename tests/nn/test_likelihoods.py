@@ -31,8 +31,8 @@ def test_blocks_against_the_plain_softmax(
     expected = torch.log_softmax(logits, dim=1).gather(1, targets[:, None])[:, 0]
     logs = log_likelihoods(hidden, targets, weight, bias)
     torch.testing.assert_close(logs, expected, rtol=1e-12, atol=1e-12)
-    found = word_logits(hidden[3], weight, bias)
-    torch.testing.assert_close(found, logits[3], rtol=1e-12, atol=1e-12)
+    found = word_logits(hidden[3:5], weight, bias)
+    torch.testing.assert_close(found, logits[3:5], rtol=1e-12, atol=1e-12)
 
 
 def test_single_precision_sums_in_double() -> None:
@@ -51,7 +51,7 @@ def test_arrays_that_may_not_be_written() -> None:
         array.flags.writeable = False
     expected = log_likelihoods(hidden, targets, weight, bias)
     assert torch.equal(log_likelihoods(hidden, targets, *arrays), expected)
-    assert torch.equal(word_logits(hidden[0], *arrays), word_logits(hidden[0], weight, bias))
+    assert torch.equal(word_logits(hidden[:1], *arrays), word_logits(hidden[:1], weight, bias))
 
 
 def test_extreme_logits_and_no_rows() -> None:

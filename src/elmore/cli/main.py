@@ -47,6 +47,8 @@ VERBS: dict[str, tuple[str, str]] = {
         "elmore.cli.analyze",
         "the analyses of the paper: probes of layers, studies of tasks",
     ),
+    "explore": ("elmore.cli.explore", "a word in several contexts, compared in the terminal"),
+    "serve": ("elmore.cli.serve", "a service over HTTP, with a page to play with"),
 }
 
 

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from elmore.embedding.elmo import Elmo
+from elmore.embedding.pipe import BATCH_TOKENS
 from elmore.embedding.predictions import LanguageModel, Logs, log_sum, read_sentence
 from elmore.errors import ConfigError
+from elmore.text.batching import plan_batches
+from elmore.text.sentence import Sentence
 
-__all__ = ["next_words", "previous_words", "substitutes"]
+__all__ = ["next_words", "previous_words", "substitutes", "substitutes_at"]
+
+# Places whose distributions over all words are held at once: 13 MB for 50,000 words.
+_PLACES = 32
 
 
 def next_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
@@ -29,7 +35,7 @@ def next_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list[tup
         3
     """
     model, sentence = LanguageModel(elmo), read_sentence(elmo, tokens)
-    return _best(model, model.log_distribution(model.top(sentence)[len(sentence)], 0), k)
+    return _best(model, model.log_distribution(model.top(sentence)[len(sentence), None], 0)[0], k)
 
 
 def previous_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
@@ -37,7 +43,7 @@ def previous_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list
     model, sentence = LanguageModel(elmo), read_sentence(elmo, tokens)
     if not model.bidirectional:
         raise ConfigError("this model has no backward direction; use next_words")
-    return _best(model, model.log_distribution(model.top(sentence)[1], 1), k)
+    return _best(model, model.log_distribution(model.top(sentence)[1, None], 1)[0], k)
 
 
 def substitutes(
@@ -66,17 +72,55 @@ def substitutes(
         >>> len(words), words[0][1] >= words[1][1]
         (5, True)
     """
-    model, sentence = LanguageModel(elmo), read_sentence(elmo, tokens)
-    if not 0 <= position < len(sentence):
-        places = f"places 0..{len(sentence) - 1}" if len(sentence) else "no place"
-        raise ConfigError(f"position={position} but the sentence has {places}; use one of them")
-    top = model.top(sentence)
-    logs = model.log_distribution(top[position], 0)
+    return substitutes_at(elmo, [(read_sentence(elmo, tokens), position)], k)[0]
+
+
+def substitutes_at(
+    elmo: Elmo,
+    places: Sequence[tuple[Sentence, int]],
+    k: int = 10,
+    *,
+    batch_tokens: int = BATCH_TOKENS,
+) -> list[list[tuple[str, float]]]:
+    """List the words that are likely at places of several sentences, computed together.
+
+    Args:
+        elmo: a model that has a softmax.
+        places: sentences, and a position in each.
+        k: how many words for each.
+        batch_tokens: token budget of a batch.
+
+    Returns:
+        for each place what `substitutes` gives.
+    """
+    model = LanguageModel(elmo)
+    for sentence, position in places:
+        if not 0 <= position < len(sentence):
+            known = f"places 0..{len(sentence) - 1}" if len(sentence) else "no place"
+            raise ConfigError(f"position={position} but the sentence has {known}; use one of them")
+    results: list[list[tuple[str, float]]] = [[] for _ in places]
+    lengths = [len(sentence) for sentence, _ in places]
+    for rows in plan_batches(lengths, batch_tokens=batch_tokens):
+        for start in range(0, len(rows), _PLACES):
+            some = rows[start : start + _PLACES].tolist()
+            logs = _log_shares(model, [places[row] for row in some])
+            for row, values in zip(some, logs, strict=True):
+                results[row] = _best(model, values, k)
+    return results
+
+
+def _log_shares(model: LanguageModel, places: Sequence[tuple[Sentence, int]]) -> Logs:
+    """Give the log of every word's share at each place, (n, n_words)."""
+    batch = model.engine.indexer.batch([sentence.tokens for sentence, _ in places])
+    layers, _ = model.engine.run(batch)
+    top, rows = layers.values[-1], range(len(places))
+    logs = model.log_distribution(top[rows, [place for _, place in places]], 0)
     if model.bidirectional:
-        rank = np.arange(1, len(logs) + 1)
-        logs = logs + model.log_distribution(top[position + 2], 1) + np.log(rank)
-    logs[model.special] = -np.inf
-    return _best(model, logs - log_sum(logs), k)
+        after = top[rows, [place + 2 for _, place in places]]
+        rank = np.arange(1, logs.shape[1] + 1)
+        logs = logs + model.log_distribution(after, 1) + np.log(rank)
+    logs[:, model.special] = -np.inf
+    return np.asarray(logs - log_sum(logs))
 
 
 def _best(model: LanguageModel, logs: Logs, k: int) -> list[tuple[str, float]]:

@@ -128,25 +128,26 @@ class LanguageModel:
         return adaptive_log_likelihoods(hidden, targets, table[0], table[1], cutoffs)
 
     def log_distribution(self, hidden: Tensor, direction: int) -> Logs:
-        """Give the log probability of every word, (n_words,), from one vector of all layers."""
+        """Give the log probability of every word, (n, n_words), from top-layer vectors (n, dim)."""
         weight, bias, cutoffs = self.softmax
         logits = word_logits(self.half(hidden, direction), weight, bias).cpu().numpy()
         if not cutoffs:
             return np.asarray(logits - log_sum(logits))
         # The rows after the words stand for the clusters of rare words.
         n_words = len(self.vocabulary)
-        head = log_sum(np.concatenate([logits[: cutoffs[0]], logits[n_words:]]))
-        parts = [logits[: cutoffs[0]] - head]
+        head = log_sum(np.concatenate([logits[:, : cutoffs[0]], logits[:, n_words:]], axis=1))
+        parts = [logits[:, : cutoffs[0]] - head]
         for k, (start, end) in enumerate(itertools.pairwise([*cutoffs, n_words])):
-            cluster = logits[start:end]
-            parts.append(cluster - log_sum(cluster) + logits[n_words + k] - head)
-        return np.concatenate(parts)
+            cluster = logits[:, start:end]
+            share = logits[:, n_words + k, None] - head
+            parts.append(cluster - log_sum(cluster) + share)
+        return np.concatenate(parts, axis=1)
 
 
-def log_sum(logs: Logs) -> float:
-    """Give the log of the sum of what these are the logs of."""
-    largest = logs.max()
-    return float(largest + np.log(np.exp(logs - largest).sum()))
+def log_sum(logs: Logs) -> Logs:
+    """Give the log of the sum of what these are the logs of: (n, n_words) to (n, 1)."""
+    largest = logs.max(axis=-1, keepdims=True)
+    return np.asarray(largest + np.log(np.exp(logs - largest).sum(axis=-1, keepdims=True)))
 
 
 def read_sentences(elmo: Elmo, items: Iterable[Any], tokenized: bool) -> Iterator[Sentence]:

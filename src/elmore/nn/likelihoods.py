@@ -52,10 +52,10 @@ def log_likelihoods(hidden: Tensor, targets: Tensor, weight: Table, bias: Table)
 
 
 def word_logits(hidden: Tensor, weight: Table, bias: Table) -> Tensor:
-    """Give the logit of every word, (n_words,), in double precision.
+    """Give the logit of every word, (n, n_words), in double precision.
 
     Args:
-        hidden: one vector, (dim,).
+        hidden: (n, dim).
         weight: (n_words, dim), as in `log_likelihoods`.
         bias: (n_words,).
     """
@@ -64,8 +64,8 @@ def word_logits(hidden: Tensor, weight: Table, bias: Table) -> Tensor:
         for first in range(0, len(bias), _BLOCK_WORDS):
             words = slice(first, first + _BLOCK_WORDS)
             block_weight, block_bias = _rows(weight, bias, words, hidden.device)
-            logits.append(torch.addmv(block_bias, block_weight, hidden).double())
-    return torch.cat(logits)
+            logits.append(torch.addmm(block_bias, hidden, block_weight.t()).double())
+    return torch.cat(logits, dim=1)
 
 
 def _rows(weight: Table, bias: Table, words: slice, device: torch.device) -> tuple[Tensor, Tensor]:

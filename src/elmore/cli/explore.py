@@ -1,0 +1,227 @@
+"""`elmore explore`: a word in several contexts, compared in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from elmore._messages import shown
+from elmore.cli import flags
+from elmore.cli.inputs import read_input
+from elmore.cli.report import write_json, write_result
+from elmore.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from elmore.embedding.elmo import Elmo
+    from elmore.embedding.word_uses import WordUses
+    from elmore.text.sentence import Sentence
+
+__all__ = ["EXAMPLES", "add_arguments", "run"]
+
+EXAMPLES = """\
+  elmore explore "I sat on the bank ." "The bank lent money ."
+  elmore explore "They play chess ." "The play was long ." "We play ." --word play --layers all
+  head -n 20 sentences.txt | elmore explore --json
+
+A number is the cosine of two uses of the word; green is alike, red is not.
+"""
+
+_MOST_USES = 40
+# Backgrounds of the 256 colours, from unlike to alike.
+_RAMP = (88, 130, 136, 100, 64, 28)
+_HIGH = 0.8  # cosines that differ less than these and 1 get nearly the same shade
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "inputs", nargs="*", metavar="SENTENCE", help="sentences; - or none: lines of stdin"
+    )
+    flags.add_model(parser)
+    parser.add_argument("--word", help="the word (default: the most telling one that is repeated)")
+    parser.add_argument(
+        "--layers",
+        type=flags.parse_layers,
+        default="mean",
+        metavar="CHOICE",
+        help="mean, top, all (a table each), a number, or weights w0,w1,w2 (default: mean)",
+    )
+    parser.add_argument(
+        "--top", type=int, default=8, metavar="K", help="likely words in its place (default: 8)"
+    )
+    parser.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="colours (default: in a terminal, unless NO_COLOR is set)",
+    )
+    flags.add_start(parser)
+    flags.add_compute(parser, batches=False)
+    flags.add_json(parser)
+    flags.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare the uses of a word."""
+    from elmore.embedding.elmo import Elmo
+    from elmore.embedding.word_uses import find_uses, shared_word, word_uses
+
+    if args.top < 0:
+        raise ConfigError(f"--top {args.top} is no number of words; use 0 or more")
+    model, rest = flags.split_model(args.model)
+    texts = _texts([*rest, *args.inputs])
+    checkpoint = flags.read_model(model)
+    flags.set_threads(args.threads)
+    elmo = Elmo(
+        checkpoint,
+        device=args.device,
+        precision=args.precision,
+        threads=args.threads,
+        start=args.start,
+    )
+    sentences = [elmo.tokenize(text) for text in texts]
+    tokens = [sentence.tokens for sentence in sentences]
+    word = args.word or shared_word(tokens, checkpoint.vocabulary)
+    if word is None:
+        raise InputError("no word is used twice in these sentences; name one with --word")
+    places = find_uses(tokens, word)
+    if not places:
+        raise InputError(f"'{shown(word, 60)}' is in none of the sentences; name another --word")
+    uses = word_uses(list(elmo.pipe_layers(sentences)), places[:_MOST_USES])
+    tables = _tables(uses, args.layers, elmo.n_layers)
+    likely = _likely(elmo, sentences, uses, args.top)
+    if args.json:
+        write_json(_report(word, sentences, uses, tables, likely))
+        return 0
+    colored = _colored(args.color)
+    for title, table in tables:
+        write_result(_table(f"{shown(word, 60)}: {title}", table, sentences, uses, colored))
+    if len(places) > len(uses.places):
+        write_result(f"\n{len(places) - len(uses.places)} more uses are left out")
+    if any(likely):
+        write_result("\nwords that the language model would put there")
+        for number, words in enumerate(likely, 1):
+            write_result(f"{number:>4}  {', '.join(shown(name, 40) for name, _ in words)}")
+    return 0
+
+
+def _texts(inputs: Sequence[str]) -> list[str]:
+    if inputs and list(inputs) != ["-"]:
+        texts = list(inputs)
+    else:
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise ConfigError('no sentence; pass some: elmore explore "One ." "Another one ."')
+        texts = [line for _, line in read_input("-")]
+    texts = [text for text in texts if text.strip()]
+    if not texts:
+        raise InputError("there is no sentence; pass one or more")
+    return texts
+
+
+def _tables(uses: WordUses, layers: Any, n_layers: int) -> list[tuple[str, NDArray[np.float32]]]:
+    """Compute the tables that were asked for, each with what it shows."""
+    if layers == flags.ALL_LAYERS:
+        names = ["layer 0, which knows no context", *(f"layer {k}" for k in range(1, n_layers))]
+        return [(name, uses.similarity(k)) for k, name in enumerate(names)]
+    title = {"mean": "all layers alike", "top": "the top layer"}.get(str(layers))
+    if title is None:
+        title = f"layer {layers}" if isinstance(layers, int) else f"layers weighed {layers}"
+    return [(title, uses.similarity(layers))]
+
+
+def _likely(
+    elmo: Elmo, sentences: Sequence[Sentence], uses: WordUses, k: int
+) -> list[list[tuple[str, float]]]:
+    from elmore.embedding.likely_words import substitutes_at
+
+    if not k or elmo.checkpoint.softmax is None or elmo.checkpoint.vocabulary is None:
+        return [[] for _ in uses.places]
+    places = [(sentences[use.sentence], use.position) for use in uses.places]
+    return substitutes_at(elmo, places, k)
+
+
+def _report(
+    word: str,
+    sentences: Sequence[Sentence],
+    uses: WordUses,
+    tables: Sequence[tuple[str, NDArray[np.float32]]],
+    likely: Sequence[Sequence[tuple[str, float]]],
+) -> dict[str, Any]:
+    return {
+        "word": word,
+        "uses": [
+            {
+                "sentence": use.sentence,
+                "position": use.position,
+                "tokens": sentences[use.sentence].tokens,
+                "substitutes": [
+                    {"word": name, "log_prob": round(value, 6)} for name, value in words
+                ],
+            }
+            for use, words in zip(uses.places, likely, strict=True)
+        ],
+        "similarity": [
+            {"layers": title, "cosine": table.astype(float).round(6).tolist()}
+            for title, table in tables
+        ],
+    }
+
+
+def _colored(choice: str) -> bool:
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _table(
+    title: str,
+    table: NDArray[np.float32],
+    sentences: Sequence[Sentence],
+    uses: WordUses,
+    colored: bool,
+) -> str:
+    bold, plain = (_BOLD, _PLAIN) if colored else ("", "")
+    lines = [f"\n{bold}{title}{plain}"]
+    lines.append("      " + "".join(f"{k:>5} " for k in range(1, len(table) + 1)))
+    # Shades begin at the least alike of this table: all its cosines may be high, and what differs
+    # is what counts.
+    apart = [float(value) for i, row in enumerate(table) for value in row[:i]]
+    low = min([_HIGH, *apart])
+    for number, (row, use) in enumerate(zip(table, uses.places, strict=True)):
+        cells = ""
+        for value in row.tolist():
+            shade = min(max((value - low) / (1 - low), 0.0), 1.0)
+            cells += _cell(f"{value:5.2f} ", shade, colored)
+        tokens = sentences[use.sentence].tokens
+        context = _context(tokens, use.position, colored)
+        lines.append(f"{number + 1:>4}  {cells} {context}")
+    return "\n".join(lines)
+
+
+def _cell(text: str, shade: float, colored: bool) -> str:
+    if not colored:
+        return text
+    color = _RAMP[min(int(shade * len(_RAMP)), len(_RAMP) - 1)]
+    return f"\x1b[48;5;{color}m\x1b[38;5;231m{text}{_PLAIN}"
+
+
+def _context(tokens: Sequence[str], position: int, colored: bool, words: int = 6) -> str:
+    """Write the words around a use, the use itself marked."""
+    before = tokens[max(0, position - words) : position]
+    after = tokens[position + 1 : position + 1 + words]
+    marked = f"{_BOLD}{{}}{_PLAIN}" if colored else "[{}]"
+    parts = ["…"] if position > words else []
+    parts += [shown(token, 30) for token in before]
+    parts.append(marked.replace("{}", shown(tokens[position], 30)))
+    parts += [shown(token, 30) for token in after]
+    parts += ["…"] if position + 1 + words < len(tokens) else []
+    return " ".join(parts)

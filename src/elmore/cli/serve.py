@@ -1,0 +1,191 @@
+"""`elmore serve`: the service and its page."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elmore._extras import require
+from elmore._io import open_checked
+from elmore.cli import flags
+from elmore.cli.report import say
+from elmore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from elmore.formats.detect import ModelPath
+    from elmore.serve.settings import Settings
+
+__all__ = ["EXAMPLES", "add_arguments", "run"]
+
+EXAMPLES = """\
+  elmore serve
+  elmore serve my-model --port 8080 --threads 2
+  elmore serve --host 0.0.0.0 --token-file token.txt --cors https://example.org
+  curl -s localhost:8000/v1/embed -H 'Content-Type: application/json' \\
+    -d '{"sentences": ["The bank lent money ."], "pooling": "mean"}'
+
+Open http://127.0.0.1:8000/ for the page; /openapi.json describes the service, /metrics is for
+Prometheus. ELMORE_SERVE_TOKEN may hold the token instead of a file. Texts are never logged.
+"""
+
+_TOKEN_BYTES = 4096
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    flags.add_model_argument(parser, required=False)
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default: this machine alone)"
+    )
+    parser.add_argument(
+        "--port", type=_port, default=8000, metavar="N", help="port (default: 8000; 0: a free one)"
+    )
+    parser.add_argument("--name", help="what answers call the model (default: from its path)")
+    parser.add_argument(
+        "--token-file", metavar="PATH", help="file with the bearer token that clients must send"
+    )
+    parser.add_argument(
+        "--cors",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="a web origin whose pages may call the service; may be repeated (default: none)",
+    )
+    parser.add_argument(
+        "--max-wait-ms",
+        type=_milliseconds,
+        default=2.0,
+        metavar="N",
+        help="how long a lone request waits for company (default: 2)",
+    )
+    parser.add_argument(
+        "--max-body-bytes", type=flags.parse_count, metavar="N", help="default: 2000000"
+    )
+    parser.add_argument(
+        "--max-tokens", type=flags.parse_count, metavar="N", help="of a request (default: 16384)"
+    )
+    parser.add_argument(
+        "--max-sentences", type=flags.parse_count, metavar="N", help="of a request (default: 256)"
+    )
+    parser.add_argument(
+        "--max-requests",
+        type=flags.parse_count,
+        metavar="N",
+        help="worked on at a time; others are answered 429 (default: 512)",
+    )
+    parser.add_argument(
+        "--max-queue-tokens",
+        type=flags.parse_count,
+        metavar="N",
+        help="that wait; more are answered 429 (default: 262144)",
+    )
+    parser.add_argument("--no-page", action="store_true", help="no page at /")
+    parser.add_argument("--no-metrics", action="store_true", help="no /metrics")
+    flags.add_start(parser)
+    flags.add_compute(parser)
+    flags.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Load the model, then serve until a signal."""
+    for module in ("fastapi", "uvicorn", "prometheus_client"):
+        require(module, "serve", "elmore serve")
+    from elmore.embedding.elmo import Elmo
+    from elmore.serve.server import bind, serve
+
+    model = flags.model_path(args.model)
+    settings = _settings(args, model)
+    checkpoint = flags.read_model(model)
+    flags.set_threads(args.threads)
+    with bind(args.host, args.port) as listener:
+        elmo = Elmo(
+            checkpoint,
+            device=args.device,
+            precision=args.precision,
+            threads=args.threads,
+            start=args.start,
+        )
+        host = f"[{args.host}]" if ":" in args.host else args.host
+        address = f"http://{host}:{listener.getsockname()[1]}/"
+        if settings.token is None and not _is_loopback(args.host) and not args.quiet:
+            say(
+                "elmore: warning: anyone who reaches this machine may use the service; "
+                "set --token-file, or --host 127.0.0.1"
+            )
+
+        def started() -> None:
+            if not args.quiet:
+                say(f"serving {settings.name} at {address} (stop with Ctrl-C)")
+
+        serve(elmo, settings, listener, started=started)
+    return 0
+
+
+def _settings(args: argparse.Namespace, model: ModelPath) -> Settings:
+    from elmore.serve.settings import Settings
+
+    given = {
+        "body_bytes": args.max_body_bytes,
+        "tokens": args.max_tokens,
+        "sentences": args.max_sentences,
+        "queue_requests": args.max_requests,
+        "queue_tokens": args.max_queue_tokens,
+        "batch_tokens": args.batch_tokens,
+    }
+    return Settings(
+        name=args.name or _name(model),
+        max_wait=args.max_wait_ms / 1000,
+        token=_token(args.token_file),
+        origins=tuple(args.cors),
+        page=not args.no_page,
+        metrics=not args.no_metrics,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+
+
+def _name(model: ModelPath) -> str:
+    """Name a model without telling where it lies."""
+    first = model if isinstance(model, str | Path) else "elmo"
+    return Path(str(first)).name or "elmo"
+
+
+def _token(path: str | None) -> str | None:
+    if path is None:
+        return os.environ.get("ELMORE_SERVE_TOKEN") or None
+    with open_checked(Path(path), what="token file") as stream:
+        text = stream.read(_TOKEN_BYTES).decode("utf-8", "replace").strip()
+    if not text:
+        raise ConfigError(f"'{path}' holds no token; write one into it")
+    return text
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _port(text: str) -> int:
+    try:
+        port = int(text)
+    except ValueError:
+        port = -1
+    if not 0 <= port < 1 << 16:
+        raise argparse.ArgumentTypeError(f"'{text}' is no port; use 0 to 65535")
+    return port
+
+
+def _milliseconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 10_000:
+        raise argparse.ArgumentTypeError(f"'{text}' is no time; use 0 to 10000 milliseconds")
+    return value

@@ -1,0 +1,1 @@
+"""The HTTP door: a service, and a page to play with."""

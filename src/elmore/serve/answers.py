@@ -1,0 +1,174 @@
+"""Vectors on the wire: JSON, npz or an Arrow stream, as the client accepts.
+
+npz holds arrays "0", "1", ... for the sentences, or "vectors" if pooled, as the files of
+`elmore embed --format npz` do; the Arrow stream has the columns of its parquet files.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._extras import require
+from elmore.embedding.writers import Record, Settings
+from elmore.embedding.writers.npz import NpzWriter
+from elmore.errors import MissingExtra
+from elmore.serve.errors import ServiceError
+
+__all__ = ["ARROW", "JSON", "NPZ", "choose_type", "encode_json", "encode_vectors", "number"]
+
+JSON = "application/json"
+NPZ = "application/x-npz"
+ARROW = "application/vnd.apache.arrow.stream"
+_TYPES = (JSON, NPZ, ARROW)
+
+
+def choose_type(accept: str | None) -> str:
+    """Choose the type of an answer from an Accept header; JSON unless another is asked for."""
+    if not accept:
+        return JSON
+    best, best_quality = "", 0.0
+    for part in accept.split(","):
+        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        quality = 1.0
+        for parameter in parameters:
+            if parameter.startswith("q="):
+                try:
+                    quality = float(parameter[2:])
+                except ValueError:
+                    quality = 0.0
+        found = JSON if kind in ("*/*", "application/*") else kind
+        if found in _TYPES and quality > best_quality:
+            best, best_quality = found, quality
+    if not best:
+        raise ServiceError(406, f"accept one of {', '.join(_TYPES)}")
+    if best == ARROW:
+        try:
+            require("pyarrow", "parquet", "an Arrow stream")
+        except MissingExtra:
+            raise ServiceError(
+                406, f"this service cannot make Arrow streams; accept {JSON} or {NPZ}"
+            ) from None
+    return best
+
+
+def encode_vectors(
+    kind: str, head: dict[str, Any], records: Sequence[Record], pooled: bool
+) -> bytes:
+    """Write sentences in one of the types.
+
+    Args:
+        kind: of `choose_type`.
+        head: what JSON says before the sentences.
+        records: the sentences.
+        pooled: whether they have one vector each.
+    """
+    if kind == NPZ:
+        return _npz(records, pooled, int(head["dim"]))
+    if kind == ARROW:
+        return _arrow(records, pooled, int(head["dim"]))
+    start = encode_json(head)[:-1].decode("utf-8")
+    sentences = ",".join(_sentence(record, pooled) for record in records)
+    return f'{start},"results":[{sentences}]}}'.encode("utf-8", "replace")
+
+
+def encode_json(value: Any) -> bytes:
+    """Write a value as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(
+        "utf-8", "replace"
+    )
+
+
+def number(value: float | None) -> float | None:
+    """Round for JSON, which has no infinity."""
+    return None if value is None or not np.isfinite(value) else round(value, 6)
+
+
+def numbers(values: NDArray[np.float32]) -> str:
+    """Write an array as nested lists; 7 digits are a float32."""
+    if values.ndim > 1:
+        if values.ndim == 2 and len(values):
+            # One % for a matrix is several times as fast as json.dumps of its numbers.
+            row = "[" + ",".join(["%.7g"] * values.shape[1]) + "]"
+            return f"[{','.join([row] * len(values))}]" % tuple(values.ravel().tolist())
+        return f"[{','.join(numbers(part) for part in values)}]"
+    return "[" + ",".join(["%.7g"] * len(values)) % tuple(values.tolist()) + "]"
+
+
+def _sentence(record: Record, pooled: bool) -> str:
+    head: dict[str, Any] = {"tokens": record.tokens}
+    if record.spans is not None:
+        head["spans"] = record.spans
+    all_layers = record.values.ndim == (2 if pooled else 3)
+    key = "layers" if all_layers else "vector" if pooled else "vectors"
+    start = encode_json(head)[:-1].decode("utf-8")
+    return f'{start},"{key}":{numbers(record.values)}}}'
+
+
+def _settings(records: Sequence[Record], pooled: bool, dim: int) -> Settings:
+    values = records[0].values if records else np.zeros((dim,) if pooled else (0, dim), np.float32)
+    shape: tuple[int | None, ...] = values.shape
+    return Settings(shape=shape if pooled else (*shape[:-2], None, shape[-1]))
+
+
+def _npz(records: Sequence[Record], pooled: bool, dim: int) -> bytes:
+    stream = io.BytesIO()
+    with tempfile.SpooledTemporaryFile(max_size=64 << 20) as spool:
+        writer = NpzWriter(stream, spool, _settings(records, pooled, dim))  # type: ignore[arg-type]  # it is a BinaryIO
+        for record in records:
+            writer.write(record)
+        writer.close()
+    return stream.getvalue()
+
+
+def _arrow(records: Sequence[Record], pooled: bool, dim: int) -> bytes:
+    arrow = require("pyarrow", "parquet", "an Arrow stream")
+    settings = _settings(records, pooled, dim)
+    width = int(settings.shape[-1] or 0)
+    vector = arrow.list_(arrow.float32(), width)
+    column = vector if pooled else arrow.list_(vector)
+    spans = arrow.list_(arrow.list_(arrow.int32(), 2))
+    values = [record.values for record in records]
+    names = ["vector" if pooled else "vectors"]
+    parts = [values]
+    if settings.all_layers:
+        names = [f"layer_{k}" for k in range(int(settings.shape[0] or 0))]
+        parts = [[value[k] for value in values] for k in range(len(names))]
+    schema = arrow.schema(
+        [
+            ("number", arrow.int64()),
+            ("tokens", arrow.list_(arrow.string())),
+            ("spans", spans),
+            *((name, column) for name in names),
+        ]
+    )
+    batch = arrow.record_batch(
+        [
+            arrow.array(range(len(records)), arrow.int64()),
+            arrow.array([list(record.tokens) for record in records], arrow.list_(arrow.string())),
+            arrow.array([record.spans for record in records], spans),
+            *(_column(arrow, part, pooled, width) for part in parts),
+        ],
+        schema=schema,
+    )
+    stream = io.BytesIO()
+    with arrow.ipc.new_stream(stream, schema) as writer:
+        writer.write_batch(batch)
+    return stream.getvalue()
+
+
+def _column(arrow: Any, values: list[NDArray[np.float32]], pooled: bool, dim: int) -> Any:
+    """Make a column of vectors without a Python object for each number."""
+    parts = [value.reshape(-1) for value in values]
+    flat = np.concatenate(parts) if parts else np.zeros(0, np.float32)
+    vectors = arrow.FixedSizeListArray.from_arrays(arrow.array(flat), dim)
+    if pooled:
+        return vectors
+    offsets = np.cumsum([0, *(len(value) for value in values)])
+    return arrow.ListArray.from_arrays(arrow.array(offsets, arrow.int32()), vectors)

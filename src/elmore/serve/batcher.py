@@ -1,0 +1,242 @@
+"""Requests of many clients become batches; one thread computes them.
+
+A request is a list of sentences. The thread takes a little of each waiting request in turn, so
+that a long one holds up nobody, until the token budget is reached, computes, and goes on. While it
+computes the next requests gather; only a lone request waits on purpose, for `max_wait` at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from elmore.embedding.elmo import Elmo
+from elmore.serve.errors import ServiceError
+from elmore.serve.settings import Settings
+from elmore.serve.work import Item, compute
+
+__all__ = ["Batcher", "Observer"]
+
+_LOG = logging.getLogger(__name__)
+# Tokens that a request may put into a batch before the next one has its turn.
+_TURN = 512
+# Before anything was measured; only a first guess at Retry-After.
+_FIRST_RATE = 5000.0
+
+
+class Observer:
+    """Is told what happens; the metrics listen here."""
+
+    def batch(self, sentences: int, tokens: int, seconds: float) -> None:
+        """A batch was computed."""
+
+    def cancelled(self) -> None:
+        """A client went away before its result was there."""
+
+
+class _Request:
+    """Sentences of one client, and where their results go."""
+
+    def __init__(self, items: Sequence[Item], loop: asyncio.AbstractEventLoop) -> None:
+        self.items = items
+        self.results: list[Any] = [None] * len(items)
+        self.taken = 0  # how many are computed or being computed
+        self.missing = len(items)
+        self.tokens = [len(item.sentence) + 2 for item in items]
+        self.waiting = sum(self.tokens)
+        self.dropped = False
+        self.loop = loop
+        self.future: asyncio.Future[list[Any]] = loop.create_future()
+
+
+class Batcher:
+    """The queue and the thread.
+
+    Args:
+        elmo: the model.
+        settings: budget and limits.
+        observer: is told of every batch.
+    """
+
+    def __init__(self, elmo: Elmo, settings: Settings, observer: Observer | None = None) -> None:
+        self._elmo, self._settings = elmo, settings
+        self._observer = Observer() if observer is None else observer
+        self._changed = threading.Condition()
+        self._queue: deque[_Request] = deque()
+        self._tokens = 0
+        self._closed = False
+        self._rate = _FIRST_RATE
+        self._thread = threading.Thread(target=self._work, name="elmore-batches", daemon=True)
+
+    @property
+    def waiting_tokens(self) -> int:
+        """Tokens that wait to be computed."""
+        return self._tokens
+
+    @property
+    def waiting_requests(self) -> int:
+        """Requests that wait, wholly or in part."""
+        return len(self._queue)
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests are computed."""
+        return self._thread.is_alive() and not self._closed
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Compute what is waiting, then end the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    async def run(self, items: Sequence[Item]) -> list[Any]:
+        """Compute items among those of other clients.
+
+        Args:
+            items: sentences, and what to make of them.
+
+        Raises:
+            ServiceError: too much is waiting already, or it took too long.
+        """
+        if not items:
+            return []
+        request = _Request(items, asyncio.get_running_loop())
+        self._enter(request)
+        try:
+            return await asyncio.wait_for(request.future, self._settings.request_seconds)
+        except TimeoutError:
+            raise ServiceError(
+                503,
+                "the result was not there in time; try again later or send less",
+                retry_after=self._seconds_ahead(),
+            ) from None
+        finally:
+            self._leave(request)
+
+    def _enter(self, request: _Request) -> None:
+        with self._changed:
+            if self._closed:
+                raise ServiceError(503, retry_after=5)
+            # A request into an empty queue is always taken, or a large one never would be.
+            if self._tokens and self._tokens + request.waiting > self._settings.queue_tokens:
+                raise ServiceError(429, retry_after=self._seconds_ahead())
+            self._queue.append(request)
+            self._tokens += request.waiting
+            self._changed.notify()
+
+    def _leave(self, request: _Request) -> None:
+        """Free the place of a request whose client is gone; nothing to do for a finished one."""
+        with self._changed:
+            if request.missing and not request.dropped:
+                request.dropped = True
+                self._observer.cancelled()
+                if request in self._queue:
+                    self._queue.remove(request)
+                    self._tokens -= request.waiting
+
+    def _seconds_ahead(self) -> float:
+        return self._tokens / self._rate
+
+    # ----------------------------------------------------------------------- the thread
+
+    def _work(self) -> None:
+        while (batch := self._gather()) is not None:
+            if batch:
+                self._answer(batch)
+            del batch  # nothing of a finished request may live on in an idle thread
+
+    def _answer(self, batch: list[tuple[_Request, int]]) -> None:
+        tokens = sum(request.tokens[k] for request, k in batch)
+        start = time.perf_counter()
+        results = self._compute([request.items[k] for request, k in batch])
+        seconds = time.perf_counter() - start
+        self._rate += 0.2 * (tokens / max(seconds, 1e-6) - self._rate)
+        self._observer.batch(len(batch), tokens, seconds)
+        self._hand_out(batch, results)
+
+    def _gather(self) -> list[tuple[_Request, int]] | None:
+        """Wait for requests and take a batch of them, or None when all is over."""
+        settings = self._settings
+        with self._changed:
+            while not self._queue:
+                if self._closed:
+                    return None
+                self._changed.wait()
+            if len(self._queue) == 1 and settings.max_wait and not self._closed:
+                end = time.monotonic() + settings.max_wait
+                while self._queue and self._tokens < settings.batch_tokens and not self._closed:
+                    left = end - time.monotonic()
+                    if left <= 0 or not self._changed.wait(left):
+                        break
+            batch: list[tuple[_Request, int]] = []
+            room = settings.batch_tokens
+            while self._queue and room > 0:
+                request = self._queue.popleft()
+                turn = min(_TURN, room)
+                while request.taken < len(request.items) and turn > 0:
+                    size = request.tokens[request.taken]
+                    if size > room and batch:
+                        # Longer than what is left: it opens the next batch.
+                        room = 0
+                        break
+                    batch.append((request, request.taken))
+                    request.taken += 1
+                    request.waiting -= size
+                    self._tokens -= size
+                    room -= size
+                    turn -= size
+                if request.taken < len(request.items):
+                    (self._queue.append if room > 0 else self._queue.appendleft)(request)
+            return batch
+
+    def _compute(self, items: list[Item]) -> list[Any]:
+        """Compute; where that fails, each by itself, so that one bad sentence harms no other."""
+        try:
+            return compute(self._elmo, items, self._settings.batch_tokens)
+        except Exception as error:
+            if len(items) == 1:
+                _LOG.error("a sentence failed with %s", type(error).__name__, exc_info=error)
+                return [ServiceError(500)]
+        return [result for item in items for result in self._compute([item])]
+
+    def _hand_out(self, batch: list[tuple[_Request, int]], results: list[Any]) -> None:
+        finished: dict[asyncio.AbstractEventLoop, list[_Request]] = {}
+        with self._changed:
+            for (request, k), result in zip(batch, results, strict=True):
+                request.results[k] = result
+                request.missing -= 1
+                if not request.missing and not request.dropped:
+                    finished.setdefault(request.loop, []).append(request)
+        for loop, requests in finished.items():
+            _call(loop, _finish, requests)
+
+
+def _call(
+    loop: asyncio.AbstractEventLoop,
+    function: Callable[[list[_Request]], None],
+    requests: list[_Request],
+) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(function, requests)
+
+
+def _finish(requests: list[_Request]) -> None:
+    for request in requests:
+        if request.future.done():
+            continue
+        failed = [result for result in request.results if isinstance(result, ServiceError)]
+        if failed:
+            request.future.set_exception(failed[0])
+        else:
+            request.future.set_result(request.results)

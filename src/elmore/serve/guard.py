@@ -1,0 +1,192 @@
+"""What every request passes before anything reads it: token, place, body; and what it leaves by.
+
+The body is received here, whole and within its limits, so that everything behind works on what is
+there. Afterwards the client is only listened to for going away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Callable
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from elmore.serve.errors import ServiceError, error_response
+from elmore.serve.metrics import Metrics
+from elmore.serve.settings import Settings
+
+__all__ = ["Guard"]
+
+_LOG = logging.getLogger(__name__)
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+)
+# A client that sends first and reads afterwards learns why it was refused if what it sends is
+# taken and thrown away, for so long at most.
+_DISCARD_SECONDS = 2.0
+_DISCARD_BYTES = 64 << 20
+
+
+class _Gone(Exception):
+    """The client went away while it was sending."""
+
+
+class Guard:
+    """Wraps the application.
+
+    Args:
+        app: what answers.
+        settings: limits and token.
+        metrics: counts every answer.
+        routes: known addresses; others are counted as one.
+        draining: whether a stop was asked for.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        metrics: Metrics,
+        routes: frozenset[str],
+        draining: Callable[[], bool],
+    ) -> None:
+        self._app, self._settings, self._metrics = app, settings, metrics
+        self._routes, self._draining = routes, draining
+        self.running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 499  # until something is answered
+        route = scope["path"] if scope["path"] in self._routes else "other"
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                named = {name for name, _ in message["headers"]}
+                extra = [pair for pair in _HEADERS if pair[0] not in named]
+                message = {**message, "headers": [*message["headers"], *extra]}
+            await send(message)
+
+        working = scope["path"].startswith("/v1/")
+        self.running += working
+        try:
+            await self._answer(scope, receive, answer, working, lambda: status != 499)
+        except _Gone:
+            pass
+        finally:
+            self.running -= working
+            self._metrics.request(route, status, time.perf_counter() - start)
+
+    async def _answer(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        working: bool,
+        answered: Callable[[], bool],
+    ) -> None:
+        headers = Headers(scope=scope)
+        try:
+            self._admit(scope, headers, working)
+            body = await self._body(headers, receive) if _has_body(headers) else b""
+        except ServiceError as error:
+            whole = error.status_code != 408 and await self._discard(headers, receive)
+            await error_response(error, close=not whole)(scope, receive, send)
+            return
+        given = False
+
+        async def replay() -> Message:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        try:
+            await self._app(scope, replay, send)
+        except Exception as error:
+            _LOG.error("a request failed with %s", type(error).__name__, exc_info=error)
+            if not answered():
+                await error_response(ServiceError(500))(scope, receive, send)
+
+    def _admit(self, scope: Scope, headers: Headers, working: bool) -> None:
+        if (working or scope["path"] == "/metrics") and not self._authorized(headers):
+            raise ServiceError(401)
+        if not working:
+            return
+        if self._draining():
+            raise ServiceError(503, retry_after=5)
+        if self.running > self._settings.queue_requests:
+            raise ServiceError(429, retry_after=1)
+        if scope["method"] != "POST":
+            return
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise ServiceError(415)
+        if headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise ServiceError(415, "packed bodies are not read; send the JSON as it is")
+
+    def _authorized(self, headers: Headers) -> bool:
+        token = self._settings.token
+        if token is None:
+            return True
+        sent = headers.getlist("authorization")
+        scheme, _, given = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
+        # As bytes: compare_digest takes no other text than ASCII.
+        same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode("ascii"))
+        return same and scheme.lower() == "bearer"
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        most = self._settings.body_bytes
+        too_large = ServiceError(413, f"the body has more than {most} bytes; send less at a time")
+        declared = headers.get("content-length", "")
+        if declared.isdigit() and int(declared[:20]) > most:
+            raise too_large
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._settings.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise _Gone
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > most:
+                        raise too_large
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise ServiceError(408) from None
+
+    async def _discard(self, headers: Headers, receive: Receive) -> bool:
+        """Take what a refused client still sends; tell whether that was all."""
+        if not _has_body(headers):
+            return True
+        if "expect" in headers:
+            return False  # it asked before it sends
+        size = 0
+        try:
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                while size <= _DISCARD_BYTES:
+                    message = await receive()
+                    size += len(message.get("body", b""))
+                    if message["type"] == "http.disconnect":
+                        return False
+                    if not message.get("more_body", False):
+                        return True
+        except TimeoutError:
+            pass
+        return False
+
+
+def _has_body(headers: Headers) -> bool:
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"

@@ -1,0 +1,268 @@
+"""What requests hold, with examples; the answers are described for the documentation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+__all__ = [
+    "EmbedRequest",
+    "EmbedResponse",
+    "EmbeddingsRequest",
+    "EmbeddingsResponse",
+    "ErrorResponse",
+    "ExploreRequest",
+    "ExploreResponse",
+    "ModelsResponse",
+    "ScoreRequest",
+    "ScoreResponse",
+    "State",
+    "SubstitutesRequest",
+    "SubstitutesResponse",
+]
+
+# Larger ones overflow in float32.
+Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
+Weights = Annotated[list[Weight], Field(max_length=64)]
+LayersField = Literal["mean", "top", "all"] | int | Weights
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class _Sentences(_Request):
+    """Sentences as text or as tokens, never both."""
+
+    sentences: list[str] | None = Field(None, description="sentences, one a string")
+    tokens: list[list[str]] | None = Field(None, description="sentences as tokens, kept as given")
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> _Sentences:
+        if (self.sentences is None) == (self.tokens is None):
+            raise ValueError("give either sentences or tokens")
+        return self
+
+    @property
+    def count(self) -> int:
+        """How many sentences there are."""
+        return len(self.sentences if self.sentences is not None else self.tokens or ())
+
+
+def _examples(*examples: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": list(examples)})
+
+
+class EmbedRequest(_Sentences):
+    """Vectors for tokens, or for whole sentences with a pooling."""
+
+    model_config = _examples(
+        {"sentences": ["She sat on the bank.", "The bank lent money."]},
+        {"tokens": [["The", "bank", "."]], "layers": "all"},
+        {"sentences": ["The bank lent money."], "layers": [0.2, 0.3, 0.5], "pooling": "mean"},
+    )
+    layers: LayersField = Field(
+        "mean", description="mean, top, all, the number of a layer, or one weight for each"
+    )
+    pooling: Literal["mean", "max", "first", "last"] | None = Field(
+        None, description="one vector a sentence instead of one a token"
+    )
+
+
+class EmbeddingsRequest(_Request):
+    """The OpenAI shape: one vector a sentence, the mean over tokens and layers."""
+
+    # Its clients send fields that mean nothing here.
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={
+            "examples": [{"input": ["The bank lent money."], "encoding_format": "float"}]
+        },
+    )
+    input: str | list[str] = Field(description="a sentence, or several")
+    model: str | None = Field(None, description="any name; one model is served")
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(None, description="only the model's own size is possible")
+    user: str | None = None
+
+
+class ScoreRequest(_Sentences):
+    """Log probabilities of sentences."""
+
+    model_config = _examples({"sentences": ["The bank lent money."], "per_token": True})
+    per_token: bool = Field(False, description="the value of every token too")
+
+
+class SubstitutesRequest(_Sentences):
+    """Words that are likely at a place in each sentence."""
+
+    model_config = _examples({"sentences": ["She sat on the bank ."], "positions": [4], "k": 5})
+    positions: list[int] = Field(description="a place in each sentence, from 0")
+    k: int = Field(10, ge=1, le=100, description="how many words")
+
+
+class ExploreRequest(_Sentences):
+    """The uses of a word, compared; what the page at / is made from."""
+
+    model_config = _examples({"sentences": ["She sat on the bank .", "The bank lent money ."]})
+    word: str | None = Field(None, max_length=200, description="chosen by the service if left out")
+
+
+class _Answer(BaseModel):
+    model: str
+
+
+class SentenceVectors(BaseModel):
+    """A sentence: one of `vectors`, `vector`, `layers`, as was asked for."""
+
+    tokens: list[str]
+    spans: list[tuple[int, int]] | None = None
+    vectors: list[list[float]] | None = None
+    vector: list[float] | None = None
+    layers: list[Any] | None = None
+
+
+class EmbedResponse(_Answer):
+    """Sentences in the order of the request."""
+
+    dim: int
+    results: list[SentenceVectors]
+
+
+class OpenAiEmbedding(BaseModel):
+    """A vector, as numbers or as base64 of little-endian float32."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class OpenAiUsage(BaseModel):
+    """How many tokens were read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsResponse(_Answer):
+    """The OpenAI shape."""
+
+    object: Literal["list"]
+    data: list[OpenAiEmbedding]
+    usage: OpenAiUsage
+
+
+class SentenceScores(BaseModel):
+    """Natural logarithms; null where the model has one direction."""
+
+    tokens: list[str]
+    log_prob: float | None
+    forward_log_prob: float | None
+    backward_log_prob: float | None
+    perplexity: float | None
+    forward: list[float] | None = None
+    end: float | None = None
+    backward: list[float] | None = None
+    begin: float | None = None
+    unknown: list[bool] | None = None
+
+
+class ScoreResponse(_Answer):
+    """Sentences in the order of the request."""
+
+    results: list[SentenceScores]
+
+
+class LikelyWord(BaseModel):
+    """A word and the log of its share."""
+
+    word: str
+    log_prob: float
+
+
+class SentenceSubstitutes(BaseModel):
+    """The likeliest words first."""
+
+    tokens: list[str]
+    position: int
+    token: str
+    words: list[LikelyWord]
+
+
+class SubstitutesResponse(_Answer):
+    """Sentences in the order of the request."""
+
+    results: list[SentenceSubstitutes]
+
+
+class ExploredSentence(BaseModel):
+    """A sentence as the model reads it."""
+
+    tokens: list[str]
+    spans: list[tuple[int, int]] | None
+
+
+class WordCount(BaseModel):
+    """A word that is used several times."""
+
+    word: str
+    count: int
+
+
+class Place(BaseModel):
+    """A use of the word."""
+
+    sentence: int
+    position: int
+
+
+class ExploreResponse(_Answer):
+    """`products[i][l][j][m]`: inner product of use i in layer l and use j in layer m."""
+
+    n_layers: int
+    language_model: bool
+    sentences: list[ExploredSentence]
+    words: list[WordCount]
+    word: str | None
+    uses: list[Place]
+    left_out: int
+    products: list[list[list[list[float]]]]
+
+
+class ModelEntry(BaseModel):
+    """A model that is served."""
+
+    id: str
+    object: Literal["model"]
+    owned_by: str
+    dim: int
+    n_layers: int
+    language_model: bool
+
+
+class ModelsResponse(BaseModel):
+    """The OpenAI shape of a list of models."""
+
+    object: Literal["list"]
+    data: list[ModelEntry]
+
+
+class State(BaseModel):
+    """Whether the service is well."""
+
+    status: Literal["ok", "ready"]
+
+
+class ErrorDetail(BaseModel):
+    """What is wrong; what to do."""
+
+    type: str
+    message: str
+    param: str | None
+
+
+class ErrorResponse(BaseModel):
+    """The one shape of errors."""
+
+    error: ErrorDetail

@@ -1,0 +1,309 @@
+"""From a checked request to its answer: sentences, work, result."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.finishing import choose_finish
+from elmore.embedding.predictions import LanguageModel
+from elmore.embedding.sentence_inputs import sentence_from_tokens
+from elmore.embedding.word_uses import find_uses, repeated_words, shared_word, word_uses
+from elmore.embedding.writers import Record
+from elmore.errors import ConfigError
+from elmore.serve.answers import JSON, choose_type, encode_json, encode_vectors, number
+from elmore.serve.batcher import Batcher
+from elmore.serve.errors import ServiceError
+from elmore.serve.schemas import (
+    EmbeddingsRequest,
+    EmbedRequest,
+    ExploreRequest,
+    ScoreRequest,
+    SubstitutesRequest,
+)
+from elmore.serve.settings import Settings
+from elmore.serve.work import Item, Likely, Scored, Vectors, compute
+
+if TYPE_CHECKING:
+    from elmore.embedding.scores import SentenceScore
+    from elmore.text.sentence import Sentence
+
+__all__ = ["Service"]
+
+Result = TypeVar("Result")
+# Work on the loop's own thread holds up everybody: from so many characters or numbers on, another
+# thread does it.
+_MANY_CHARACTERS = 20_000
+_MANY_NUMBERS = 8192
+_ASIDE = 2
+_GONE = 499  # what proxies call a client that went away; nobody reads it but the metrics
+
+
+class Service:
+    """Answers the requests.
+
+    Args:
+        elmo: the model.
+        settings: name and limits.
+        batcher: computes.
+    """
+
+    def __init__(self, elmo: Elmo, settings: Settings, batcher: Batcher) -> None:
+        self._elmo, self._settings, self._batcher = elmo, settings, batcher
+        self._no_words: str | None = None
+        # Few, because each keeps memory of its own for what it has written.
+        self._aside = ThreadPoolExecutor(_ASIDE, "elmore-answers")
+        try:
+            LanguageModel(elmo)
+        except ConfigError as error:
+            self._no_words = str(error)
+
+    def close(self) -> None:
+        """End its threads."""
+        self._aside.shutdown()
+
+    def warm_up(self) -> None:
+        """Do once what the first request would wait for."""
+        sentence = self._elmo.tokenize("It is ready.")
+        compute(self._elmo, [Vectors(sentence)], self._settings.batch_tokens)
+        if self._no_words is None and len(sentence):
+            compute(self._elmo, [Likely(sentence, 0, 1)], self._settings.batch_tokens)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the model is."""
+        return {
+            "dim": self._elmo.dim,
+            "n_layers": self._elmo.n_layers,
+            "language_model": self._no_words is None,
+        }
+
+    async def embed(self, body: EmbedRequest, request: Request) -> Response:
+        """Give vectors."""
+        kind = choose_type(request.headers.get("accept"))
+        try:
+            finish = choose_finish(body.layers, body.pooling, self._elmo.n_layers)
+        except ConfigError as error:
+            raise ServiceError(422, str(error), param="layers") from None
+        sentences = await self._sentences(body.sentences, body.tokens)
+        rows = len(sentences) if body.pooling else sum(len(sentence) for sentence in sentences)
+        self._check_answer(rows * (self._elmo.n_layers if body.layers == "all" else 1))
+        values = await self._run(request, [Vectors(sentence, finish) for sentence in sentences])
+        if values is None:
+            return Response(status_code=_GONE)
+        records = [
+            Record("", sentence.tokens, sentence.spans, value)
+            for sentence, value in zip(sentences, values, strict=True)
+        ]
+        head = {"model": self._settings.name, "dim": self._elmo.dim}
+        size = sum(value.size for value in values)
+        content = await self._call(
+            size > _MANY_NUMBERS, encode_vectors, kind, head, records, body.pooling is not None
+        )
+        return Response(content, media_type=kind)
+
+    async def embeddings(self, body: EmbeddingsRequest, request: Request) -> Response:
+        """Give sentence vectors in the OpenAI shape."""
+        if body.dimensions is not None and body.dimensions != self._elmo.dim:
+            raise ServiceError(
+                422,
+                f"dimensions={body.dimensions} but vectors have {self._elmo.dim}; leave it out",
+                param="dimensions",
+            )
+        texts = [body.input] if isinstance(body.input, str) else body.input
+        sentences = await self._sentences(texts, None, "input")
+        finish = choose_finish("mean", "mean", self._elmo.n_layers)
+        values = await self._run(request, [Vectors(sentence, finish) for sentence in sentences])
+        if values is None:
+            return Response(status_code=_GONE)
+        as_text = body.encoding_format == "base64"
+        data = [
+            {
+                "object": "embedding",
+                "index": k,
+                "embedding": base64.b64encode(value.astype("<f4").tobytes()).decode("ascii")
+                if as_text
+                else [float(f"{x:.7g}") for x in value.tolist()],
+            }
+            for k, value in enumerate(values)
+        ]
+        n_tokens = sum(len(sentence) for sentence in sentences)
+        usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
+        name = self._settings.name
+        return _json({"object": "list", "data": data, "model": name, "usage": usage})
+
+    async def score(self, body: ScoreRequest, request: Request) -> Response:
+        """Give log probabilities."""
+        self._need_words()
+        sentences = await self._sentences(body.sentences, body.tokens)
+        scores = await self._run(request, [Scored(sentence) for sentence in sentences])
+        if scores is None:
+            return Response(status_code=_GONE)
+        results = [_score(score, body.per_token) for score in scores]
+        return _json({"model": self._settings.name, "results": results})
+
+    async def substitutes(self, body: SubstitutesRequest, request: Request) -> Response:
+        """Give likely words."""
+        self._need_words()
+        if len(body.positions) != body.count:
+            raise ServiceError(
+                422,
+                f"{len(body.positions)} positions for {body.count} sentences; give one for each",
+                param="positions",
+            )
+        sentences = await self._sentences(body.sentences, body.tokens)
+        for k, (sentence, place) in enumerate(zip(sentences, body.positions, strict=True)):
+            if not 0 <= place < len(sentence):
+                raise ServiceError(
+                    422,
+                    f"positions.{k} is {place} but the sentence has {len(sentence)} tokens; "
+                    "count from 0",
+                    param=f"positions.{k}",
+                )
+        pairs = list(zip(sentences, body.positions, strict=True))
+        found = await self._run(request, [Likely(s, place, body.k) for s, place in pairs])
+        if found is None:
+            return Response(status_code=_GONE)
+        results = [
+            {
+                "tokens": sentence.tokens,
+                "position": place,
+                "token": sentence.tokens[place],
+                "words": [{"word": word, "log_prob": number(value)} for word, value in words],
+            }
+            for (sentence, place), words in zip(pairs, found, strict=True)
+        ]
+        return _json({"model": self._settings.name, "results": results})
+
+    async def explore(self, body: ExploreRequest, request: Request) -> Response:
+        """Compare the uses of a word."""
+        sentences = await self._sentences(body.sentences, body.tokens)
+        tokens = [sentence.tokens for sentence in sentences]
+        word = body.word
+        if word is None:
+            word = shared_word(tokens, self._elmo.checkpoint.vocabulary)
+        every = () if word is None else find_uses(tokens, word)
+        uses = every[: self._settings.uses]
+        used = sorted({use.sentence for use in uses})
+        layers = await self._run(request, [Vectors(sentences[k]) for k in used])
+        if layers is None:
+            return Response(status_code=_GONE)
+        products: list[Any] = []
+        if uses:
+            row = {k: at for at, k in enumerate(used)}
+            places = [use._replace(sentence=row[use.sentence]) for use in uses]
+            products = word_uses(layers, places).inner_products().astype(float).round(4).tolist()
+        answer = {
+            "model": self._settings.name,
+            "n_layers": self._elmo.n_layers,
+            "language_model": self._no_words is None,
+            "sentences": [{"tokens": s.tokens, "spans": s.spans} for s in sentences],
+            "words": [{"word": name, "count": n} for name, n in repeated_words(tokens)[:50]],
+            "word": word,
+            "uses": [use._asdict() for use in uses],
+            "left_out": len(every) - len(uses),
+            "products": products,
+        }
+        return _json(answer)
+
+    # ----------------------------------------------------------------------- parts
+
+    async def _sentences(
+        self,
+        texts: Sequence[str] | None,
+        tokens: Sequence[Sequence[str]] | None,
+        name: str | None = None,
+    ) -> list[Sentence]:
+        limits = self._settings
+        given: Sequence[Any] = texts if texts is not None else tokens or ()
+        name = name or ("sentences" if texts is not None else "tokens")
+        if len(given) > limits.sentences:
+            raise ServiceError(
+                422,
+                f"{len(given)} sentences, more than the {limits.sentences} of a request; "
+                "send several requests",
+                param=name,
+            )
+        if texts is None:
+            made = [sentence_from_tokens(item, "tokens", "use sentences") for item in given]
+        else:
+            size = sum(len(text) for text in texts)
+            made = await self._call(size > _MANY_CHARACTERS, self._tokenized, texts)
+        total = sum(len(sentence) for sentence in made)
+        if total > limits.tokens:
+            raise ServiceError(
+                422,
+                f"{total} tokens, more than the {limits.tokens} of a request; "
+                "send several requests",
+                param=name,
+            )
+        return made
+
+    def _tokenized(self, texts: Sequence[str]) -> list[Sentence]:
+        return [self._elmo.tokenize(text) for text in texts]
+
+    def _check_answer(self, vectors: int) -> None:
+        numbers = vectors * self._elmo.dim
+        if numbers > self._settings.answer_numbers:
+            raise ServiceError(
+                422,
+                f"the answer would hold {numbers} numbers, more than the "
+                f"{self._settings.answer_numbers} of a request; send fewer sentences or pool them",
+            )
+
+    def _need_words(self) -> None:
+        if self._no_words is not None:
+            raise ServiceError(422, self._no_words)
+
+    async def _call(self, heavy: bool, function: Callable[..., Result], *args: Any) -> Result:
+        """Call a function, in another thread if it is heavy."""
+        if not heavy:
+            return function(*args)
+        return await asyncio.get_running_loop().run_in_executor(self._aside, function, *args)
+
+    async def _run(self, request: Request, items: Sequence[Item]) -> list[Any] | None:
+        """Compute, or give up and return None when the client goes away."""
+        work = asyncio.ensure_future(self._batcher.run(items))
+        gone = asyncio.ensure_future(_gone(request))
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            return work.result() if work.done() else None
+        finally:
+            for task in (work, gone):
+                task.cancel()
+            # A task that was cancelled must be awaited, or its place is freed only later.
+            await asyncio.gather(work, gone, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _json(value: Any) -> Response:
+    return Response(encode_json(value), media_type=JSON)
+
+
+def _score(score: SentenceScore, per_token: bool) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "tokens": score.tokens,
+        "log_prob": number(score.total),
+        "forward_log_prob": number(score.forward_total),
+        "backward_log_prob": number(score.backward_total),
+        "perplexity": number(score.perplexity),
+    }
+    if per_token:
+        backward = score.backward
+        answer["forward"] = [number(value) for value in score.forward.tolist()]
+        answer["end"] = number(score.end)
+        answer["backward"] = backward if backward is None else [*map(number, backward.tolist())]
+        answer["begin"] = number(score.begin)
+        answer["unknown"] = score.unknown.tolist()
+    return answer

@@ -1,0 +1,94 @@
+"""What can be asked of the model, for sentences of many clients at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.finishing import AllLayers, Finish
+from elmore.embedding.likely_words import substitutes_at
+from elmore.embedding.pipe import embed_stream
+from elmore.embedding.scores import pipe_scores
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from elmore.text.sentence import Sentence
+
+__all__ = ["Item", "Likely", "Scored", "Vectors", "compute"]
+
+
+class Item(Protocol):
+    """One sentence, and what to make of it."""
+
+    @property
+    def sentence(self) -> Sentence:
+        """The sentence."""
+
+
+class Vectors:
+    """Vectors of a sentence: whatever `finish` makes of its layers; all layers by default."""
+
+    __slots__ = ("finish", "sentence")
+
+    def __init__(self, sentence: Sentence, finish: Finish[Any] | None = None) -> None:
+        self.sentence = sentence
+        self.finish: Finish[Any] = AllLayers() if finish is None else finish
+
+
+class Scored:
+    """Log probabilities of a sentence."""
+
+    __slots__ = ("sentence",)
+
+    def __init__(self, sentence: Sentence) -> None:
+        self.sentence = sentence
+
+
+class Likely:
+    """Words that are likely at a place of a sentence."""
+
+    __slots__ = ("k", "position", "sentence")
+
+    def __init__(self, sentence: Sentence, position: int, k: int) -> None:
+        self.sentence, self.position, self.k = sentence, position, k
+
+
+class _Each:
+    """Finishes every sentence of a batch in its own way; sentences are told apart by identity."""
+
+    def __init__(self, items: Sequence[Vectors]) -> None:
+        self._finish = {id(item.sentence): item.finish for item in items}
+
+    def whole(self, sentence: Sentence, values: Tensor) -> Any:
+        return self._finish[id(sentence)].whole(sentence, values)
+
+    def pieces(self, sentence: Sentence, pieces: Iterator[Tensor]) -> Any:
+        return self._finish[id(sentence)].pieces(sentence, pieces)
+
+
+def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
+    """Compute items of all kinds, those of a kind together; the results are in their order."""
+    results: list[Any] = [None] * len(items)
+    vectors = [k for k, item in enumerate(items) if isinstance(item, Vectors)]
+    if vectors:
+        chosen = [item for item in items if isinstance(item, Vectors)]
+        sentences = [item.sentence for item in chosen]
+        found = embed_stream(elmo.engine, sentences, _Each(chosen), batch_tokens=batch_tokens)
+        for k, result in zip(vectors, found, strict=True):
+            results[k] = result
+    scored = [k for k, item in enumerate(items) if isinstance(item, Scored)]
+    if scored:
+        sentences = [items[k].sentence for k in scored]
+        scores = pipe_scores(elmo, sentences, batch_tokens=batch_tokens)
+        for k, score in zip(scored, scores, strict=True):
+            results[k] = score
+    likely = [(k, item) for k, item in enumerate(items) if isinstance(item, Likely)]
+    if likely:
+        places = [(item.sentence, item.position) for _, item in likely]
+        most = max(item.k for _, item in likely)
+        words = substitutes_at(elmo, places, most, batch_tokens=batch_tokens)
+        for (k, item), some in zip(likely, words, strict=True):
+            results[k] = some[: item.k]
+    return results

@@ -1,0 +1,276 @@
+"""Many clients, one thread: each gets its own, and what is refused, dropped or broken."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+from small_models import TEXT
+
+from elmore import Elmo
+from elmore.embedding.finishing import choose_finish
+from elmore.serve import batcher as batching
+from elmore.serve.batcher import Batcher, Observer
+from elmore.serve.errors import ServiceError
+from elmore.serve.settings import Settings
+from elmore.serve.work import Item, Likely, Scored, Vectors
+from elmore.text.sentence import Sentence
+
+
+class Watched(Observer):
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, int]] = []
+        self.lost = 0
+
+    def batch(self, sentences: int, tokens: int, seconds: float) -> None:
+        self.batches.append((sentences, tokens))
+
+    def cancelled(self) -> None:
+        self.lost += 1
+
+
+def sentence(k: int, length: int | None = None) -> Sentence:
+    count = 1 + k % 9 if length is None else length
+    return Sentence(tuple(f"{TEXT[(k + j) % 40]}" for j in range(count)))
+
+
+def use(
+    elmo: Elmo,
+    work: Callable[[Batcher], Coroutine[Any, Any, Any]],
+    observer: Observer | None = None,
+    **settings: Any,
+) -> Any:
+    """Run a coroutine on a batcher of its own."""
+    batcher = Batcher(elmo, Settings(**settings), observer)
+    batcher.start()
+    try:
+        return asyncio.run(work(batcher))
+    finally:
+        batcher.close()
+        assert not batcher.alive
+
+
+class Gate:
+    """Holds up the computing thread until it is opened, and notes what it is given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open = threading.Event()
+        self.reached = threading.Event()
+        self.seen: list[list[Item]] = []
+        real = batching.compute
+
+        def compute(elmo: Elmo, items: list[Item], batch_tokens: int) -> list[Any]:
+            self.seen.append(list(items))
+            self.reached.set()
+            assert self.open.wait(30)
+            return real(elmo, items, batch_tokens)
+
+        monkeypatch.setattr(batching, "compute", compute)
+
+    async def wait(self) -> None:
+        await asyncio.to_thread(self.reached.wait, 30)
+
+
+async def settled(batcher: Batcher, requests: int) -> None:
+    while batcher.waiting_requests != requests:
+        await asyncio.sleep(0.002)
+
+
+def test_each_of_many_clients_gets_its_own(lm: Elmo) -> None:
+    watched = Watched()
+    finish = choose_finish("mean", None, lm.n_layers)
+
+    async def work(batcher: Batcher) -> list[list[Any]]:
+        async def client(k: int) -> list[Any]:
+            return await batcher.run([Vectors(sentence(k + j), finish) for j in range(1 + k % 3)])
+
+        return await asyncio.gather(*(client(k) for k in range(200)))
+
+    found = use(lm, work, watched, batch_tokens=256)
+    for k, vectors in enumerate(found):
+        wanted = lm.embed_tokens([sentence(k + j).tokens for j in range(1 + k % 3)])
+        for one, other in zip(vectors, wanted, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+    assert sum(n for n, _ in watched.batches) == sum(1 + k % 3 for k in range(200))
+    assert len(watched.batches) < 60  # together, not one by one
+    assert max(tokens for _, tokens in watched.batches) <= 256
+
+
+def test_each_sentence_is_finished_in_its_own_way(lm: Elmo) -> None:
+    choices: list[tuple[Any, Any]] = [("mean", None), (0, "max"), ("all", None), ("top", "mean")]
+
+    async def work(batcher: Batcher) -> Any:
+        return await asyncio.gather(
+            *(
+                batcher.run([Vectors(sentence(8), choose_finish(*choice, lm.n_layers))])
+                for choice in choices
+            )
+        )
+
+    watched = Watched()
+    found = [result for [result] in use(lm, work, watched, max_wait=0.2)]
+    tokens = [sentence(8).tokens]
+    np.testing.assert_allclose(found[0], lm.embed_tokens(tokens)[0], atol=1e-5)
+    np.testing.assert_allclose(
+        found[1], lm.encode_tokens(tokens, layers=0, pool="max")[0], atol=1e-5
+    )
+    np.testing.assert_allclose(found[2], lm.layers_tokens(tokens)[0].values, atol=1e-5)
+    np.testing.assert_allclose(found[3], lm.encode_tokens(tokens, layers="top")[0], atol=1e-5)
+    assert len(watched.batches) < 4  # some were computed together
+
+
+def test_nothing_of_a_request_is_kept(lm: Elmo) -> None:
+    async def work(batcher: Batcher) -> int:
+        for _ in range(5):
+            await asyncio.gather(*(batcher.run([Vectors(sentence(k))]) for k in range(20)))
+        await asyncio.sleep(0.05)
+        gc.collect()
+        return sum(type(thing) is batching._Request for thing in gc.get_objects())
+
+    assert use(lm, work) == 0
+
+
+def test_kinds_of_work_mix(lm: Elmo) -> None:
+    async def work(batcher: Batcher) -> Any:
+        one, two, three = sentence(3), sentence(4), sentence(5)
+        return await asyncio.gather(
+            batcher.run([Scored(one)]),
+            batcher.run([Vectors(two), Likely(three, 0, 2)]),
+            batcher.run([Likely(one, 1, 4), Scored(two)]),
+            batcher.run([]),
+        )
+
+    [[scored], [vectors, two_words], [four_words, other], nothing] = use(lm, work)
+    assert scored.tokens == sentence(3).tokens
+    assert other.tokens == sentence(4).tokens
+    np.testing.assert_allclose(
+        vectors.values, lm.layers_tokens([sentence(4).tokens])[0].values, atol=1e-5
+    )
+    assert (len(two_words), len(four_words), nothing) == (2, 4, [])
+
+
+def test_a_long_request_does_not_hold_up_a_short_one(
+    lm: Elmo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    finished: list[str] = []
+
+    async def work(batcher: Batcher) -> None:
+        async def client(name: str, count: int) -> None:
+            await batcher.run([Vectors(sentence(k, 30)) for k in range(count)])
+            finished.append(name)
+
+        first = asyncio.ensure_future(client("first", 1))
+        await gate.wait()
+        long = asyncio.ensure_future(client("long", 200))
+        await settled(batcher, 1)
+        short = asyncio.ensure_future(client("short", 1))
+        await settled(batcher, 2)
+        gate.open.set()
+        await asyncio.gather(first, long, short)
+
+    use(lm, work, batch_tokens=1024)
+    assert finished == ["first", "short", "long"]
+    assert [len(items) for items in gate.seen][:2] == [1, 32]  # 16, the short one, 15 more
+
+
+def test_more_than_the_queue_holds_is_refused(lm: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+
+    async def work(batcher: Batcher) -> None:
+        first = asyncio.ensure_future(batcher.run([Vectors(sentence(0, 8))]))
+        await gate.wait()
+        # Nothing is waiting now, so even what is larger than the queue is taken.
+        large = asyncio.ensure_future(batcher.run([Vectors(sentence(1, 98))]))
+        await settled(batcher, 1)
+        with pytest.raises(ServiceError) as refused:
+            await batcher.run([Vectors(sentence(2, 8))])
+        assert refused.value.status_code == 429
+        assert int(refused.value.headers["Retry-After"]) >= 1
+        gate.open.set()
+        await asyncio.gather(first, large)
+        assert (batcher.waiting_tokens, batcher.waiting_requests) == (0, 0)
+        assert len(await batcher.run([Vectors(sentence(2, 8))])) == 1  # it has recovered
+
+    use(lm, work, queue_tokens=50)
+
+
+def test_a_client_that_goes_frees_its_place(lm: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, watched = Gate(monkeypatch), Watched()
+
+    async def work(batcher: Batcher) -> None:
+        first = asyncio.ensure_future(batcher.run([Vectors(sentence(0, 8))]))
+        await gate.wait()
+        going = asyncio.ensure_future(batcher.run([Vectors(sentence(1, 38))]))
+        await settled(batcher, 1)
+        assert batcher.waiting_tokens == 40
+        going.cancel()
+        await asyncio.gather(going, return_exceptions=True)
+        assert (batcher.waiting_tokens, batcher.waiting_requests) == (0, 0)
+        gate.open.set()
+        await first
+
+    use(lm, work, watched)
+    assert watched.lost == 1
+    assert len(gate.seen) == 1  # it was never computed
+
+
+def test_what_takes_too_long_is_given_up(lm: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+
+    async def work(batcher: Batcher) -> None:
+        with pytest.raises(ServiceError) as late:
+            await batcher.run([Vectors(sentence(0))])
+        assert late.value.status_code == 503
+        assert "Retry-After" in late.value.headers
+        gate.open.set()
+
+    use(lm, work, request_seconds=0.05)
+
+
+def test_one_bad_sentence_harms_no_other(lm: Elmo, caplog: pytest.LogCaptureFixture) -> None:
+    async def work(batcher: Batcher) -> Any:
+        return await asyncio.gather(
+            batcher.run([Vectors(sentence(3))]),
+            batcher.run([Vectors(sentence(4)), Likely(sentence(1, 2), 99, 3)]),
+            batcher.run([Scored(sentence(5))]),
+            return_exceptions=True,
+        )
+
+    good, bad, other = use(lm, work, max_wait=0.2)
+    assert len(good) == len(other) == 1
+    assert isinstance(bad, ServiceError)
+    assert bad.status_code == 500
+    assert "ConfigError" in caplog.text
+
+
+def test_closing_finishes_what_waits_and_takes_no_more(lm: Elmo) -> None:
+    async def work() -> None:
+        batcher = Batcher(lm, Settings(batch_tokens=64))
+        batcher.start()
+        futures = [asyncio.ensure_future(batcher.run([Vectors(sentence(k))])) for k in range(50)]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(batcher.close)
+        assert len(await asyncio.gather(*futures)) == 50
+        with pytest.raises(ServiceError) as refused:
+            await batcher.run([Vectors(sentence(0))])
+        assert refused.value.status_code == 503
+
+    asyncio.run(work())
+
+
+def test_a_lone_request_waits_for_company(lm: Elmo) -> None:
+    watched = Watched()
+
+    async def work(batcher: Batcher) -> None:
+        first = asyncio.ensure_future(batcher.run([Vectors(sentence(0))]))
+        await asyncio.sleep(0.05)
+        await asyncio.gather(first, batcher.run([Vectors(sentence(1))]))
+
+    use(lm, work, watched, max_wait=0.5, batch_tokens=20)
+    assert [count for count, _ in watched.batches] == [2]

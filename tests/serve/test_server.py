@@ -1,0 +1,294 @@
+"""A real process: signals, clients that vanish, dawdle or send half."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmore import Elmo
+from serve.running import Running, start, start_verb
+
+HEAD = b"POST /v1/embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+def received(connection: socket.socket) -> bytes:
+    """Read until the other side closes."""
+    parts = []
+    try:
+        while part := connection.recv(65_536):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
+
+
+def answered(connection: socket.socket) -> tuple[int, bytes]:
+    """Read one answer of a connection that may stay open."""
+    response = http.client.HTTPResponse(connection)
+    try:
+        response.begin()
+        return response.status, response.read()
+    finally:
+        response.close()
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+def well(running: Running) -> None:
+    code, answer = running.ask("/v1/embed", {"sentences": ["It is well ."]})
+    assert code == 200
+    assert answer["results"]
+
+
+def test_answers_are_the_librarys(running: Running, lm: Elmo) -> None:
+    sentences = [f"It fell {k} times ." for k in range(40)]
+    found: dict[int, object] = {}
+
+    def client(k: int) -> None:
+        body = {"sentences": [sentences[k]], "pooling": "mean"}
+        found[k] = running.ask("/v1/embed", body)[1]["results"][0]["vector"]
+
+    threads = [threading.Thread(target=client, args=(k,)) for k in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wanted = lm.encode(sentences)
+    np.testing.assert_allclose([found[k] for k in range(40)], wanted, atol=1e-5)
+
+
+def test_a_slow_sender_is_told_and_dropped(running: Running) -> None:
+    with running.connect() as connection:
+        connection.sendall(HEAD + b'Content-Length: 1000\r\n\r\n{"sentences"')
+        answer = received(connection)
+    assert status(answer) == 408
+    assert b'"type": "timeout"' in answer
+    assert b"connection: close" in answer.lower()
+    well(running)
+
+
+def test_a_head_that_never_ends_is_dropped(running: Running) -> None:
+    idle = running.connect()
+    slow = running.connect()
+    begin = time.monotonic()
+    slow.sendall(b"POST /v1/embed HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+    for _ in range(3):
+        time.sleep(0.1)
+        slow.sendall(b"x")
+    assert received(slow) == b""
+    assert received(idle) == b""
+    assert time.monotonic() - begin < 5
+    idle.close()
+    slow.close()
+    well(running)
+
+
+def test_a_kept_connection_takes_several_requests(running: Running) -> None:
+    body = json.dumps({"sentences": ["a"], "pooling": "mean"}).encode()
+    request = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
+    with running.connect() as connection:
+        for _ in range(3):
+            connection.sendall(request)
+            assert answered(connection)[0] == 200
+            time.sleep(0.7)  # longer than a head may take, shorter than a connection may be idle
+
+
+def test_answers_do_not_wait_for_acknowledgements(running: Running) -> None:
+    body = json.dumps({"sentences": ["a"], "pooling": "mean"}).encode()
+    request = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
+    spent = []
+    with running.connect() as connection:
+        for _ in range(40):
+            start = time.perf_counter()
+            connection.sendall(request)
+            assert answered(connection)[0] == 200
+            spent.append(time.perf_counter() - start)
+    # A new connection acknowledges at once; later ones wait for 40 ms.
+    assert min(spent[20:]) < 0.035
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_ten_megabytes(running: Running, declared: bool) -> None:
+    size = 10 << 20
+    with running.connect() as connection:
+        if declared:
+            connection.sendall(HEAD + f"Content-Length: {size}\r\n\r\n".encode())
+        else:
+            connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        for _ in range(size >> 16):
+            chunk = b" " * (1 << 16)
+            connection.sendall(chunk if declared else b"10000\r\n" + chunk + b"\r\n")
+        connection.sendall(b"" if declared else b"0\r\n\r\n")
+        code, answer = answered(connection)
+    assert code == 413
+    assert b"too_large" in answer
+    well(running)
+
+
+def test_an_asked_for_100_continue_is_refused_at_once(running: Running) -> None:
+    with running.connect() as connection:
+        connection.sendall(HEAD + b"Content-Length: 99999999\r\nExpect: 100-continue\r\n\r\n")
+        assert status(received(connection)) == 413
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00\x01\x02\x03\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nBad Header: x\r\n\r\n",
+        b"POST /v1/embed HTTP/1.1\r\nHost: x\r\nContent-Length: abc\r\n\r\n",
+        b"POST /v1/embed HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+        b"POST /v1/embed HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 40_000 + b"\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
+        b"GET /\xff\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /%ff%00 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://elsewhere/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+def test_what_is_not_http(running: Running, data: bytes) -> None:
+    with running.connect() as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        answer = received(connection)
+    assert b"Traceback" not in answer
+    assert answer == b"" or status(answer) < 500
+    if answer and status(answer) >= 400:  # the first answer, if what follows is a second request
+        body = answer.split(b"\r\n\r\n", 1)[1].decode()
+        assert json.JSONDecoder().raw_decode(body)[0]["error"]["message"]
+    well(running)
+
+
+def test_half_closed_and_vanishing_clients(running: Running) -> None:
+    body = b'{"sentences": ["a"]}'
+    request = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
+    for cut in (0, 5, 60, len(request) - 1, len(request)):
+        for reset in (False, True):
+            connection = running.connect()
+            connection.sendall(request[:cut])
+            if reset:  # close with a reset
+                option = b"\x01\x00\x00\x00\x00\x00\x00\x00"
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)
+            else:
+                connection.shutdown(socket.SHUT_WR)
+                received(connection)
+            connection.close()
+    running.wait_for("elmore_running_requests", 0)
+    well(running)
+
+
+def test_a_cancelled_client_frees_its_place(running: Running) -> None:
+    cancelled = running.metric("elmore_cancelled_total")
+    heavy = {"tokens": [["a"] * 200] * 110, "pooling": "mean"}
+    body = json.dumps(heavy, separators=(",", ":")).encode()
+    assert len(body) < 100_000
+    request = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
+    gone = [running.connect() for _ in range(20)]
+    for connection in gone:
+        connection.sendall(request)
+    end = time.monotonic() + 20
+    while running.metric("elmore_waiting_tokens") < 100_000:
+        assert time.monotonic() < end
+    for connection in gone:
+        connection.close()
+    running.wait_for("elmore_waiting_tokens", 0, 5)
+    running.wait_for("elmore_running_requests", 0, 5)
+    assert running.metric("elmore_cancelled_total") > cancelled
+    well(running)
+
+
+def test_a_stop_under_load_loses_nothing(lm_folder: Path) -> None:
+    running = start(lm_folder, batch_tokens=512)
+    answers: list[int] = []
+    broken: list[int] = []
+    sent = threading.Semaphore(0)
+    stop = threading.Event()
+
+    def client(k: int) -> None:
+        body = json.dumps({"tokens": [["a"] * 60] * (5 + k), "pooling": "mean"}).encode()
+        request = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
+        while not stop.is_set():
+            try:
+                connection = running.connect()
+            except OSError:
+                return  # nobody listens any more
+            with connection:
+                try:
+                    connection.sendall(request)
+                    sent.release()
+                    answers.append(answered(connection)[0])
+                except http.client.RemoteDisconnected:
+                    return  # closed before the request was read
+                except http.client.IncompleteRead:
+                    broken.append(k)
+                except OSError:
+                    return
+
+    threads = [threading.Thread(target=client, args=(k,)) for k in range(12)]
+    for thread in threads:
+        thread.start()
+    for _ in range(60):
+        sent.acquire()
+    # The service asks for these bodies, so it has accepted their requests before the signal: they
+    # must all be answered.
+    body = json.dumps({"tokens": [["a"] * 300] * 50, "pooling": "mean"}).encode()
+    head = HEAD + f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n".encode()
+    accepted = [running.connect(60) for _ in range(4)]
+    for connection in accepted:
+        connection.sendall(head)
+    for connection in accepted:
+        assert status(connection.recv(1000)) == 100
+        connection.sendall(body[:1000])
+    running.process.send_signal(signal.SIGTERM)
+    for connection in accepted:
+        connection.sendall(body[1000:])
+        assert status(received(connection)) == 200
+        connection.close()
+    _, said = running.process.communicate(timeout=60)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert running.process.returncode == -signal.SIGTERM
+    assert broken == []
+    assert "Traceback" not in said
+    assert set(answers) <= {200, 503}
+    assert answers.count(200) >= 40
+
+
+def test_the_verb(lm_folder: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token.txt"
+    token.write_text("abc\n")
+    running = start_verb(str(lm_folder), "--threads", "1", "--token-file", str(token))
+    try:
+        assert running.ask("/v1/models")[0] == 401
+        code, models = running.ask("/v1/models", Authorization="Bearer abc")
+        assert (code, models["data"][0]["id"]) == (200, "small-model")
+        taken = subprocess.run(
+            [sys.executable, "-m", "elmore", "serve", str(lm_folder), "--port", str(running.port)],
+            capture_output=True,
+            text=True,
+        )
+        assert taken.returncode == 2
+        assert taken.stderr.count("\n") == 1
+        assert "choose another --host or --port" in taken.stderr
+    finally:
+        code, said = running.stop(signal.SIGINT)
+    assert (code, said) == (-signal.SIGINT, "")

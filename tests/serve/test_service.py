@@ -1,0 +1,242 @@
+"""Answers are the library's answers."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+from small_models import SENTENCES, TEXT
+from starlette.testclient import TestClient
+
+from elmore import Elmo, score, substitutes
+from elmore.serve.answers import ARROW, JSON, NPZ
+from elmore.serve.app import make_app
+from elmore.serve.settings import Settings
+
+TEXTS = ["The outbreaks occurred .", "", "She fell, and it rained.", "naïve 🦊"]
+CHOICES: list[tuple[Any, str | None]] = [
+    ("mean", None),
+    ("top", None),
+    (0, None),
+    ([0.2, 0.3, 0.5], None),
+    ("all", None),
+    ("mean", "mean"),
+    (2, "max"),
+    ("top", "first"),
+    ("all", "last"),
+]
+
+
+def expected(elmo: Elmo, sentences: list[list[str]], layers: Any, pooling: Any) -> list[np.ndarray]:
+    if layers == "all":
+        values = [found.values for found in elmo.layers_tokens(sentences)]
+        return values if pooling is None else [v[:, -1] if v.shape[1] else v.sum(1) for v in values]
+    if pooling is None:
+        return elmo.embed_tokens(sentences, layers=layers)
+    return list(elmo.encode_tokens(sentences, pool=pooling, layers=layers))
+
+
+def post(client: TestClient, path: str, body: Any, accept: str = JSON) -> Any:
+    response = client.post(path, json=body, headers={"Accept": accept})
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"] == accept
+    return response.json() if accept == JSON else response.content
+
+
+@pytest.mark.parametrize(("layers", "pooling"), CHOICES)
+def test_embed_in_three_types(
+    client: TestClient, lm: Elmo, layers: Any, pooling: str | None
+) -> None:
+    body = {"tokens": SENTENCES, "layers": layers, "pooling": pooling}
+    wanted = expected(lm, SENTENCES, layers, pooling)
+    key = "layers" if layers == "all" else "vector" if pooling else "vectors"
+    answer = post(client, "/v1/embed", body)
+    assert (answer["model"], answer["dim"]) == ("small", lm.dim)
+    assert [result["tokens"] for result in answer["results"]] == SENTENCES
+    for result, vectors in zip(answer["results"], wanted, strict=True):
+        found = np.array(result[key], np.float32).reshape(vectors.shape)
+        np.testing.assert_allclose(found, vectors, atol=1e-5)
+        assert set(result) == {"tokens", key}
+
+    with np.load(io.BytesIO(post(client, "/v1/embed", body, NPZ))) as arrays:
+        names = ["vectors"] if pooling else [str(k) for k in range(len(SENTENCES))]
+        assert arrays.files == names
+        packed = list(arrays["vectors"]) if pooling else [arrays[name] for name in names]
+    for found, vectors in zip(packed, wanted, strict=True):
+        np.testing.assert_allclose(found, vectors, atol=1e-5)
+
+    table = pyarrow.ipc.open_stream(post(client, "/v1/embed", body, ARROW)).read_all()
+    assert table["tokens"].to_pylist() == SENTENCES
+    columns = ["layer_0", "layer_1", "layer_2"] if layers == "all" else [key]
+    assert table.column_names == ["number", "tokens", "spans", *columns]
+    for k, vectors in enumerate(wanted):
+        rows = [table[name][k].as_py() for name in columns]
+        found = np.array(rows, np.float32).reshape(vectors.shape)
+        np.testing.assert_allclose(found, vectors, atol=1e-5)
+
+
+def test_embed_texts_with_spans(client: TestClient, lm: Elmo) -> None:
+    results = post(client, "/v1/embed", {"sentences": TEXTS})["results"]
+    for text, result, layered in zip(TEXTS, results, lm.layers(TEXTS), strict=True):
+        assert tuple(result["tokens"]) == layered.tokens
+        assert [tuple(span) for span in result["spans"]] == list(layered.spans or ())
+        assert all(start < end <= len(text) for start, end in result["spans"])
+        found = np.array(result["vectors"], np.float32).reshape(len(layered), lm.dim)
+        np.testing.assert_allclose(found, layered.mix(), atol=1e-5)
+    for accept in (JSON, NPZ, ARROW):
+        post(client, "/v1/embed", {"sentences": []}, accept)
+        post(client, "/v1/embed", {"sentences": [], "pooling": "mean"}, accept)
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("*/*", JSON),
+        ("application/*", JSON),
+        ("text/html, application/x-npz;q=0.5, */*;q=0.1", NPZ),
+        (f"application/json;q=0.2, {ARROW}", ARROW),
+        ("application/json;q=x, application/x-npz", NPZ),
+    ],
+)
+def test_the_accept_header_is_understood(client: TestClient, accept: str, kind: str) -> None:
+    response = client.post("/v1/embed", json={"sentences": ["a"]}, headers={"Accept": accept})
+    assert response.headers["content-type"] == kind
+
+
+def test_no_type_that_can_be_made(client: TestClient) -> None:
+    for accept in ("text/html", "application/json;q=0", "image/png;q=0.3"):
+        response = client.post("/v1/embed", json={"sentences": ["a"]}, headers={"Accept": accept})
+        assert response.status_code == 406
+        assert response.json()["error"]["type"] == "not_acceptable"
+
+
+def test_openai_shape(client: TestClient, lm: Elmo) -> None:
+    wanted = lm.encode(TEXTS)
+    body = {"input": TEXTS, "model": "text-embedding-3-small", "user": "me", "unknown": 1}
+    answer = post(client, "/v1/embeddings", body)
+    assert (answer["object"], answer["model"]) == ("list", "small")
+    assert [entry["index"] for entry in answer["data"]] == [0, 1, 2, 3]
+    np.testing.assert_allclose([entry["embedding"] for entry in answer["data"]], wanted, atol=1e-6)
+    count = sum(len(lm.tokenize(text)) for text in TEXTS)
+    assert answer["usage"] == {"prompt_tokens": count, "total_tokens": count}
+    packed = post(client, "/v1/embeddings", {**body, "encoding_format": "base64"})["data"]
+    found = [np.frombuffer(base64.b64decode(entry["embedding"]), "<f4") for entry in packed]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    [alone] = post(client, "/v1/embeddings", {"input": TEXTS[2], "dimensions": lm.dim})["data"]
+    np.testing.assert_allclose(alone["embedding"], wanted[2], atol=1e-6)
+    refused = client.post("/v1/embeddings", json={"input": "a", "dimensions": 3})
+    assert refused.status_code == 422
+    assert refused.json()["error"]["param"] == "dimensions"
+
+
+def test_score(client: TestClient, lm: Elmo) -> None:
+    sentences = [list(TEXT[:9]), [], ["the", "zzz"]]
+    body = {"tokens": sentences, "per_token": True}
+    results = post(client, "/v1/score", body)["results"]
+    for result, wanted in zip(results, score(lm, sentences, tokenized=True), strict=True):
+        assert result["log_prob"] == pytest.approx(wanted.total, abs=1e-5)
+        assert result["forward_log_prob"] == pytest.approx(wanted.forward_total, abs=1e-5)
+        assert result["perplexity"] == pytest.approx(wanted.perplexity, rel=1e-5)
+        np.testing.assert_allclose(result["forward"], wanted.forward, atol=1e-5)
+        np.testing.assert_allclose(result["backward"], wanted.backward, atol=1e-5)
+        assert result["unknown"] == wanted.unknown.tolist()
+        assert (result["end"], result["begin"]) == pytest.approx((wanted.end, wanted.begin))
+    assert "forward" not in post(client, "/v1/score", {"tokens": sentences})["results"][0]
+
+
+def test_substitutes(client: TestClient, lm: Elmo) -> None:
+    sentences, positions = [list(TEXT[:9]), list(TEXT[3:5])], [4, 1]
+    body = {"tokens": sentences, "positions": positions, "k": 3}
+    results = post(client, "/v1/substitutes", body)["results"]
+    for tokens, place, result in zip(sentences, positions, results, strict=True):
+        assert (result["position"], result["token"]) == (place, tokens[place])
+        wanted = substitutes(lm, tokens, place, 3)
+        assert [word["word"] for word in result["words"]] == [word for word, _ in wanted]
+        values = [word["log_prob"] for word in result["words"]]
+        np.testing.assert_allclose(values, [value for _, value in wanted], atol=1e-5)
+    for wrong in ([2], [9, 0], [0, -1], []):
+        response = client.post("/v1/substitutes", json={**body, "positions": wrong})
+        assert response.status_code == 422
+        assert response.json()["error"]["param"].startswith("positions")
+
+
+def test_explore(client: TestClient, lm: Elmo) -> None:
+    sentences = ["The bank fell .", "A bank , the Bank .", "Nothing ."]
+    answer = post(client, "/v1/explore", {"sentences": sentences})
+    assert answer["word"] == "bank"
+    places = [(use["sentence"], use["position"]) for use in answer["uses"]]
+    assert places == [(0, 1), (1, 1), (1, 4)]
+    assert answer["words"] == [{"word": "bank", "count": 3}, {"word": "The", "count": 2}]
+    values = np.stack([lm.layers(sentences)[s].values[:, p] for s, p in places])
+    wanted = np.einsum("ild,jmd->iljm", values, values)
+    np.testing.assert_allclose(answer["products"], wanted, atol=2e-4)
+    other = post(client, "/v1/explore", {"sentences": sentences, "word": "NOTHING"})
+    assert [use["sentence"] for use in other["uses"]] == [2]
+    nowhere = post(client, "/v1/explore", {"sentences": sentences, "word": "xyz"})
+    assert (nowhere["uses"], nowhere["products"]) == ([], [])
+    assert post(client, "/v1/explore", {"sentences": ["One of each ."]})["word"] is None
+
+
+def test_explore_leaves_out_too_many_uses(lm: Elmo) -> None:
+    with TestClient(make_app(lm, Settings(uses=3))) as client:
+        answer = post(client, "/v1/explore", {"sentences": ["bank bank bank bank bank"]})
+    assert (len(answer["uses"]), answer["left_out"], len(answer["products"])) == (3, 2, 3)
+
+
+def test_a_model_without_a_softmax_says_so(tiny_elmo: Elmo) -> None:
+    with TestClient(make_app(tiny_elmo, Settings())) as client:
+        for path, extra in (("/v1/score", {}), ("/v1/substitutes", {"positions": [0]})):
+            response = client.post(path, json={"sentences": ["a"], **extra})
+            assert response.status_code == 422
+            assert "no softmax" in response.json()["error"]["message"]
+        assert client.get("/v1/models").json()["data"][0]["language_model"] is False
+        explored = client.post("/v1/explore", json={"sentences": ["a a"]}).json()
+        assert explored["language_model"] is False
+
+
+def test_state(client: TestClient, lm: Elmo) -> None:
+    assert client.get("/health").json() == {"status": "ok"}
+    assert client.get("/ready").json() == {"status": "ready"}
+    [model] = client.get("/v1/models").json()["data"]
+    assert (model["id"], model["dim"], model["n_layers"]) == ("small", lm.dim, lm.n_layers)
+    text = client.get("/metrics").text
+    assert 'elmore_requests_total{route="/health",status="200"}' in text
+    assert "elmore_waiting_tokens 0.0" in text
+
+
+def test_every_example_of_the_description_works(client: TestClient) -> None:
+    description = client.get("/openapi.json").json()
+    schemas = description["components"]["schemas"]
+    tried = 0
+    for path, methods in description["paths"].items():
+        if "post" not in methods:
+            continue
+        assert {"400", "413", "422", "429", "503"} <= set(methods["post"]["responses"])
+        content = methods["post"]["requestBody"]["content"]["application/json"]["schema"]
+        examples = schemas[content["$ref"].rpartition("/")[2]]["examples"]
+        for example in examples:
+            post(client, path, example)
+            tried += 1
+    assert tried >= 7
+
+
+def test_limits_of_a_request(lm: Elmo) -> None:
+    settings = Settings(sentences=3, tokens=10, answer_numbers=8 * lm.dim)
+    with TestClient(make_app(lm, settings)) as client:
+        cases = [
+            ({"tokens": [["a"]] * 3}, 200, ""),
+            ({"tokens": [["a"]] * 4}, 422, "4 sentences, more than the 3"),
+            ({"tokens": [["a"] * 11], "pooling": "mean"}, 422, "11 tokens, more than the 10"),
+            ({"tokens": [["a"] * 8]}, 200, ""),
+            ({"tokens": [["a"] * 9]}, 422, "numbers, more than the"),
+            ({"tokens": [["a"] * 9], "pooling": "mean"}, 200, ""),
+            ({"tokens": [["a"] * 3], "layers": "all"}, 422, "numbers, more than the"),
+        ]
+        for body, status, message in cases:
+            response = client.post("/v1/embed", json=body)
+            assert response.status_code == status
+            assert message in response.text
