@@ -217,6 +217,7 @@ def test_a_text_is_no_markup(page: Any) -> None:
     assert page.locator("main b").count() == 0
 
 
+@pytest.mark.slow  # a claim about time
 def test_a_change_takes_less_than_200_ms(page: Any) -> None:
     spent = []
     for k in range(6):
