@@ -113,6 +113,9 @@ def test_threads(by_threads: list[Elmo], rows: list[list[str]]) -> None:
     one, two, three = (elmo.embed_tokens(rows, layers="top") for elmo in by_threads)
     assert_close(two, one)
     assert_close(three, one)
+    for elmo in by_threads:  # many batches, side by side
+        found = list(elmo.pipe(rows, tokenized=True, batch_tokens=12, layers="top"))
+        assert_close(found, one)
 
 
 @settings(max_examples=10)

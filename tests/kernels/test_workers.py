@@ -104,3 +104,40 @@ def test_sharing_keeps_the_order_and_raises() -> None:
     assert workers.share([]) == []
     with pytest.raises(ZeroDivisionError):
         workers.share([lambda: 1, lambda: 1 // 0])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_a_job_may_run_jobs(threads: int) -> None:
+    workers = Workers(threads, threads)
+
+    def outer(k: int) -> list[int]:
+        return workers.run([lambda j=j: 10 * k + j for j in range(3)])
+
+    found = workers.run([lambda k=k: outer(k) for k in range(8)])
+    assert found == [[10 * k + j for j in range(3)] for k in range(8)]
+
+
+def test_processors_are_shared_among_the_jobs_there_are() -> None:
+    workers = Workers(8, 8)
+    assert workers.count == 8
+    assert workers.run([torch.get_num_threads]) == [8]
+    assert workers.run([torch.get_num_threads] * 4) == [2] * 4
+    assert workers.run([torch.get_num_threads] * 20) == [1] * 20
+
+
+def test_nothing_runs_on_after_an_error() -> None:
+    workers = Workers(2)
+    begun, ended = [], []
+
+    def slow(k: int) -> None:
+        begun.append(k)
+        time.sleep(0.05)
+        ended.append(k)
+
+    def broken() -> None:
+        raise KeyError("broken job")
+
+    with pytest.raises(KeyError):
+        workers.run([broken, *(lambda k=k: slow(k) for k in range(50))])
+    assert sorted(begun) == sorted(ended)
+    assert len(begun) < 50

@@ -77,3 +77,27 @@ def test_both_kinds_of_ids_and_given_positions() -> None:
 def test_a_model_reads_something() -> None:
     with pytest.raises(ConfigError, match="give an alphabet or a vocabulary"):
         TokenIndexer(None)
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), min_size=2, max_size=8))
+def test_some_sentences_have_just_their_words(rows: list[list[str]]) -> None:
+    indexer = TokenIndexer(ByteAlphabet())
+    whole = indexer.batch(rows)
+    chosen = np.arange(len(rows))[::2]
+    part, used = whole.some(chosen)
+    alone = indexer.batch([rows[k] for k in chosen])
+    assert part.words is not None
+    assert whole.words is not None
+    assert alone.words is not None
+    assert part.positions.tolist() == chosen.tolist()
+    assert part.lengths.tolist() == alone.lengths.tolist()
+    np.testing.assert_array_equal(part.words, whole.words[used])
+    for row, length in enumerate(part.lengths):
+        ours = part.words[part.index[row, :length]]
+        np.testing.assert_array_equal(ours, alone.words[alone.index[row, :length]])
+    inside = {
+        tuple(word)
+        for row, n in enumerate(part.lengths)
+        for word in part.words[part.index[row, :n]]
+    }
+    assert len(part.words) - len(inside) in (0, 1)  # word 0 stands where nothing stands

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from elmore._machine import available_threads
 from elmore.config import BiLmConfig, Precision, count_parameters
 from elmore.embedding.cache import WordCache, read_token_vectors, word_keys
 from elmore.errors import ConfigError, FormatError
@@ -34,6 +35,8 @@ _HAND_OVER = 0.001
 _RATES = {"float32": 15e9, "float16": 25e9, "int8": 60e9}
 # Weights from which on it pays to pack them in several threads.
 _LARGE = 5_000_000
+# Words of one piece of work: enough rows for the products, and what is between them stays small.
+_WORDS_AT_ONCE = 576
 _BURN_IN = Path(__file__).parent.parent / "data" / "burn_in.txt"
 # Words of a token-vector file that are computed anew, to see that it belongs to the model.
 _SAMPLED_WORDS = 8
@@ -87,7 +90,7 @@ class Engine:
         self._lock = threading.Lock()
         self._bilm: BiLm | None = None
         self._frozen: FrozenBiLm | None = None
-        self.workers = Workers(threads)
+        self.workers = Workers(threads, available_threads() if threads is None else threads)
         in_torch = self.precision == "float32" and (config.lstm.mixed or not native().vectors)
         if self.device.type != "cpu" or in_torch:
             # Without vector kernels torch's own products are the faster way in float32.
@@ -158,28 +161,41 @@ class Engine:
         with torch.no_grad():
             return self._fetch_words(self._words(list(places)))[index]
 
-    def run(self, batch: Batch, state: BiLmState | None = None) -> tuple[Layers, BiLmState]:
+    def vectors(self, batch: Batch) -> NDArray[np.float32] | None:
+        """Give the token layer of a batch's words for `run`, (n_words, dim of one direction).
+
+        None on another device than the CPU, where `run` computes it.
+        """
+        return None if self.device.type != "cpu" else self._fetch_words(batch)
+
+    def run(
+        self,
+        batch: Batch,
+        state: BiLmState | None = None,
+        vectors: NDArray[np.float32] | None = None,
+    ) -> tuple[Layers, BiLmState]:
         """Compute all layers of a batch.
 
         Args:
             batch: the sentences.
             state: where each begins; the start state if not given.
+            vectors: of `vectors`, where they are known.
         """
         with torch.no_grad():
             if state is None:
                 state = self.initial_state(len(batch.lengths))
             if self.device.type != "cpu":
                 tensors = TensorBatch.from_batch(batch, self.device)
-                vectors = self.bilm.tokens(tensors.words, tensors.word_ids)
-                return self.bilm.contextualize(vectors, tensors.index, tensors.lengths, state)
-            vectors = torch.from_numpy(self._fetch_words(batch))
+                bottom = self.bilm.tokens(tensors.words, tensors.word_ids)
+                return self.bilm.contextualize(bottom, tensors.index, tensors.lengths, state)
+            bottom = torch.from_numpy(self._fetch_words(batch) if vectors is None else vectors)
             index, lengths = torch.from_numpy(batch.index), torch.from_numpy(batch.lengths)
             if self._frozen is None:
-                return self.bilm.contextualize(vectors, index, lengths, state, self.workers.run)
+                return self.bilm.contextualize(bottom, index, lengths, state, self.workers.run)
             run = in_turn
             if self._worthwhile(int(batch.lengths.sum()) * _lstm_products(self.config)):
                 run = self.workers.share
-            return self._frozen.contextualize(vectors, index, lengths, state, run)
+            return self._frozen.contextualize(bottom, index, lengths, state, run)
 
     def read_on(
         self, direction: int, inputs: Tensor, hidden: Tensor, memory: Tensor
@@ -226,7 +242,8 @@ class Engine:
             len(positions) * _token_products(self.config)
         ):
             count = 1
-        pieces = np.array_split(positions, count)
+        rounds = -(-len(positions) // (_WORDS_AT_ONCE * count))
+        pieces = np.array_split(positions, rounds * count)
 
         def job(piece: NDArray[np.int64]) -> Tensor:
             with torch.no_grad():
@@ -246,8 +263,8 @@ class Engine:
         if len(jobs) == 1:
             done = [job(positions)]
         else:
-            run = self.workers.run if self._frozen is None else self.workers.share
-            done = run(jobs)
+            few = self._frozen is not None and rounds == 1
+            done = (self.workers.share if few else self.workers.run)(jobs)
         return torch.cat(done).numpy()
 
     def _worthwhile(self, products: int) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from elmore.embedding.engine import Engine
 from elmore.embedding.finishing import Finish
 from elmore.embedding.long_input import LONG_TOKENS, is_long, read_long
-from elmore.text.batching import plan_batches
+from elmore.text.batching import Batch, plan_batches
 from elmore.text.sentence import Sentence
 
 __all__ = ["BATCH_TOKENS", "embed_stream", "windows"]
@@ -73,16 +77,45 @@ def _embed_window(
         with read_long(engine, window[k].tokens) as layers_of_it:
             results[k] = finish.pieces(window[k], layers_of_it.pieces())
     busy = [k for k in busy if results[k] is None]
-    plan = plan_batches([len(window[k]) for k in busy], batch_tokens=batch_tokens)
-    for rows in plan:
-        members = [busy[row] for row in rows]
-        batch = engine.indexer.batch([window[k].tokens for k in members], members)
-        layers, _ = engine.run(batch)
+    # The words of all batches are computed first, each once; then batches run side by side, which
+    # keeps more processors busy than the two directions of one.
+    everything = engine.indexer.batch([window[k].tokens for k in busy], busy)
+    vectors = engine.vectors(everything)
+
+    def compute(batch: Batch, bottom: NDArray[np.float32] | None) -> None:
+        layers, _ = engine.run(batch, vectors=bottom)
         values = layers.values.cpu()
-        for row, k in enumerate(members):
+        for row, k in enumerate(batch.positions.tolist()):
             results[k] = finish.whole(window[k], values[:, row, 1 : len(window[k]) + 1])
+
+    def job(rows: NDArray[np.int64]) -> None:
+        batch, words = everything.some(rows)
+        compute(batch, None if vectors is None else vectors[words])
+
+    lengths = [len(window[k]) for k in busy]
+    if vectors is not None:
+        batch_tokens = _balanced(lengths, batch_tokens, engine.workers.count)
+    plan = plan_batches(lengths, batch_tokens=batch_tokens)
+    if len(plan) == 1:
+        compute(everything, vectors)
+    elif vectors is not None:
+        engine.workers.run([partial(job, rows) for rows in plan])
+    else:
+        for rows in plan:
+            job(rows)
     nothing = engine.zero_state(0).hidden.new_zeros(engine.config.n_layers, 0, engine.config.dim)
     return [
         finish.whole(window[k], nothing.cpu()) if result is None else result
         for k, result in enumerate(results)
     ]
+
+
+def _balanced(lengths: list[int], batch_tokens: int, workers: int) -> int:
+    """Make batches smaller, by a half at most, so that all workers get equally many."""
+    tokens = sum(lengths) + 2 * len(lengths)
+    if workers == 1 or batch_tokens < 2 or tokens <= batch_tokens:
+        return batch_tokens  # of a single batch the two directions are shared
+    rounds = -(-tokens // (batch_tokens * workers))
+    # Some more than the share: rows of a batch are counted as long as its longest.
+    equal = int(1.05 * tokens / (rounds * workers))
+    return min(batch_tokens, max(-(-batch_tokens // 2), equal))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import queue
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 import torch
@@ -19,33 +21,56 @@ __all__ = ["Workers"]
 Result = TypeVar("Result")
 
 
-class Workers:
-    """Up to two threads that run jobs, together on at most `threads` processors.
+_Item = tuple[Callable[[], Any], Future[Any], int]
 
-    Two, because a biLM has two directions and neither waits for the other: that beats matrix
-    products on two threads, which meet at every step (benchmarks/embed.py). Threads start with
-    the first job, and again after a fork.
+
+class _Inside(threading.local):
+    """Whose job this thread is running."""
+
+    workers: Workers | None = None
+
+
+_inside = _Inside()
+
+
+class Workers:
+    """Threads that run jobs, together on at most `threads` processors.
+
+    A biLM has two directions and neither waits for the other: that beats matrix products on two
+    threads, which meet at every step (benchmarks/embed.py). Threads start with the first job, and
+    again after a fork.
 
     Args:
         threads: processors to use; all by default.
+        count: how many threads run jobs; two by default, if there are as many.
     """
 
-    def __init__(self, threads: int | None = None) -> None:
+    def __init__(self, threads: int | None = None, count: int | None = None) -> None:
         self._lock = threading.Lock()
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] | None = None
+        self._jobs: queue.SimpleQueue[_Item | None] | None = None
         self._process = 0
         if threads is not None and threads < 1:
             raise ConfigError(f"threads={threads}; use 1 or more")
         self.threads = threads if threads is not None else available_threads()
-        self.count = min(2, self.threads)
+        self.count = min(2 if count is None else count, self.threads)
 
     def run(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
-        """Run jobs and give their results in order; the first error is raised here."""
+        """Run jobs and give their results in order; the first error is raised here.
+
+        No job is running any more when this is left. A job may run others in its turn.
+        """
+        if _inside.workers is self:  # a thread that waited for itself would wait for ever
+            return self.share(jobs)
         waiting = self._started()
         futures: list[Future[Result]] = [Future() for _ in jobs]
+        inner = max(1, self.threads // max(1, min(len(jobs), self.count)))
         for job, future in zip(jobs, futures, strict=True):
-            waiting.put((job, future))
-        return [future.result() for future in futures]
+            waiting.put((job, future, inner))
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            wait([future for future in futures if not future.cancel()])
+            raise
 
     def share(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run jobs that set no store by torch's thread count, the calling thread helping.
@@ -58,13 +83,13 @@ class Workers:
         waiting = self._started()
         futures: list[Future[Result]] = [Future() for _ in jobs[1:]]
         for job, future in zip(jobs[1:], futures, strict=True):
-            waiting.put((job, future))
+            waiting.put((job, future, 1))
         results = [jobs[0]()] if jobs else []
         for job, future in zip(jobs[1:], futures, strict=True):
             results.append(job() if future.cancel() else future.result())
         return results
 
-    def _started(self) -> queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]:
+    def _started(self) -> queue.SimpleQueue[_Item | None]:
         with self._lock:
             if self._jobs is None or self._process != os.getpid():
                 self._process = os.getpid()
@@ -74,10 +99,10 @@ class Workers:
 
     def _start(self, jobs: queue.SimpleQueue[Any]) -> None:
         ready = threading.Barrier(self.count + 1)
-        inner = max(1, self.threads // self.count)
         before = torch.get_num_threads()
+        myself = weakref.ref(self)  # or its own threads would keep it alive
         for _ in range(self.count):
-            threading.Thread(target=_work, args=(jobs, inner, ready), daemon=True).start()
+            threading.Thread(target=_work, args=(jobs, myself, ready), daemon=True).start()
         ready.wait()
         # The count is each thread's own, but threads that others start later would inherit what
         # our workers set: put back what was there.
@@ -91,24 +116,36 @@ class Workers:
                     self._jobs.put(None)
             self._jobs = None
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():  # the threads end with the process, and names may be gone
+            self.close()
 
 
-def _work(jobs: queue.SimpleQueue[Any], inner: int, ready: threading.Barrier) -> None:
+def _work(
+    jobs: queue.SimpleQueue[_Item | None],
+    workers: weakref.ref[Workers],
+    ready: threading.Barrier,
+) -> None:
     # The first question in a thread takes over the count of the process; asked later, it would
     # undo what is set here.
     torch.get_num_threads()
-    torch.set_num_threads(inner)
+    now = 1
+    torch.set_num_threads(now)
     # This thread's own flag; some processors are many times slower on denormal numbers.
     torch.set_flush_denormal(True)
     ready.wait()
     while (item := jobs.get()) is not None:
-        job, future = item
+        job, future, inner = item
         if future.set_running_or_notify_cancel():
+            if inner != now:
+                now = inner
+                torch.set_num_threads(now)
+            _inside.workers = workers()
             try:
                 future.set_result(job())
             except BaseException as error:
                 future.set_exception(error)
+            finally:
+                _inside.workers = None
         # Nothing of a finished job may live on in an idle thread.
         del item, job, future

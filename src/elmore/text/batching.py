@@ -33,6 +33,27 @@ class Batch:
     lengths: NDArray[np.int64]
     positions: NDArray[np.int64]
 
+    def some(self, rows: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64]]:
+        """Take some sentences, and say which of the words stand in them.
+
+        Args:
+            rows: of the sentences, (n,).
+
+        Returns:
+            a batch with just these words, and their places among the words of this one.
+        """
+        lengths = self.lengths[rows]
+        index = self.index[rows, : int(lengths.max(initial=0))]
+        used, places = np.unique(index, return_inverse=True)
+        part = Batch(
+            words=None if self.words is None else self.words[used],
+            word_ids=None if self.word_ids is None else self.word_ids[used],
+            index=places.reshape(index.shape).astype(np.int64, copy=False),
+            lengths=lengths,
+            positions=self.positions[rows],
+        )
+        return part, used
+
 
 class TokenIndexer:
     """Turns token lists into a `Batch`.
