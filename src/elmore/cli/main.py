@@ -34,6 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "convert": ("elmore.cli.convert", "any format into any that can be written"),
     "models": ("elmore.cli.models", "published models: size, licence, what is downloaded"),
     "cache": ("elmore.cli.cache", "token vectors of a vocabulary, computed once"),
+    "centroids": ("elmore.cli.centroids", "a vector a word or sense, averaged over a text"),
     "prepare": ("elmore.cli.prepare", "text files into shards and a vocabulary to train on"),
     "vocab": ("elmore.cli.vocab", "count, cut and inspect a vocabulary"),
     "recipes": ("elmore.cli.recipes", "list, show or copy training recipes"),

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.errors import FormatError, InputError
+from elmore._atomic import atomic_file
+from elmore._io import open_checked
+from elmore._messages import shown
+from elmore.errors import ConfigError, FormatError, InputError
 from elmore.text.data_files import numbered_lines
 
-__all__ = ["WordVectors", "read_word_vectors"]
+__all__ = ["WordVectors", "is_binary", "read_word_vectors", "write_word_vectors"]
+
+# What the original word2vec and gensim call their binary files.
+_BINARY = ".bin"
+# Of the line of counts, and of a word.
+_MOST_BYTES = 1 << 16
 
 
 class WordVectors:
@@ -55,13 +63,62 @@ def read_word_vectors(path: Path) -> WordVectors:
 
     Args:
         path: word2vec or GloVe text ("word v1 ... vn" a line, with or without a first line of
-            counts), plain or packed; or a matrix `NAME.npy` with its words, one a line, beside it
-            in `NAME.words`, `NAME.words.txt` or the same without the last part of NAME.
+            counts), plain or packed; word2vec's binary form, called `NAME.bin`; or a matrix
+            `NAME.npy` with its words, one a line, beside it in `NAME.words`, `NAME.words.txt` or
+            the same without the last part of NAME.
 
     Raises:
         InputError: a line does not fit.
     """
+    if is_binary(path):
+        return _read_binary(path)
     return _read_npy(path) if path.suffix == ".npy" else _read_text(path)
+
+
+def is_binary(path: Path) -> bool:
+    """Tell whether a name is that of word2vec's binary form."""
+    return path.suffix.lower() == _BINARY
+
+
+def write_word_vectors(
+    path: Path,
+    rows: Iterable[tuple[str, NDArray[np.float32]]],
+    *,
+    n_words: int,
+    dim: int,
+    overwrite: bool = False,
+) -> None:
+    """Write word vectors as word2vec does; gensim's `KeyedVectors` and many others read them.
+
+    Args:
+        path: the file to make, binary if it is called `NAME.bin`, else text.
+        rows: words with their vectors, (dim,) each; taken one by one.
+        n_words: how many there will be.
+        dim: size of a vector.
+        overwrite: replace a file that is there.
+
+    Raises:
+        InputError: a word has a space or line end, for which the format has no place.
+        ConfigError: there are fewer or more rows than said.
+    """
+    binary, written = is_binary(path), 0
+    with atomic_file(path, overwrite=overwrite) as stream:
+        stream.write(f"{n_words} {dim}\n".encode())
+        for word, vector in rows:
+            if not word or " " in word or "\n" in word:
+                raise InputError(
+                    f"'{shown(word, 60)}' cannot stand in a word2vec file, which ends a word at a "
+                    "space; leave it out or join it with _"
+                )
+            numbers = np.asarray(vector, "<f4")
+            if numbers.shape != (dim,):
+                raise ConfigError(f"a vector of shape {numbers.shape}; give {dim} numbers each")
+            # str() of a float32 is the shortest text that gives the same float32 again.
+            values = numbers.tobytes() if binary else " ".join(map(str, numbers)).encode()
+            stream.write(word.encode("utf-8") + b" " + values + b"\n")
+            written += 1
+        if written != n_words:
+            raise ConfigError(f"{written} word vectors where {n_words} were announced")
 
 
 def _read_text(path: Path) -> WordVectors:
@@ -91,6 +148,36 @@ def _read_text(path: Path) -> WordVectors:
     if not rows:
         raise InputError("there is no vector; is this word2vec text?", file=str(path))
     return WordVectors(words, np.stack(rows))
+
+
+def _read_binary(path: Path) -> WordVectors:
+    with open_checked(path, what="word vectors") as stream:
+        counts = stream.readline(_MOST_BYTES).split()
+        if len(counts) != 2 or not all(count.isdigit() and len(count) < 12 for count in counts):
+            raise InputError("no line of two counts at the start; is it word2vec?", file=str(path))
+        n_words, dim = map(int, counts)
+        data = stream.read()
+    # The shortest word with its space: checked before any memory is taken for the vectors.
+    if not n_words or not dim or n_words * (4 * dim + 2) > len(data) + n_words:
+        raise InputError(
+            f"{n_words} vectors of {dim} numbers do not fit into {len(data)} bytes; copy it again",
+            file=str(path),
+        )
+    words: list[str] = []
+    vectors = np.empty((n_words, dim), np.float32)
+    start = 0
+    for row in range(n_words):
+        space = data.find(b" ", start, start + _MOST_BYTES)
+        end = space + 1 + 4 * dim
+        if space < 0 or end > len(data):
+            raise InputError(f"it ends in word {row + 1}; copy it again", file=str(path))
+        # Some programs end a row with a line end, some do not.
+        words.append(data[start:space].decode("utf-8", "replace").lstrip("\n"))
+        vectors[row] = np.frombuffer(data, "<f4", dim, space + 1)
+        start = end
+    if not np.isfinite(vectors).all():
+        raise InputError("a value is not finite; check the file", file=str(path))
+    return WordVectors(words, vectors)
 
 
 def _read_npy(path: Path) -> WordVectors:

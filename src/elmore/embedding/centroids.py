@@ -1,0 +1,194 @@
+"""One vector a word, or a few, from the contexts that a text shows it in."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.layers import LayerChoice
+from elmore.embedding.pipe import BATCH_TOKENS
+from elmore.errors import ConfigError
+from elmore.text.sentence import Sentence
+
+__all__ = ["Centroid", "sense_centroids", "word_centroids"]
+
+Array = NDArray[np.float32]
+# Of the uses that are held at once.
+_MOST_BYTES = 4 << 30
+_ROUNDS = 20
+
+
+class Centroid(NamedTuple):
+    """A mean of uses.
+
+    Attributes:
+        word: the word, or `word%1`, `word%2`, ... for its senses.
+        vector: (dim,).
+        n_uses: how many uses.
+    """
+
+    word: str
+    vector: Array
+    n_uses: int
+
+
+def word_centroids(
+    elmo: Elmo,
+    sentences: Iterable[Sentence],
+    words: Sequence[str],
+    *,
+    layers: LayerChoice = "mean",
+    batch_tokens: int = BATCH_TOKENS,
+) -> list[Centroid]:
+    """Average the vectors of every use of each word.
+
+    Args:
+        elmo: the model.
+        sentences: where the words are used; read once, in bounded memory.
+        words: which words; others are read, but not counted.
+        layers: as in `Elmo.embed`.
+        batch_tokens: token budget of a batch.
+
+    Returns:
+        the words that were met, the most frequent first.
+    """
+    rows = {word: row for row, word in enumerate(words)}
+    sums = np.zeros((len(rows), elmo.dim))  # float64: of thousands of terms
+    counts = np.zeros(len(rows), np.int64)
+    for known, vectors in _uses(elmo, sentences, rows, layers, batch_tokens):
+        np.add.at(sums, known, vectors)
+        np.add.at(counts, known, 1)
+    order = np.argsort(-counts, kind="stable")
+    return [
+        Centroid(words[row], np.asarray(sums[row] / counts[row], np.float32), int(counts[row]))
+        for row in order
+        if counts[row]
+    ]
+
+
+def sense_centroids(
+    elmo: Elmo,
+    sentences: Iterable[Sentence],
+    words: Sequence[str],
+    *,
+    senses: int,
+    uses: int = 200,
+    seed: int = 0,
+    layers: LayerChoice = "mean",
+    batch_tokens: int = BATCH_TOKENS,
+) -> list[Centroid]:
+    """Group the uses of each word by k-means over their directions, and average each group.
+
+    k-means finds as many groups as it is asked for, whether the word has as many senses or not.
+
+    Args:
+        elmo: the model.
+        sentences: where the words are used; read once.
+        words: which words.
+        senses: groups of a word; fewer where it has fewer uses.
+        uses: how many uses of a word are kept, drawn from all of them with equal chances.
+        seed: of the draws and of the first centres.
+        layers: as in `Elmo.embed`.
+        batch_tokens: token budget of a batch.
+
+    Returns:
+        `word%1`, `word%2`, ... by falling size, words by falling number of uses; `n_uses` is of the
+        uses that were kept.
+    """
+    if senses < 1 or uses < senses:
+        raise ConfigError(f"senses={senses}, uses={uses}; give 1 or more, and uses >= senses")
+    size = len(words) * uses * elmo.dim * 4
+    if size > _MOST_BYTES:
+        raise ConfigError(
+            f"{len(words)} words with {uses} uses each may take {size / 1e9:.0f} GB; list fewer "
+            "words or keep fewer uses"
+        )
+    rows = {word: row for row, word in enumerate(words)}
+    kept: list[list[Array]] = [[] for _ in words]
+    met = np.zeros(len(words), np.int64)
+    draws = np.random.default_rng(seed)
+    for known, vectors in _uses(elmo, sentences, rows, layers, batch_tokens):
+        for row, vector in zip(known, vectors, strict=True):
+            met[row] += 1
+            if len(kept[row]) < uses:
+                kept[row].append(vector.copy())
+            elif (place := int(draws.integers(met[row]))) < uses:
+                kept[row][place] = vector.copy()
+    result: list[Centroid] = []
+    for row in np.argsort(-met, kind="stable"):
+        if met[row]:
+            result += _grouped(words[row], np.stack(kept[row]), senses, seed)
+            kept[row] = []
+    return result
+
+
+def _uses(
+    elmo: Elmo,
+    sentences: Iterable[Sentence],
+    rows: dict[str, int],
+    layers: LayerChoice,
+    batch_tokens: int,
+) -> Iterator[tuple[NDArray[np.int64], Array]]:
+    """Yield for each sentence the rows of its known words, (n,), and their vectors, (n, dim)."""
+    # The pipe reads ahead by a window and gives the results in order: what it has read waits here.
+    waiting: deque[tuple[list[int], list[int]]] = deque()
+
+    def fed() -> Iterator[tuple[str, ...]]:
+        for sentence in sentences:
+            places = [k for k, token in enumerate(sentence.tokens) if token in rows]
+            waiting.append((places, [rows[sentence.tokens[k]] for k in places]))
+            # Without a known word there is nothing to compute.
+            yield sentence.tokens if places else ()
+
+    for vectors in elmo.pipe(fed(), layers=layers, tokenized=True, batch_tokens=batch_tokens):
+        places, known = waiting.popleft()
+        if places:
+            yield np.asarray(known, np.int64), vectors[places]
+
+
+def _grouped(word: str, vectors: Array, senses: int, seed: int) -> list[Centroid]:
+    groups = _k_means(vectors, min(senses, len(vectors)), seed)
+    sizes = np.bincount(groups)
+    order = [int(group) for group in np.argsort(-sizes, kind="stable") if sizes[group]]
+    return [
+        Centroid(
+            f"{word}%{number}",
+            np.asarray(vectors[groups == group].mean(axis=0, dtype=np.float64), np.float32),
+            int(sizes[group]),
+        )
+        for number, group in enumerate(order, 1)
+    ]
+
+
+def _k_means(vectors: Array, n_groups: int, seed: int) -> NDArray[np.int64]:
+    """Group vectors by the angle between them; first centres are chosen as k-means++ does.
+
+    Returns:
+        the group of each vector, (n,).
+    """
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    points = vectors / np.maximum(lengths, 1e-12)
+    draws = np.random.default_rng(seed)
+    centres = points[[int(draws.integers(len(points)))]]
+    while len(centres) < n_groups:
+        far = np.clip(1 - (points @ centres.T).max(axis=1).astype(np.float64), 0, None)
+        if far.sum() <= 1e-6 * len(points):
+            break  # all uses are one of these
+        centres = np.vstack([centres, points[int(draws.choice(len(points), p=far / far.sum()))]])
+    groups = np.argmax(points @ centres.T, axis=1)
+    for _ in range(_ROUNDS):
+        for group in range(len(centres)):
+            members = points[groups == group]
+            if len(members):
+                mean = members.mean(axis=0)
+                centres[group] = mean / max(float(np.linalg.norm(mean)), 1e-12)
+        again = np.argmax(points @ centres.T, axis=1)
+        if np.array_equal(again, groups):
+            break
+        groups = again
+    return np.asarray(groups, np.int64)

@@ -1,0 +1,236 @@
+"""The Hugging Face hub: put a model there, with a card made from what is known of it.
+
+What is there is loaded by `Elmo.load("owner/name")`; `formats/hub.py` fetches it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from elmore._extras import require
+from elmore._messages import shown
+from elmore._version import __version__
+from elmore.config import count_parameters
+from elmore.errors import ConfigError, ElmoreError
+from elmore.formats import folder
+from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.detect import ModelPath, read_checkpoint
+from elmore.formats.hub import is_hugging_face, is_offline
+from elmore.training.run import Run
+
+if TYPE_CHECKING:
+    from elmore.embedding.elmo import Elmo
+
+__all__ = ["model_card", "push_to_hub"]
+
+_CARD = "README.md"
+# What a folder of ours may hold; nothing else of a model's folder is ever sent.
+_FILES = ("config.json", "model.safetensors", "vocab.txt", "characters.dic", "manifest.json")
+_TAGS = ("elmo", "elmore", "contextual-word-vectors", "bilm")
+
+
+def push_to_hub(
+    model: Elmo | Run | ModelPath,
+    repository: str,
+    *,
+    card: str | None = None,
+    private: bool | None = None,
+    revision: str | None = None,
+    message: str = "Upload a model of elmore",
+    token: str | None = None,
+) -> str:
+    """Put a model on the Hugging Face hub, in one commit.
+
+    Sent are the files of elmore's own folder (safetensors and JSON, no pickle) and the card; of a
+    training run the best model, never the state of its optimiser.
+
+    Args:
+        model: a loaded model, a run, or a folder, name or files as in `Elmo.load`.
+        repository: `owner/name`; made if it is not there.
+        card: the README.md; what `model_card` gives by default.
+        private: whether a new repository is; the hub decides by default.
+        revision: the branch, made if it is not there; the main one by default.
+        message: of the commit.
+        token: who you are; by default what `hf auth login` or HF_TOKEN says.
+
+    Returns:
+        the address of the commit.
+
+    Raises:
+        MissingExtra: huggingface_hub is not installed.
+        ElmoreError: the hub refuses, or elmore is offline.
+    """
+    name = _repository(repository)
+    hub: Any = require("huggingface_hub", "hub", "push_to_hub")
+    if is_offline():
+        raise ElmoreError(f"elmore is offline (ELMORE_OFFLINE); unset it to push to '{name}'")
+    with _as_folder(model) as path:
+        text = model_card(model, name) if card is None else card
+        names = [file for file in _FILES if (path / file).is_file()]
+        operations = [hub.CommitOperationAdd(file, str(path / file)) for file in names]
+        operations.append(hub.CommitOperationAdd(_CARD, text.encode()))
+        try:
+            api = hub.HfApi(token=token)
+            api.create_repo(name, private=private, exist_ok=True)
+            if revision is not None:
+                api.create_branch(name, branch=revision, exist_ok=True)
+            there = set(api.list_repo_files(name, revision=revision))
+            # A vocabulary of the model that was there before would not fit the new manifest.
+            operations += [
+                hub.CommitOperationDelete(file)
+                for file in _FILES
+                if file in there and file not in names
+            ]
+            commit = api.create_commit(name, operations, commit_message=message, revision=revision)
+        except Exception as error:  # its errors have no common base, and change with its versions
+            first = str(error).strip().split("\n")[0]
+            raise ElmoreError(
+                f"'{name}' could not be pushed to the Hugging Face hub ({shown(first, 160)}); "
+                "check the name and your token (`hf auth login`), or try again"
+            ) from error
+        return str(commit.commit_url)
+
+
+def model_card(
+    model: Elmo | Run | ModelPath,
+    repository: str,
+    *,
+    language: str | Sequence[str] | None = None,
+    licence: str | None = None,
+    data: str | None = None,
+) -> str:
+    """Write the card of a model from what its files and its run say.
+
+    Args:
+        model: as in `push_to_hub`.
+        repository: `owner/name`, for the lines that load it.
+        language: its ISO 639 code, or several.
+        licence: as the hub writes it, such as "apache-2.0"; the card says so where none is given.
+        data: a sentence about the text it was trained on.
+
+    Returns:
+        Markdown with the hub's YAML head.
+    """
+    name = _repository(repository)
+    run = _run(model)
+    checkpoint = _checkpoint(model, run)
+    codes = [language] if isinstance(language, str) else list(language or ())
+    head: dict[str, Any] = {"library_name": "elmore", "pipeline_tag": "feature-extraction"}
+    head["tags"] = list(_TAGS)
+    head |= {"language": codes} if codes else {}
+    head |= {"license": licence} if licence is not None else {}
+    parts = [
+        # JSON is YAML too, and no quote or colon in a value can break it.
+        "---\n" + "".join(f"{key}: {json.dumps(value)}\n" for key, value in head.items()) + "---",
+        f"# {name.partition('/')[2]}",
+        "A bidirectional language model that gives each word a vector for its context (ELMo, "
+        "Peters et al. 2018).",
+        "## Use\n\n```python\nfrom elmore import Elmo                # pip install elmore[hub]\n"
+        f'elmo = Elmo.load("{name}")\n'
+        'vectors = elmo.embed(["Stocks fell .", "She fell ."])   # a list of (tokens, '
+        f"{checkpoint.config.dim})\n```",
+        "## Facts\n\n" + _table(_facts(checkpoint, run, licence)),
+        "## Training data\n\n" + (data or "Not described."),
+    ]
+    if run is not None:
+        recipe = json.dumps(run.recipe.to_json(), indent=2)
+        parts.append(f"## Recipe\n\n```json\n{recipe}\n```")
+    parts.append(f"Written by elmore {__version__}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(
+    checkpoint: Checkpoint, run: Run | None, licence: str | None
+) -> Iterator[tuple[str, object]]:
+    config, notes = checkpoint.config, checkpoint.notes
+    lstm, tokens = config.lstm, config.tokens
+    yield "licence", licence or "not stated"
+    yield "parameters", f"{count_parameters(config):,}"
+    yield "layers", f"{config.n_layers}, the token layer included; vectors of {config.dim} numbers"
+    yield "LSTM", f"{lstm.dim} cells, {lstm.projection_dim} dimensions a direction"
+    kinds = {"characters": tokens.n_characters, "a table of words": tokens.n_words}
+    yield "words come in as", " and ".join(kind for kind, there in kinds.items() if there)
+    yield "tokens", f"`{checkpoint.tokenizer}`"
+    if checkpoint.softmax is not None:
+        yield "predicts", f"{checkpoint.softmax.n_words:,} words"
+    yield "stored as", checkpoint.precision
+    certificate = _note(notes, "certificate").get("mean_cosine")
+    if certificate:
+        yield "cosine to float32, by layer", ", ".join(f"{value:.5f}" for value in certificate)
+    training, data = _note(notes, "training"), _note(notes, "data")
+    if data.get("tokens"):
+        yield "text", f"{data['tokens']:,} tokens, digest `{str(data.get('digest'))[:16]}`"
+    if training.get("tokens_seen"):
+        yield "read while training", f"{training['tokens_seen']:,} tokens"
+        yield "steps", f"{training.get('step'):,}, recipe `{training.get('recipe')}`"
+    if isinstance(training.get("heldout_loss"), float):
+        perplexity = math.exp(training["heldout_loss"])
+        yield "held-out perplexity", f"{perplexity:.1f}, mean of the directions, while training"
+    if run is not None:
+        recipe = run.recipe
+        yield "optimiser", f"{recipe.optimizer.name}, learning rate {recipe.optimizer.lr:g}"
+        yield "loss", f"{recipe.loss.kind} softmax"
+
+
+def _note(notes: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = notes.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _table(rows: Iterator[tuple[str, object]]) -> str:
+    # A bar would start another cell, a line end another row.
+    cells = ((name, str(value).replace("|", "\\|").replace("\n", " ")) for name, value in rows)
+    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in cells)
+
+
+def _repository(repository: str) -> str:
+    name = repository.removeprefix("hf://")
+    if not is_hugging_face(name) or "@" in name:
+        raise ConfigError(f"'{shown(repository)}' is no name on the hub; write owner/name")
+    return name
+
+
+def _run(model: object) -> Run | None:
+    """Give the training run that something is, or None."""
+    if isinstance(model, Run):
+        return model
+    if isinstance(model, str | Path) and Path(model, "recipe.json").is_file():
+        return Run.open(model)
+    return None
+
+
+def _run_folder(run: Run) -> Path:
+    path = run.best_path if run.best_path.is_dir() else run.checkpoint_path
+    if not path.is_dir():
+        raise ElmoreError(f"'{run.path}' has no checkpoint yet; let it train a little longer")
+    return path
+
+
+def _checkpoint(model: Any, run: Run | None) -> Checkpoint:
+    if run is not None:
+        return read_checkpoint(_run_folder(run))
+    if isinstance(model, str | Path | tuple):
+        return read_checkpoint(model)
+    checkpoint: Checkpoint = model.checkpoint
+    return checkpoint
+
+
+@contextlib.contextmanager
+def _as_folder(model: Any) -> Iterator[Path]:
+    """Give a whole and checked folder of ours for any model, a temporary one if need be."""
+    run = _run(model)
+    checkpoint = _checkpoint(model, run)  # reading compares every file with the manifest
+    path = _run_folder(run) if run is not None else model
+    if isinstance(path, str | Path) and folder.is_folder(Path(path)):
+        yield Path(path)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        written = Path(temporary, "model")
+        folder.write(checkpoint, written, precision=checkpoint.precision)
+        yield written

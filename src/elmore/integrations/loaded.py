@@ -1,0 +1,99 @@
+"""Load a model once in a process, by its name: what pipelines that are pickled and sent need."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elmore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from elmore.config import Precision
+    from elmore.embedding.elmo import Elmo
+    from elmore.embedding.engine import Start
+    from elmore.formats.detect import ModelPath
+
+__all__ = ["load_once"]
+
+# A pipeline uses one model, a comparison two or three; the largest published one takes 0.4 GB.
+_MOST_MODELS = 3
+
+
+class _Process:
+    """The models of one process, the least recently used first."""
+
+    def __init__(self, before: _Process | None = None) -> None:
+        self.number = os.getpid()
+        self.lock = threading.Lock()
+        self.models: OrderedDict[Hashable, Elmo] = OrderedDict()
+        # A forked process has its parent's models, perhaps with locks that nobody will open:
+        # it neither uses nor ends them.
+        self.before = before
+
+
+_process = _Process()
+
+
+def load_once(
+    model: ModelPath | None = None,
+    *,
+    device: str = "cpu",
+    precision: Precision | None = None,
+    threads: int | None = None,
+    start: Start = "zeros",
+) -> Elmo:
+    """Give a loaded model, the same one each time; arguments are those of `Elmo.load`.
+
+    The models used last are kept, three in a process. A model whose files have changed is loaded
+    anew, and so is every model in a forked process, whose torch gets one thread: the threads of
+    OpenMP do not survive a fork, and the first loop that waits for them would wait for ever.
+
+    Example:
+        >>> load_once("my-model") is load_once("my-model")
+        True
+    """
+    global _process
+    if not isinstance(model, str | Path | tuple | None):
+        raise ConfigError(
+            f"model is a {type(model).__name__}; name it by a path, so that the pipeline can be "
+            "saved and sent to other processes"
+        )
+    from elmore.embedding.elmo import Elmo
+
+    if _process.number != os.getpid():
+        import torch
+
+        torch.set_num_threads(1)
+        _process = _Process(_process)
+    key = (_identity(model), device, precision, threads, start)
+    with _process.lock:
+        models = _process.models
+        if key not in models:
+            models[key] = Elmo.load(
+                model, device=device, precision=precision, threads=threads, start=start
+            )
+            while len(models) > _MOST_MODELS:
+                models.popitem(last=False)
+        models.move_to_end(key)
+        return models[key]
+
+
+def _identity(model: ModelPath | None) -> Hashable:
+    """Tell a model from others, and from what its files were before."""
+    if model is None:
+        return None
+    parts = model if isinstance(model, tuple) else (model,)
+    return tuple(_state(Path(part)) if os.path.exists(part) else str(part) for part in parts)
+
+
+def _state(path: Path) -> Hashable:
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    states = [(file.name, file.stat()) for file in files]
+    return (
+        os.path.abspath(path),
+        *((name, state.st_size, state.st_mtime_ns, state.st_ino) for name, state in states),
+    )

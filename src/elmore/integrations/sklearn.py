@@ -1,0 +1,214 @@
+"""scikit-learn: a transformer from text to vectors, for pipelines and searches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._extras import require
+from elmore.errors import ConfigError
+from elmore.integrations.loaded import load_once
+
+require("sklearn", "sklearn", "elmore.integrations.sklearn")
+
+from sklearn import get_config  # noqa: E402 (the line above says what to install)
+from sklearn.base import (  # noqa: E402
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+
+if TYPE_CHECKING:
+    from elmore.config import Precision
+    from elmore.embedding.elmo import Elmo
+    from elmore.embedding.engine import Start
+    from elmore.embedding.layers import LayerChoice
+    from elmore.embedding.pooling import Pooling
+    from elmore.formats.detect import ModelPath
+
+__all__ = ["ElmoVectorizer"]
+
+Array = NDArray[np.float32]
+
+
+class ElmoVectorizer(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
+    TransformerMixin,  # type: ignore[misc]  # nor here
+    BaseEstimator,  # type: ignore[misc]  # nor here
+):
+    """Turn sentences into vectors: a row for each sentence, or for each token.
+
+    It learns nothing from the data: `fit` checks the parameters and loads the model, and
+    `transform` works without it. The model is named, not held: copies and pickles are small, and
+    every process loads it once.
+
+    Args:
+        model: a name, path or tuple of files, as in `Elmo.load`; the English model inside the
+            package by default.
+        pool: "mean", "max", "first" or "last" over the tokens of a sentence; None for a row for
+            each token, those of the first sentence first (labels must then be one for each token).
+        layers: "mean", "top", the number of a layer, or one weight for each.
+        tokenized: whether the input is lists of tokens, which are taken as they are.
+        precision: "float32", "float16" or "int8"; as the model is stored by default.
+        device: where to compute.
+        threads: processors to use; all by default. Set 1 where several processes share a machine.
+        start: the state before each sentence: "zeros" or "warm".
+        batch_tokens: token budget of a batch.
+
+    Example:
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from sklearn.pipeline import make_pipeline
+        >>> pipeline = make_pipeline(ElmoVectorizer("my-model"), LogisticRegression())
+        >>> _ = pipeline.fit(["It rose .", "It fell ."], [1, 0])
+        >>> pipeline.predict(["It fell ."])
+        array([0])
+    """
+
+    def __init__(
+        self,
+        model: ModelPath | None = None,
+        *,
+        pool: Pooling | None = "mean",
+        layers: LayerChoice = "mean",
+        tokenized: bool = False,
+        precision: Precision | None = None,
+        device: str = "cpu",
+        threads: int | None = None,
+        start: Start = "zeros",
+        batch_tokens: int = 4096,
+    ) -> None:
+        self.model = model
+        self.pool = pool
+        self.layers = layers
+        self.tokenized = tokenized
+        self.precision = precision
+        self.device = device
+        self.threads = threads
+        self.start = start
+        self.batch_tokens = batch_tokens
+
+    def fit(self, X: Iterable[Any], y: Any = None) -> ElmoVectorizer:
+        """Check the parameters and load the model.
+
+        Args:
+            X: sentences, or lists of tokens; only looked at, so that an iterator is not used up.
+            y: ignored.
+        """
+        self._check_parameters()
+        _check_input(X, self.tokenized)
+        if isinstance(X, Sized) and len(X) == 0:
+            raise ConfigError("X is empty; pass one sentence at least")
+        return self
+
+    def fit_transform(self, X: Iterable[Any], y: Any = None, **fit_params: Any) -> Array:
+        """Do what `transform` does after `fit`; an iterator is read once.
+
+        Args:
+            X: sentences, or lists of tokens.
+            y: ignored.
+            fit_params: none are known; here because scikit-learn's own method has them.
+        """
+        result: Array = self.fit(X, y, **fit_params).transform(X)
+        return result
+
+    def transform(self, X: Iterable[Any]) -> Array:
+        """Embed.
+
+        Args:
+            X: sentences, or lists of tokens: a list, an array, a column of a table, an iterator.
+
+        Returns:
+            (n sentences, dim), or (tokens of all sentences, dim) if `pool` is None; zeros for an
+            empty sentence.
+        """
+        elmo = self._check_parameters()
+        _check_input(X, self.tokenized)
+        vectors = list(self._pipe(elmo, _checked_items(X, self.tokenized)))
+        if not vectors:
+            return np.zeros((0, elmo.dim), np.float32)
+        if self.pool is not None:
+            return np.stack(vectors)
+        rows: Array = self._token_rows(X, vectors)
+        return rows
+
+    def _token_rows(self, X: Any, vectors: list[Array]) -> Any:
+        """Put the tokens of all sentences under each other."""
+        rows = np.concatenate(vectors)
+        chosen = getattr(self, "_sklearn_output_config", {}).get("transform")
+        if (chosen or get_config()["transform_output"]) == "pandas" and hasattr(X, "iloc"):
+            # scikit-learn would give the rows the index of X, which has one for each sentence.
+            index = X.index.repeat([len(part) for part in vectors])
+            return require("pandas", "sklearn", "set_output").DataFrame(rows, index=index)
+        return rows
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns, for `get_feature_names_out`: elmovectorizer0, elmovectorizer1, ..."""
+        return self._load().dim
+
+    def _load(self) -> Elmo:
+        return load_once(
+            self.model,
+            device=self.device,
+            precision=self.precision,
+            threads=self.threads,
+            start=self.start,
+        )
+
+    def _pipe(self, elmo: Elmo, items: Iterable[Any]) -> Iterator[Array]:
+        return elmo.pipe(
+            items,
+            layers=self.layers,
+            pool=self.pool,
+            tokenized=self.tokenized,
+            batch_tokens=self.batch_tokens,
+        )
+
+    def _check_parameters(self) -> Elmo:
+        elmo = self._load()
+        self._pipe(elmo, ())
+        return elmo
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.transformer_tags.preserves_dtype = []
+        tags.requires_fit = False
+        return tags
+
+
+def _check_input(X: Any, tokenized: bool) -> None:
+    """Refuse what is no list of sentences, without reading it."""
+    if isinstance(X, str | bytes):
+        raise ConfigError(
+            f"X is one {type(X).__name__} where a list of sentences belongs; pass [text]"
+        )
+    # An array of token lists of one length has two axes.
+    shape = getattr(X, "shape", (0,))
+    if hasattr(X, "columns") or not 1 <= len(shape) <= (2 if tokenized else 1):
+        raise ConfigError(
+            f"X is a {type(X).__name__} of shape {shape}; pass one column of texts, such as "
+            'X["text"] or X[:, 0]'
+        )
+    if isinstance(X, Mapping | set) or not isinstance(X, Iterable):
+        raise ConfigError(f"X is a {type(X).__name__}; pass a list of sentences")
+
+
+def _checked_items(X: Iterable[Any], tokenized: bool) -> Iterator[Any]:
+    for k, item in enumerate(X):
+        if isinstance(item, str) == tokenized or isinstance(item, bytes | float) or item is None:
+            kind = type(item).__name__
+            if tokenized:
+                raise ConfigError(
+                    f"item {k} of X is a {kind}, not a list of tokens; set tokenized=False for text"
+                )
+            fix = "fill or drop what is missing, or set tokenized=True for lists of tokens"
+            raise ConfigError(f"item {k} of X is a {kind}, not a string; {fix}")
+        yield item

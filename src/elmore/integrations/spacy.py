@@ -1,0 +1,261 @@
+"""spaCy: a pipeline component that gives tokens, spans and documents their vectors.
+
+Installed with elmore as a factory of spaCy's: `nlp.add_pipe("elmore")` needs no import.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._extras import require
+from elmore.errors import ConfigError
+from elmore.integrations.loaded import load_once
+
+require("spacy", "spacy", "elmore.integrations.spacy")
+
+import srsly  # noqa: E402 (the line above says what to install)
+from spacy.language import Language  # noqa: E402
+from spacy.pipeline import Pipe  # noqa: E402
+from spacy.tokens import Doc, Span, Token  # noqa: E402
+
+if TYPE_CHECKING:
+    from elmore.embedding.elmo import Elmo
+
+__all__ = ["ElmoComponent", "add_hooks", "make_component"]
+
+Array = NDArray[np.float32]
+_NAME = "elmore"
+_SETTINGS = "elmore.json"
+
+
+class Settings(TypedDict):
+    """What the component is told; JSON values."""
+
+    model: str | list[str] | None
+    layers: str | int | list[float]
+    precision: str | None
+    device: str
+    threads: int | None
+    start: str
+    hooks: bool
+
+
+_DEFAULTS: Settings = {
+    "model": None,
+    "layers": "mean",
+    "precision": None,
+    "device": "cpu",
+    "threads": None,
+    "start": "zeros",
+    "hooks": True,
+}
+
+
+class ElmoComponent(Pipe):
+    """Fill `doc.tensor` with a vector for each token of spaCy's, (tokens, dim).
+
+    Tokens are taken as they are. If the document has sentences, each is read on its own, else all
+    of it as one sequence. Tokens of white space are not read and get zeros.
+
+    Args:
+        name: of the component in its pipeline.
+        settings: as the factory's config.
+    """
+
+    def __init__(self, name: str = _NAME, settings: Settings = _DEFAULTS) -> None:
+        self.name = name
+        self._settings: Settings = {**settings}
+
+    @property
+    def elmo(self) -> Elmo:
+        """The model, loaded when it is first asked for, once in a process."""
+        model, options = self._settings["model"], self._settings
+        return load_once(
+            tuple(model) if isinstance(model, list | tuple) else model,
+            device=options["device"],
+            precision=options["precision"],  # type: ignore[arg-type]  # checked there
+            threads=options["threads"],
+            start=options["start"],  # type: ignore[arg-type]  # checked there
+        )
+
+    def __call__(self, doc: Doc) -> Doc:
+        """Give a document its vectors."""
+        handler = self.get_error_handler()
+        try:
+            self._fill([doc])
+        except Exception as error:  # the pipeline's owner decides what it means
+            handler(self.name, self, [doc], error)
+        return doc
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
+        """Give a stream of documents their vectors, some at a time.
+
+        Args:
+            stream: documents.
+            batch_size: how many are read before the first is given on; their sentences are sorted
+                by length and computed together.
+        """
+        handler = self.get_error_handler()
+        docs = iter(stream)
+        while batch := list(itertools.islice(docs, batch_size)):
+            try:
+                self._fill(batch)
+            except Exception as error:  # as above
+                handler(self.name, self, batch, error)
+            else:
+                yield from batch
+
+    def _fill(self, docs: Sequence[Doc]) -> None:
+        elmo = self.elmo
+        places = [place for doc in docs for place in _sequences(doc)]
+        words = [[token.text for token in tokens] for tokens in places]
+        for doc in docs:
+            doc.tensor = np.zeros((len(doc), elmo.dim), np.float32)
+            # What was computed from another tensor is to be computed anew.
+            doc.vector = doc.vector_norm = None  # type: ignore[assignment]  # spaCy's own None
+            if self._settings["hooks"]:
+                add_hooks(doc)
+        layers: Any = self._settings["layers"]
+        for tokens, vectors in zip(places, elmo.embed_tokens(words, layers=layers), strict=True):
+            tokens[0].doc.tensor[[token.i for token in tokens]] = vectors
+
+    # Writing and reading: the model is named, not written --------------------------------------
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Give the settings as bytes; the model is named in them."""
+        data: bytes = srsly.msgpack_dumps(self._settings)
+        return data
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> ElmoComponent:
+        """Take settings that `to_bytes` gave."""
+        self._settings = _checked(srsly.msgpack_loads(data))
+        return self
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Write the settings into a folder; the model is named in them."""
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        srsly.write_json(folder / _SETTINGS, self._settings)
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> ElmoComponent:
+        """Take the settings that `to_disk` wrote."""
+        self._settings = _checked(srsly.read_json(Path(path) / _SETTINGS))
+        return self
+
+
+def make_component(
+    nlp: Language,
+    name: str,
+    model: str | list[str] | None,
+    layers: str | int | list[float],
+    precision: str | None,
+    device: str,
+    threads: int | None,
+    start: str,
+    hooks: bool,
+) -> ElmoComponent:
+    """Make the component; spaCy calls it with the config of `add_pipe`.
+
+    Args:
+        nlp: the pipeline.
+        name: of the component.
+        model: a name, path or list of files, as in `Elmo.load`; the English model inside the
+            package by default.
+        layers: "mean", "top", the number of a layer, or one weight for each.
+        precision: "float32", "float16" or "int8".
+        device: where to compute.
+        threads: processors to use; set 1 where `nlp.pipe` has several processes.
+        start: the state before each sentence: "zeros" or "warm".
+        hooks: whether to call `add_hooks` for each document.
+    """
+    settings: Settings = {
+        "model": model,
+        "layers": layers,
+        "precision": precision,
+        "device": device,
+        "threads": threads,
+        "start": start,
+        "hooks": hooks,
+    }
+    return ElmoComponent(name, settings)
+
+
+Language.factory(
+    _NAME,
+    default_config=dict(_DEFAULTS),
+    assigns=["doc.tensor"],
+    func=make_component,
+)
+
+
+def _checked(settings: Any) -> Settings:
+    if not isinstance(settings, dict) or settings.keys() != _DEFAULTS.keys():
+        raise ConfigError(
+            "these are no settings of elmore's component of this version; add it anew with "
+            'nlp.add_pipe("elmore")'
+        )
+    checked: Settings = {**_DEFAULTS, **settings}
+    return checked
+
+
+def _sequences(doc: Doc) -> Iterator[list[Token]]:
+    """Give the tokens that are read together, without white space; none is empty."""
+    spans: Iterable[Doc | Span] = doc.sents if doc.has_annotation("SENT_START") else (doc,)
+    for span in spans:
+        tokens = [token for token in span if not token.is_space]
+        if tokens:
+            yield tokens
+
+
+# Hooks ------------------------------------------------------------------------------------------
+
+
+def add_hooks(doc: Doc) -> None:
+    """Let `vector`, `has_vector` and `similarity` of a document and its parts use its tensor.
+
+    Without them spaCy takes the vectors of its vocabulary where that has any, and calls two tokens
+    of one spelling alike whatever their contexts. Hooks are lost where a document is written and
+    read (`to_bytes`, `nlp.pipe` with several processes); the tensor is kept, and this puts them
+    back.
+    """
+    hooks: dict[str, Callable[..., Any]] = {
+        "vector": _vector,
+        "has_vector": _has_vector,
+        "similarity": _similarity,
+    }
+    for place in (doc.user_hooks, doc.user_span_hooks, doc.user_token_hooks):
+        place.update(hooks)
+
+
+def _rows(thing: Doc | Span | Token) -> Array:
+    """Give the vectors of what is no white space, (n, dim)."""
+    tokens = (thing,) if isinstance(thing, Token) else thing
+    rows = [token.i for token in tokens if not token.is_space]
+    return np.asarray(thing.doc.tensor[rows], np.float32)
+
+
+def _vector(thing: Doc | Span | Token) -> Array:
+    """Give the mean of its tokens, as `Elmo.encode` does; zeros for white space."""
+    if isinstance(thing, Token):
+        return np.asarray(thing.doc.tensor[thing.i], np.float32)
+    vectors = _rows(thing)
+    if not len(vectors):
+        return np.zeros(vectors.shape[1:], np.float32)
+    return np.asarray(vectors.mean(axis=0, dtype=np.float64), np.float32)
+
+
+def _has_vector(thing: Doc | Span | Token) -> bool:
+    return len(_rows(thing)) > 0
+
+
+def _similarity(thing: Doc | Span | Token, other: Any) -> float:
+    """Give the cosine of two vectors."""
+    first, second = _vector(thing), np.asarray(other.vector, np.float32)
+    size = float(np.linalg.norm(first)) * float(np.linalg.norm(second))
+    return float(first @ second) / size if size else 0.0

@@ -1,0 +1,87 @@
+"""`centroids`, and `cache` in word2vec's form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gensim.models import KeyedVectors
+
+from elmore import Elmo
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    path = tmp_path / "words.txt"
+    path.write_text("fell\nIt\nnever\n.\n")
+    return path
+
+
+@pytest.mark.parametrize("name", ["out.bin", "out.txt"])
+def test_words_of_a_text(cli, tiny_folder: Path, tiny_elmo: Elmo, text, words, tmp_path, name):
+    out = tmp_path / name
+    result = cli("centroids", text, "--model", tiny_folder, "--words", words, "-o", out)
+    assert (result.code, result.out) == (0, "")
+    assert "wrote 3 vectors of 4 uses" in result.err
+    keyed = KeyedVectors.load_word2vec_format(str(out), binary=name.endswith("bin"))
+    assert keyed.index_to_key == [".", "fell", "It"]
+    first, _, third = tiny_elmo.embed(text.read_text().splitlines())
+    np.testing.assert_allclose(keyed["It"], first[0], atol=1e-5)
+    ends = [first[2], third[tiny_elmo.tokenize('He said "no".').tokens.index(".")]]
+    np.testing.assert_allclose(keyed["."], np.mean(ends, axis=0), atol=1e-5)
+
+
+def test_senses_counts_and_json(cli, tiny_folder: Path, text, words, tmp_path):
+    base = ["centroids", text, "--model", tiny_folder, "--words", words, "--json"]
+    report = json.loads(cli(*base, "--senses", "2", "-o", tmp_path / "senses.txt").out)
+    assert (report["vectors"], report["uses"], report["words"]) == (4, 4, 4)
+    keyed = KeyedVectors.load_word2vec_format(str(tmp_path / "senses.txt"))
+    assert keyed.index_to_key == [".%1", ".%2", "fell%1", "It%1"]
+    report = json.loads(cli(*base, "--min-count", "2", "-o", tmp_path / "often.txt").out)
+    assert (report["vectors"], report["uses"]) == (1, 2)
+
+
+def test_the_models_own_words(cli, text, tmp_path):
+    assert cli("centroids", text, "-o", tmp_path / "out.bin").code == 0
+    keyed = KeyedVectors.load_word2vec_format(str(tmp_path / "out.bin"), binary=True)
+    assert keyed.vector_size == 256
+    assert {"It", "fell", "He", "said", "no"} <= set(keyed.index_to_key)
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        ([], "pass -o FILE"),
+        (["-o", "-"], "pass -o FILE"),
+        (["-o", "x.bin"], "name one with --words"),
+        (["-o", "x.bin", "--layers", "all"], "a word has one vector"),
+        (["-o", "x.bin", "--senses", "0"], "from 1"),
+        (["-o", "x.bin", "--words", "{w}", "--senses", "9", "--uses", "2"], "uses >= senses"),
+        (["-o", "x.bin", "--words", "{w}", "--layers", "7"], "layers 0..2"),
+    ],
+)
+def test_misuse(cli, tiny_folder: Path, text, words, tmp_path, monkeypatch, flags, part):
+    monkeypatch.chdir(tmp_path)
+    flags = [flag.format(w=words) for flag in flags]
+    result = cli("centroids", text, "--model", tiny_folder, *flags)
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert part in result.err
+    assert not (tmp_path / "x.bin").exists()
+
+
+@pytest.mark.parametrize("name", ["out.bin", "out.vec"])
+def test_cache_for_gensim(
+    cli, tiny_folder: Path, tiny_elmo: Elmo, words, tmp_path, name, monkeypatch
+):
+    monkeypatch.setattr("elmore.cli.cache._BLOCK", 3)
+    out = tmp_path / name
+    assert cli("cache", tiny_folder, words, "-o", out).code == 0
+    keyed = KeyedVectors.load_word2vec_format(str(out), binary=name.endswith("bin"))
+    assert keyed.index_to_key == ["fell", "It", "never", "."]
+    np.testing.assert_allclose(
+        keyed.vectors, tiny_elmo.token_vectors(keyed.index_to_key), atol=1e-6
+    )
+    assert keyed.most_similar("fell", topn=1)[0][0] in keyed
+    assert cli("cache", tiny_folder, words, "-o", out).code == 2

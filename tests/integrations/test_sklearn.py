@@ -1,0 +1,240 @@
+"""ElmoVectorizer beside scikit-learn's own rules."""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import SkipTestWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import validate_data
+
+from elmore import Elmo
+from elmore.errors import ConfigError, ElmoreError, ModelNotFound
+from elmore.integrations import sklearn as module
+from elmore.integrations.sklearn import ElmoVectorizer
+
+TEXTS = ["It rose .", "It fell .", "", "Stocks rose and fell again ."]
+TOKENS = [text.split() for text in TEXTS]
+
+
+@pytest.fixture
+def vectorizer(tiny_folder: Path) -> ElmoVectorizer:
+    """One with a small model."""
+    return ElmoVectorizer(tiny_folder, threads=1)
+
+
+@pytest.mark.parametrize("pool", ["mean", "max", "first", "last"])
+@pytest.mark.parametrize("layers", ["mean", "top", 0, [0.2, 0.3, 0.5]])
+def test_sentences_are_those_of_encode(
+    vectorizer: ElmoVectorizer, tiny_elmo: Elmo, pool: Any, layers: Any
+) -> None:
+    found = vectorizer.set_params(pool=pool, layers=layers).fit_transform(TEXTS)
+    assert (found.shape, found.dtype) == ((4, 32), np.float32)
+    expected = tiny_elmo.encode(TEXTS, pool=pool, layers=layers)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_tokens_are_rows_in_order(vectorizer: ElmoVectorizer, tiny_elmo: Elmo) -> None:
+    found = vectorizer.set_params(pool=None, tokenized=True).transform(TOKENS)
+    expected = np.concatenate(tiny_elmo.embed_tokens(TOKENS))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    same_length = np.array([["It", "fell"], ["It", "rose"]])
+    assert vectorizer.transform(same_length).shape == (4, 32)
+
+
+@pytest.mark.parametrize(
+    "make", [list, tuple, iter, np.array, lambda x: np.array(x, object), pd.Series]
+)
+def test_whatever_holds_sentences(vectorizer: ElmoVectorizer, make: Any) -> None:
+    expected = vectorizer.transform(TEXTS)
+    assert np.array_equal(vectorizer.fit_transform(make(TEXTS)), expected)
+    assert np.array_equal(vectorizer.transform(make(TEXTS)), expected)
+
+
+def test_nothing_to_transform(vectorizer: ElmoVectorizer) -> None:
+    assert vectorizer.transform([]).shape == (0, 32)
+    with pytest.raises(ConfigError, match="X is empty"):
+        vectorizer.fit([])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("It fell .", r"X is one str where a list of sentences belongs; pass \[text\]"),
+        (b"It fell .", "X is one bytes"),
+        (pd.DataFrame({"text": TEXTS}), r"DataFrame of shape \(4, 1\); pass one column"),
+        (np.array([TEXTS]), r"ndarray of shape \(1, 4\); pass one column"),
+        (np.array("text"), r"ndarray of shape \(\)"),
+        ({"text": 1}, "X is a dict"),
+        (5, "X is a int; pass a list of sentences"),
+        (["It fell .", 5], "item 1 of X is a int, not a string"),
+        (["It fell .", None], "item 1 of X is a NoneType, not a string; fill or drop"),
+        (pd.Series(["It fell .", np.nan]), "item 1 of X is a float, not a string; fill or drop"),
+        (TOKENS, "item 0 of X is a list, not a string; .* set tokenized=True"),
+    ],
+)
+def test_wrong_input(vectorizer: ElmoVectorizer, given: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        vectorizer.fit_transform(given)
+    with pytest.raises(ValueError, match=message):  # as scikit-learn's users catch it
+        vectorizer.transform(given)
+
+
+def test_text_where_tokens_belong(vectorizer: ElmoVectorizer) -> None:
+    vectorizer.set_params(tokenized=True)
+    with pytest.raises(ConfigError, match="not a list of tokens; set tokenized=False"):
+        vectorizer.transform(TEXTS)
+    with pytest.raises(ConfigError, match="a token of type int"):
+        vectorizer.transform([["It", 5]])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"pool": "sum"}, ConfigError, "use one of mean, max"),
+        ({"layers": 7}, ConfigError, "layers 0..2"),
+        ({"precision": "double"}, ConfigError, "use one of float32"),
+        ({"threads": 0}, ConfigError, "use 1 or more"),
+        ({"model": "no-such-model"}, ModelNotFound, "no-such-model"),
+        ({"model": 5}, ConfigError, "name it by a path"),
+    ],
+)
+def test_wrong_parameters_are_told_by_fit(
+    vectorizer: ElmoVectorizer, parameters: dict[str, Any], error: type[ElmoreError], message: str
+) -> None:
+    vectorizer.set_params(**parameters)  # as scikit-learn wants it: nothing is checked here
+    with pytest.raises(error, match=message):
+        vectorizer.fit(TEXTS)
+
+
+def test_copies_and_pickles_hold_no_weights(vectorizer: ElmoVectorizer, tiny_folder: Path) -> None:
+    vectorizer.set_params(layers=[0.2, 0.3, 0.5]).fit(TEXTS)
+    expected = vectorizer.transform(TEXTS)
+    data = pickle.dumps(vectorizer)
+    assert len(data) < 1000
+    for other in (pickle.loads(data), clone(vectorizer)):
+        assert other.get_params() == vectorizer.get_params()
+        assert np.array_equal(other.transform(TEXTS), expected)
+
+
+def test_a_pickle_works_in_another_process(vectorizer: ElmoVectorizer, tmp_path: Path) -> None:
+    pipeline = make_pipeline(vectorizer, LogisticRegression()).fit(TEXTS, [1, 0, 0, 1])
+    (tmp_path / "pipeline.pkl").write_bytes(pickle.dumps(pipeline))
+    code = (
+        "import pickle, sys; p = pickle.load(open(sys.argv[1], 'rb'));"
+        "print(p.predict_proba(['It fell .'])[0, 0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "pipeline.pkl")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert float(done.stdout) == pytest.approx(pipeline.predict_proba(["It fell ."])[0, 0])
+
+
+def test_names_of_columns_and_tables(vectorizer: ElmoVectorizer) -> None:
+    names = vectorizer.get_feature_names_out()
+    assert list(names[[0, 31]]) == ["elmovectorizer0", "elmovectorizer31"]
+    column = pd.Series(TEXTS, index=[5, 7, 8, 9])
+    table = vectorizer.set_output(transform="pandas").fit_transform(column)
+    assert list(table.columns) == list(names)
+    assert list(table.index) == [5, 7, 8, 9]
+    tokens = clone(vectorizer).set_params(pool=None).transform(column)
+    assert list(tokens.index) == [5, 5, 5, 7, 7, 7, 9, 9, 9, 9, 9, 9]
+    plain = clone(vectorizer).set_params(pool=None).set_output(transform="default")
+    assert np.array_equal(tokens.to_numpy(), plain.transform(column))
+
+
+def test_in_a_table_and_a_search(vectorizer: ElmoVectorizer) -> None:
+    table = pd.DataFrame({"text": TEXTS * 3, "size": range(12)})
+    columns = ColumnTransformer([("elmo", vectorizer, "text")], remainder="passthrough")
+    assert columns.fit_transform(table).shape == (12, 33)
+    pipeline = make_pipeline(columns, LogisticRegression(max_iter=1000))
+    grid = {"columntransformer__elmo__layers": [0, "top"]}
+    search = GridSearchCV(pipeline, grid, cv=2).fit(table, [1, 0, 0, 1] * 3)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_the_docstring_runs(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tiny_folder.parent)
+    assert doctest.testmod(module) == doctest.TestResults(0, 5)
+
+
+# scikit-learn's own checks -----------------------------------------------------------------------
+
+
+def test_check_estimator(vectorizer: ElmoVectorizer) -> None:
+    """With the tags of a text transformer, as of scikit-learn's own, most checks do not apply."""
+    tags = vectorizer.__sklearn_tags__()
+    assert (tags.input_tags.string, tags.input_tags.two_d_array) == (True, False)
+    assert tags.requires_fit is False
+    with pytest.warns(SkipTestWarning, match="Can't test estimator ElmoVectorizer"):
+        results = check_estimator(vectorizer)
+    assert {result["status"] for result in results} == {"passed"}
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "check_estimator_cloneable",
+        "check_estimator_tags_renamed",
+        "check_valid_tag_types",
+        "check_estimator_repr",
+        "check_no_attributes_set_in_init",
+        "check_mixin_order",
+        "check_do_not_raise_errors_in_init_or_set_params",
+        "check_parameters_default_constructible",
+        "check_get_params_invariance",
+        "check_set_params",
+    ],
+)
+def test_checks_that_need_no_data(vectorizer: ElmoVectorizer, check: str) -> None:
+    getattr(estimator_checks, check)("ElmoVectorizer", vectorizer)
+
+
+class OnNumbers(ElmoVectorizer):
+    """Writes rows of numbers as text, so that every check of scikit-learn can be run."""
+
+    def fit(self, X: Any, y: Any = None) -> OnNumbers:
+        super().fit(_texts(validate_data(self, X)))
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return super().transform(_texts(validate_data(self, X, reset=False)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = False, True
+        return tags
+
+
+def _texts(X: Any) -> list[str]:
+    return [" ".join(f"{value:.3g}" for value in row) for row in X]
+
+
+def test_check_estimator_on_numbers(tiny_folder: Path) -> None:
+    """All checks, the ones with data too: order, subsets, pickles, read-only memory, ..."""
+    with pytest.warns(SkipTestWarning):  # array API, which it does not offer
+        results = check_estimator(OnNumbers(tiny_folder, threads=1), on_fail=None)
+    by_status: dict[str, list[str]] = {}
+    for result in results:
+        by_status.setdefault(result["status"], []).append(result["check_name"])
+    failed = [(r["check_name"], r["exception"]) for r in results if r["status"] == "failed"]
+    assert failed == []
+    assert len(by_status["passed"]) >= 40
+    print({status: len(names) for status, names in by_status.items()}, by_status.get("skipped"))

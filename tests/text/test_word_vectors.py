@@ -1,0 +1,85 @@
+"""word2vec's files: what we write, gensim and we read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gensim.models import KeyedVectors
+
+from elmore.errors import ConfigError, InputError
+from elmore.text.word_vectors import read_word_vectors, write_word_vectors
+
+WORDS = ["the", "naïve", "速い狐", "a\u00a0b", "<S>", "1%2", "\u3000", "7"]
+VECTORS = np.random.default_rng(0).standard_normal((len(WORDS), 5)).astype(np.float32)
+VECTORS[0] = [0, -0.0, 1e-30, 3.4e38, 1 / 3]
+
+
+def write(path: Path, **options: object) -> None:
+    rows = zip(WORDS, VECTORS, strict=True)
+    write_word_vectors(path, rows, **{"n_words": len(WORDS), "dim": 5, **options})
+
+
+@pytest.mark.parametrize("name", ["words.txt", "words.vec", "words.bin", "words.BIN"])
+def test_gensim_and_our_reader_read_the_same_bits(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    write(path)
+    binary = path.suffix.lower() == ".bin"
+    keyed = KeyedVectors.load_word2vec_format(str(path), binary=binary)
+    assert keyed.index_to_key == WORDS
+    assert np.array_equal(keyed.vectors, VECTORS)
+    ours = read_word_vectors(path)
+    assert ours.words == WORDS
+    assert np.array_equal(ours.vectors, VECTORS)
+
+
+def test_gensims_binary_files_are_read(tmp_path: Path) -> None:
+    keyed = KeyedVectors(5)
+    keyed.add_vectors(WORDS, VECTORS)
+    keyed.save_word2vec_format(str(tmp_path / "words.bin"), binary=True)  # no line ends
+    ours = read_word_vectors(tmp_path / "words.bin")
+    assert ours.words == WORDS
+    assert np.array_equal(ours.vectors, VECTORS)
+
+
+@pytest.mark.parametrize("name", ["words.txt", "words.bin"])
+def test_a_file_is_whole_or_not_there(tmp_path: Path, name: str) -> None:
+    def broken() -> Iterator[tuple[str, np.ndarray]]:
+        yield "a", VECTORS[0]
+        raise KeyError("oops")
+
+    path = tmp_path / name
+    with pytest.raises(KeyError):
+        write_word_vectors(path, broken(), n_words=2, dim=5)
+    with pytest.raises(ConfigError, match="8 word vectors where 9 were announced"):
+        write(path, n_words=9)
+    with pytest.raises(ConfigError, match=r"shape \(5,\); give 4 numbers each"):
+        write(path, dim=4)
+    with pytest.raises(InputError, match="'New York' cannot stand in a word2vec file"):
+        write_word_vectors(path, [("New York", VECTORS[0])], n_words=1, dim=5)
+    assert list(tmp_path.iterdir()) == []
+    write(path)
+    with pytest.raises(ConfigError, match="--force"):
+        write(path)
+    write(path, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "no line of two counts"),
+        (b"word vectors\n", "no line of two counts"),
+        (b"0 5\n", "do not fit"),
+        (b"2 999999999\n" + bytes(20), "do not fit"),
+        (b"99999999999 1\n" + bytes(20), "do not fit"),
+        (b"2 1\na " + bytes(4) + b"\nbcdefghijklmnop", "it ends in word 2"),
+        (b"1 1\na \x00\x00\xc0\x7f", "not finite"),
+    ],
+)
+def test_damaged_binary_files(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "words.bin"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=message):
+        read_word_vectors(path)
