@@ -56,6 +56,29 @@ def run_console(line: str) -> None:
     assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
+def prepare_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Ray and Spark start on this machine alone, and find this very elmore."""
+    for engine in ("ray.data", "pyspark"):
+        pytest.importorskip(engine, reason=f"{engine} is not installed: elmore[ray,spark]")
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("Spark needs Java 17 or later, and none is here")
+    settings = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_memory_monitor_refresh_ms": "0",
+        "RAY_worker_niceness": "0",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # A short life: half the work of starting Java is for speed that would come too late.
+        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.*")  # of its own settings
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_code_blocks_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -69,6 +92,8 @@ def test_code_blocks_run(
         )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "1")
+    if page.name == "distributed.md":
+        prepare_engines(monkeypatch)
     space: dict[str, object] = {}
     for kind, code in blocks:
         if kind == "python":

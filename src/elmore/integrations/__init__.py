@@ -1,1 +1,1 @@
-"""Doors to the libraries where people already work: one file for each, thin."""
+"""Doors to the libraries where people already work: one thin file for each."""

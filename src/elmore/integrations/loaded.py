@@ -45,6 +45,7 @@ def load_once(
     precision: Precision | None = None,
     threads: int | None = None,
     start: Start = "zeros",
+    token_vectors: tuple[str | Path, str | Path] | None = None,
 ) -> Elmo:
     """Give a loaded model, the same one each time; arguments are those of `Elmo.load`.
 
@@ -69,12 +70,17 @@ def load_once(
 
         torch.set_num_threads(1)
         _process = _Process(_process)
-    key = (_identity(model), device, precision, threads, start)
+    key = (_identity(model), device, precision, threads, start, _identity(token_vectors))
     with _process.lock:
         models = _process.models
         if key not in models:
             models[key] = Elmo.load(
-                model, device=device, precision=precision, threads=threads, start=start
+                model,
+                device=device,
+                precision=precision,
+                threads=threads,
+                start=start,
+                token_vectors=token_vectors,
             )
             while len(models) > _MOST_MODELS:
                 models.popitem(last=False)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from elmore._extras import require
 from elmore.embedding.writers import Record, Settings
+from elmore.embedding.writers.arrow_columns import VectorColumns
 from elmore.embedding.writers.npz import NpzWriter
 from elmore.errors import MissingExtra
 from elmore.serve.errors import ServiceError
@@ -130,10 +131,7 @@ def _npz(records: Sequence[Record], pooled: bool, dim: int) -> bytes:
 def _arrow(records: Sequence[Record], pooled: bool, dim: int) -> bytes:
     arrow = require("pyarrow", "parquet", "an Arrow stream")
     settings = _settings(records, pooled, dim)
-    width = int(settings.shape[-1] or 0)
-    vector = arrow.list_(arrow.float32(), width)
-    column = vector if pooled else arrow.list_(vector)
-    spans = arrow.list_(arrow.list_(arrow.int32(), 2))
+    columns = VectorColumns(dim=int(settings.shape[-1] or 0), pooled=pooled)
     values = [record.values for record in records]
     names = ["vector" if pooled else "vectors"]
     parts = [values]
@@ -144,16 +142,16 @@ def _arrow(records: Sequence[Record], pooled: bool, dim: int) -> bytes:
         [
             ("number", arrow.int64()),
             ("tokens", arrow.list_(arrow.string())),
-            ("spans", spans),
-            *((name, column) for name in names),
+            ("spans", columns.span_type),
+            *((name, columns.type) for name in names),
         ]
     )
     batch = arrow.record_batch(
         [
             arrow.array(range(len(records)), arrow.int64()),
             arrow.array([list(record.tokens) for record in records], arrow.list_(arrow.string())),
-            arrow.array([record.spans for record in records], spans),
-            *(_column(arrow, part, pooled, width) for part in parts),
+            arrow.array([record.spans for record in records], columns.span_type),
+            *(columns.make(part) for part in parts),
         ],
         schema=schema,
     )
@@ -161,14 +159,3 @@ def _arrow(records: Sequence[Record], pooled: bool, dim: int) -> bytes:
     with arrow.ipc.new_stream(stream, schema) as writer:
         writer.write_batch(batch)
     return stream.getvalue()
-
-
-def _column(arrow: Any, values: list[NDArray[np.float32]], pooled: bool, dim: int) -> Any:
-    """Make a column of vectors without a Python object for each number."""
-    parts = [value.reshape(-1) for value in values]
-    flat = np.concatenate(parts) if parts else np.zeros(0, np.float32)
-    vectors = arrow.FixedSizeListArray.from_arrays(arrow.array(flat), dim)
-    if pooled:
-        return vectors
-    offsets = np.cumsum([0, *(len(value) for value in values)])
-    return arrow.ListArray.from_arrays(arrow.array(offsets, arrow.int32()), vectors)

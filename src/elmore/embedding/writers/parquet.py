@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from elmore._atomic import atomic_file
 from elmore._extras import require
 from elmore.embedding.writers import Record, Settings
+from elmore.embedding.writers.arrow_columns import VectorColumns
 from elmore.embedding.writers.storing import stored
 from elmore.errors import ConfigError
 
@@ -46,17 +47,17 @@ class ParquetWriter:
     def __init__(self, stream: BinaryIO, settings: Settings) -> None:
         self._arrow = arrow = require("pyarrow", "parquet", "writing parquet")
         self._settings = settings
-        number = arrow.float16() if settings.dtype == "float16" else arrow.float32()
-        vector = arrow.list_(number, int(settings.shape[-1] or 0))
-        self._vectors = vector if settings.pooled else arrow.list_(vector)
-        self._spans = arrow.list_(arrow.list_(arrow.int32(), 2))
+        self._columns = VectorColumns(
+            dim=int(settings.shape[-1] or 0), pooled=settings.pooled, dtype=settings.dtype
+        )
+        self._spans = self._columns.span_type
         names = [_single(settings)]
         if settings.all_layers:
             names = [f"layer_{k}" for k in range(int(settings.shape[0] or 0))]
         fields = [("number", arrow.int64())]
         fields += [("text", arrow.string())] if settings.texts else []
         fields += [("tokens", arrow.list_(arrow.string())), ("spans", self._spans)]
-        fields += [(name, self._vectors) for name in names]
+        fields += [(name, self._columns.type) for name in names]
         self._schema = arrow.schema(fields)
         self._file = require("pyarrow.parquet", "parquet", "writing parquet").ParquetWriter(
             stream,
@@ -105,23 +106,11 @@ class ParquetWriter:
         columns.append(arrow.array([record.spans for record in records], self._spans))
         if self._settings.all_layers:
             for k in range(int(self._settings.shape[0] or 0)):
-                columns.append(self._column([value[k] for value in values]))
+                columns.append(self._columns.make([value[k] for value in values]))
         else:
-            columns.append(self._column(values))
+            columns.append(self._columns.make(values))
         self._file.write_batch(arrow.record_batch(columns, schema=self._schema))
         self._count += len(records)
-
-    def _column(self, values: list[NDArray[Any]]) -> Any:
-        """Make a column of vectors without a Python object for each number."""
-        arrow, settings = self._arrow, self._settings
-        joined = np.stack(values) if settings.pooled else np.concatenate(values)
-        flat = arrow.array(np.ascontiguousarray(joined).reshape(-1))
-        vectors = arrow.FixedSizeListArray.from_arrays(flat, int(settings.shape[-1] or 0))
-        if settings.pooled:
-            return vectors
-        ends = np.cumsum([0, *(len(value) for value in values)])
-        offsets = arrow.array(ends, arrow.int32())
-        return arrow.ListArray.from_arrays(offsets, vectors)
 
 
 def _single(settings: Settings) -> str:

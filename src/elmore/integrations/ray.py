@@ -1,0 +1,225 @@
+"""Ray Data: a dataset of sentences in, the same rows with their vectors out.
+
+    ds = embed_dataset(ray.data.read_parquet("texts/"), column="text", pool="mean")
+    ds.write_parquet("vectors/")
+
+Each worker is an actor that loads the model once. Ray starts another in the place of one that
+dies, and gives it the batches that were not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from elmore._extras import require
+from elmore.config import Precision
+from elmore.embedding.layers import LayerChoice
+from elmore.embedding.pooling import Pooling
+from elmore.errors import ConfigError
+from elmore.formats.detect import ModelPath
+from elmore.formats.stored_types import StoredType
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob, column_kind, load_model
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+__all__ = ["BATCH_ROWS", "EmbedRows", "embed_dataset", "embed_parquet"]
+
+# A window of the pipe: sorted by length, these fill batches of nearly equal sentences.
+BATCH_ROWS = 1024
+# Of a processor, for a task that moves data.
+_LITTLE = 0.25
+
+
+class EmbedRows:
+    """The class of the actors, for a `map_batches` of your own.
+
+        ds.map_batches(
+            EmbedRows,
+            fn_constructor_args=[ColumnJob(column="text", pool="mean")],
+            batch_format="pyarrow",
+            batch_size=BATCH_ROWS,
+            num_cpus=1,
+            concurrency=4,
+        )
+
+    Args:
+        job: what to do; `num_cpus` should be its `threads`.
+    """
+
+    def __init__(self, job: ColumnJob) -> None:
+        self._embedder = ColumnEmbedder(job, load_model(job))
+
+    def __call__(self, rows: Any) -> Iterator[Any]:
+        """Give the rows of an Arrow table with their vectors, in pieces of a bounded size."""
+        yield from self._embedder.tables(rows)
+
+
+def embed_dataset(
+    ds: Dataset,
+    *,
+    column: str = "text",
+    model: ModelPath | None = None,
+    layers: LayerChoice | Literal["all"] = "mean",
+    pool: Pooling | None = None,
+    dtype: StoredType = "float32",
+    tokenized: bool = False,
+    workers: int | None = None,
+    threads: int = 1,
+    device: str = "cpu",
+    precision: Precision | None = None,
+    start: str = "zeros",
+    token_vectors: tuple[str | Path, str | Path] | None = None,
+    batch_tokens: int | None = None,
+) -> Dataset:
+    """Add columns of vectors to a dataset; the work is done when it is consumed.
+
+    All columns are kept, and rows stay in order (the dataset's context is told to keep it). The
+    vectors are those of `Elmo.embed` or, pooled, `Elmo.encode`, in the columns of
+    `elmore.integrations.columns`.
+
+    Args:
+        ds: with a column of strings or of lists of tokens.
+        column: its name.
+        model: what `Elmo.load` takes; every machine must find it under this name or path.
+        layers: as in `Elmo.embed`, or "all" for a column each.
+        pool: one vector a sentence, as in `Elmo.encode`.
+        dtype: how numbers are stored, "float32" or "float16".
+        tokenized: strings are tokens separated by spaces.
+        workers: actors at most; as many as the cluster has room for by default. Ray starts with
+            one, and keeps a processor for the tasks that read.
+        threads: processors that each of them uses, and that Ray reserves for it.
+        device: as in `Elmo.load`.
+        precision: as in `Elmo.load`.
+        start: as in `Elmo.load`.
+        token_vectors: as in `Elmo.load`.
+        batch_tokens: token budget of a batch.
+
+    Raises:
+        ConfigError: a bad option; no such column, or one of another type.
+        ModelNotFound: there is no such model here.
+    """
+    job = ColumnJob(
+        column=column,
+        model=model,
+        layers=layers,
+        pool=pool,
+        dtype=dtype,
+        tokenized=tokenized,
+        threads=threads,
+        device=device,
+        precision=precision,
+        start=start,
+        token_vectors=token_vectors,
+        batch_tokens=batch_tokens,
+    )
+    return _mapped(ds, job, workers)
+
+
+def embed_parquet(
+    inputs: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    column: str = "text",
+    model: ModelPath | None = None,
+    layers: LayerChoice | Literal["all"] = "mean",
+    pool: Pooling | None = None,
+    dtype: StoredType = "float32",
+    tokenized: bool = False,
+    workers: int | None = None,
+    threads: int = 1,
+    device: str = "cpu",
+    precision: Precision | None = None,
+    start: str = "zeros",
+    token_vectors: tuple[str | Path, str | Path] | None = None,
+    batch_tokens: int | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Embed a column of Parquet files into a folder of such files.
+
+    Sorted by name, the files hold the rows in the order of the input.
+
+    Args:
+        inputs: files or folders, on any file system that Ray reads.
+        out: the folder to make.
+        column: as in `embed_dataset`, and so are all others but
+        overwrite: replace a folder that is there.
+
+    Raises:
+        ConfigError: a bad option; no such column; the folder is there.
+    """
+    job = ColumnJob(
+        column=column,
+        model=model,
+        layers=layers,
+        pool=pool,
+        dtype=dtype,
+        tokenized=tokenized,
+        threads=threads,
+        device=device,
+        precision=precision,
+        start=start,
+        token_vectors=token_vectors,
+        batch_tokens=batch_tokens,
+    )
+    if not overwrite and Path(out).exists():
+        raise ConfigError(f"'{out}' exists; choose another folder or pass overwrite=True")
+    data = _ray_data()
+    paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    # Reading and writing wait for the disk, and must find room beside the actors.
+    ds = data.read_parquet([str(path) for path in paths], num_cpus=_LITTLE)
+    _mapped(ds, job, workers).write_parquet(
+        str(out),
+        mode="overwrite" if overwrite else "error",
+        ray_remote_args={"num_cpus": _LITTLE},
+        compression="zstd",
+    )
+
+
+def _mapped(ds: Dataset, job: ColumnJob, workers: int | None) -> Dataset:
+    data = _ray_data()
+    if workers is not None and workers < 1:
+        raise ConfigError(f"workers={workers}; use 1 or more")
+    _check(ds, job)
+    _check_room(job.threads)
+    ds.context.execution_options.preserve_order = True
+    compute = data.ActorPoolStrategy(min_size=1, max_size=workers)
+    return ds.map_batches(
+        EmbedRows,
+        fn_constructor_args=[job],
+        batch_size=BATCH_ROWS,
+        batch_format="pyarrow",
+        compute=compute,
+        num_cpus=job.threads,
+    )
+
+
+def _check(ds: Dataset, job: ColumnJob) -> None:
+    """Refuse on the driver what no worker could do."""
+    schema = ds.schema()
+    if schema is None:  # no rows, no columns
+        job.added("text")
+        return
+    job.check_name(schema.names)
+    arrow = require("pyarrow", "ray", "Ray Data")
+    base = schema.base_schema
+    known = isinstance(base, arrow.Schema)
+    # Of rows in pandas only the names are known before they are read.
+    kind = column_kind(base.field(job.column).type, job.column) if known else "tokens"
+    job.check(schema.names, kind)
+
+
+def _check_room(threads: int) -> None:
+    """Refuse what Ray would wait for without end: a worker that leaves nothing to its feeders."""
+    there = require("ray", "ray", "embedding a Ray dataset").cluster_resources().get("CPU", 0)
+    if 0 < there <= threads:  # none are there where a cluster grows with what is asked of it
+        raise ConfigError(
+            f"Ray has {there:g} processors, and a worker of threads={threads} leaves none to read "
+            f"with; use fewer threads or ray.init(num_cpus={threads + 1})"
+        )
+
+
+def _ray_data() -> Any:
+    return require("ray.data", "ray", "embedding a Ray dataset")

@@ -1,0 +1,237 @@
+"""Spark: a DataFrame of sentences in, the same rows with their vectors out.
+
+    vectors = embed_dataframe(spark.read.parquet("texts/"), column="text", pool="mean")
+    vectors.write.parquet("vectors/")
+
+Rows go to Python and back as Arrow batches. A Python worker process of Spark loads the model with
+its first task and keeps it for the next ones. Spark repeats a task whose worker died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from elmore._extras import require
+from elmore._messages import shown
+from elmore.config import Precision
+from elmore.embedding.layers import LayerChoice
+from elmore.embedding.pooling import Pooling
+from elmore.errors import ConfigError
+from elmore.formats.detect import ModelPath
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob, Kind, load_model
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["arrow_function", "embed_dataframe", "embed_parquet", "embed_udf"]
+
+
+def embed_dataframe(
+    df: DataFrame,
+    *,
+    column: str = "text",
+    model: ModelPath | None = None,
+    layers: LayerChoice | Literal["all"] = "mean",
+    pool: Pooling | None = None,
+    tokenized: bool = False,
+    threads: int = 1,
+    device: str = "cpu",
+    precision: Precision | None = None,
+    start: str = "zeros",
+    token_vectors: tuple[str | Path, str | Path] | None = None,
+    batch_tokens: int | None = None,
+) -> DataFrame:
+    """Add columns of vectors to a DataFrame; the work is done when it is consumed.
+
+    All columns are kept, and so are partitions and the order of rows in them. The vectors are
+    those of `Elmo.embed` or, pooled, `Elmo.encode`, as `array<float>` in the columns of
+    `elmore.integrations.columns`.
+
+    Args:
+        df: with a column of strings or of arrays of tokens.
+        column: its name.
+        model: what `Elmo.load` takes; every machine must find it under this name or path.
+        layers: as in `Elmo.embed`, or "all" for a column each.
+        pool: one vector a sentence, as in `Elmo.encode`.
+        tokenized: strings are tokens separated by spaces.
+        threads: processors that a worker uses; set `spark.task.cpus` to the same.
+        device: as in `Elmo.load`.
+        precision: as in `Elmo.load`.
+        start: as in `Elmo.load`.
+        token_vectors: as in `Elmo.load`.
+        batch_tokens: token budget of a batch.
+
+    Raises:
+        ConfigError: a bad option; no such column, or one of another type.
+        ModelNotFound: there is no such model here.
+    """
+    job = ColumnJob(
+        column=column,
+        model=model,
+        layers=layers,
+        pool=pool,
+        tokenized=tokenized,
+        threads=threads,
+        device=device,
+        precision=precision,
+        start=start,
+        token_vectors=token_vectors,
+        batch_tokens=batch_tokens,
+    )
+    return _mapped(df, job)
+
+
+def embed_parquet(
+    spark: SparkSession,
+    inputs: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    column: str = "text",
+    model: ModelPath | None = None,
+    layers: LayerChoice | Literal["all"] = "mean",
+    pool: Pooling | None = None,
+    tokenized: bool = False,
+    threads: int = 1,
+    device: str = "cpu",
+    precision: Precision | None = None,
+    start: str = "zeros",
+    token_vectors: tuple[str | Path, str | Path] | None = None,
+    batch_tokens: int | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Embed a column of Parquet files into a folder of such files.
+
+    Args:
+        spark: the session.
+        inputs: files or folders, on any file system that Spark reads.
+        out: the folder to make.
+        column: as in `embed_dataframe`, and so are all others but
+        overwrite: replace a folder that is there; Spark refuses it otherwise.
+
+    Raises:
+        ConfigError: a bad option; no such column.
+    """
+    job = ColumnJob(
+        column=column,
+        model=model,
+        layers=layers,
+        pool=pool,
+        tokenized=tokenized,
+        threads=threads,
+        device=device,
+        precision=precision,
+        start=start,
+        token_vectors=token_vectors,
+        batch_tokens=batch_tokens,
+    )
+    paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    df = spark.read.parquet(*(str(path) for path in paths))
+    mode = "overwrite" if overwrite else "errorifexists"
+    _mapped(df, job).write.parquet(str(out), mode=mode, compression="zstd")
+
+
+def embed_udf(
+    *,
+    model: ModelPath | None = None,
+    layers: LayerChoice | Literal["all"] = "mean",
+    pool: Pooling | None = None,
+    tokenized: bool = False,
+    threads: int = 1,
+    device: str = "cpu",
+    precision: Precision | None = None,
+    start: str = "zeros",
+    token_vectors: tuple[str | Path, str | Path] | None = None,
+    batch_tokens: int | None = None,
+) -> Any:
+    """Make a function for expressions, an iterator Arrow UDF.
+
+        df.withColumn("vector", embed_udf(pool="mean")("text"))
+
+    Args:
+        model: as in `embed_dataframe`, and so are all others.
+
+    Returns:
+        A function of a column of strings or arrays of tokens; it gives `array<float>` if pooled,
+        and `array<array<float>>` without the tokens if not.
+    """
+    if isinstance(layers, str) and layers == "all":
+        raise ConfigError('layers="all" needs several columns; use embed_dataframe')
+    job = ColumnJob(
+        column="of the UDF",
+        model=model,
+        layers=layers,
+        pool=pool,
+        tokenized=tokenized,
+        threads=threads,
+        device=device,
+        precision=precision,
+        start=start,
+        token_vectors=token_vectors,
+        batch_tokens=batch_tokens,
+    )
+    job.added("tokens")  # refuses early
+    types = _types()
+    arrow = require("pyarrow", "spark", "an Arrow UDF")
+    vector = types.ArrayType(types.FloatType())
+
+    def embed(batches: Iterable[Any]) -> Iterator[Any]:
+        embedder = ColumnEmbedder(job, load_model(job), fixed=False)
+        for column in batches:
+            for arrays in embedder.columns(column):
+                yield arrays[-1]
+
+    # arrow_udf tells its kind by the hints, and pyarrow is known only here.
+    arrays = Iterator[arrow.Array]  # type: ignore[name-defined]  # a module found at run time
+    embed.__annotations__ = {"batches": arrays, "return": arrays}
+    functions = require("pyspark.sql.functions", "spark", "an Arrow UDF")
+    return functions.arrow_udf(embed, vector if pool is not None else types.ArrayType(vector))
+
+
+def arrow_function(job: ColumnJob) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Make a function for a `mapInArrow` of your own.
+
+    Args:
+        job: what to do; its `dtype` is "float32", for Spark has no shorter one.
+    """
+    if job.dtype != "float32":
+        raise ConfigError(f"dtype={job.dtype!r} but Spark has no such type; use 'float32'")
+
+    def embed(batches: Iterable[Any]) -> Iterator[Any]:
+        embedder = ColumnEmbedder(job, load_model(job), fixed=False)
+        for batch in batches:
+            yield from embedder.tables(batch)
+
+    return embed
+
+
+def _mapped(df: DataFrame, job: ColumnJob) -> DataFrame:
+    types = _types()
+    job.check_name(df.columns)
+    added = job.check(df.columns, _kind(df.schema[job.column].dataType, job.column))
+    vector = types.ArrayType(types.FloatType())
+    known = {
+        "tokens": types.ArrayType(types.StringType()),
+        "spans": types.ArrayType(types.ArrayType(types.IntegerType())),
+    }
+    vectors = vector if job.pool is not None else types.ArrayType(vector)
+    fields = [types.StructField(name, known.get(name, vectors)) for name in added]
+    return df.mapInArrow(arrow_function(job), types.StructType([*df.schema.fields, *fields]))
+
+
+def _kind(data_type: Any, column: str) -> Kind:
+    types = _types()
+    if isinstance(data_type, types.StringType):
+        return "text"
+    array = isinstance(data_type, types.ArrayType)
+    if array and isinstance(data_type.elementType, types.StringType):
+        return "tokens"
+    raise ConfigError(
+        f"column '{shown(column)}' is of type {data_type.simpleString()}; use one of strings, or "
+        "of arrays of strings for tokens"
+    )
+
+
+def _types() -> Any:
+    return require("pyspark.sql.types", "spark", "embedding a Spark DataFrame")
