@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-all lint fix native bench dist clean
+.PHONY: demo test test-all lint fix native bench docs dist clean
 
 # Everything is installed once; touch pyproject.toml or setup.py to install again.
 $(VENV)/.installed: pyproject.toml setup.py constraints.txt
@@ -33,8 +33,11 @@ native: $(VENV)/.installed  ## build the C extension in place
 bench: $(VENV)/.installed  ## how fast are vectors, beside the plain way
 	cd benchmarks && ../$(BIN)/python embed.py
 
+docs: $(VENV)/.installed  ## the site, strictly and without network: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 dist: $(VENV)/.installed  ## sdist and wheel
 	$(BIN)/python -m build --outdir dist .
 
 clean:  ## remove what the targets above made
-	rm -rf $(VENV) build dist src/*.egg-info src/elmore/*.so
+	rm -rf $(VENV) build dist site src/*.egg-info src/elmore/*.so

@@ -18,7 +18,8 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_to_stdout(cli, corpus: Path) -> None:
     result = cli("vocab", "corpus.txt", "--tokenized", "--size", "5")
     assert (result.code, result.out) == (0, "<S>\n</S>\n<UNK>\na\nb\n")
-    assert "5 of 5 words cover 75.00% of 8 tokens" in result.err  # with <S> itself
+    said = "5 words, <S> </S> <UNK> included, cover 75.00% of 8 tokens; the text has 5 different"
+    assert said in result.err  # with <S> itself
 
 
 def test_to_a_file(cli, corpus: Path) -> None:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from doc_blocks import agrees, blocks_of, commands_of, run_block
 from small_models import DATA, make_options, write_pair
 from small_tasks import write_data
 
-from elmore import Elmo
+from elmore import Elmo, __version__
+from elmore.cli.main import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FENCE = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# Those below api/ are made of docstrings, whose examples other tests run.
+PAGES = [
+    ROOT / "README.md",
+    *sorted(
+        page
+        for page in (ROOT / "docs").rglob("*.md")
+        if page.parent.name != "api" or page.name == "index.md"
+    ),
+]
 
 WORDS = "the plant bank river fell grew rain stocks she it a of on and then rates money old".split()
 
@@ -47,15 +54,6 @@ def prepare_place(place: Path) -> None:
     shutil.copy(DATA / "allennlp_tagger.tar.gz", place / "tagger.tar.gz")
 
 
-def run_console(line: str) -> None:
-    """Run one line of a console block through a shell, with our own elmore in front."""
-    python = shlex.quote(sys.executable)
-    command = re.sub(r"(^|\| |=\w+ )elmore ", rf"\1{python} -m elmore ", line)
-    command = re.sub(r"^python ", f"{python} ", command)
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert done.returncode == 0, f"{line}\n{done.stderr}"
-
-
 def prepare_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Ray and Spark start on this machine alone, and find this very elmore."""
     for engine in ("ray.data", "pyspark"):
@@ -79,11 +77,11 @@ def prepare_engines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.*")  # of its own settings
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_code_blocks_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    blocks = FENCE.findall(page.read_text(encoding="utf-8"))
+    blocks = blocks_of(page)
     assert blocks, "a page starts with an example that runs"
     prepare_place(tmp_path)
     if page.name != "README.md":  # which makes it itself
@@ -95,10 +93,71 @@ def test_code_blocks_run(
     if page.name == "distributed.md":
         prepare_engines(monkeypatch)
     space: dict[str, object] = {}
-    for kind, code in blocks:
-        if kind == "python":
-            exec(compile(code, f"{page.name}", "exec"), space)
-        else:
-            for line in code.split("\n"):
-                if line.startswith("$ "):
-                    run_console(line[2:])
+    for block in blocks:
+        run_block(page, block, space)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_its_page(verb: str) -> None:
+    """Two commands that run, at least, what they print, and a mistake with its message."""
+    page = ROOT / "docs" / "how-to" / f"{verb}.md"
+    assert page.is_file(), f"write {page.relative_to(ROOT)}, and its line in mkdocs.yml"
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(f"# elmore {verb}\n")
+    assert "\n## Common mistakes\n" in text
+    blocks = [block for block in blocks_of(page) if block.kind == "console"]
+    commands = [command for block in blocks for command in commands_of(block.code)]
+    own = [c for c in commands if re.search(rf"(^|\| |=\w+ )elmore {verb}( |$)", c.line)]
+    if verb != "serve":  # which does not end by itself
+        assert len([c for c in own if not c.fails]) >= 2
+        assert any(c.shown.strip() for c in own)
+    assert any(c.fails for c in own), "show a mistake, and what elmore says to it"
+
+
+def test_no_verb_is_left_over() -> None:
+    pages = {page.stem for page in (ROOT / "docs" / "how-to").glob("*.md")}
+    assert pages == set(VERBS)
+    overview = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    linked = re.findall(r"how-to/([a-z-]+)\.md", overview)
+    assert sorted(linked) == sorted(VERBS)
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("a 0.50 b\n", "a   0.51 b"),
+        ("rows: 3\n", "rows: 3\n"),
+        ("first\n…\nlast 1.0", "first\nx\ny\nlast 1.0\n"),
+        ("(0.25, …)", "(0.25, 7, 8)"),
+        ("…\nlast", "last"),
+    ],
+)
+def test_what_agrees(shown: str, printed: str) -> None:
+    assert agrees(shown, printed)
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [("a 0.50", "a 0.60"), ("rows: 3", "rows: 4"), ("a\n", "a\nb\n"), ("x … y", "x z")],
+)
+def test_what_does_not_agree(shown: str, printed: str) -> None:
+    assert not agrees(shown, printed)
+
+
+def test_a_page_that_shows_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ elmore --version\nelmore 9.9\n```\n", encoding="utf-8")
+    monkeypatch.delenv("ELMORE_DOCS", raising=False)
+    with pytest.raises(AssertionError, match=r"page\.md shows\nelmore 9\.9"):
+        run_block(page, blocks_of(page)[0], {})
+    monkeypatch.setenv("ELMORE_DOCS", "write")
+    run_block(page, blocks_of(page)[0], {})
+    expected = f"```console\n$ elmore --version\nelmore {__version__}\n```\n"
+    assert page.read_text(encoding="utf-8") == expected
+
+
+def test_a_command_that_fails_where_none_should(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ elmore nosuch\n```\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match="exit code 2"):
+        run_block(page, blocks_of(page)[0], {})

@@ -134,6 +134,25 @@ def test_save_and_load_give_the_same_predictions(name: str, knows: Knows, tmp_pa
     assert own.predict_examples(examples) == expected
 
 
+@pytest.mark.parametrize("stored", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("computed", [None, "float16", "int8"])
+def test_a_bilm_of_any_precision_is_found_again(
+    stored: Any, computed: Any, tiny_elmo: Elmo, tmp_path: Path
+) -> None:
+    tiny_elmo.save(tmp_path / "model", precision=stored)
+    data = write_data("ner", tmp_path)
+    elmo = Elmo.load(tmp_path / "model", precision=computed)
+    task = make("ner", elmo, schedule__epochs="1")
+    task.fit(data, dev=data, out=tmp_path / "run")
+    loaded = task_class("ner").load(tmp_path / "run")
+    assert loaded.elmo.precision == elmo.precision == (computed or stored)
+    assert loaded.predict(["Ada lives in Rome ."]) == task.predict(["Ada lives in Rome ."])
+    facts = tmp_path / "run" / "checkpoint" / "task.json"
+    facts.write_text(facts.read_text().replace(f'"{elmo.precision}"', '"float7"'))
+    with pytest.raises(FormatError, match="unknown precision float7"):
+        task_class("ner").load(tmp_path / "run")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_stopping_and_resuming_changes_nothing(
     name: str, tiny_elmo: Elmo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -76,6 +76,14 @@ def test_a_model_of_our_own_keeps_its_softmax(
     assert new.backward < 0.8 * old.backward
 
 
+def test_the_order_of_its_own_words_is_no_reason_to_warn(trained: Path, tmp_path: Path) -> None:
+    text = write_text(tmp_path / "upside-down.txt", make_sentences(60, seed=1, words=WORDS[::-1]))
+    run = fine_tune(  # a warning would be an error here
+        trained, [text], tmp_path / "run", recipe=recipe(), epochs=1, tokenized=True, threads=1
+    )
+    assert (run.path / "vocab.txt").is_file()
+
+
 def test_it_goes_on_and_does_not_start_anew(
     trained: Path, texts: list[Path], tmp_path: Path
 ) -> None:

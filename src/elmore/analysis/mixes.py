@@ -19,10 +19,9 @@ __all__ = ["Mixes"]
 class Mixes:
     """Collect the mixes of trained tasks; several trainings of one task are averaged.
 
-    Example:
+    Examples:
         >>> report = Mixes().run(["runs/ner", "runs/srl"])
-        >>> report.tables["mix"][0]["layer 1"]
-        0.41
+        >>> share = report.tables["mix"][0]["layer 1"]
     """
 
     name = "mix"

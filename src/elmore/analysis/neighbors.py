@@ -56,7 +56,7 @@ class Neighbors:
         max_bytes: what that folder may hold.
         progress: counts sentences.
 
-    Example:
+    Examples:
         >>> report = Neighbors(elmo).run("corpus.txt", query="play")
         >>> report.save("neighbors.json")
     """

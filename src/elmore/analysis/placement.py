@@ -25,9 +25,10 @@ _PLACES = {
 class Placement(TaskStudy):
     """Train a task with ELMo at its input, at its output, and at both.
 
-    Example:
-        >>> Placement(elmo, task="ner").run(["train.conll", "dev.conll"]).metrics
-        {'baseline': 93.1, 'input only': 94.4, 'input and output': 94.3, 'output only': 93.9}
+    Examples:
+        >>> report = Placement(elmo, task="ner").run(["train.conll", "dev.conll"])
+        >>> list(report.metrics)
+        ['baseline', 'input only', 'input and output', 'output only']
     """
 
     name = "placement"

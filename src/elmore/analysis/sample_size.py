@@ -26,9 +26,10 @@ class SampleSize(TaskStudy):
         shares: parts of the training data, from 0 to 1.
         settings: as in `TaskStudy`; `seeds` counts for shares below 30 %, from there on it is one.
 
-    Example:
-        >>> SampleSize(elmo, task="ner", seeds=3).run(["train.conll", "dev.conll"]).metrics
-        {'1 % baseline': 51.0, '1 % elmo': 66.3, ...}
+    Examples:
+        >>> report = SampleSize(elmo, task="ner", seeds=3).run(["train.conll", "dev.conll"])
+        >>> list(report.metrics)[:2]
+        ['1 % baseline', '1 % elmo']
     """
 
     name = "sample-size"

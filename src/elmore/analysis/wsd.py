@@ -54,9 +54,8 @@ class Wsd:
         max_bytes: what that folder may hold.
         progress: counts sentences.
 
-    Example:
-        >>> Wsd(elmo).run("wsd/").metrics["ALL layer 2, sense averages"]
-        61.8
+    Examples:
+        >>> f1 = Wsd(elmo).run("wsd/").metrics["ALL layer 2, sense averages"]
     """
 
     def __init__(

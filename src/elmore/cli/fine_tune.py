@@ -75,5 +75,7 @@ def run(args: argparse.Namespace) -> int:
         write_json({"run": str(done.path), "heldout_perplexities": looks})
     elif not args.quiet:
         gain = f", held-out perplexity {looks[0]:.1f} -> {min(looks):.1f}" if looks else ""
-        say(f"fine-tuned {done.path}{gain}; the best model is in {done.path}/best")
+        what = "best model is in" if done.best_path.is_dir() else "model is in"
+        place = done.best_path if done.best_path.is_dir() else done.checkpoint_path
+        say(f"fine-tuned {done.path}{gain}; the {what} {place}")
     return 0

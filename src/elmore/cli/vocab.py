@@ -88,8 +88,9 @@ def _make(args: argparse.Namespace, output: Path | None) -> int:
         write_json({**report, "output": args.output})
     elif not args.quiet:
         say(
-            f"{report['words']:,} of {report['types']:,} words cover {1 - report['oov_rate']:.2%} "
-            f"of {report['tokens']:,} tokens"
+            f"{report['words']:,} words, <S> </S> <UNK> included, cover "
+            f"{1 - report['oov_rate']:.2%} of {report['tokens']:,} tokens; "
+            f"the text has {report['types']:,} different words"
         )
         if counts.pruned:
             say("note: counts are not exact, rare words were dropped on the way")

@@ -33,7 +33,7 @@ class Embedder:
             has a character dictionary or a word list of ELMoForManyLangs.
         batch_size: sentences in a batch.
 
-    Example:
+    Examples:
         >>> from elmore.compat.manylangs import Embedder
         >>> embedder = Embedder("136")
         >>> [v.shape for v in embedder.sents2elmo([["It", "fell", "."]])]

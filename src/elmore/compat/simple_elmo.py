@@ -35,7 +35,7 @@ class ElmoModel:
         n_layers: number of layers, the token layer included.
         max_chars: characters of a token, markers included.
 
-    Example:
+    Examples:
         >>> model = ElmoModel()
         >>> model.load("my-model")
         'The model is now loaded.'

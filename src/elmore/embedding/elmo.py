@@ -87,7 +87,7 @@ class Elmo:
             token_vectors: (vocabulary, HDF5) written by `elmore cache`, so that the token layer
                 of these words need not be computed; other words still are.
 
-        Example:
+        Examples:
             >>> from elmore import Elmo
             >>> elmo = Elmo.load("my-model")
             >>> elmo.dim
@@ -135,7 +135,7 @@ class Elmo:
     def tokenize(self, text: str) -> Sentence:
         """Split a sentence into tokens by the convention that the model was trained on.
 
-        Example:
+        Examples:
             >>> elmo.tokenize("It fell.").tokens
             ('It', 'fell', '.')
         """
@@ -157,7 +157,7 @@ class Elmo:
         Returns:
             (time, dim) for one sentence, a list of such for a list.
 
-        Example:
+        Examples:
             >>> vectors = elmo.embed(["Stocks fell .", "She fell ."])
             >>> vectors[0].shape
             (3, 32)
@@ -170,7 +170,7 @@ class Elmo:
     ) -> list[Array]:
         """Give each token a vector; tokens are taken as they are.
 
-        Example:
+        Examples:
             >>> elmo.embed_tokens([["Stocks", "fell", "."]])[0].shape
             (3, 32)
         """
@@ -193,7 +193,7 @@ class Elmo:
         Returns:
             (dim,) for one sentence, (n, dim) for a list; zeros for an empty sentence.
 
-        Example:
+        Examples:
             >>> elmo.encode(["Stocks fell .", "She fell ."]).shape
             (2, 32)
         """
@@ -209,7 +209,7 @@ class Elmo:
     ) -> Array:
         """Give each token list one vector, (n, dim).
 
-        Example:
+        Examples:
             >>> elmo.encode_tokens([["Stocks", "fell", "."]], pool="max").shape
             (1, 32)
         """
@@ -223,7 +223,7 @@ class Elmo:
     def layers(self, texts: str | Sequence[str]) -> SentenceLayers | list[SentenceLayers]:
         """Give all layers of each token, with the tokens and where they stand.
 
-        Example:
+        Examples:
             >>> elmo.layers("She fell.").values.shape
             (3, 3, 32)
         """
@@ -235,7 +235,7 @@ class Elmo:
     def layers_tokens(self, sentences: Sequence[Sequence[str]]) -> list[SentenceLayers]:
         """Give all layers of each token of token lists.
 
-        Example:
+        Examples:
             >>> elmo.layers_tokens([["Stocks", "fell", "."]])[0].values.shape
             (3, 3, 32)
         """
@@ -259,7 +259,7 @@ class Elmo:
             tokenized: whether the items are token lists.
             batch_tokens: token budget of a batch.
 
-        Example:
+        Examples:
             >>> [v.shape for v in elmo.pipe(iter(["It fell .", "Yes ."]))]
             [(3, 32), (2, 32)]
         """
@@ -274,7 +274,7 @@ class Elmo:
     ) -> Iterator[SentenceLayers]:
         """Give all layers of a stream of sentences: lazy, in order, in bounded memory.
 
-        Example:
+        Examples:
             >>> lines = ["It fell.", "Yes."]
             >>> [s.tokens for s in elmo.pipe_layers(elmo.tokenize(line) for line in lines)]
             [('It', 'fell', '.'), ('Yes', '.')]
@@ -284,7 +284,7 @@ class Elmo:
     def stateful(self) -> Stream:
         """Make an object that carries state from batch to batch, as the published programs do.
 
-        Example:
+        Examples:
             >>> with elmo.stateful() as stream:
             ...     first = stream.embed(["It fell ."])
             ...     second = stream.embed(["It fell ."])
@@ -311,7 +311,7 @@ class Elmo:
         Arguments are those of `ElmoLayer`. It is a copy, so that neither training nor moving it
         to a device touches this object.
 
-        Example:
+        Examples:
             >>> layer = elmo.layer(n_mixes=2, dropout=0.5)
             >>> first, second = layer(layer.batch([["Stocks", "fell", "."]]))
             >>> first.shape
@@ -333,7 +333,7 @@ class Elmo:
         Returns:
             (n_words, dim of one direction).
 
-        Example:
+        Examples:
             >>> elmo.token_vectors(["stocks", "shares"]).shape
             (2, 16)
         """
@@ -354,7 +354,7 @@ class Elmo:
             precision: how the weights are stored. What "float16" and "int8" cost is measured on
                 a short text and written into the folder's notes.
 
-        Example:
+        Examples:
             >>> elmo.save("copy-of-my-model", precision="float16")
             >>> Elmo.load("copy-of-my-model").dim
             32

@@ -59,7 +59,7 @@ class LayerCache:
         max_bytes: what the folder may hold.
         batch_tokens: token budget of a batch.
 
-    Example:
+    Examples:
         >>> cache = LayerCache(elmo, "cache")
         >>> layers = cache.layers([["Stocks", "fell", "."], ["Yes"]])
         >>> layers[0].shape

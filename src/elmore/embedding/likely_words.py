@@ -30,7 +30,7 @@ def next_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list[tup
     Returns:
         (word, log probability), the likeliest first; markers and `<UNK>` are left out.
 
-    Example:
+    Examples:
         >>> len(next_words(elmo, ["Stocks"], k=3))
         3
     """
@@ -67,7 +67,7 @@ def substitutes(
     Returns:
         (word, log of its share), the likeliest first; markers and `<UNK>` are left out.
 
-    Example:
+    Examples:
         >>> words = substitutes(elmo, ["She", "fell", "."], 1, k=5)
         >>> len(words), words[0][1] >= words[1][1]
         (5, True)

@@ -150,7 +150,7 @@ def perplexity(
         ConfigError: the model has no softmax.
         InputError: there is no sentence.
 
-    Example:
+    Examples:
         >>> result = perplexity(elmo, ["Stocks fell .", "She fell ."])
         >>> result.n_tokens, result.n_sentences
         (8, 2)

@@ -89,7 +89,7 @@ def score(
     Returns:
         one result for a lone string, a list for a list. An empty sentence has its markers alone.
 
-    Example:
+    Examples:
         >>> result = score(elmo, "She fell .")
         >>> result.tokens, result.forward.shape, result.total < 0
         (('She', 'fell', '.'), (3,), True)

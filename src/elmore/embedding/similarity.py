@@ -23,7 +23,7 @@ def cosine(a: ArrayLike, b: ArrayLike) -> float | NDArray[np.float32]:
         a number for two vectors; (n,) or (m,) for a matrix and a vector; (n, m) for two matrices.
         A zero vector has the cosine 0 with everything.
 
-    Example:
+    Examples:
         >>> from elmore import cosine
         >>> cosine([1.0, 0.0], [1.0, 1.0])
         0.7071067690849304

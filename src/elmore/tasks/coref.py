@@ -82,7 +82,7 @@ class CorefSizes:
 class Coref(SupervisedTask[CorefExample, Clusters]):
     """Find which words of a document mean the same person or thing.
 
-    Example:
+    Examples:
         >>> model = Coref(elmo, seed=0)
         >>> report = model.fit("train.gold_conll", dev="dev.gold_conll")
         >>> model.predict(["Ada met Bo. She liked him."])

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from elmore._io import open_checked, read_lines, sha256_file
 from elmore._json import read_json
 from elmore._messages import shown
 from elmore._version import __version__
+from elmore.config import Precision
 from elmore.embedding.elmo import Elmo
 from elmore.errors import FormatError
 from elmore.formats.safetensors_files import read_safetensors, write_safetensors
@@ -43,6 +44,7 @@ class TaskFolder:
         words: of the word table, or None.
         weights: name to array.
         elmo: digest of the model that the task reads, or None.
+        precision: how that model computes, or None.
         scores: of the best look.
     """
 
@@ -52,6 +54,7 @@ class TaskFolder:
     words: WordList | None
     weights: Mapping[str, NDArray[Any]]
     elmo: str | None
+    precision: Precision | None
     scores: Mapping[str, float]
 
 
@@ -86,6 +89,7 @@ def write_task(
             "labels": dict(content.labels),
             "n_trained_words": words.n_trained if words else None,
             "elmo": content.elmo,
+            "precision": content.precision,
             "scores": dict(content.scores),
             "sha256": {name: sha256_file(place / name) for name in (_MODEL, _WORDS)},
         }
@@ -126,6 +130,7 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
         words=words,
         weights=weights,
         elmo=facts["elmo"],
+        precision=_precision(facts, place),
         scores=facts["scores"],
     )
     inside = place / _ELMO
@@ -156,3 +161,12 @@ def _facts(place: Path) -> dict[str, Any]:
     if missing:
         raise FormatError(f"'{shown(place, 140)}' lacks {sorted(missing)[0]!r}; restore it")
     return facts
+
+
+def _precision(facts: Mapping[str, Any], place: Path) -> Precision | None:
+    precision = facts.get("precision")  # older folders lack it: as the biLM inside is stored
+    if precision is not None and precision not in get_args(Precision):
+        raise FormatError(
+            f"'{shown(place, 100)}' has the unknown precision {shown(precision, 30)}; restore it"
+        )
+    return cast("Precision | None", precision)

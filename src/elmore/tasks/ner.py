@@ -56,7 +56,7 @@ class NerSizes:
 class Ner(SupervisedTask[NerExample, Entities]):
     """Find names in text and say what they are names of.
 
-    Example:
+    Examples:
         >>> tagger = Ner(elmo, seed=0)
         >>> report = tagger.fit("train.conll", dev="dev.conll")
         >>> tagger.predict(["Ada lives in Rome ."])

@@ -54,7 +54,7 @@ class NliSizes:
 class Nli(SupervisedTask[NliExample, str]):
     """Tell whether a hypothesis follows from a premise.
 
-    Example:
+    Examples:
         >>> model = Nli(elmo, seed=0)
         >>> report = model.fit("train.jsonl", dev="dev.jsonl")
         >>> model.predict([("A man sleeps .", "A man is awake .")])

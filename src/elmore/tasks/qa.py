@@ -68,7 +68,7 @@ class QaSizes:
 class Qa(SupervisedTask[QaExample, str]):
     """Answer a question by a stretch of a paragraph.
 
-    Example:
+    Examples:
         >>> model = Qa(elmo, seed=0)
         >>> report = model.fit("train-v1.1.json", dev="dev-v1.1.json")
         >>> model.predict([("Where is the tower ?", "The tower stands in Paris, France.")])

@@ -67,7 +67,7 @@ class SentimentSizes:
 class Sentiment(SupervisedTask[SentimentExample, int]):
     """Tell how a sentence feels about its subject, from 0 (very negative) to 4 (very positive).
 
-    Example:
+    Examples:
         >>> model = Sentiment(elmo, seed=0)
         >>> report = model.fit("train.txt", dev="dev.txt")
         >>> model.predict(["A joy from start to end ."])

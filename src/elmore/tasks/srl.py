@@ -63,7 +63,7 @@ class Srl(SupervisedTask[SrlExample, Frames]):
     In plain text, those words are taken for predicates that were one in at least half of their
     uses in the training data; an item (tokens, [places]) says them outright.
 
-    Example:
+    Examples:
         >>> model = Srl(elmo, seed=0)
         >>> report = model.fit("train.gold_conll", dev="dev.gold_conll")
         >>> model.predict(["She sold the car ."])

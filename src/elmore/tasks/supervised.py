@@ -193,6 +193,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             words=self._words,
             weights=weights,
             elmo=None if self.elmo is None else model_digest(self.elmo),
+            precision=None if self.elmo is None else self.elmo.precision,
             scores=self.scores,
         )
         write_task(Path(path), content, self.elmo if with_elmo else None, overwrite=overwrite)
@@ -224,7 +225,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         if content.elmo is None:
             elmo = None
         elif elmo is None and inside is not None:
-            elmo = Elmo.load(inside, threads=threads)
+            elmo = Elmo.load(inside, precision=content.precision, threads=threads)
         if content.elmo is not None and (elmo is None or model_digest(elmo) != content.elmo):
             raise ConfigError(
                 f"'{path}' was trained with another biLM or has none inside; pass the right elmo="

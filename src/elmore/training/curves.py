@@ -8,10 +8,12 @@ from typing import Any
 
 from elmore._atomic import atomic_path
 from elmore._extras import require
-from elmore.errors import InputError
+from elmore.errors import ConfigError, InputError
 from elmore.training.run import Run
 
 __all__ = ["plot_run"]
+
+_FORMATS = ("svg", "png", "pdf")
 
 
 def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
@@ -22,6 +24,9 @@ def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
         path: picture to make; the suffix (svg, png, pdf) tells the format.
         overwrite: replace a picture that is there.
     """
+    suffix = path.suffix.lstrip(".").lower() or "svg"
+    if suffix not in _FORMATS:
+        raise ConfigError(f"'{path}' is no picture; use the suffix {', '.join(_FORMATS)}")
     require("matplotlib", "plot", "plot")
     from matplotlib.figure import Figure
 
@@ -46,7 +51,7 @@ def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
     lower.grid(alpha=0.3)
     figure.suptitle(f"{run.recipe.name}: {run.path.name}")
     with atomic_path(path, overwrite=overwrite) as temporary:
-        figure.savefig(temporary, format=path.suffix.lstrip(".") or "svg", dpi=150)
+        figure.savefig(temporary, format=suffix, dpi=150)
 
 
 def _draw_training(axes: Any, steps: list[dict[str, Any]]) -> None:

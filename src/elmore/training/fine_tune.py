@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,12 +123,15 @@ def _prepare(
     if kept and checkpoint.vocabulary is not None:
         words = run.path / "vocab.txt"
         words.write_bytes(checkpoint.vocabulary.to_bytes())
-    return prepare(
-        texts,
-        folder,
-        vocabulary=words,
-        tokenized=tokenized,
-        tokenizer=checkpoint.tokenizer,
-        heldout=heldout,
-        seed=seed,
-    )
+    with warnings.catch_warnings():
+        # The model's words are in the order of the text that it was trained on, and must stay so.
+        warnings.filterwarnings("ignore", ".* is not sorted by falling frequency", UserWarning)
+        return prepare(
+            texts,
+            folder,
+            vocabulary=words,
+            tokenized=tokenized,
+            tokenizer=checkpoint.tokenizer,
+            heldout=heldout,
+            seed=seed,
+        )

@@ -41,7 +41,7 @@ class ElmoEmbedder:
         weight_file: the HDF5 weights.
         cuda_device: number of a CUDA device, -1 for the CPU.
 
-    Example:
+    Examples:
         >>> embedder = ElmoEmbedder("options.json", "weights.hdf5")
         >>> embedder.embed_sentence(["I", "ate", "an", "apple"]).shape
         (3, 4, 32)

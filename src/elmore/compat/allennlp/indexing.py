@@ -88,7 +88,7 @@ def batch_to_ids(batch: Sequence[Sequence[str]]) -> Tensor:
     Returns:
         (batch, time, 50); rows of zeros where a sentence has ended.
 
-    Example:
+    Examples:
         >>> batch_to_ids([["First", "sentence", "."], ["Second", "."]]).shape
         torch.Size([2, 3, 50])
     """
