@@ -16,7 +16,7 @@ import elmore
 PATHS = ("/v1/embed", "/v1/embeddings", "/v1/score", "/v1/substitutes", "/v1/explore")
 # What a message must not hold: paths, names of modules, classes and files, traces.
 LEAKS = re.compile(
-    r"Traceback|File \"|\.py\b|site-packages|/home|/tmp|/usr|/work|secret-place|elmore\.|fastapi|"
+    r"Traceback|File \"|\.py\b|site-packages|/home|/tmp|/usr|secret-place|elmore\.|fastapi|"
     r"starlette|pydantic|uvicorn|torch|numpy|0x[0-9a-f]{6}|Error\(|Exception|errors\.|<class",
     re.IGNORECASE,
 )
