@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from small_models import SENTENCES, make_checkpoint, make_options
 
 import elmore
@@ -346,14 +348,23 @@ def test_eight_threads_share_one_model(tiny_checkpoint: Checkpoint) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_can_use_the_model(tiny_checkpoint: Checkpoint) -> None:
-    elmo = Elmo(tiny_checkpoint, threads=1)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_forked_child_can_use_the_model(tiny_checkpoint: Checkpoint, threads: int) -> None:
+    elmo = Elmo(tiny_checkpoint, threads=threads)
     expected = elmo.embed("Before the fork .")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    long = [["the", "fell"] * 2000]
+    elmo.embed_tokens(long)
+    # OpenMP has its threads now, which the child will not have.
+    torch.einsum("l,ltd->td", torch.ones(3), torch.ones(3, 4000, 64))
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         code = 1
         try:
+            signal.alarm(30)  # where it waits for them
+            elmo.embed_tokens(long)
             os.write(write, elmo.embed("Before the fork .").tobytes())
             code = 0
         finally:
@@ -364,6 +375,7 @@ def test_a_forked_child_can_use_the_model(tiny_checkpoint: Checkpoint) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     np.testing.assert_array_equal(np.frombuffer(data, np.float32), expected.ravel())
     np.testing.assert_array_equal(elmo.embed("Before the fork ."), expected)
+    torch.set_num_threads(before)
 
 
 # Files -------------------------------------------------------------------------------------------

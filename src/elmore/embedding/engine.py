@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,6 +89,7 @@ class Engine:
         self.checkpoint = checkpoint
         self.precision = _precision(precision, checkpoint, self.device)
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self._bilm: BiLm | None = None
         self._frozen: FrozenBiLm | None = None
         self.workers = Workers(threads, available_threads() if threads is None else threads)
@@ -181,6 +183,7 @@ class Engine:
             state: where each begins; the start state if not given.
             vectors: of `vectors`, where they are known.
         """
+        self._mind_forks()
         with torch.no_grad():
             if state is None:
                 state = self.initial_state(len(batch.lengths))
@@ -215,6 +218,16 @@ class Engine:
             memory[:, :, None].expand(-1, -1, rows, -1).clone(),
         )
 
+    def _mind_forks(self) -> None:
+        """Hold torch to one thread in a forked process.
+
+        The threads of OpenMP do not survive a fork, and the first loop that waits for them would
+        wait for ever.
+        """
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            torch.set_num_threads(1)
+
     def _words(self, words: Sequence[str]) -> Batch:
         """Index words one by one, in their order and without markers."""
         alphabet, vocabulary = self.indexer.alphabet, self.indexer.vocabulary
@@ -235,6 +248,7 @@ class Engine:
 
     def _compute_words(self, batch: Batch, positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """Run the token layer over some of a batch's words, shared between the workers."""
+        self._mind_forks()
         if not len(positions):
             return np.zeros((0, self.config.lstm.projection_dim), np.float32)
         count = self.workers.count
