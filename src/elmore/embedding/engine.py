@@ -118,6 +118,11 @@ class Engine:
                 self._bilm = build_bilm(self.checkpoint, self.device)
             return self._bilm
 
+    @property
+    def packed(self) -> bool:
+        """Whether our own products over packed weights are used."""
+        return self._frozen is not None
+
     def zero_state(self, rows: int) -> BiLmState:
         """Make the state before any text, for `rows` sentences."""
         lstm = self.config.lstm

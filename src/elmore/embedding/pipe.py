@@ -93,7 +93,7 @@ def _embed_window(
         compute(batch, None if vectors is None else vectors[words])
 
     lengths = [len(window[k]) for k in busy]
-    if vectors is not None:
+    if engine.packed:  # torch's own products lose more by fewer rows than balance gains
         batch_tokens = _balanced(lengths, batch_tokens, engine.workers.count)
     plan = plan_batches(lengths, batch_tokens=batch_tokens)
     if len(plan) == 1:
