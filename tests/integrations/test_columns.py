@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from small_models import TEXT
 
 from elmore import Elmo
@@ -18,7 +19,7 @@ from elmore.embedding.records import embed_records
 from elmore.embedding.writers import Settings, open_writer
 from elmore.errors import ConfigError, InputError
 from elmore.integrations import columns
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob, load_model
 from integrations.engines import EMPTY, NULL, check_pooled, make_table
 
 
@@ -173,3 +174,15 @@ def test_a_job_finds_its_model_from_any_folder(
     monkeypatch.chdir(tmp_path)
     assert job.added("text") == ["vector"]
     assert ColumnJob().model == "english"  # a name, wherever a worker keeps its package
+
+
+def test_a_process_loads_a_model_once(tiny_folder: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        jobs = [ColumnJob(model=tiny_folder, pool=pool) for pool in ("mean", "max", None)]
+        models = {id(load_model(job)) for job in jobs}
+        assert len(models) == 1
+        other = load_model(ColumnJob(model=tiny_folder, precision="int8"))
+        assert (other.precision, len({*models, id(other)})) == ("int8", 2)
+    finally:
+        torch.set_num_threads(before)

@@ -192,11 +192,3 @@ def test_what_cannot_work_is_refused_before_a_worker_starts(spark: Any, tiny_fol
         door.embed_udf(layers="all")
     with pytest.raises(ConfigError, match="dtype='float16' but Spark has no such type"):
         door.arrow_function(ColumnJob(dtype="float16"))
-
-
-def test_a_process_loads_a_model_once(tiny_folder: Path) -> None:
-    jobs = [ColumnJob(model=tiny_folder, pool=pool) for pool in ("mean", "max", None)]
-    models = {id(door._embedder(job).elmo) for job in jobs}
-    assert len(models) == 1
-    other = door._embedder(ColumnJob(model=tiny_folder, precision="int8")).elmo
-    assert (other.precision, len({*models, id(other)})) == ("int8", 2)
