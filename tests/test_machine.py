@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from elmore._machine import available_memory, available_threads
 
 
-def test_available_threads() -> None:
-    assert available_threads() >= 1
-
-
-def _machine(folder: Path, files: dict[str, str]) -> int:
-    for name, text in {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable: 4096 kB\n", **files}.items():
+def _write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+def test_available_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert available_threads() >= 1
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+
+    def threads(name: str, files: dict[str, str]) -> int:
+        _write(tmp_path / name, files)
+        return available_threads(proc=tmp_path / name / "proc", cgroup=tmp_path / name / "cg")
+
+    v2, v1 = {"proc/self/cgroup": "0::/a/b\n"}, {"proc/self/cgroup": "5:cpu,cpuacct:/x\n"}
+    assert threads("none", {}) == 64
+    assert threads("unlimited", {**v2, "cg/a/b/cpu.max": "max 100000\n"}) == 64
+    assert threads("two and a half", {**v2, "cg/a/cpu.max": "250000 100000\n"}) == 3
+    assert threads("a tenth", {**v2, "cg/cpu.max": "10000 100000\n"}) == 1
+    quota = {"cg/cpu/cpu.cfs_quota_us": "200000\n", "cg/cpu/cpu.cfs_period_us": "100000\n"}
+    assert threads("v1", {**v1, **quota}) == 2
+    assert threads("v1, unlimited", {**v1, **quota, "cg/cpu/cpu.cfs_quota_us": "-1\n"}) == 64
+
+
+def _machine(folder: Path, files: dict[str, str]) -> int:
+    _write(folder, {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable: 4096 kB\n", **files})
     return available_memory(proc=folder / "proc", cgroup=folder / "cg")
 
 

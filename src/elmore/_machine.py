@@ -2,18 +2,66 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
 __all__ = ["available_memory", "available_threads"]
 
 
-def available_threads() -> int:
-    """Count the processors that this process may use."""
+_PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
+
+
+def available_threads(*, proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
+    """Count the processors that this process may use: affinity, and a container's share of time.
+
+    Args:
+        proc: where the kernel tells about processes; another folder in tests.
+        cgroup: where it tells about control groups.
+    """
     try:
-        return len(os.sched_getaffinity(0))
+        count = len(os.sched_getaffinity(0))
     except AttributeError:  # not on this system
-        return os.cpu_count() or 1
+        count = os.cpu_count() or 1
+    share = _cgroup_processors(proc, cgroup)
+    return count if share is None else max(1, min(count, math.ceil(share)))
+
+
+def _cgroup_processors(proc: Path, root: Path) -> float | None:
+    """Return how many processors' time the control groups allow, or None without a limit."""
+    found: list[float] = []
+    for folder, unified in _cgroup_folders(proc, root, "cpu"):
+        if unified:
+            try:
+                quota, period = (folder / "cpu.max").read_text("ascii").split()
+                found.append(int(quota) / int(period))
+            except (OSError, ValueError, ZeroDivisionError):
+                continue  # absent, or "max"
+        else:
+            most, unit = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
+            if most and unit and most > 0:
+                found.append(most / unit)
+    return min(found, default=None)
+
+
+def _cgroup_folders(proc: Path, root: Path, controller: str) -> list[tuple[Path, bool]]:
+    """List the folders of this process's control groups, and whether each is of version 2."""
+    try:
+        lines = (proc / "self" / "cgroup").read_text("utf-8").split("\n")
+    except (OSError, ValueError):
+        return []
+    found: list[tuple[Path, bool]] = []
+    for line in lines:
+        _, colon, rest = line.partition(":")
+        controllers, _, inner = rest.partition(":")
+        unified = controllers == ""
+        if not colon or not (unified or controller in controllers.split(",")):
+            continue
+        base = root if unified else root / controller
+        # Every ancestor may set a limit; inside a container the path may start elsewhere.
+        parts = [part for part in inner.split("/") if part not in ("", "..")]
+        found += [(base.joinpath(*parts[:depth]), unified) for depth in range(len(parts), -1, -1)]
+    return found
 
 
 def _number(path: Path) -> int | None:
@@ -37,31 +85,18 @@ def _reclaimable(stat_file: Path) -> int:
 
 def _cgroup_memory(proc: Path, root: Path) -> int | None:
     """Return what the control groups of this process leave it, or None without a limit."""
-    try:
-        lines = (proc / "self" / "cgroup").read_text("utf-8").split("\n")
-    except (OSError, ValueError):
-        return None
     found: list[int] = []
-    for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, inner = rest.partition(":")
-        if controllers == "":
-            base, limit, usage = root, "memory.max", "memory.current"
-        elif "memory" in controllers.split(","):
-            base, limit, usage = root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-        else:
-            continue
-        # Every ancestor may set a limit; inside a container the path may start elsewhere.
-        parts = [part for part in inner.split("/") if part not in ("", "..")]
-        for depth in range(len(parts), -1, -1):
-            folder = base.joinpath(*parts[:depth])
-            most, used = _number(folder / limit), _number(folder / usage)
-            if most is not None and used is not None:
-                found.append(max(0, most - used + _reclaimable(folder / "memory.stat")))
+    for folder, unified in _cgroup_folders(proc, root, "memory"):
+        limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        if unified:
+            limit, usage = "memory.max", "memory.current"
+        most, used = _number(folder / limit), _number(folder / usage)
+        if most is not None and used is not None:
+            found.append(max(0, most - used + _reclaimable(folder / "memory.stat")))
     return min(found, default=None)
 
 
-def available_memory(*, proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+def available_memory(*, proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
     """Return the bytes this process may still take: machine, control group and ulimit.
 
     Args:

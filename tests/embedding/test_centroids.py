@@ -89,5 +89,20 @@ def test_a_sample_of_the_uses_is_kept(tiny_elmo: Elmo) -> None:
 def test_refusals(tiny_elmo: Elmo) -> None:
     with pytest.raises(ConfigError, match="uses >= senses"):
         sense_centroids(tiny_elmo, TEXT, ["bank"], senses=3, uses=2)
-    with pytest.raises(ConfigError, match="may take 26 GB; list fewer words"):
-        sense_centroids(tiny_elmo, TEXT, ["bank"] * 1_000_000, senses=2)
+
+
+def test_a_word_that_is_listed_twice_counts_once(tiny_elmo: Elmo) -> None:
+    text = [Sentence(("the", "bank"))]
+    for found in (
+        word_centroids(tiny_elmo, text, ["bank", "the", "bank"]),
+        sense_centroids(tiny_elmo, text, ["bank", "the", "bank"], senses=1),
+    ):
+        assert sorted(one.word.partition("%")[0] for one in found) == ["bank", "the"]
+
+
+def test_uses_that_take_too_much_memory(tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = [Sentence(("the", "bank"))] * 4
+    assert sense_centroids(tiny_elmo, text, ["bank"], senses=1)
+    monkeypatch.setattr(centroids, "_MOST_BYTES", 3 * tiny_elmo.dim * 4)
+    with pytest.raises(ConfigError, match="list fewer words or keep fewer uses"):
+        sense_centroids(tiny_elmo, text, ["bank"], senses=1)

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import make_checkpoint, make_options
 
 from elmore import Elmo
+from elmore.embedding import pipe
 from elmore.embedding.cache import WordCache
 from elmore.formats.checkpoint import Checkpoint
 
@@ -174,3 +176,22 @@ def test_hash_seeds_do_not_matter(tiny_folder: Path) -> None:
     }
     assert len(outputs) == 1
     assert len(outputs.pop()) == 9 * 32 * 8
+
+
+def test_a_default_type_of_the_program_changes_nothing(tiny_elmo: Elmo) -> None:
+    rows = [["the", "schools"], ["fell"] * 9]
+    expected = list(tiny_elmo.pipe(rows, tokenized=True, batch_tokens=4))
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = list(tiny_elmo.pipe(rows, tokenized=True, batch_tokens=4))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(vectors.dtype == np.float32 for vectors in found)
+    assert_close(found, expected)
+
+
+def test_a_window_with_one_long_row(tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [["the"] * 70, ["fell"], ["schools", "fell"], []]
+    expected = one_by_one(tiny_elmo, rows)
+    monkeypatch.setattr(pipe, "_MOST_PLACES", 100)
+    assert_close(list(tiny_elmo.pipe(rows, tokenized=True, batch_tokens=30)), expected)

@@ -80,6 +80,7 @@ def test_nothing_to_transform(vectorizer: ElmoVectorizer) -> None:
         (np.array([TEXTS]), r"ndarray of shape \(1, 4\); pass one column"),
         (np.array("text"), r"ndarray of shape \(\)"),
         ({"text": 1}, "X is a dict"),
+        (frozenset(TEXTS), "X is a frozenset"),
         (5, "X is a int; pass a list of sentences"),
         (["It fell .", 5], "item 1 of X is a int, not a string"),
         (["It fell .", None], "item 1 of X is a NoneType, not a string; fill or drop"),
@@ -100,6 +101,9 @@ def test_text_where_tokens_belong(vectorizer: ElmoVectorizer) -> None:
         vectorizer.transform(TEXTS)
     with pytest.raises(ConfigError, match="a token of type int"):
         vectorizer.transform([["It", 5]])
+    for wrong in (5, {"It": 1}, {"It"}, None, b"It"):
+        with pytest.raises(ConfigError, match="not a list of tokens"):
+            vectorizer.transform([wrong])
 
 
 @pytest.mark.parametrize(

@@ -141,3 +141,50 @@ def test_nothing_runs_on_after_an_error() -> None:
         workers.run([broken, *(lambda k=k: slow(k) for k in range(50))])
     assert sorted(begun) == sorted(ended)
     assert len(begun) < 50
+
+
+def test_sharing_leaves_nothing_running_after_an_error() -> None:
+    workers = Workers(4, 4)
+    begun, ended = [], []
+
+    def slow(k: int) -> None:
+        begun.append(k)
+        time.sleep(0.1)
+        ended.append(k)
+
+    def broken() -> None:
+        time.sleep(0.02)
+        raise KeyError("broken job")
+
+    with pytest.raises(KeyError):
+        workers.share([broken, *(lambda k=k: slow(k) for k in range(3))])
+    assert sorted(begun) == sorted(ended)
+
+
+def test_long_jobs_are_told_of_an_error() -> None:
+    told = threading.Event()
+
+    def long() -> bool:
+        return told.wait(30)
+
+    def broken() -> None:
+        raise KeyError("broken job")
+
+    start = time.monotonic()
+    with pytest.raises(KeyError):
+        Workers(2).run([broken, long], told.set)
+    assert time.monotonic() - start < 20
+
+
+def test_later_threads_get_the_count_of_the_caller() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        Workers(4, 4).run([lambda: None, lambda: None])
+        seen: list[int] = []
+        other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+        other.start()
+        other.join()
+        assert seen == [3]
+    finally:
+        torch.set_num_threads(before)

@@ -13,6 +13,8 @@ from starlette.testclient import TestClient
 from elmore import Elmo
 from elmore.errors import ConfigError
 from elmore.serve.app import Draining, make_app
+from elmore.serve.bodies import parse_body
+from elmore.serve.errors import ServiceError
 from elmore.serve.settings import Settings
 
 BODY = b'{"sentences": ["a"], "pooling": "mean"}'
@@ -215,3 +217,34 @@ def test_more_requests_than_places(lm: Elmo) -> None:
         assert (await answer(None))[0] == 400
 
     asyncio.run(work())
+
+
+def test_the_token_is_asked_for_below_a_prefix_too(lm: Elmo) -> None:
+    app = make_app(lm, Settings(token="secret"))
+    with TestClient(app, root_path="/elmo") as client:
+        for path in ("/v1/embed", "/v1/models", "/metrics", "/nowhere"):
+            method = "POST" if path == "/v1/embed" else "GET"
+            found = client.request(method, f"/elmo{path}", content=BODY, headers=TYPE)
+            assert found.status_code == 401
+        assert client.get("/elmo/health").status_code == 200
+        headers = {**TYPE, "Authorization": "Bearer secret"}
+        assert client.post("/elmo/v1/embed", content=BODY, headers=headers).status_code == 200
+
+
+def test_an_application_that_was_not_started_says_so_at_once(lm: Elmo) -> None:
+    found = TestClient(make_app(lm, Settings())).post("/v1/embed", content=BODY, headers=TYPE)
+    assert (found.status_code, found.json()["error"]["type"]) == (503, "unavailable")
+
+
+def test_an_application_can_be_started_again(lm: Elmo) -> None:
+    app = make_app(lm, Settings())
+    many = json.dumps({"sentences": ["a b c"] * 50}).encode()
+    for _ in range(2):
+        with TestClient(app) as client:
+            assert client.post("/v1/embed", content=many, headers=TYPE).status_code == 200
+
+
+def test_many_names_are_compared_quickly() -> None:
+    names = ",".join(f'"k{k}":1' for k in range(100_000))
+    with pytest.raises(ServiceError, match="names 'k99999' twice"):
+        parse_body(f'{{{names},"k99999":2}}'.encode())

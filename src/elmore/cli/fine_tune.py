@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_json({"run": str(done.path), "heldout_perplexities": looks})
     elif not args.quiet:
-        gain = f", held-out perplexity {looks[0]:.1f} -> {min(looks):.1f}" if looks else ""
+        gain = f", held-out perplexity {min(looks):.1f}" if looks else ""
         what = "best model is in" if done.best_path.is_dir() else "model is in"
         place = done.best_path if done.best_path.is_dir() else done.checkpoint_path
         say(f"fine-tuned {done.path}{gain}; the {what} {place}")

@@ -57,6 +57,7 @@ def word_centroids(
     Returns:
         the words that were met, the most frequent first.
     """
+    words = list(dict.fromkeys(words))
     rows = {word: row for row, word in enumerate(words)}
     sums = np.zeros((len(rows), elmo.dim))  # float64: of thousands of terms
     counts = np.zeros(len(rows), np.int64)
@@ -102,20 +103,21 @@ def sense_centroids(
     """
     if senses < 1 or uses < senses:
         raise ConfigError(f"senses={senses}, uses={uses}; give 1 or more, and uses >= senses")
-    size = len(words) * uses * elmo.dim * 4
-    if size > _MOST_BYTES:
-        raise ConfigError(
-            f"{len(words)} words with {uses} uses each may take {size / 1e9:.0f} GB; list fewer "
-            "words or keep fewer uses"
-        )
+    words = list(dict.fromkeys(words))
     rows = {word: row for row, word in enumerate(words)}
     kept: list[list[Array]] = [[] for _ in words]
     met = np.zeros(len(words), np.int64)
-    draws = np.random.default_rng(seed)
+    draws, held = np.random.default_rng(seed), 0
     for known, vectors in _uses(elmo, sentences, rows, layers, batch_tokens):
         for row, vector in zip(known, vectors, strict=True):
             met[row] += 1
             if len(kept[row]) < uses:
+                held += vector.nbytes
+                if held > _MOST_BYTES:
+                    raise ConfigError(
+                        f"{len(words)} words with up to {uses} uses each take more than "
+                        f"{_MOST_BYTES / 1e9:.0f} GB; list fewer words or keep fewer uses"
+                    )
                 kept[row].append(vector.copy())
             elif (place := int(draws.integers(met[row]))) < uses:
                 kept[row][place] = vector.copy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -13,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmore._machine import available_threads
 from elmore.config import BiLmConfig, Precision, count_parameters
 from elmore.embedding.cache import WordCache, read_token_vectors, word_keys
 from elmore.errors import ConfigError, FormatError
@@ -38,6 +38,8 @@ _RATES = {"float32": 15e9, "float16": 25e9, "int8": 60e9}
 _LARGE = 5_000_000
 # Words of one piece of work: enough rows for the products, and what is between them stays small.
 _WORDS_AT_ONCE = 576
+# Each may hold a batch; whoever has more processors than this runs several processes.
+_MOST_WORKERS = 16
 _BURN_IN = Path(__file__).parent.parent / "data" / "burn_in.txt"
 # Words of a token-vector file that are computed anew, to see that it belongs to the model.
 _SAMPLED_WORDS = 8
@@ -92,7 +94,7 @@ class Engine:
         self._process = os.getpid()
         self._bilm: BiLm | None = None
         self._frozen: FrozenBiLm | None = None
-        self.workers = Workers(threads, available_threads() if threads is None else threads)
+        self.workers = Workers(threads, _MOST_WORKERS)
         in_torch = self.precision == "float32" and (config.lstm.mixed or not native().vectors)
         if self.device.type != "cpu" or in_torch:
             # Without vector kernels torch's own products are the faster way in float32.
@@ -127,10 +129,9 @@ class Engine:
         """Make the state before any text, for `rows` sentences."""
         lstm = self.config.lstm
         shape = (len(self.config.directions), lstm.n_layers, rows)
-        return BiLmState(
-            torch.zeros(*shape, lstm.projection_dim, device=self.device),
-            torch.zeros(*shape, lstm.dim, device=self.device),
-        )
+        # Named, for a program may have chosen another type for its own tensors.
+        zeros = partial(torch.zeros, dtype=torch.float32, device=self.device)
+        return BiLmState(zeros(*shape, lstm.projection_dim), zeros(*shape, lstm.dim))
 
     def use_token_vectors(self, vocabulary: Vocabulary, vectors: Path) -> None:
         """Take the token layer of a vocabulary's words from a file.
@@ -168,12 +169,18 @@ class Engine:
         with torch.no_grad():
             return self._fetch_words(self._words(list(places)))[index]
 
-    def vectors(self, batch: Batch) -> NDArray[np.float32] | None:
-        """Give the token layer of a batch's words for `run`, (n_words, dim of one direction).
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the CPU computes."""
+        return self.device.type == "cpu"
 
-        None on another device than the CPU, where `run` computes it.
+    def vectors(self, batch: Batch) -> NDArray[np.float32]:
+        """Give the token layer of a batch's words for `run` on the CPU.
+
+        Returns:
+            (n_words, dim of one direction).
         """
-        return None if self.device.type != "cpu" else self._fetch_words(batch)
+        return self._fetch_words(batch)
 
     def run(
         self,

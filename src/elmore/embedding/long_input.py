@@ -13,6 +13,7 @@ import itertools
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -106,8 +107,12 @@ def read_long(
         for start in range(0, n_tokens, stretch):
             bottom.write(start, engine.word_vectors(list(itertools.islice(marked, stretch))))
         parts = [set_aside(dim * n_lstm) for _ in engine.config.directions]
-        jobs = [_direction(engine, k, bottom, part, state, stretch) for k, part in enumerate(parts)]
-        done = engine.workers.run(jobs)
+        stop = threading.Event()
+        jobs = [
+            _direction(engine, k, bottom, part, state, stretch, stop)
+            for k, part in enumerate(parts)
+        ]
+        done = engine.workers.run(jobs, stop.set)
         after = BiLmState(
             torch.stack([hidden for hidden, _ in done]), torch.stack([memory for _, memory in done])
         )
@@ -115,7 +120,13 @@ def read_long(
 
 
 def _direction(
-    engine: Engine, number: int, bottom: _Rows, part: _Rows, state: BiLmState, stretch: int
+    engine: Engine,
+    number: int,
+    bottom: _Rows,
+    part: _Rows,
+    state: BiLmState,
+    stretch: int,
+    stop: threading.Event,
 ) -> Any:
     """Make the job of one direction: read everything, set the layers aside, give the state."""
     starts = range(0, bottom.count, stretch)
@@ -124,6 +135,8 @@ def _direction(
     def job() -> tuple[Tensor, Tensor]:
         hidden, memory = state.hidden[number], state.memory[number]
         for start in reversed(starts) if backward else starts:
+            if stop.is_set():
+                raise CancelledError
             values = bottom.read(start, min(start + stretch, bottom.count))
             inputs = torch.from_numpy(values[::-1].copy() if backward else values)
             layers, hidden, memory = engine.read_on(number, inputs, hidden, memory)

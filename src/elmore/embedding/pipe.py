@@ -27,6 +27,8 @@ BATCH_TOKENS = 4096
 _WINDOW_SENTENCES = 1024
 # Of long sentences fewer fill a window: its results are held until the last one is there.
 _WINDOW_TOKENS = 65_536
+# Places of the index of a whole window (sentences times the longest), 8 bytes each.
+_MOST_PLACES = 4_000_000
 
 
 def embed_stream(
@@ -77,37 +79,50 @@ def _embed_window(
         with read_long(engine, window[k].tokens) as layers_of_it:
             results[k] = finish.pieces(window[k], layers_of_it.pieces())
     busy = [k for k in busy if results[k] is None]
-    # The words of all batches are computed first, each once; then batches run side by side, which
-    # keeps more processors busy than the two directions of one.
-    everything = engine.indexer.batch([window[k].tokens for k in busy], busy)
-    vectors = engine.vectors(everything)
-
-    def compute(batch: Batch, bottom: NDArray[np.float32] | None) -> None:
-        layers, _ = engine.run(batch, vectors=bottom)
-        values = layers.values.cpu()
-        for row, k in enumerate(batch.positions.tolist()):
-            results[k] = finish.whole(window[k], values[:, row, 1 : len(window[k]) + 1])
-
-    def job(rows: NDArray[np.int64]) -> None:
-        batch, words = everything.some(rows)
-        compute(batch, None if vectors is None else vectors[words])
-
-    lengths = [len(window[k]) for k in busy]
-    if engine.packed:  # torch's own products lose more by fewer rows than balance gains
-        batch_tokens = _balanced(lengths, batch_tokens, engine.workers.count)
-    plan = plan_batches(lengths, batch_tokens=batch_tokens)
-    if len(plan) == 1:
-        compute(everything, vectors)
-    elif vectors is not None:
-        engine.workers.run([partial(job, rows) for rows in plan])
-    else:
-        for rows in plan:
-            job(rows)
+    if busy:
+        _embed_short(engine, window, busy, finish, batch_tokens, results)
     nothing = engine.zero_state(0).hidden.new_zeros(engine.config.n_layers, 0, engine.config.dim)
     return [
         finish.whole(window[k], nothing.cpu()) if result is None else result
         for k, result in enumerate(results)
     ]
+
+
+def _embed_short(
+    engine: Engine,
+    window: list[Sentence],
+    busy: list[int],
+    finish: Finish[Result],
+    batch_tokens: int,
+    results: list[Result | None],
+) -> None:
+    """Embed the sentences `busy` of a window in batches, and put down their results."""
+
+    def compute(batch: Batch, bottom: NDArray[np.float32] | None = None) -> None:
+        layers, _ = engine.run(batch, vectors=bottom)
+        values = layers.values.cpu()
+        for row, k in enumerate(batch.positions.tolist()):
+            results[k] = finish.whole(window[k], values[:, row, 1 : len(window[k]) + 1])
+
+    lengths = [len(window[k]) for k in busy]
+    if engine.packed:  # torch's own products lose more by fewer rows than balance gains
+        batch_tokens = _balanced(lengths, batch_tokens, engine.workers.count)
+    plan = plan_batches(lengths, batch_tokens=batch_tokens)
+    if not engine.on_cpu or len(plan) == 1 or max(lengths) * len(busy) > _MOST_PLACES:
+        for rows in plan:
+            members = [busy[row] for row in rows]
+            compute(engine.indexer.batch([window[k].tokens for k in members], members))
+        return
+    # The words of all batches are computed first, each once; then batches run side by side, which
+    # keeps more processors busy than the two directions of one.
+    everything = engine.indexer.batch([window[k].tokens for k in busy], busy)
+    vectors = engine.vectors(everything)
+
+    def job(rows: NDArray[np.int64]) -> None:
+        batch, words = everything.some(rows)
+        compute(batch, vectors[words])
+
+    engine.workers.run([partial(job, rows) for rows in plan])
 
 
 def _balanced(lengths: list[int], batch_tokens: int, workers: int) -> int:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from elmore._extras import require
 from elmore._messages import shown
-from elmore.config import Precision
+from elmore.config import BiLmConfig, Precision
 from elmore.embedding.bulk.job import Job, value_shape
 from elmore.embedding.layers import LayerChoice
 from elmore.embedding.pooling import Pooling
@@ -101,26 +101,34 @@ class ColumnJob:
             batch_tokens=self.batch_tokens,
         )
 
-    def added(self, kind: Kind) -> list[str]:
-        """Name the columns that are added, in order; reads the model's configuration.
+    def added(self, kind: Kind, config: BiLmConfig | None = None) -> list[str]:
+        """Name the columns that are added, in order.
+
+        Args:
+            kind: of the column.
+            config: of the model; read from its files if not given.
 
         Raises:
             ConfigError: the model has not these layers.
             ModelNotFound: there is no such model here.
         """
-        config = read_checkpoint(self.model or BUNDLED).config
+        if config is None:
+            config = read_checkpoint(self.model or BUNDLED).config
         value_shape(config, self.layers, self.pool)
         names = ["vectors" if self.pool is None else "vector"]
         if isinstance(self.layers, str) and self.layers == "all":
             names = [f"layer_{k}" for k in range(config.n_layers)]
         return [*_token_columns(self, kind), *names]
 
-    def check(self, names: Sequence[str], kind: Kind) -> list[str]:
+    def check(
+        self, names: Sequence[str], kind: Kind, config: BiLmConfig | None = None
+    ) -> list[str]:
         """Refuse columns with which no row could be embedded, before any worker starts.
 
         Args:
             names: the columns that there are.
             kind: of the column.
+            config: as in `added`.
 
         Returns:
             The columns that are added.
@@ -128,7 +136,7 @@ class ColumnJob:
         Raises:
             ConfigError: one of these would be there twice.
         """
-        added = self.added(kind)
+        added = self.added(kind, config)
         taken = [name for name in added if name in names]
         if taken:
             raise ConfigError(
@@ -223,7 +231,8 @@ class ColumnEmbedder:
         """
         self.job.check_name(rows.schema.names)
         column = rows.column(self.job.column)
-        names = self.job.check(rows.schema.names, column_kind(column.type, self.job.column))
+        kind = column_kind(column.type, self.job.column)
+        names = self.job.check(rows.schema.names, kind, self.elmo.config)
         start = 0
         for arrays in self.columns(column):
             count = len(arrays[0])

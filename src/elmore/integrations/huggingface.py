@@ -19,6 +19,7 @@ from elmore._version import __version__
 from elmore.config import count_parameters
 from elmore.errors import ConfigError, ElmoreError
 from elmore.formats import folder
+from elmore.formats.bundled import BUNDLED
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.formats.hub import is_hugging_face, is_offline
@@ -215,8 +216,8 @@ def _run_folder(run: Run) -> Path:
 def _checkpoint(model: Any, run: Run | None) -> Checkpoint:
     if run is not None:
         return read_checkpoint(_run_folder(run))
-    if isinstance(model, str | Path | tuple):
-        return read_checkpoint(model)
+    if model is None or isinstance(model, str | Path | tuple):
+        return read_checkpoint(BUNDLED if model is None else model)
     checkpoint: Checkpoint = model.checkpoint
     return checkpoint
 

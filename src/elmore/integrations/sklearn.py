@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Set, Sized
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ElmoVectorizer"]
 
 Array = NDArray[np.float32]
+_UNORDERED = (Mapping, Set)
 
 
 class ElmoVectorizer(
@@ -197,13 +198,14 @@ def _check_input(X: Any, tokenized: bool) -> None:
             f"X is a {type(X).__name__} of shape {shape}; pass one column of texts, such as "
             'X["text"] or X[:, 0]'
         )
-    if isinstance(X, Mapping | set) or not isinstance(X, Iterable):
+    if isinstance(X, _UNORDERED) or not isinstance(X, Iterable):
         raise ConfigError(f"X is a {type(X).__name__}; pass a list of sentences")
 
 
 def _checked_items(X: Iterable[Any], tokenized: bool) -> Iterator[Any]:
     for k, item in enumerate(X):
-        if isinstance(item, str) == tokenized or isinstance(item, bytes | float) or item is None:
+        listed = isinstance(item, Iterable) and not isinstance(item, (str, bytes, *_UNORDERED))
+        if not (listed if tokenized else isinstance(item, str)):
             kind = type(item).__name__
             if tokenized:
                 raise ConfigError(

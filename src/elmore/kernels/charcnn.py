@@ -156,7 +156,7 @@ class FilterTables:
             words = torch.from_numpy(ids).long()
             return convolve_by_tables(words, self._tables, self._biases, self._n_characters)
         n_words, chars = ids.shape
-        result = torch.empty(n_words, sum(map(len, self._biases)))
+        result = torch.empty(n_words, sum(map(len, self._biases)), dtype=torch.float32)
         if not n_words:
             return result
         ids = np.ascontiguousarray(ids, np.int32)

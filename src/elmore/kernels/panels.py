@@ -94,7 +94,7 @@ class Matrix:
             return self._twin(inputs, bias, clip)
         (n, k), rows = self.shape, inputs.shape[0]
         inputs = inputs.contiguous()
-        output = torch.empty(rows, n)
+        output = torch.empty(rows, n, dtype=torch.float32)
         room = np.empty(self._module.panels_workspace(k, self.argument[5]), np.uint8)
         self._module.panels_affine(
             pointer(output, rows, n),

@@ -54,23 +54,36 @@ class Workers:
         self.threads = threads if threads is not None else available_threads()
         self.count = min(2 if count is None else count, self.threads)
 
-    def run(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
+    def run(
+        self,
+        jobs: Sequence[Callable[[], Result]],
+        give_up: Callable[[], None] = lambda: None,
+    ) -> list[Result]:
         """Run jobs and give their results in order; the first error is raised here.
 
         No job is running any more when this is left. A job may run others in its turn.
+
+        Args:
+            jobs: what to run.
+            give_up: called after an error or an interrupt, to tell long jobs that they may end.
         """
         if _inside.workers is self:  # a thread that waited for itself would wait for ever
             return self.share(jobs)
         waiting = self._started()
         futures: list[Future[Result]] = [Future() for _ in jobs]
         inner = max(1, self.threads // max(1, min(len(jobs), self.count)))
-        for job, future in zip(jobs, futures, strict=True):
-            waiting.put((job, future, inner))
+        before = torch.get_num_threads()
         try:
+            for job, future in zip(jobs, futures, strict=True):
+                waiting.put((job, future, inner))
             return [future.result() for future in futures]
         except BaseException:
-            wait([future for future in futures if not future.cancel()])
+            give_up()
+            _end(futures)
             raise
+        finally:
+            if inner > 1:  # what a worker sets would be that of threads which start later
+                torch.set_num_threads(before)
 
     def share(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run jobs that set no store by torch's thread count, the calling thread helping.
@@ -82,12 +95,16 @@ class Workers:
             return [job() for job in jobs]
         waiting = self._started()
         futures: list[Future[Result]] = [Future() for _ in jobs[1:]]
-        for job, future in zip(jobs[1:], futures, strict=True):
-            waiting.put((job, future, 1))
-        results = [jobs[0]()] if jobs else []
-        for job, future in zip(jobs[1:], futures, strict=True):
-            results.append(job() if future.cancel() else future.result())
-        return results
+        try:
+            for job, future in zip(jobs[1:], futures, strict=True):
+                waiting.put((job, future, 1))
+            results = [jobs[0]()] if jobs else []
+            for job, future in zip(jobs[1:], futures, strict=True):
+                results.append(job() if future.cancel() else future.result())
+            return results
+        except BaseException:
+            _end(futures)
+            raise
 
     def _started(self) -> queue.SimpleQueue[_Item | None]:
         with self._lock:
@@ -119,6 +136,11 @@ class Workers:
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if not ending():  # the threads end with the process, and names may be gone
             self.close()
+
+
+def _end(futures: Sequence[Future[Any]]) -> None:
+    """Take back what was not begun, and wait for the rest; what was never queued counts so too."""
+    wait([future for future in futures if not future.cancel()])
 
 
 def _work(

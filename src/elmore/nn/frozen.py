@@ -155,7 +155,7 @@ class FrozenLstm:
         memory = memory.clone(memory_format=torch.contiguous_format)
         start_hidden = hidden = hidden.contiguous()
         sizes, width = packing.sizes, 4 * self._cells
-        output = torch.empty(sum(sizes), hidden.shape[1])
+        output = hidden.new_empty(sum(sizes), hidden.shape[1])
         gates = None
         if rows is not None:
             n_inputs = inputs.shape[0]

@@ -92,7 +92,7 @@ def number(value: float | None) -> float | None:
 
 
 def numbers(values: NDArray[np.float32]) -> str:
-    """Write an array as nested lists; 7 digits are a float32."""
+    """Write an array as nested lists, to seven digits."""
     if values.ndim > 1:
         if values.ndim == 2 and len(values):
             # One % for a matrix is several times as fast as json.dumps of its numbers.

@@ -71,7 +71,7 @@ class Batcher:
         self._tokens = 0
         self._closed = False
         self._rate = _FIRST_RATE
-        self._thread = threading.Thread(target=self._work, name="elmore-batches", daemon=True)
+        self._thread: threading.Thread | None = None
 
     @property
     def waiting_tokens(self) -> int:
@@ -86,10 +86,12 @@ class Batcher:
     @property
     def alive(self) -> bool:
         """Whether requests are computed."""
-        return self._thread.is_alive() and not self._closed
+        return self._thread is not None and self._thread.is_alive() and not self._closed
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread, and again after `close`."""
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="elmore-batches", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -97,7 +99,7 @@ class Batcher:
         with self._changed:
             self._closed = True
             self._changed.notify()
-        if self._thread.is_alive():
+        if self._thread is not None and self._thread.is_alive():
             self._thread.join()
 
     async def run(self, items: Sequence[Item]) -> list[Any]:
@@ -126,7 +128,7 @@ class Batcher:
 
     def _enter(self, request: _Request) -> None:
         with self._changed:
-            if self._closed:
+            if not self.alive:
                 raise ServiceError(503, retry_after=5)
             # A request into an empty queue is always taken, or a large one never would be.
             if self._tokens and self._tokens + request.waiting > self._settings.queue_tokens:

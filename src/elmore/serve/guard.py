@@ -26,6 +26,8 @@ _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
 )
+# What needs no token: the page, which asks for it, and what tells whether the service is well.
+_OPEN = frozenset(("/", "/page.css", "/page.js", "/health", "/ready", "/openapi.json"))
 # A client that sends first and reads afterwards learns why it was refused if what it sends is
 # taken and thrown away, for so long at most.
 _DISCARD_SECONDS = 2.0
@@ -65,7 +67,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         start, status = time.perf_counter(), 499  # until something is answered
-        route = scope["path"] if scope["path"] in self._routes else "other"
+        path = _path(scope)
+        route = path if path in self._routes else "other"
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -76,7 +79,7 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *extra]}
             await send(message)
 
-        working = scope["path"].startswith("/v1/")
+        working = path.startswith("/v1/")
         self.running += working
         try:
             await self._answer(scope, receive, answer, working, lambda: status != 499)
@@ -119,7 +122,7 @@ class Guard:
                 await error_response(ServiceError(500))(scope, receive, send)
 
     def _admit(self, scope: Scope, headers: Headers, working: bool) -> None:
-        if (working or scope["path"] == "/metrics") and not self._authorized(headers):
+        if _path(scope) not in _OPEN and not self._authorized(headers):
             raise ServiceError(401)
         if not working:
             return
@@ -186,6 +189,12 @@ class Guard:
         except TimeoutError:
             pass
         return False
+
+
+def _path(scope: Scope) -> str:
+    """Give the address inside this application, wherever it was mounted."""
+    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
 
 
 def _has_body(headers: Headers) -> bool:

@@ -58,8 +58,7 @@ class Service:
     def __init__(self, elmo: Elmo, settings: Settings, batcher: Batcher) -> None:
         self._elmo, self._settings, self._batcher = elmo, settings, batcher
         self._no_words: str | None = None
-        # Few, because each keeps memory of its own for what it has written.
-        self._aside = ThreadPoolExecutor(_ASIDE, "elmore-answers")
+        self._aside: ThreadPoolExecutor | None = None
         try:
             LanguageModel(elmo)
         except ConfigError as error:
@@ -67,7 +66,9 @@ class Service:
 
     def close(self) -> None:
         """End its threads."""
-        self._aside.shutdown()
+        if self._aside is not None:
+            self._aside.shutdown()
+            self._aside = None
 
     def warm_up(self) -> None:
         """Do once what the first request would wait for."""
@@ -123,21 +124,11 @@ class Service:
         values = await self._run(request, [Vectors(sentence, finish) for sentence in sentences])
         if values is None:
             return Response(status_code=_GONE)
-        as_text = body.encoding_format == "base64"
-        data = [
-            {
-                "object": "embedding",
-                "index": k,
-                "embedding": base64.b64encode(value.astype("<f4").tobytes()).decode("ascii")
-                if as_text
-                else [float(f"{x:.7g}") for x in value.tolist()],
-            }
-            for k, value in enumerate(values)
-        ]
         n_tokens = sum(len(sentence) for sentence in sentences)
         usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
-        name = self._settings.name
-        return _json({"object": "list", "data": data, "model": name, "usage": usage})
+        head = {"object": "list", "model": self._settings.name, "usage": usage}
+        many = len(values) * self._elmo.dim > _MANY_NUMBERS
+        return await self._call(many, _embeddings, head, values, body.encoding_format == "base64")
 
     async def score(self, body: ScoreRequest, request: Request) -> Response:
         """Give log probabilities."""
@@ -266,6 +257,9 @@ class Service:
         """Call a function, in another thread if it is heavy."""
         if not heavy:
             return function(*args)
+        if self._aside is None:
+            # Few, because each keeps memory of its own for what it has written.
+            self._aside = ThreadPoolExecutor(_ASIDE, "elmore-answers")
         return await asyncio.get_running_loop().run_in_executor(self._aside, function, *args)
 
     async def _run(self, request: Request, items: Sequence[Item]) -> list[Any] | None:
@@ -289,6 +283,20 @@ async def _gone(request: Request) -> None:
 
 def _json(value: Any) -> Response:
     return Response(encode_json(value), media_type=JSON)
+
+
+def _embeddings(head: dict[str, Any], values: Sequence[Any], as_text: bool) -> Response:
+    data = [
+        {
+            "object": "embedding",
+            "index": k,
+            "embedding": base64.b64encode(value.astype("<f4").tobytes()).decode("ascii")
+            if as_text
+            else [float(f"{x:.7g}") for x in value.tolist()],
+        }
+        for k, value in enumerate(values)
+    ]
+    return _json({**head, "data": data})
 
 
 def _score(score: SentenceScore, per_token: bool) -> dict[str, Any]:

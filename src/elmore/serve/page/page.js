@@ -286,7 +286,7 @@ function showHeat(table) {
       shade(cell, value);
       return cell;
     });
-    const sentence = make("td", { class: "context" }, ...context(uses[i], 3));
+    const sentence = make("td", { class: "context" }, ...context(uses[i], 2));
     return make("tr", {}, make("th", { scope: "row" }, String(i + 1)), ...cells, sentence);
   });
   const active = document.activeElement && document.activeElement.dataset.cell;
