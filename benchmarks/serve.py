@@ -302,8 +302,8 @@ def soak(args: argparse.Namespace, service: Service, text: Any) -> dict[str, Any
         total["failed"] += result["failed"]
     bad = {status: count for status, count in total.items() if status != "200" and count}
     print(
-        f"soak, {args.soak} min: {total['200']:,} requests, others {bad or 'none'}, memory "
-        f"{memory[1]:.1f} MB after the first half minute, {memory[-1]:.1f} MB at the end"
+        f"soak, {args.soak} min: {total['200']:,} requests, others {bad or 'none'}, MB every half "
+        f"minute: {', '.join(f'{m:.0f}' for m in memory)}"
     )
     return {
         "minutes": args.soak,
