@@ -117,16 +117,7 @@ def run(args: argparse.Namespace) -> int:
     elmo = None
     if args.probe != "mix":
         checkpoint = flags.read_model(model)
-        from elmore.embedding.elmo import Elmo
-
-        flags.set_threads(args.threads)
-        elmo = Elmo(
-            checkpoint,
-            device=args.device,
-            precision=args.precision,
-            threads=args.threads,
-            start=args.start,
-        )
+        elmo = flags.make_elmo(args, checkpoint)
     progress = make_progress(unit="sentences", quiet=args.quiet)
     try:
         report = _RUNS[args.probe](args, elmo, inputs, progress)

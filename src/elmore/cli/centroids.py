@@ -89,18 +89,10 @@ def run(args: argparse.Namespace) -> int:
     words = _words(args, checkpoint)
 
     from elmore.embedding.centroids import sense_centroids, word_centroids
-    from elmore.embedding.elmo import Elmo
     from elmore.embedding.pipe import BATCH_TOKENS
     from elmore.text.word_vectors import write_word_vectors
 
-    flags.set_threads(args.threads)
-    elmo = Elmo(
-        checkpoint,
-        device=args.device,
-        precision=args.precision,
-        threads=args.threads,
-        start=args.start,
-    )
+    elmo = flags.make_elmo(args, checkpoint)
     sentences = _sentences(args, elmo, inputs)
     batch_tokens = args.batch_tokens or BATCH_TOKENS
     if args.senses is None:

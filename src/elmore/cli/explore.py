@@ -70,7 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare the uses of a word."""
-    from elmore.embedding.elmo import Elmo
     from elmore.embedding.word_uses import find_uses, shared_word, word_uses
 
     if args.top < 0:
@@ -78,14 +77,7 @@ def run(args: argparse.Namespace) -> int:
     model, rest = flags.split_model(args.model)
     texts = _texts([*rest, *args.inputs])
     checkpoint = flags.read_model(model)
-    flags.set_threads(args.threads)
-    elmo = Elmo(
-        checkpoint,
-        device=args.device,
-        precision=args.precision,
-        threads=args.threads,
-        start=args.start,
-    )
+    elmo = flags.make_elmo(args, checkpoint)
     sentences = [elmo.tokenize(text) for text in texts]
     tokens = [sentence.tokens for sentence in sentences]
     word = args.word or shared_word(tokens, checkpoint.vocabulary)

@@ -15,6 +15,7 @@ from elmore.errors import ConfigError, FormatError
 from elmore.text.tokenizer import CONVENTIONS
 
 if TYPE_CHECKING:
+    from elmore.embedding.elmo import Elmo
     from elmore.embedding.layers import LayerChoice
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath
@@ -300,6 +301,20 @@ def _report_download(name: str, size: int | None) -> Progress:
     # --quiet has raised the level of the log, which is known here while the arguments are not.
     quiet = not logging.getLogger("elmore").isEnabledFor(logging.WARNING)
     return make_progress(unit="B", total=size, quiet=quiet, what=name)
+
+
+def make_elmo(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
+    """Load a model that was read, as the flags of `add_compute` and `add_start` say."""
+    from elmore.embedding.elmo import Elmo
+
+    set_threads(args.threads)
+    return Elmo(
+        checkpoint,
+        device=args.device,
+        precision=args.precision,
+        threads=args.threads,
+        start=args.start,
+    )
 
 
 def set_threads(threads: int | None) -> None:

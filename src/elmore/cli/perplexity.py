@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from elmore.embedding.perplexity import Perplexity
     from elmore.formats.checkpoint import Checkpoint
 
-__all__ = ["EXAMPLES", "add_arguments", "load", "notes", "run"]
+__all__ = ["EXAMPLES", "add_arguments", "notes", "run"]
 
 EXAMPLES = """\
   elmore perplexity my-model heldout.txt
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     inputs = [*rest, *args.inputs] or ["-"]
     checkpoint = flags.read_model(model)
     check_inputs(inputs, None)
-    elmo, counts = load(args, checkpoint), Counts()
+    elmo, counts = flags.make_elmo(args, checkpoint), Counts()
     results = _measure(args, elmo, inputs, counts)
     total = sum((result for _, result in results[1:]), start=results[0][1])
     if args.json:
@@ -127,20 +127,6 @@ def _table(results: Sequence[tuple[str, Perplexity]]) -> str:
 
 
 # --------------------------------------------------------------------------- shared with `score`
-
-
-def load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
-    """Load a model that was read."""
-    from elmore.embedding.elmo import Elmo
-
-    flags.set_threads(args.threads)
-    return Elmo(
-        checkpoint,
-        device=args.device,
-        precision=args.precision,
-        threads=args.threads,
-        start=args.start,
-    )
 
 
 def notes(counts: Counts, checkpoint: Checkpoint) -> list[str]:

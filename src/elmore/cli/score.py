@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
 from elmore.cli.inputs import Counts, check_inputs, make_reader
-from elmore.cli.perplexity import load, notes
+from elmore.cli.perplexity import notes
 from elmore.cli.report import make_progress, say, write_result
 from elmore.errors import ConfigError
 
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     inputs = [*rest, *args.inputs] or ["-"]
     checkpoint = flags.read_model(model)
     check_inputs(inputs, None)
-    elmo, counts = load(args, checkpoint), Counts()
+    elmo, counts = flags.make_elmo(args, checkpoint), Counts()
     read = itertools.islice(make_reader(args, elmo).read(inputs, counts), args.limit)
     progress = make_progress(unit="sentences", quiet=args.quiet)
     missing = 0

@@ -93,21 +93,13 @@ def run(args: argparse.Namespace) -> int:
     """Load the model, then serve until a signal."""
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, "serve", "elmore serve")
-    from elmore.embedding.elmo import Elmo
     from elmore.serve.server import bind, serve
 
     model = flags.model_path(args.model)
     settings = _settings(args, model)
     checkpoint = flags.read_model(model)
-    flags.set_threads(args.threads)
     with bind(args.host, args.port) as listener:
-        elmo = Elmo(
-            checkpoint,
-            device=args.device,
-            precision=args.precision,
-            threads=args.threads,
-            start=args.start,
-        )
+        elmo = flags.make_elmo(args, checkpoint)
         host = f"[{args.host}]" if ":" in args.host else args.host
         address = f"http://{host}:{listener.getsockname()[1]}/"
         if settings.token is None and not _is_loopback(args.host) and not args.quiet:

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from elmore._extras import require
 from elmore._messages import shown
@@ -44,6 +44,23 @@ __all__ = ["ColumnEmbedder", "ColumnJob", "Kind", "column_kind", "load_model"]
 Kind = Literal["text", "tokens"]
 # Of vectors in a table that is handed on; what a worker holds beside its model and a window.
 _PIECE_BYTES = 16 << 20
+
+
+class JobOptions(TypedDict, total=False):
+    """The attributes of a `ColumnJob`, as keywords of the functions that make one."""
+
+    column: str
+    model: ModelPath | None
+    layers: LayerChoice | Literal["all"]
+    pool: Pooling | None
+    dtype: StoredType
+    tokenized: bool
+    threads: int
+    device: str
+    precision: Precision | None
+    start: str
+    token_vectors: tuple[str | Path, str | Path] | None
+    batch_tokens: int | None
 
 
 @dataclass(frozen=True, kw_only=True)

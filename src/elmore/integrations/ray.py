@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Unpack
 
 from elmore._extras import require
-from elmore.config import Precision
-from elmore.embedding.layers import LayerChoice
-from elmore.embedding.pooling import Pooling
 from elmore.errors import ConfigError
-from elmore.formats.detect import ModelPath
-from elmore.formats.stored_types import StoredType
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob, column_kind, load_model
+from elmore.integrations.columns import (
+    ColumnEmbedder,
+    ColumnJob,
+    JobOptions,
+    column_kind,
+    load_model,
+)
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -58,21 +59,7 @@ class EmbedRows:
 
 
 def embed_dataset(
-    ds: Dataset,
-    *,
-    column: str = "text",
-    model: ModelPath | None = None,
-    layers: LayerChoice | Literal["all"] = "mean",
-    pool: Pooling | None = None,
-    dtype: StoredType = "float32",
-    tokenized: bool = False,
-    workers: int | None = None,
-    threads: int = 1,
-    device: str = "cpu",
-    precision: Precision | None = None,
-    start: str = "zeros",
-    token_vectors: tuple[str | Path, str | Path] | None = None,
-    batch_tokens: int | None = None,
+    ds: Dataset, *, workers: int | None = None, **options: Unpack[JobOptions]
 ) -> Dataset:
     """Add columns of vectors to a dataset; the work is done when it is consumed.
 
@@ -82,60 +69,25 @@ def embed_dataset(
 
     Args:
         ds: with a column of strings or of lists of tokens.
-        column: its name.
-        model: what `Elmo.load` takes; every machine must find it under this name or path.
-        layers: as in `Elmo.embed`, or "all" for a column each.
-        pool: one vector a sentence, as in `Elmo.encode`.
-        dtype: how numbers are stored, "float32" or "float16".
-        tokenized: strings are tokens separated by spaces.
         workers: actors at most; as many as the cluster has room for by default. Ray starts with
             one, and keeps a processor for the tasks that read.
-        threads: processors that each of them uses, and that Ray reserves for it.
-        device: as in `Elmo.load`.
-        precision: as in `Elmo.load`.
-        start: as in `Elmo.load`.
-        token_vectors: as in `Elmo.load`.
-        batch_tokens: token budget of a batch.
+        options: of `ColumnJob`: `column`, `model`, `layers`, `pool`, ...; `threads` is also what
+            Ray reserves for an actor.
 
     Raises:
         ConfigError: a bad option; no such column, or one of another type.
         ModelNotFound: there is no such model here.
     """
-    job = ColumnJob(
-        column=column,
-        model=model,
-        layers=layers,
-        pool=pool,
-        dtype=dtype,
-        tokenized=tokenized,
-        threads=threads,
-        device=device,
-        precision=precision,
-        start=start,
-        token_vectors=token_vectors,
-        batch_tokens=batch_tokens,
-    )
-    return _mapped(ds, job, workers)
+    return _mapped(ds, ColumnJob(**options), workers)
 
 
 def embed_parquet(
     inputs: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
-    column: str = "text",
-    model: ModelPath | None = None,
-    layers: LayerChoice | Literal["all"] = "mean",
-    pool: Pooling | None = None,
-    dtype: StoredType = "float32",
-    tokenized: bool = False,
     workers: int | None = None,
-    threads: int = 1,
-    device: str = "cpu",
-    precision: Precision | None = None,
-    start: str = "zeros",
-    token_vectors: tuple[str | Path, str | Path] | None = None,
-    batch_tokens: int | None = None,
     overwrite: bool = False,
+    **options: Unpack[JobOptions],
 ) -> None:
     """Embed a column of Parquet files into a folder of such files.
 
@@ -144,26 +96,14 @@ def embed_parquet(
     Args:
         inputs: files or folders, on any file system that Ray reads.
         out: the folder to make.
-        column: as in `embed_dataset`, and so are all others but
+        workers: as in `embed_dataset`.
         overwrite: replace a folder that is there.
+        options: as in `embed_dataset`.
 
     Raises:
         ConfigError: a bad option; no such column; the folder is there.
     """
-    job = ColumnJob(
-        column=column,
-        model=model,
-        layers=layers,
-        pool=pool,
-        dtype=dtype,
-        tokenized=tokenized,
-        threads=threads,
-        device=device,
-        precision=precision,
-        start=start,
-        token_vectors=token_vectors,
-        batch_tokens=batch_tokens,
-    )
+    job = ColumnJob(**options)
     if not overwrite and Path(out).exists():
         raise ConfigError(f"'{out}' exists; choose another folder or pass overwrite=True")
     data = _ray_data()

@@ -11,16 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Unpack
 
 from elmore._extras import require
 from elmore._messages import shown
-from elmore.config import Precision
-from elmore.embedding.layers import LayerChoice
-from elmore.embedding.pooling import Pooling
 from elmore.errors import ConfigError
-from elmore.formats.detect import ModelPath
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob, Kind, load_model
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob, JobOptions, Kind, load_model
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,21 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["arrow_function", "embed_dataframe", "embed_parquet", "embed_udf"]
 
 
-def embed_dataframe(
-    df: DataFrame,
-    *,
-    column: str = "text",
-    model: ModelPath | None = None,
-    layers: LayerChoice | Literal["all"] = "mean",
-    pool: Pooling | None = None,
-    tokenized: bool = False,
-    threads: int = 1,
-    device: str = "cpu",
-    precision: Precision | None = None,
-    start: str = "zeros",
-    token_vectors: tuple[str | Path, str | Path] | None = None,
-    batch_tokens: int | None = None,
-) -> DataFrame:
+def embed_dataframe(df: DataFrame, **options: Unpack[JobOptions]) -> DataFrame:
     """Add columns of vectors to a DataFrame; the work is done when it is consumed.
 
     All columns are kept, and so are partitions and the order of rows in them. The vectors are
@@ -51,36 +33,14 @@ def embed_dataframe(
 
     Args:
         df: with a column of strings or of arrays of tokens.
-        column: its name.
-        model: what `Elmo.load` takes; every machine must find it under this name or path.
-        layers: as in `Elmo.embed`, or "all" for a column each.
-        pool: one vector a sentence, as in `Elmo.encode`.
-        tokenized: strings are tokens separated by spaces.
-        threads: processors that a worker uses; set `spark.task.cpus` to the same.
-        device: as in `Elmo.load`.
-        precision: as in `Elmo.load`.
-        start: as in `Elmo.load`.
-        token_vectors: as in `Elmo.load`.
-        batch_tokens: token budget of a batch.
+        options: of `ColumnJob`: `column`, `model`, `layers`, `pool`, ...; set `spark.task.cpus` to
+            `threads` where that is more than 1. Spark has no `dtype` but "float32".
 
     Raises:
         ConfigError: a bad option; no such column, or one of another type.
         ModelNotFound: there is no such model here.
     """
-    job = ColumnJob(
-        column=column,
-        model=model,
-        layers=layers,
-        pool=pool,
-        tokenized=tokenized,
-        threads=threads,
-        device=device,
-        precision=precision,
-        start=start,
-        token_vectors=token_vectors,
-        batch_tokens=batch_tokens,
-    )
-    return _mapped(df, job)
+    return _mapped(df, ColumnJob(**options))
 
 
 def embed_parquet(
@@ -88,18 +48,8 @@ def embed_parquet(
     inputs: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
-    column: str = "text",
-    model: ModelPath | None = None,
-    layers: LayerChoice | Literal["all"] = "mean",
-    pool: Pooling | None = None,
-    tokenized: bool = False,
-    threads: int = 1,
-    device: str = "cpu",
-    precision: Precision | None = None,
-    start: str = "zeros",
-    token_vectors: tuple[str | Path, str | Path] | None = None,
-    batch_tokens: int | None = None,
     overwrite: bool = False,
+    **options: Unpack[JobOptions],
 ) -> None:
     """Embed a column of Parquet files into a folder of such files.
 
@@ -107,70 +57,35 @@ def embed_parquet(
         spark: the session.
         inputs: files or folders, on any file system that Spark reads.
         out: the folder to make.
-        column: as in `embed_dataframe`, and so are all others but
         overwrite: replace a folder that is there; Spark refuses it otherwise.
+        options: as in `embed_dataframe`.
 
     Raises:
         ConfigError: a bad option; no such column.
     """
-    job = ColumnJob(
-        column=column,
-        model=model,
-        layers=layers,
-        pool=pool,
-        tokenized=tokenized,
-        threads=threads,
-        device=device,
-        precision=precision,
-        start=start,
-        token_vectors=token_vectors,
-        batch_tokens=batch_tokens,
-    )
+    job = ColumnJob(**options)
     paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     df = spark.read.parquet(*(str(path) for path in paths))
     mode = "overwrite" if overwrite else "errorifexists"
     _mapped(df, job).write.parquet(str(out), mode=mode, compression="zstd")
 
 
-def embed_udf(
-    *,
-    model: ModelPath | None = None,
-    layers: LayerChoice | Literal["all"] = "mean",
-    pool: Pooling | None = None,
-    tokenized: bool = False,
-    threads: int = 1,
-    device: str = "cpu",
-    precision: Precision | None = None,
-    start: str = "zeros",
-    token_vectors: tuple[str | Path, str | Path] | None = None,
-    batch_tokens: int | None = None,
-) -> Any:
+def embed_udf(**options: Unpack[JobOptions]) -> Any:
     """Make a function for expressions, an iterator Arrow UDF.
 
         df.withColumn("vector", embed_udf(pool="mean")("text"))
 
     Args:
-        model: as in `embed_dataframe`, and so are all others.
+        options: as in `embed_dataframe`; the column is the argument of what is made.
 
     Returns:
         A function of a column of strings or arrays of tokens; it gives `array<float>` if pooled,
         and `array<array<float>>` without the tokens if not.
     """
-    if isinstance(layers, str) and layers == "all":
+    if options.get("layers") == "all":
         raise ConfigError('layers="all" needs several columns; use embed_dataframe')
-    job = ColumnJob(
-        column="of the UDF",
-        model=model,
-        layers=layers,
-        pool=pool,
-        tokenized=tokenized,
-        threads=threads,
-        device=device,
-        precision=precision,
-        start=start,
-        token_vectors=token_vectors,
-        batch_tokens=batch_tokens,
-    )
+    options["column"] = "of the UDF"
+    job = ColumnJob(**options)
     job.added("tokens")  # refuses early
     types = _types()
     arrow = require("pyarrow", "spark", "an Arrow UDF")
@@ -186,7 +101,7 @@ def embed_udf(
     arrays = Iterator[arrow.Array]  # type: ignore[name-defined]  # a module found at run time
     embed.__annotations__ = {"batches": arrays, "return": arrays}
     functions = require("pyspark.sql.functions", "spark", "an Arrow UDF")
-    return functions.arrow_udf(embed, vector if pool is not None else types.ArrayType(vector))
+    return functions.arrow_udf(embed, vector if job.pool is not None else types.ArrayType(vector))
 
 
 def arrow_function(job: ColumnJob) -> Callable[[Iterable[Any]], Iterator[Any]]:
