@@ -6,6 +6,7 @@ closed stdout ends quietly.
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import contextlib
 import difflib
@@ -15,6 +16,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
@@ -266,9 +268,8 @@ def _terminable() -> Iterator[None]:
         if number is None:
             before_hook(dropped)
             return
-        timer = threading.Timer(0.01, os.kill, (os.getpid(), number))
-        timer.daemon = True
-        timer.start()
+        # A `threading.Thread` waits until it runs, and the signal would find that wait: dropped.
+        _thread.start_new_thread(_send_later, (number,))
 
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may listen
@@ -281,6 +282,11 @@ def _terminable() -> Iterator[None]:
     finally:
         sys.unraisablehook = before_hook
         signal.signal(signal.SIGTERM, before)
+
+
+def _send_later(number: signal.Signals) -> None:
+    time.sleep(0.02)  # by then the destructor has ended
+    os.kill(os.getpid(), number)
 
 
 def _end_by(number: signal.Signals) -> int:
