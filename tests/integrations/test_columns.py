@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from elmore.embedding.records import embed_records
 from elmore.embedding.writers import Settings, open_writer
 from elmore.errors import ConfigError, InputError
 from elmore.integrations import columns
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob, load_model
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob, JobOptions, load_model
 from integrations.engines import EMPTY, NULL, check_pooled, make_table
 
 
@@ -186,3 +187,7 @@ def test_a_process_loads_a_model_once(tiny_folder: Path) -> None:
         assert (other.precision, len({*models, id(other)})) == ("int8", 2)
     finally:
         torch.set_num_threads(before)
+
+
+def test_the_keywords_are_those_of_a_job() -> None:
+    assert JobOptions.__annotations__.keys() == {field.name for field in fields(ColumnJob)}

@@ -192,3 +192,5 @@ def test_what_cannot_work_is_refused_before_a_worker_starts(spark: Any, tiny_fol
         door.embed_udf(layers="all")
     with pytest.raises(ConfigError, match="dtype='float16' but Spark has no such type"):
         door.arrow_function(ColumnJob(dtype="float16"))
+    with pytest.raises(ConfigError, match="dtype='float16' but Spark has no such type"):
+        door.embed_udf(dtype="float16")

@@ -167,7 +167,7 @@ class Engine:
         places: dict[str, int] = {}
         index = [places.setdefault(word, len(places)) for word in words]
         with torch.no_grad():
-            return self._fetch_words(self._words(list(places)))[index]
+            return self.vectors(self._words(list(places)))[index]
 
     @property
     def on_cpu(self) -> bool:
@@ -175,12 +175,15 @@ class Engine:
         return self.device.type == "cpu"
 
     def vectors(self, batch: Batch) -> NDArray[np.float32]:
-        """Give the token layer of a batch's words for `run` on the CPU.
+        """Give the token layer of a batch's words for `run` on the CPU, from the cache or computed.
 
         Returns:
             (n_words, dim of one direction).
         """
-        return self._fetch_words(batch)
+        if batch.words is None:  # a row of a table is not worth caching
+            everything = np.arange(len(batch.word_ids if batch.word_ids is not None else ()))
+            return self._compute_words(batch, everything)
+        return self.cache.fetch(batch, lambda missing: self._compute_words(batch, missing))
 
     def run(
         self,
@@ -199,11 +202,11 @@ class Engine:
         with torch.no_grad():
             if state is None:
                 state = self.initial_state(len(batch.lengths))
-            if self.device.type != "cpu":
+            if not self.on_cpu:
                 tensors = TensorBatch.from_batch(batch, self.device)
                 bottom = self.bilm.tokens(tensors.words, tensors.word_ids)
                 return self.bilm.contextualize(bottom, tensors.index, tensors.lengths, state)
-            bottom = torch.from_numpy(self._fetch_words(batch) if vectors is None else vectors)
+            bottom = torch.from_numpy(self.vectors(batch) if vectors is None else vectors)
             index, lengths = torch.from_numpy(batch.index), torch.from_numpy(batch.lengths)
             if self._frozen is None:
                 return self.bilm.contextualize(bottom, index, lengths, state, self.workers.run)
@@ -251,12 +254,6 @@ class Engine:
             lengths=nothing,
             positions=nothing,
         )
-
-    def _fetch_words(self, batch: Batch) -> NDArray[np.float32]:
-        if batch.words is None:  # a row of a table is not worth caching
-            everything = np.arange(len(batch.word_ids if batch.word_ids is not None else ()))
-            return self._compute_words(batch, everything)
-        return self.cache.fetch(batch, lambda missing: self._compute_words(batch, missing))
 
     def _compute_words(self, batch: Batch, positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """Run the token layer over some of a batch's words, shared between the workers."""

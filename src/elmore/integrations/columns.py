@@ -38,7 +38,7 @@ from elmore.text.sentence import Sentence
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
 
-__all__ = ["ColumnEmbedder", "ColumnJob", "Kind", "column_kind", "load_model"]
+__all__ = ["ColumnEmbedder", "ColumnJob", "JobOptions", "Kind", "column_kind", "load_model"]
 
 # What a column holds: texts to be split into tokens, or lists of tokens.
 Kind = Literal["text", "tokens"]

@@ -86,6 +86,7 @@ def embed_udf(**options: Unpack[JobOptions]) -> Any:
         raise ConfigError('layers="all" needs several columns; use embed_dataframe')
     options["column"] = "of the UDF"
     job = ColumnJob(**options)
+    _check_dtype(job)
     job.added("tokens")  # refuses early
     types = _types()
     arrow = require("pyarrow", "spark", "an Arrow UDF")
@@ -110,8 +111,7 @@ def arrow_function(job: ColumnJob) -> Callable[[Iterable[Any]], Iterator[Any]]:
     Args:
         job: what to do; its `dtype` is "float32", for Spark has no shorter one.
     """
-    if job.dtype != "float32":
-        raise ConfigError(f"dtype={job.dtype!r} but Spark has no such type; use 'float32'")
+    _check_dtype(job)
 
     def embed(batches: Iterable[Any]) -> Iterator[Any]:
         embedder = ColumnEmbedder(job, load_model(job), fixed=False)
@@ -146,6 +146,11 @@ def _kind(data_type: Any, column: str) -> Kind:
         f"column '{shown(column)}' is of type {data_type.simpleString()}; use one of strings, or "
         "of arrays of strings for tokens"
     )
+
+
+def _check_dtype(job: ColumnJob) -> None:
+    if job.dtype != "float32":
+        raise ConfigError(f"dtype={job.dtype!r} but Spark has no such type; use 'float32'")
 
 
 def _types() -> Any:
