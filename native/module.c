@@ -184,19 +184,20 @@ static PyObject *native_panels_affine(PyObject *self, PyObject *args)
 }
 
 /* recurrence(output, memory, gates, rows, hidden, sizes, state, project, cell_clip, output_clip,
- *            steps, cells, dim, workspace); state and project as the matrix above */
+ *            steps, cells, dim, workspace, packed, batch, n_gates) -> whether sizes and rows fit the
+ * three numbers of rows; if not, nothing was done. State and project as the matrix above. */
 static PyObject *native_recurrence(PyObject *self, PyObject *args)
 {
     (void)self;
     unsigned long long output, memory, gates, rows, hidden, sizes, workspace, state[3], project[3];
-    long long state_n, state_k, project_n, project_k, steps, cells, dim;
+    long long state_n, state_k, project_n, project_k, steps, cells, dim, packed, batch, n_gates;
     int state_kind, project_kind;
     float cell_clip, output_clip;
-    if (!PyArg_ParseTuple(args, "KKKKKK(KKKLLi)(KKKLLi)ffLLLK", &output, &memory, &gates, &rows,
+    if (!PyArg_ParseTuple(args, "KKKKKK(KKKLLi)(KKKLLi)ffLLLKLLL", &output, &memory, &gates, &rows,
                           &hidden, &sizes, &state[0], &state[1], &state[2], &state_n, &state_k,
                           &state_kind, &project[0], &project[1], &project[2], &project_n,
                           &project_k, &project_kind, &cell_clip, &output_clip, &steps, &cells, &dim,
-                          &workspace))
+                          &workspace, &packed, &batch, &n_gates))
         return NULL;
     recurrence run = {
         POINTER(output), POINTER(memory), POINTER(gates), ADDRESS(int64_t, rows), POINTER(hidden),
@@ -206,10 +207,12 @@ static PyObject *native_recurrence(PyObject *self, PyObject *args)
         {ADDRESS(void, project[0]), POINTER(project[1]), ADDRESS(int32_t, project[2]), project_n,
          project_k, project_kind},
         cell_clip, output_clip, steps, cells, dim};
+    if (!recurrence_fits(&run, packed, batch, n_gates))
+        Py_RETURN_FALSE;
     Py_BEGIN_ALLOW_THREADS
     FLUSHED(recurrence_run(panels, lstm, &run, ADDRESS(void, workspace)));
     Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    Py_RETURN_TRUE;
 }
 
 /* charcnn(output, ids, tails, tables, bias, words, chars, characters, width, count, stride) */

@@ -19,6 +19,26 @@ int64_t recurrence_workspace(int64_t rows, int64_t cells, int64_t dim, int kind)
     return bytes;
 }
 
+int recurrence_fits(const recurrence *run, int64_t packed, int64_t batch, int64_t n_gates)
+{
+    int64_t sum = 0, before = batch;
+    for (int64_t t = 0; t < run->steps; t++) {
+        int64_t size = run->sizes[t];
+        if (size < 1 || size > before)
+            return 0;
+        sum += size;
+        before = size;
+    }
+    if (sum != packed)
+        return 0;
+    if (run->rows == NULL)
+        return packed <= n_gates;
+    for (int64_t row = 0; row < packed; row++)
+        if (run->rows[row] < 0 || run->rows[row] >= n_gates)
+            return 0;
+    return 1;
+}
+
 /* Rows lie far apart, where no processor guesses the next one: fetched while the product runs. */
 #if defined(__GNUC__) || defined(__clang__)
 #define PREFETCH(at) __builtin_prefetch(at)

@@ -18,6 +18,8 @@ typedef struct {
     int64_t steps, cells, dim;
 } recurrence;
 
+/* Whether sizes and rows stay inside buffers of so many rows (packed, of the state, of `gates`). */
+int recurrence_fits(const recurrence *run, int64_t packed, int64_t batch, int64_t n_gates);
 void recurrence_run(const panels_kernels *kernels, const lstm_kernels *lstm, const recurrence *run,
                     void *workspace);
 /* Bytes of workspace for steps of up to `rows` rows. */

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Literal, Protocol, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -44,15 +43,20 @@ class Mixed:
     """
 
     def __init__(self, layers: LayerChoice, n_layers: int) -> None:
-        self._weights = torch.from_numpy(layer_weights(layers, n_layers))
-        alone = self._weights.count_nonzero() == 1 and self._weights.max() == 1
-        self._single = int(self._weights.argmax()) if alone else None
+        weights = layer_weights(layers, n_layers).tolist()
+        self._terms: list[tuple[int, float]] = [
+            (layer, weight) for layer, weight in enumerate(weights) if weight
+        ]
 
     def whole(self, sentence: Sentence, values: Tensor) -> Array:
-        """Mix."""
-        if self._single is not None:
-            return values[self._single].numpy().copy()
-        return torch.einsum("l,ltd->td", self._weights, values).numpy()
+        """Mix, layer by layer: elements in a fixed order, whatever stands beside them."""
+        if not self._terms:
+            return np.zeros(values.shape[1:], np.float32)
+        (layer, weight), *others = self._terms
+        mixed: Tensor = values[layer] * weight
+        for layer, weight in others:
+            mixed.add_(values[layer], alpha=weight)
+        return mixed.numpy()
 
     def pieces(self, sentence: Sentence, pieces: Iterator[Tensor]) -> Array:
         """Mix piece by piece."""

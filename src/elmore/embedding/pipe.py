@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from elmore.embedding.engine import Engine
@@ -81,9 +82,11 @@ def _embed_window(
     busy = [k for k in busy if results[k] is None]
     if busy:
         _embed_short(engine, window, busy, finish, batch_tokens, results)
-    nothing = engine.zero_state(0).hidden.new_zeros(engine.config.n_layers, 0, engine.config.dim)
+    nothing = (engine.config.n_layers, 0, engine.config.dim)
     return [
-        finish.whole(window[k], nothing.cpu()) if result is None else result
+        finish.whole(window[k], torch.zeros(nothing, dtype=torch.float32))
+        if result is None
+        else result
         for k, result in enumerate(results)
     ]
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmore.kernels._check import pointer
+from elmore.kernels._check import pointer, workspace
 from elmore.kernels._load import native
 from elmore.kernels.quantize import SMALLEST, STEPS, Stored
 
@@ -95,13 +95,12 @@ class Matrix:
         (n, k), rows = self.shape, inputs.shape[0]
         inputs = inputs.contiguous()
         output = torch.empty(rows, n, dtype=torch.float32)
-        room = np.empty(self._module.panels_workspace(k, self.argument[5]), np.uint8)
         self._module.panels_affine(
             pointer(output, rows, n),
             self.argument,
             pointer(inputs, rows, k),
             0 if bias is None else pointer(bias, n),
-            room.ctypes.data,
+            workspace(self._module.panels_workspace(k, self.argument[5])),
             float("inf") if clip is None else clip,
             rows,
         )

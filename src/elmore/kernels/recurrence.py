@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from elmore.errors import NativeError
-from elmore.kernels._check import pointer
+from elmore.kernels._check import pointer, workspace
 from elmore.kernels._load import native
 from elmore.kernels.lstm import Clips, _Kept, activate_gates
 from elmore.kernels.panels import Matrix
 
 __all__ = ["run_steps"]
-
-_local = threading.local()
 
 
 def run_steps(
@@ -50,60 +46,34 @@ def run_steps(
         _twin(output, memory, gates, rows, hidden, sizes, state, projection, clips)
         return
     (n_rows, dim), cells = output.shape, memory.shape[1]
+    batch, n_gates = min(memory.shape[0], hidden.shape[0]), gates.shape[0]
     steps = np.asarray(sizes, np.int64)
-    _check(steps, n_rows, memory, hidden, gates, rows, state, projection)
-    kind = state.argument[5]
-    most = int(steps[0]) if n_rows else 0
-    room = _workspace(module.recurrence_workspace(most, cells, dim, kind))
-    module.recurrence(
-        pointer(output, n_rows, dim),
-        pointer(memory, memory.shape[0], cells),
-        pointer(gates, gates.shape[0], 4 * cells),
-        0 if rows is None else rows.data_ptr(),
-        pointer(hidden, hidden.shape[0], dim),
-        steps.ctypes.data,
-        state.argument,
-        (0, 0, 0, 0, 0, 0) if projection is None else projection.argument,
-        float("inf") if clips.cell is None else clips.cell,
-        float("inf") if clips.projection is None else clips.projection,
-        len(steps),
-        cells,
-        dim,
-        room.ctypes.data,
+    placed = rows is None or (
+        rows.dtype is torch.int64 and rows.is_contiguous() and rows.shape == (n_rows,)
     )
-
-
-def _check(
-    steps: NDArray[np.int64],
-    n_rows: int,
-    memory: Tensor,
-    hidden: Tensor,
-    gates: Tensor,
-    rows: Tensor | None,
-    state: Matrix,
-    projection: Matrix | None,
-) -> None:
-    """Look at what C relies on beyond the tensors' own shapes."""
-    dim, cells, n_gates = hidden.shape[1], memory.shape[1], gates.shape[0]
-    most = int(steps[0]) if len(steps) else 0
-    falling = not len(steps) or (int(steps[-1]) > 0 and bool((steps[1:] <= steps[:-1]).all()))
-    if rows is None:
-        placed = n_rows <= n_gates
-    else:
-        placed = rows.dtype is torch.int64 and rows.is_contiguous() and rows.shape == (n_rows,)
-        if placed and n_rows:
-            places = rows.numpy()
-            placed = bool(places.min() >= 0 and places.max() < n_gates)
-    fitting = state.gates and state.shape == (4 * cells, dim)
-    if projection is None:
-        fitting = fitting and dim == cells
-    else:
-        fitting = fitting and projection.shape == (dim, cells) and not projection.gates
-        fitting = fitting and projection.kind == state.kind
-    if (
-        not (falling and placed and fitting)
-        or int(steps.sum()) != n_rows
-        or most > min(memory.shape[0], hidden.shape[0])
+    # What sizes and rows hold is looked at in C, before anything else is done there.
+    if not (
+        placed
+        and _fitting(state, projection, cells, dim)
+        and module.recurrence(
+            pointer(output, n_rows, dim),
+            pointer(memory, memory.shape[0], cells),
+            pointer(gates, n_gates, 4 * cells),
+            0 if rows is None else rows.data_ptr(),
+            pointer(hidden, hidden.shape[0], dim),
+            steps.ctypes.data,
+            state.argument,
+            (0, 0, 0, 0, 0, 0) if projection is None else projection.argument,
+            float("inf") if clips.cell is None else clips.cell,
+            float("inf") if clips.projection is None else clips.projection,
+            len(steps),
+            cells,
+            dim,
+            workspace(module.recurrence_workspace(batch, cells, dim, state.argument[5])),
+            n_rows,
+            batch,
+            n_gates,
+        )
     ):
         raise NativeError(
             f"the recurrent kernel got sizes, rows or weights that do not fit {n_rows} rows of "
@@ -111,13 +81,15 @@ def _check(
         )
 
 
-def _workspace(size: int) -> NDArray[np.uint8]:
-    """Give this thread's scratch memory, grown and kept: fresh pages cost more than the work."""
-    room: NDArray[np.uint8] | None = getattr(_local, "room", None)
-    if room is None or len(room) < size:
-        room = np.empty(size, np.uint8)
-        _local.room = room
-    return room
+def _fitting(state: Matrix, projection: Matrix | None, cells: int, dim: int) -> bool:
+    """Tell whether packed weights belong to a layer of so many cells and outputs."""
+    if not state.gates or state.shape != (4 * cells, dim):
+        return False
+    if projection is None:
+        return dim == cells
+    return (
+        projection.shape == (dim, cells) and not projection.gates and projection.kind == state.kind
+    )
 
 
 def _twin(

@@ -161,8 +161,8 @@ def contextualize(
     """Run LSTM layers of each direction over ready token vectors, as `BiLm.contextualize`."""
     batch, time = index.shape
     packing = Packing.plan(lengths, time)
-    hidden = state.hidden.index_select(2, packing.order)
-    memory = state.memory.index_select(2, packing.order)
+    hidden = _take(state.hidden, packing.order)
+    memory = _take(state.memory, packing.order)
     flat = index.flatten()
     places = [packing.forward, packing.backward][: len(layers)]
     skip = config.lstm.skip_connections
@@ -173,8 +173,8 @@ def contextualize(
     done = run(jobs)
     back = torch.argsort(packing.order)
     final = BiLmState(
-        torch.stack([result[1] for result in done]).index_select(2, back),
-        torch.stack([result[2] for result in done]).index_select(2, back),
+        _take(torch.stack([result[1] for result in done]), back),
+        _take(torch.stack([result[2] for result in done]), back),
     )
     halves = [
         _unpack([vectors.index_select(0, flat[place]), *result[0]], place, batch * time)
@@ -238,6 +238,11 @@ def _job(
             return outputs, torch.stack(finals), torch.stack(memories)
 
     return job
+
+
+def _take(states: Tensor, order: Tensor) -> Tensor:
+    """Put the sentences of (directions, layers, batch, ...) into another order."""
+    return states if len(order) == 1 else states.index_select(2, order)
 
 
 def _unpack(packed: Sequence[Tensor], place: Tensor, size: int) -> Tensor:

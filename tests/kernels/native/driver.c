@@ -132,6 +132,14 @@ static void steps(int64_t batch, int64_t n_steps, int64_t cells, int64_t dim, in
     run.state = make(4 * cells, dim, kind, 1, state);
     if (dim != cells)
         run.project = make(dim, cells, kind, 0, project);
+    int64_t needed = run.rows && total > 3 ? 3 : total; /* rows of `gates` */
+    if (!recurrence_fits(&run, total, batch, needed) ||
+        recurrence_fits(&run, total, batch, needed - 1) ||
+        recurrence_fits(&run, total, batch - 1, needed) ||
+        recurrence_fits(&run, total + 1, batch, total + 1)) {
+        printf("recurrence_fits is wrong about %d steps\n", (int)n_steps);
+        failures++;
+    }
     float *expected = NULL, *last = NULL;
     for (int s = 0; s < 4; s++) {
         if (!present(SETS[s]))
