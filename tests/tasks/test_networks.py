@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_tasks import quick_recipe, task_class, write_data
 from torch import Tensor
 
+from elmore import Elmo
 from elmore.errors import ConfigError
 from elmore.tasks.coref import CorefExample
+from elmore.tasks.qa import QaExample
 from elmore.tasks.readers.squad import split_paragraph
 from elmore.tasks.srl import SrlExample
 from elmore.tasks.tags import Span
@@ -188,3 +191,40 @@ def test_pairs_are_pairs() -> None:
     for name in ("nli", "qa"):
         with pytest.raises(ConfigError, match="pairs"):
             task_class(name)(None).parse("alone")
+
+
+def test_a_paragraph_is_read_sentence_by_sentence_or_whole(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    """The task sees one paragraph; what the biLM saw of it is the recipe's choice."""
+    paragraph = split_paragraph("It fell. “Rain fell,” she said. Then snow.")
+    assert [len(sentence) for sentence in paragraph.sentences] == list(paragraph.sizes) == [3, 8, 3]
+    assert sum(paragraph.sentences, ()) == paragraph.tokens
+    alone = [s.values for s in tiny_elmo.layers_tokens(paragraph.sentences)]
+    whole = tiny_elmo.layers_tokens([paragraph.tokens])[0].values
+    data = write_data("qa", tmp_path)
+    for by_sentence, expected in (("true", np.concatenate(alone, axis=1)), ("false", whole)):
+        recipe = quick_recipe("qa", schedule__steps="1", model__by_sentence=by_sentence)
+        task = task_class("qa")(tiny_elmo, recipe=recipe)
+        task.fit(data)
+        example = QaExample(paragraph, ("Who", "?"))
+        assert task.length(example) == 14
+        with task._layers([example]):
+            tokens = task.tokens([paragraph.tokens], [task._parts(paragraph)])
+        np.testing.assert_allclose(tokens.layers[:, 0].numpy(), expected, atol=2e-3)
+    assert np.abs(np.concatenate(alone, axis=1) - whole).max() > 0.01
+
+
+def test_a_bilm_that_is_trained_reads_whole_paragraphs(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    recipe = quick_recipe("qa", elmo__trainable="true", model__by_sentence="true")
+    with pytest.raises(ConfigError, match=r"model\.by_sentence=false"):
+        task_class("qa")(tiny_elmo, recipe=recipe).fit(write_data("qa", tmp_path))
+
+
+def test_the_bilm_sees_quotes_as_it_learned_them(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    task = task_class("ner")(tiny_elmo, recipe=quick_recipe("ner", schedule__steps="1"))
+    task.fit(write_data("ner", tmp_path))
+    curly, plain = ["“", "It", "’s", "``", "so"], ['"', "It", "'s", '"', "so"]
+    with task._layers([]):
+        found = task.tokens([curly])
+    expected = tiny_elmo.layers_tokens([plain])[0].values
+    np.testing.assert_allclose(found.layers[:, 0].numpy(), expected, atol=2e-3)
+    assert found.spellings[0, 0] == "“".encode()[0] + 1  # the task itself sees what stands there

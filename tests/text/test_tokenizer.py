@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import ConfigError
-from elmore.text.tokenizer import CONVENTIONS, Convention, tokenize
+from elmore.text.tokenizer import CONVENTIONS, Convention, respell, tokenize
 
 # (text, tokens joined by spaces)
 ENGLISH = [
@@ -214,3 +214,14 @@ def test_linear_time(unit: str) -> None:
     start = time.process_time()
     tokenize(text)
     assert time.process_time() - start < 5  # measured 0.2 s; quadratic time would be minutes
+
+
+@pytest.mark.parametrize(
+    "text", ["“Don’t,” ‘she’ said.", "„Nein“, sagte er.", "``It 's'' so", "plain"]
+)
+def test_respelling_equals_tokenizing(text: str) -> None:
+    """Tokens with the characters of the text become those that `tokenize` gives."""
+    for convention in ("ptb", "billion-word", "spaces"):
+        sentence = tokenize(text, convention)
+        raw = [text[a:b] for a, b in sentence.spans]
+        assert respell(raw, convention) == sentence.tokens

@@ -17,6 +17,7 @@ from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache
 from elmore.nn.features import Tokens
 from elmore.nn.inputs import TensorBatch
 from elmore.tasks.recipe import WordsRecipe
+from elmore.text.tokenizer import respell
 from elmore.text.word_vectors import WordVectors
 from elmore.training.seeds import numpy_generator
 
@@ -113,18 +114,27 @@ class FrozenLayers:
         """Compute what is not there yet."""
         new = list({tuple(s): None for s in sentences if tuple(s) not in self._places})
         if new:
-            layers = self._cache.layers(new, progress=self._progress)
+            convention = self._cache.elmo.checkpoint.tokenizer
+            read = [respell(tokens, convention) for tokens in new]
+            layers = self._cache.layers(read, progress=self._progress)
             self._places.update({tokens: (layers, k) for k, tokens in enumerate(new)})
 
-    def batch(self, sentences: Sequence[Sequence[str]], time: int) -> torch.Tensor:
-        """Give the padded layers of sentences, (layers, batch, time, dim)."""
-        self.announce(sentences)
+    def batch(self, texts: Sequence[Sequence[Sequence[str]]], time: int) -> torch.Tensor:
+        """Give the padded layers of texts, each of one or more sentences that were read apart.
+
+        Returns:
+            (layers, batch, time, dim).
+        """
+        self.announce(tokens for text in texts for tokens in text)
         elmo = self._cache.elmo
-        values = np.zeros((elmo.n_layers, len(sentences), time, elmo.dim), np.float32)
-        for row, tokens in enumerate(sentences):
-            if tokens:
-                layers, place = self._places[tuple(tokens)]
-                values[:, row, : len(tokens)] = layers[place]
+        values = np.zeros((elmo.n_layers, len(texts), time, elmo.dim), np.float32)
+        for row, text in enumerate(texts):
+            start = 0
+            for tokens in text:
+                if tokens:
+                    layers, place = self._places[tuple(tokens)]
+                    values[:, row, start : start + len(tokens)] = layers[place]
+                start += len(tokens)
         return torch.from_numpy(values)
 
 
@@ -143,8 +153,17 @@ class TokenIndex:
         self.layers: FrozenLayers | None = None
         self.live: Elmo | None = None  # a biLM that is trained reads tokens itself
 
-    def batch(self, sentences: Sequence[Sequence[str]]) -> Tokens:
-        """Index sentences; an empty one is all padding."""
+    def batch(
+        self,
+        sentences: Sequence[Sequence[str]],
+        parts: Sequence[Sequence[Sequence[str]]] | None = None,
+    ) -> Tokens:
+        """Index sentences; an empty one is all padding.
+
+        Args:
+            sentences: their tokens.
+            parts: what frozen layers are made of, where the biLM reads them in several pieces.
+        """
         lengths = np.array([len(tokens) for tokens in sentences], np.int64)
         time = int(lengths.max(initial=0))
         words = np.zeros((len(sentences), time), np.int64)
@@ -156,10 +175,12 @@ class TokenIndex:
                 spelled[row, place] = distinct.setdefault(token, len(distinct))
         layers = bilm = None
         if self.live is not None:
-            batch = self.live.engine.indexer.batch(sentences)
+            convention = self.live.checkpoint.tokenizer
+            batch = self.live.engine.indexer.batch([respell(s, convention) for s in sentences])
             bilm = TensorBatch.from_batch(batch, self._device)
         elif self.layers is not None:
-            layers = self.layers.batch(sentences, time).to(self._device)
+            texts = [[tokens] for tokens in sentences] if parts is None else parts
+            layers = self.layers.batch(texts, time).to(self._device)
 
         def tensor(array: NDArray[np.int64]) -> torch.Tensor:
             return torch.from_numpy(array).to(self._device)

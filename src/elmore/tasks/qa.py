@@ -58,11 +58,14 @@ class QaSizes:
         rnn: "gru" as published, or "lstm", which our kernel runs twice as fast.
         dim: units of each direction of all of them.
         dropout: variational, around them.
+        by_sentence: whether the biLM reads a paragraph sentence by sentence, which suits one that
+            was trained so; the published ones read it as one sequence.
     """
 
     rnn: Literal["gru", "lstm"]
     dim: int
     dropout: float
+    by_sentence: bool
 
 
 class Qa(SupervisedTask[QaExample, str]):
@@ -101,8 +104,12 @@ class Qa(SupervisedTask[QaExample, str]):
         return [example for example in super().for_training(examples) if example.span is not None]
 
     def texts(self, example: QaExample) -> Sequence[Sequence[str]]:
-        """Give the paragraph, as one sequence, and the question."""
-        return (example.paragraph.tokens, example.question)
+        """Give what the biLM reads: the paragraph, whole or in sentences, and the question."""
+        return (*self._parts(example.paragraph), example.question)
+
+    def length(self, example: QaExample) -> int:
+        """Count the tokens of the longer text."""
+        return max(len(example.paragraph.tokens), len(example.question))
 
     def find_labels(self, examples: Sequence[QaExample]) -> dict[str, Any]:
         """There are none."""
@@ -110,6 +117,10 @@ class Qa(SupervisedTask[QaExample, str]):
 
     def build(self, features: TokenFeatures) -> Network:
         """Make the network."""
+        if self.recipe.elmo.trainable and self.recipe.model.by_sentence:
+            raise ConfigError(
+                "a biLM that is trained reads whole paragraphs; set model.by_sentence=false"
+            )
         return _Reader(features, self.recipe.model)
 
     def loss(self, examples: Sequence[QaExample]) -> Tensor:
@@ -141,10 +152,16 @@ class Qa(SupervisedTask[QaExample, str]):
         return found
 
     def _scores(self, examples: Sequence[QaExample]) -> tuple[Tensor, Tensor, Tensor]:
-        paragraphs = self.tokens([example.paragraph.tokens for example in examples])
+        paragraphs = self.tokens(
+            [example.paragraph.tokens for example in examples],
+            [self._parts(example.paragraph) for example in examples],
+        )
         questions = self.tokens([example.question for example in examples])
         start, end = self.network(paragraphs, questions)
         return start, end, paragraphs.lengths
+
+    def _parts(self, paragraph: Paragraph) -> list[tuple[str, ...]]:
+        return paragraph.sentences if self.recipe.model.by_sentence else [paragraph.tokens]
 
     def measure(self, examples: Sequence[QaExample], found: Sequence[str]) -> Measured:
         """Score answers as the official script does."""

@@ -264,11 +264,15 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         sentence = self.elmo.tokenize(text) if self.elmo is not None else tokenize(text)
         return sentence.tokens
 
-    def tokens(self, sentences: Sequence[Sequence[str]]) -> Tokens:
-        """Index sentences for the network."""
+    def tokens(
+        self,
+        sentences: Sequence[Sequence[str]],
+        parts: Sequence[Sequence[Sequence[str]]] | None = None,
+    ) -> Tokens:
+        """Index sentences for the network; `parts` as in `TokenIndex.batch`."""
         if self._index is None:
             raise ConfigError(f"this {self.name} model is not trained yet; call fit or load")
-        return self._index.batch(sentences)
+        return self._index.batch(sentences, parts)
 
     def _prepare(self, examples: Sequence[Example]) -> None:
         """Find labels and words, and make a network with random weights."""

@@ -22,14 +22,14 @@ made so that a model meets one spelling only:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Final, Literal, TypeAlias, get_args
 
 from elmore.errors import ConfigError
 from elmore.text.sentence import Sentence
 
-__all__ = ["ABBREVIATIONS", "CONVENTIONS", "Convention", "tokenize"]
+__all__ = ["ABBREVIATIONS", "CONVENTIONS", "Convention", "respell", "tokenize"]
 
 Convention: TypeAlias = Literal["ptb", "billion-word", "spaces"]
 CONVENTIONS: Final[tuple[Convention, ...]] = get_args(Convention)
@@ -194,6 +194,7 @@ _ADDRESS_END: Final = ".,;:!?'’\"”)]}>…*_"
 _CLOSERS: Final = re.compile(r"[)\]}\"'”’»,;:]*+\Z")
 _CHUNK: Final = re.compile(r"\S+")
 _PLAIN: Final = str.maketrans(dict.fromkeys(_APOSTROPHES, "'"))
+_QUOTES: Final = frozenset(("“", "”", "``", "''", "‘‘", "’’"))
 _CACHED_CHARS: Final = 64  # longer chunks are rarely met twice, and would fill the cache
 _CACHED_CHUNKS: Final = 1 << 16  # measured: 29 MB when full
 
@@ -237,6 +238,23 @@ def tokenize(text: str, convention: Convention = "ptb") -> Sentence:
             if text[a:b] in "“”‘’":
                 tokens[i] = text[a:b]
     return Sentence(tuple(tokens), tuple(spans))
+
+
+def respell(tokens: Sequence[str], convention: Convention = "ptb") -> tuple[str, ...]:
+    """Write the tokens of a sentence that somebody else cut with the quotes of a convention.
+
+    A model has met one spelling of them only; the tokens stay as they are otherwise.
+    """
+    if convention == "spaces":
+        return tuple(tokens)
+    kept = frozenset("“”‘’") if "„" in tokens else frozenset()
+    return tuple(token if token in kept else _respelled(token) for token in tokens)
+
+
+def _respelled(token: str) -> str:
+    if token in _QUOTES:
+        return '"'
+    return token if token.isascii() else token.translate(_PLAIN)
 
 
 def _keeps_period_before(text: str, end: int, chunk: str) -> bool:

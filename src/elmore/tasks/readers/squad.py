@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +24,25 @@ _LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 30, json_nodes=50_000_000)
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A text and its tokens with their places in it."""
+    """A text and its tokens with their places in it.
+
+    Attributes:
+        text: as it was written.
+        tokens: of all its sentences.
+        places: first character of each token and the one after its last.
+        sizes: tokens of each sentence.
+    """
 
     text: str
     tokens: tuple[str, ...]
     places: tuple[tuple[int, int], ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def sentences(self) -> list[tuple[str, ...]]:
+        """The tokens, sentence by sentence."""
+        ends = itertools.accumulate(self.sizes)
+        return [self.tokens[end - size : end] for size, end in zip(self.sizes, ends, strict=True)]
 
     def tokens_of(self, start: int, end: int) -> tuple[int, int] | None:
         """Give first and last token that overlap characters start to end, or None."""
@@ -58,11 +73,13 @@ def split_paragraph(text: str, convention: Convention = "ptb") -> Paragraph:
     """Tokenize running text sentence by sentence, with places in the whole."""
     tokens: list[str] = []
     places: list[tuple[int, int]] = []
+    sizes: list[int] = []
     for start, end in sentence_spans(text):
         sentence = tokenize(text[start:end], convention)
         tokens += sentence.tokens
+        sizes.append(len(sentence.tokens))
         places += [(start + a, start + b) for a, b in sentence.spans or ()]
-    return Paragraph(text, tuple(tokens), tuple(places))
+    return Paragraph(text, tuple(tokens), tuple(places), tuple(sizes))
 
 
 def read_squad(path: Path) -> Iterator[Question]:
