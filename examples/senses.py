@@ -81,11 +81,18 @@ def _map(
     axes_of_most = np.linalg.svd(centred, full_matrices=False)[2][:2]
     points = centred @ axes_of_most.T
     axis.scatter(points[:, 0], points[:, 1], c=colours, s=40)
-    for point, text in zip(points, texts, strict=True):
+    # Labels point outwards, and neighbours stand alternately above and below their dots.
+    for rank, k in enumerate(np.argsort(points[:, 1])):
+        left = points[k, 0] < 0
         axis.annotate(
-            _around(text, word), point, xytext=(4, 4), textcoords="offset points", fontsize=7
+            _around(texts[k], word),
+            points[k],
+            xytext=(-6 if left else 6, 2 if rank % 2 else -6),
+            textcoords="offset points",
+            fontsize=7,
+            ha="right" if left else "left",
         )
-    axis.margins(0.6, 0.15)
+    axis.margins(1.8, 0.15)
     axis.set_title("two principal axes")
     axis.set_xticks([])
     axis.set_yticks([])
