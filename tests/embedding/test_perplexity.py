@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from slow_language_model import MODELS, WORDS, known, load_both, numbers
 from small_models import SENTENCES
 
 from elmore import Elmo
 from elmore.embedding import perplexity as module
+from elmore.embedding import predictions
 from elmore.embedding.perplexity import Perplexity, perplexity
 from elmore.errors import ConfigError, InputError
 
@@ -75,6 +77,25 @@ def test_what_no_float_holds_is_null(lm: Elmo) -> None:
 
 def test_a_lone_text_is_one_sentence(lm: Elmo) -> None:
     assert perplexity(lm, "The virus, then.").n_tokens == 6
+
+
+def test_the_softmax_keeps_to_the_threads_of_the_model(
+    lm: Elmo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, real = [], predictions.log_likelihoods
+
+    def watched(*args: object) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return real(*args)
+
+    monkeypatch.setattr(predictions, "log_likelihoods", watched)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        perplexity(Elmo(lm.checkpoint, threads=1), SENTENCES, tokenized=True)
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {1}
 
 
 def test_nothing_to_measure(lm: Elmo) -> None:

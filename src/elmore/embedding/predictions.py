@@ -115,7 +115,9 @@ class LanguageModel:
             partial(self._log_probs, h, t)
             for h, t in zip(hidden.tensor_split(count), wanted.tensor_split(count), strict=True)
         ]
-        logs = torch.cat(workers.run(jobs) if count > 1 else [job() for job in jobs]).cpu().numpy()
+        # A worker even for one piece: it keeps to the threads that the model may use.
+        done = workers.run(jobs) if hidden.device.type == "cpu" else [job() for job in jobs]
+        logs = torch.cat(done).cpu().numpy()
         if not np.isfinite(logs).all():
             raise FormatError("the softmax gives values that are not finite; the model is damaged")
         return np.asarray(logs)
