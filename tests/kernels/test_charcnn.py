@@ -94,6 +94,7 @@ def test_one_column_fewer_is_wrong(widths: list[int], monkeypatch: pytest.Monkey
     with torch.no_grad():
         characters[-1], _ = 9, filters[-1].abs_()  # padding gives the largest value
     expected = direct(ids, characters, filters, biases)
+    monkeypatch.setattr(charcnn, "_FEW_WORDS", 1)  # a group for every length
     original = groups_by_length
 
     def shorter(ids: Tensor, width: int) -> list[tuple[Tensor, int]]:
@@ -109,6 +110,21 @@ def test_few_columns(max_chars: int) -> None:
     ids = words_of_all_lengths(max_chars)
     parts = make_weights(list(range(1, min(max_chars, 7) + 1)), torch.float64)
     torch.testing.assert_close(convolve(ids, *parts), direct(ids, *parts), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("few", [1, 3, 100])
+def test_any_grouping(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charcnn, "_FEW_WORDS", few)
+    ids = words_of_all_lengths()
+    parts = make_weights([1, 2, 3], torch.float64)
+    torch.testing.assert_close(convolve(ids, *parts), direct(ids, *parts), rtol=1e-12, atol=1e-12)
+
+
+def test_few_words_share_a_group() -> None:
+    ids = words_of_all_lengths()[:10]
+    assert len(groups_by_length(ids, 3)) == 1
+    lengths = len(set(constant_tail(ids).tolist()))
+    assert len(groups_by_length(ids.repeat(20, 1), 3)) == lengths > 1
 
 
 def test_more_words_than_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

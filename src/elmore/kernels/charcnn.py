@@ -20,6 +20,9 @@ __all__ = ["FilterTables", "character_tables", "constant_tail", "convolve", "con
 # Words whose windows are computed at one go: the windows of the widest published filter (1,024
 # channels, some 20 places) then stay near 16 MB and in the caches.
 _WORDS_AT_ONCE = 256
+# Fewer words than these share a group whatever their lengths: the calls of a further group would
+# cost more than the columns that it saves.
+_FEW_WORDS = 16
 # Filters that native/charcnn.h computes together.
 _FILTERS = 16
 
@@ -41,7 +44,7 @@ def constant_tail(ids: Tensor) -> Tensor:
 
 
 def groups_by_length(ids: Tensor, width: int) -> list[tuple[Tensor, int]]:
-    """Group words that need equally many columns.
+    """Group words that need (about) equally many columns.
 
     Windows that lie wholly in the constant end of a word are all equal, so one of them is enough:
     `tail + width` columns hold every different window of that width or less, never more columns
@@ -59,8 +62,10 @@ def groups_by_length(ids: Tensor, width: int) -> list[tuple[Tensor, int]]:
     sizes = columns[order].tolist()
     groups, start = [], 0
     for end in range(1, len(sizes) + 1):
-        if end == len(sizes) or sizes[end] != sizes[start] or end - start == _WORDS_AT_ONCE:
-            groups.append((order[start:end], sizes[start]))
+        size = end - start
+        longer = end < len(sizes) and sizes[end] != sizes[end - 1]
+        if end == len(sizes) or size == _WORDS_AT_ONCE or (longer and size >= _FEW_WORDS):
+            groups.append((order[start:end], sizes[end - 1]))
             start = end
     return groups
 
