@@ -27,7 +27,7 @@ VECTORS = "glove/glove.6B.100d.40k.float16.npy"
 STUDIES = ("layers", "placement", "sample-size")
 # (name of the task, training data, development data, changes of the laptop recipe)
 TASKS = {
-    "ner": ("ner", "ner/eng.train.xz", "ner/eng.testa.xz", {}),
+    "ner": ("ner", "ner/eng.train.xz", "ner/eng.testa.xz", {"schedule.epochs": "10"}),
     "sst": ("sentiment", "sst/train.txt.xz", "sst/dev.txt.xz", {}),
 }
 TITLES = {"ner": "NER (CoNLL-2003, span F1 on testa)", "sst": "SST-5 (accuracy on dev)"}

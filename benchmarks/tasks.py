@@ -32,6 +32,7 @@ from elmore.tasks.task import TASKS
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "tasks"
+EPOCHS = HERE / "results" / "epoch-times.json"
 PAGE = HERE.parent / "docs" / "tasks-results.md"
 VECTORS = "glove/glove.6B.100d.40k.float16.npy"
 SYSTEMS = ("baseline", "elmo")
@@ -326,6 +327,9 @@ def epoch_times(args: argparse.Namespace, name: str) -> None:
             times[title] = time.perf_counter() - started
     for title, seconds in times.items():
         print(f"{name}: {title}: {seconds:.1f} s")
+    found = load_epochs()
+    found[name] = {title: round(seconds, 1) for title, seconds in times.items()}
+    EPOCHS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 # The table ---------------------------------------------------------------------------------------
@@ -337,6 +341,14 @@ def load_results() -> dict[tuple[str, str], list[dict[str, Any]]]:
     for path in sorted(RESULTS.glob("*.json")):
         result = json.loads(path.read_text(encoding="utf-8"))
         found.setdefault((result["experiment"], result["system"]), []).append(result)
+    return found
+
+
+def load_epochs() -> dict[str, dict[str, float]]:
+    """Read the seconds of one epoch, by experiment and way."""
+    found: dict[str, dict[str, float]] = (
+        json.loads(EPOCHS.read_text(encoding="utf-8")) if EPOCHS.exists() else {}
+    )
     return found
 
 
@@ -408,6 +420,10 @@ def page(results: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
         lines.append(
             f"| {title} | {system} | {runs[0]['weights']:,} | {minutes:.1f} | {epochs:.0f} |"
         )
+    for name, times in load_epochs().items():
+        lines += ["", f"One epoch of {EXPERIMENTS[name].title} on one thread, in seconds:", ""]
+        lines += ["| " + " | ".join(times) + " |", "|" + "---|" * len(times)]
+        lines.append("| " + " | ".join(f"{seconds:.1f}" for seconds in times.values()) + " |")
     models = sorted({run["model"] for runs in results.values() for run in runs if run["model"]})
     lines += ["", f"Digest of the biLM: {', '.join(models) or '–'}.", ""]
     return "\n".join(lines)
