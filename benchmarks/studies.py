@@ -19,11 +19,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from experiments import VECTORS
+from md_table import table
+
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "studies"
 PAGE = HERE.parent / "docs" / "studies.md"
 PICTURES = PAGE.parent / "pictures"
-VECTORS = "glove/glove.6B.100d.40k.float16.npy"
 STUDIES = ("layers", "placement", "sample-size")
 # (name of the task, training data, development data, changes of the laptop recipe)
 TASKS = {
@@ -112,21 +114,6 @@ def save(path: Path, report: dict[str, Any]) -> None:
 
 
 # The page ----------------------------------------------------------------------------------------
-
-
-def table(rows: list[dict[str, Any]]) -> list[str]:
-    """Lay rows out as Markdown."""
-    names = list(rows[0])
-    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
-    for row in rows:
-        lines.append("| " + " | ".join(_shown(row[name]) for name in names) + " |")
-    return lines
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def write_page() -> None:

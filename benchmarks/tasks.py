@@ -13,172 +13,24 @@ from its last save. Subsets are drawn once, by a seed of their own, and are the 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import importlib
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmore.tasks.task import TASKS
+from experiments import EXPERIMENTS, SYSTEMS, VECTORS, task_class
+from md_table import table
+from task_page import load_results, page, score_rows
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "tasks"
 EPOCHS = HERE / "results" / "epoch-times.json"
 PAGE = HERE.parent / "docs" / "tasks-results.md"
-VECTORS = "glove/glove.6B.100d.40k.float16.npy"
-SYSTEMS = ("baseline", "elmo")
-
-
-@dataclass(frozen=True)
-class Part:
-    """Files of a data set, or a sample of their examples, drawn by a fixed seed."""
-
-    files: tuple[str, ...]
-    sample: int = 0
-
-    def examples(self, task: Any, data: Path) -> list[Any]:
-        """Read them."""
-        from elmore.training.seeds import numpy_generator
-
-        found = task.examples([data / name for name in self.files])
-        if not self.sample or self.sample >= len(found):
-            return list(found)
-        name = "+".join(self.files)
-        chosen = numpy_generator(0, "subset", name, self.sample).permutation(len(found))
-        return [found[k] for k in sorted(chosen[: self.sample].tolist())]
-
-    def __str__(self) -> str:
-        names = ", ".join(Path(name).name.removesuffix(".xz") for name in self.files)
-        return f"{self.sample:,} drawn from {names}" if self.sample else names
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A row of the table.
-
-    Attributes:
-        task: name of the task.
-        title: as the table says it.
-        train, dev, tests: data; the first test is the headline.
-        seeds: how many by default.
-        paper: the paper's baseline and ELMo scores and relative error reduction, if comparable.
-        note: what a reader must know: leaks, differences from the paper's data.
-        settings: changes of the laptop recipe.
-    """
-
-    task: str
-    title: str
-    train: Part
-    dev: Part
-    tests: dict[str, Part]
-    seeds: int
-    paper: tuple[float, float, float]
-    note: str
-    settings: dict[str, str] = dataclasses.field(default_factory=dict)
-
-
-EXPERIMENTS: dict[str, Experiment] = {
-    "ner": Experiment(
-        "ner",
-        "NER, CoNLL-2003",
-        Part(("ner/eng.train.xz",)),
-        Part(("ner/eng.testa.xz",)),
-        {"testb": Part(("ner/eng.testb.xz",))},
-        5,
-        (90.15, 92.22, 21.0),
-        "The paper's data, complete. 4 % of the test sentences also stand in train, as in the "
-        "official files; none in the pretraining text.",
-    ),
-    "sst": Experiment(
-        "sentiment",
-        "SST-5",
-        Part(("sst/train.txt.xz",)),
-        Part(("sst/dev.txt.xz",)),
-        {"test": Part(("sst/test.txt.xz",))},
-        5,
-        (51.4, 54.7, 6.8),
-        "The paper's data, complete. Two very short test sentences also stand in train; none in "
-        "the pretraining text.",
-    ),
-    "snli": Experiment(
-        "nli",
-        "SNLI",
-        Part(("snli/train.jsonl.xz",), 30_000),
-        Part(("snli/dev.jsonl.xz",), 2_000),
-        {
-            "test": Part(("snli/test.jsonl.xz",)),
-            "counterfactual": Part(
-                ("snli/cad/revised_premise/test.tsv", "snli/cad/revised_hypothesis/test.tsv")
-            ),
-        },
-        3,
-        (88.0, 88.7, 5.8),
-        "5.5 % of the paper's training pairs; official test. Premises of the counterfactual pairs "
-        "are in part those of the test.",
-    ),
-    "squad": Experiment(
-        "qa",
-        "SQuAD 1.1",
-        Part(("squad/train-44articles.json.xz",), 7_000),
-        Part(("squad/train-extra.json.xz",), 1_000),
-        {"dev": Part(("squad/dev-v1.1.json.xz",))},
-        3,
-        (81.1, 85.8, 24.9),
-        "8 % of the paper's questions; epochs chosen on held-out training questions, scored on the "
-        "official dev set (the paper's numbers are on the hidden test). 2.4 % of the dev context "
-        "sentences are in the pretraining text. Both systems, the baseline above all, still gain "
-        "in their last epoch.",
-    ),
-    "srl": Experiment(
-        "srl",
-        "SRL, EWT PropBank",
-        Part(("srl/ewt.train.gold_conll.xz",), 6_000),
-        Part(("srl/ewt.dev.gold_conll.xz",)),
-        {"test": Part(("srl/ewt.test.gold_conll.xz",))},
-        3,
-        (81.4, 84.6, 17.2),
-        "Another corpus than the paper's OntoNotes: web text; compare the two systems only. 47 "
-        "very short test sentences also stand in train; 1 in the pretraining text.",
-    ),
-    "coref": Experiment(
-        "coref",
-        "Coreference, OntoGUM",
-        Part(("coref/ontogum.train.gold_conll.xz",)),
-        Part(("coref/ontogum.dev.gold_conll.xz",)),
-        {"test": Part(("coref/ontogum.test.gold_conll.xz",))},
-        3,
-        (67.2, 70.4, 9.8),
-        "Another corpus than the paper's OntoNotes, a twelfth of its size. 42 of 1,171 test "
-        "sentences are in the pretraining text (no labels).",
-    ),
-    "litbank": Experiment(
-        "coref",
-        "Coreference, LitBank",
-        Part(("coref/litbank.train.gold_conll.xz",)),
-        Part(("coref/litbank.dev.gold_conll.xz",)),
-        {"test": Part(("coref/litbank.test.gold_conll.xz",))},
-        3,
-        (67.2, 70.4, 9.8),
-        "Novels, twice the epochs; fold 0 of ten; clusters of one mention left out. 31 of 723 "
-        "test sentences are in the pretraining text (no labels).",
-        {"schedule.epochs": "32", "schedule.patience": "10"},
-    ),
-}
-
-
-def task_class(name: str) -> Any:
-    """Import the class of a task."""
-    module, kind, _ = TASKS[name]
-    return getattr(importlib.import_module(module), kind)
 
 
 def result_path(name: str, system: str, seed: int) -> Path:
@@ -288,7 +140,7 @@ def check_results(args: argparse.Namespace) -> None:
     from elmore.embedding.layer_cache import model_digest
     from elmore.tasks.recipe import TaskRecipe
 
-    found = load_results()
+    found = load_results(RESULTS)
     models = {run["model"] for runs in found.values() for run in runs if run["model"]}
     if models - {model_digest(Elmo.load(args.model, threads=1))[:16]}:
         sys.exit(f"{RESULTS} holds results of another biLM; remove them or pass --results FOLDER")
@@ -335,106 +187,12 @@ def epoch_times(args: argparse.Namespace, name: str) -> None:
     EPOCHS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-# The table ---------------------------------------------------------------------------------------
-
-
-def load_results() -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Read all results, by experiment and system, in the order of their seeds."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for path in sorted(RESULTS.glob("*.json")):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        found.setdefault((result["experiment"], result["system"]), []).append(result)
-    return found
-
-
 def load_epochs() -> dict[str, dict[str, float]]:
     """Read the seconds of one epoch, by experiment and way."""
     found: dict[str, dict[str, float]] = (
         json.loads(EPOCHS.read_text(encoding="utf-8")) if EPOCHS.exists() else {}
     )
     return found
-
-
-def mean_sd(values: Sequence[float]) -> tuple[float, float]:
-    """Give mean and standard deviation of a sample."""
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
-
-
-def rows(results: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
-    """Make the rows of the main table."""
-    lines = []
-    for name, experiment in EXPERIMENTS.items():
-        pair = [results.get((name, system), []) for system in SYSTEMS]
-        if not all(pair):
-            continue
-        for title in experiment.tests:
-            cells, means = [], []
-            for runs in pair:
-                mean, sd = mean_sd([run["tests"][title][run["metric"]] for run in runs])
-                means.append((mean, sd))
-                spread = f" ± {sd:.2f}" if len(runs) > 1 else ""
-                cells.append(f"{mean:.2f}{spread} ({len(runs)})")
-            gain = means[1][0] - means[0][0]
-            reduction = 100 * gain / (100 - means[0][0])
-            beyond = "yes" if gain > max(means[0][1], means[1][1]) else "no"
-            if min(map(len, pair)) == 1:
-                beyond = "one seed"
-            base, with_elmo, theirs = experiment.paper
-            first = title == next(iter(experiment.tests))
-            paper = f"{base} → {with_elmo} ({theirs} %)" if first else "–"
-            label = experiment.title if first else f"{experiment.title}, {title}"
-            lines.append(
-                f"| {label} | {pair[0][0]['metric']} | {cells[0]} | {cells[1]} | {gain:+.2f} | "
-                f"{reduction:+.1f} % | {beyond} | {paper} |"
-            )
-    return lines
-
-
-def page(results: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
-    """Write the whole page."""
-    lines = [
-        "# What ELMo brings to the six tasks",
-        "",
-        "```console",
-        "$ elmore recipes show ner-laptop",
-        "```",
-        "",
-        "Made by `benchmarks/tasks.py` from the JSON files in `benchmarks/results/tasks/`, one a",
-        "training. Both systems have the same laptop recipe, data, GloVe vectors (6B, 100",
-        "dimensions, 40,000 words) and most epochs; ELMo makes the input wider, and in SNLI and",
-        "SQuAD the output too. Mean ± standard deviation over seeds (their number), in percent;",
-        "the reduction is that of the error. Beyond sd: the gain is larger than either deviation.",
-        "Small models on one core in some minutes show sign and order of the effect, not the",
-        "paper's level.",
-        "",
-        "| task | score | baseline | + ELMo | gain | error reduction | beyond sd | the paper |",
-        "|---|---|---|---|---|---|---|---|",
-        *rows(results),
-        "",
-        "## Data and what leaks",
-        "",
-        "| task | trained on | to know |",
-        "|---|---|---|",
-    ]
-    for name, experiment in EXPERIMENTS.items():
-        if any((name, system) in results for system in SYSTEMS):
-            lines.append(f"| {experiment.title} | {experiment.train} | {experiment.note} |")
-    lines += ["", "## Time", "", "| task | system | weights | CPU minutes | epochs |"]
-    lines.append("|---|---|---|---|---|")
-    for (name, system), runs in sorted(results.items()):
-        minutes = statistics.fmean(run["cpu_seconds"] for run in runs) / 60
-        epochs = statistics.fmean(len(run["dev by epoch"]) for run in runs)
-        title = EXPERIMENTS[name].title
-        lines.append(
-            f"| {title} | {system} | {runs[0]['weights']:,} | {minutes:.1f} | {epochs:.0f} |"
-        )
-    for name, times in load_epochs().items():
-        lines += ["", f"One epoch of {EXPERIMENTS[name].title} on one thread, in seconds:", ""]
-        lines += ["| " + " | ".join(times) + " |", "|" + "---|" * len(times)]
-        lines.append("| " + " | ".join(f"{seconds:.1f}" for seconds in times.values()) + " |")
-    models = sorted({run["model"] for runs in results.values() for run in runs if run["model"]})
-    lines += ["", f"Digest of the biLM: {', '.join(models) or '–'}.", ""]
-    return "\n".join(lines)
 
 
 def main() -> int:
@@ -452,7 +210,7 @@ def main() -> int:
     parser.add_argument("--tiny", type=int, default=0, help="use so few examples, to try it out")
     parser.add_argument("--results", help="another folder for the results")
     parser.add_argument("--write", action="store_true", help="write docs/tasks-results.md and end")
-    parser.add_argument("--table", action="store_true", help="print the table's rows and end")
+    parser.add_argument("--table", action="store_true", help="print the table and end")
     parser.add_argument("--epoch-times", choices=tuple(EXPERIMENTS), help="time epochs and end")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -461,10 +219,10 @@ def main() -> int:
         RESULTS = Path(args.results or os.environ["ELMORE_TASK_RESULTS"])
         os.environ["ELMORE_TASK_RESULTS"] = str(RESULTS)
     if args.write:
-        PAGE.write_text(page(load_results()), encoding="utf-8")
+        PAGE.write_text(page(load_results(RESULTS), load_epochs()), encoding="utf-8")
         return 0
     if args.table:
-        print("\n".join(rows(load_results())))
+        print("\n".join(table(score_rows(load_results(RESULTS)))))
         return 0
     if args.data is None or args.model is None:
         parser.error("pass --data and --model")

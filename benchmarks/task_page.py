@@ -1,0 +1,107 @@
+"""docs/tasks-results.md, from the results that tasks.py leaves."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments import EXPERIMENTS, SYSTEMS
+from md_table import table
+
+Runs = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
+
+
+def load_results(folder: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Read all results, by experiment and system, in the order of their seeds."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for path in sorted(folder.glob("*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        found.setdefault((result["experiment"], result["system"]), []).append(result)
+    return found
+
+
+def score_rows(results: Runs) -> list[dict[str, Any]]:
+    """Compare the two systems on every test."""
+    found = []
+    for name, experiment in EXPERIMENTS.items():
+        pair = [results.get((name, system), []) for system in SYSTEMS]
+        if not all(pair):
+            continue
+        for place, title in enumerate(experiment.tests):
+            metric = pair[0][0]["metric"]
+            scores = [[run["tests"][title][metric] for run in runs] for runs in pair]
+            (base, base_sd), (ours, our_sd) = map(mean_sd, scores)
+            beyond = "yes" if ours - base > max(base_sd, our_sd) else "no"
+            before, after, theirs = experiment.paper
+            found.append(
+                {
+                    "task": f"{experiment.title}, {title}" if place else experiment.title,
+                    "score": metric,
+                    "baseline": _spread(scores[0]),
+                    "+ ELMo": _spread(scores[1]),
+                    "gain": f"{ours - base:+.2f}",
+                    "error reduction": f"{100 * (ours - base) / (100 - base):+.1f} %",
+                    "beyond sd": "one seed" if min(map(len, scores)) == 1 else beyond,
+                    "the paper": "–" if place else f"{before} → {after} ({theirs} %)",
+                }
+            )
+    return found
+
+
+def mean_sd(values: Sequence[float]) -> tuple[float, float]:
+    """Give mean and standard deviation of a sample."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def _spread(values: Sequence[float]) -> str:
+    mean, sd = mean_sd(values)
+    return f"{mean:.2f}" + (f" ± {sd:.2f}" if len(values) > 1 else "") + f" ({len(values)})"
+
+
+def page(results: Runs, epoch_times: Mapping[str, Mapping[str, float]]) -> str:
+    """Write the whole page."""
+    notes, costs = [], []
+    for name, experiment in EXPERIMENTS.items():
+        if any((name, system) in results for system in SYSTEMS):
+            facts = {"trained on": str(experiment.train), "to know": experiment.note}
+            notes.append({"task": experiment.title, **facts})
+    for (name, system), runs in sorted(results.items()):
+        minutes = statistics.fmean(run["cpu_seconds"] for run in runs) / 60
+        epochs = statistics.fmean(len(run["dev by epoch"]) for run in runs)
+        cost = {"weights": f"{runs[0]['weights']:,}", "CPU minutes": minutes}
+        title = {"task": EXPERIMENTS[name].title, "system": system}
+        costs.append({**title, **cost, "epochs": round(epochs)})
+    lines = [
+        "# What ELMo brings to the six tasks",
+        "",
+        "```console",
+        "$ elmore recipes show ner-laptop",
+        "```",
+        "",
+        "Made by `benchmarks/tasks.py` from the JSON files in `benchmarks/results/tasks/`, one a",
+        "training. Both systems have the same laptop recipe, data, GloVe vectors (6B, 100",
+        "dimensions, 40,000 words) and most epochs; ELMo makes the input wider, and in SNLI and",
+        "SQuAD the output too. Mean ± standard deviation over seeds (their number), in percent;",
+        "the reduction is that of the error. Beyond sd: the gain is larger than either deviation.",
+        "Small models on one core in some minutes show sign and order of the effect, not the",
+        "paper's level.",
+        "",
+        *table(score_rows(results)),
+        "",
+        "## Data and what leaks",
+        "",
+        *table(notes),
+        "",
+        "## Time",
+        "",
+        *table(costs, digits=1),
+    ]
+    for name, times in epoch_times.items():
+        lines += ["", f"One epoch of {EXPERIMENTS[name].title} on one thread, in seconds:", ""]
+        lines += table([times], digits=1)
+    models = sorted({run["model"] for runs in results.values() for run in runs if run["model"]})
+    lines += ["", f"Digest of the biLM: {', '.join(models) or '–'}.", ""]
+    return "\n".join(lines)
