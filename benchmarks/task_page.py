@@ -61,7 +61,38 @@ def _spread(values: Sequence[float]) -> str:
     return f"{mean:.2f}" + (f" ± {sd:.2f}" if len(values) > 1 else "") + f" ({len(values)})"
 
 
-def page(results: Runs, epoch_times: Mapping[str, Mapping[str, float]]) -> str:
+def draw(results: Runs, path: Path) -> None:
+    """Draw the baseline and ELMo of every test, with their deviations."""
+    from matplotlib.figure import Figure
+
+    tests = [
+        (f"{experiment.title}{f', {title}' if place else ''}", name, title)
+        for name, experiment in EXPERIMENTS.items()
+        for place, title in enumerate(experiment.tests)
+        if all((name, system) in results for system in SYSTEMS)
+    ]
+    figure = Figure(figsize=(7, 0.9 + 0.4 * len(tests)), layout="constrained")
+    axes = figure.subplots()
+    for y, (_, name, title) in enumerate(tests):
+        ends = []
+        for system, colour in zip(SYSTEMS, ("#fdae6b", "#08519c"), strict=True):
+            runs = results[name, system]
+            mean, sd = mean_sd([run["tests"][title][run["metric"]] for run in runs])
+            label = {"baseline": "GloVe", "elmo": "GloVe + ELMo"}[system] if not y else None
+            axes.errorbar(mean, y, xerr=sd, fmt="o", color=colour, capsize=3, label=label)
+            ends.append(mean)
+        axes.annotate("", (ends[1], y), (ends[0], y), arrowprops={"arrowstyle": "->", "alpha": 0.4})
+        axes.text(max(ends) + 1.5, y, f"{ends[1] - ends[0]:+.1f}", va="center", fontsize=8)
+    axes.set_yticks(range(len(tests)), [label for label, _, _ in tests], fontsize=8)
+    axes.invert_yaxis()
+    axes.grid(alpha=0.3, axis="x")
+    axes.margins(x=0.12, y=0.08)
+    axes.set_xlabel("score on test data, per cent")
+    axes.legend(loc="lower left", fontsize=8)
+    figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def page(results: Runs, epoch_times: Mapping[str, Any]) -> str:
     """Write the whole page."""
     notes, costs = [], []
     for name, experiment in EXPERIMENTS.items():
@@ -91,6 +122,8 @@ def page(results: Runs, epoch_times: Mapping[str, Mapping[str, float]]) -> str:
         "",
         *table(score_rows(results)),
         "",
+        "![Scores of the six tasks with GloVe and with GloVe + ELMo](pictures/tasks.svg)",
+        "",
         "## Data and what leaks",
         "",
         *table(notes),
@@ -99,9 +132,16 @@ def page(results: Runs, epoch_times: Mapping[str, Mapping[str, float]]) -> str:
         "",
         *table(costs, digits=1),
     ]
-    for name, times in epoch_times.items():
-        lines += ["", f"One epoch of {EXPERIMENTS[name].title} on one thread, in seconds:", ""]
-        lines += table([times], digits=1)
+    if epoch_times:
+        lines += ["", "One epoch with the layer cache and without it, in CPU seconds:", ""]
+        titles = {name: {"task": EXPERIMENTS[name].title} for name in epoch_times}
+        lines += table([titles[name] | took["seconds"] for name, took in epoch_times.items()], 1)
+    machines = {_machine(run["machine"]) for runs in results.values() for run in runs}
+    lines += ["", f"Measured on one thread of: {'; '.join(sorted(machines))}."]
     models = sorted({run["model"] for runs in results.values() for run in runs if run["model"]})
-    lines += ["", f"Digest of the biLM: {', '.join(models) or '–'}.", ""]
+    lines += [f"Digest of the biLM: {', '.join(models) or '–'}.", ""]
     return "\n".join(lines)
+
+
+def _machine(facts: Mapping[str, Any]) -> str:
+    return f"{facts['cpu']} ({', '.join(facts['isa'])}), torch {facts['torch']}, {facts['date']}"

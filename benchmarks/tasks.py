@@ -25,7 +25,7 @@ from typing import Any
 
 from experiments import EXPERIMENTS, SYSTEMS, VECTORS, task_class
 from md_table import table
-from task_page import load_results, page, score_rows
+from task_page import draw, load_results, page, score_rows
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "tasks"
@@ -155,8 +155,9 @@ def check_results(args: argparse.Namespace) -> None:
 
 
 def epoch_times(args: argparse.Namespace, name: str) -> None:
-    """Time an epoch without the cache of layers, with an empty one, and with a full one."""
+    """Time an epoch without ELMo, with an empty cache of layers, and with a full one."""
     import torch
+    from machine import facts
 
     from elmore import Elmo
     from elmore.tasks.recipe import TaskRecipe
@@ -175,21 +176,21 @@ def epoch_times(args: argparse.Namespace, name: str) -> None:
         ):
             task = kind(model, recipe=recipe, vectors=data / VECTORS, cache=cache)
             train = experiment.train.examples(task, data)[: args.tiny or None]
-            started = time.perf_counter()
+            started = time.process_time()
             task.fit(train)
-            times[title] = time.perf_counter() - started
+            times[title] = round(time.process_time() - started, 1)
     for title, seconds in times.items():
-        print(f"{name}: {title}: {seconds:.1f} s")
+        print(f"{name}: {title}: {seconds} s")
     if args.tiny:
         return
     found = load_epochs()
-    found[name] = {title: round(seconds, 1) for title, seconds in times.items()}
+    found[name] = {"seconds": times, "examples": len(train), "machine": facts()}
     EPOCHS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def load_epochs() -> dict[str, dict[str, float]]:
-    """Read the seconds of one epoch, by experiment and way."""
-    found: dict[str, dict[str, float]] = (
+def load_epochs() -> dict[str, Any]:
+    """Read what an epoch takes, by experiment."""
+    found: dict[str, Any] = (
         json.loads(EPOCHS.read_text(encoding="utf-8")) if EPOCHS.exists() else {}
     )
     return found
@@ -220,6 +221,7 @@ def main() -> int:
         os.environ["ELMORE_TASK_RESULTS"] = str(RESULTS)
     if args.write:
         PAGE.write_text(page(load_results(RESULTS), load_epochs()), encoding="utf-8")
+        draw(load_results(RESULTS), PAGE.parent / "pictures" / "tasks.svg")
         return 0
     if args.table:
         print("\n".join(table(score_rows(load_results(RESULTS)))))

@@ -90,14 +90,23 @@ def _draw_neighbors(report: Report, figure: Any) -> None:
 
 
 def _draw_study(report: Report, figure: Any) -> None:
-    """Draw the score of each system, with its deviation."""
+    """Draw the score of each system, with its deviation; the dashed line is the first one's."""
     rows = report.tables[report.name]
     figure.set_size_inches(7, 1 + 0.4 * len(rows))
     axes = figure.subplots()
     metric = list(rows[0])[1]
-    colours = [_CONTROL, *[_OURS] * (len(rows) - 1)]
-    values = [row[metric] for row in rows]
-    _bars(axes, [str(row["system"]) for row in rows], values, colours)
+    # Dots, not bars: differences of a point would be lost on an axis that starts at zero.
+    for place, row in enumerate(rows):
+        colour = _OURS if place else _CONTROL
+        score = float(row[metric] or 0)
+        axes.errorbar(score, place, xerr=float(row["sd"] or 0), fmt="o", color=colour, capsize=3)
+        axes.annotate(f"{score:.2f}", (score, place), (0, 6), textcoords="offset points",
+                      ha="center", fontsize=8)  # fmt: skip
+    axes.axvline(float(rows[0][metric] or 0), color="#555555", linewidth=1, linestyle="--")
+    axes.set_yticks(range(len(rows)), [str(row["system"]) for row in rows], fontsize=8)
+    axes.set_ylim(len(rows) - 0.5, -0.7)
+    axes.margins(x=0.15)
+    axes.grid(alpha=0.3, axis="x")
     axes.set_xlabel(f"{report.measured_on['task']}: {report.measured_on['score']}, per cent")
 
 
