@@ -83,7 +83,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         5,
         (51.4, 54.7, 6.8),
         "The paper's data, complete. Two very short test sentences also stand in train; none in "
-        "the pretraining text.",
+        "the pretraining text. With ELMo at the input alone 46.44 ± 0.33 (5 seeds).",
     ),
     "snli": Experiment(
         "nli",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,11 @@ def test_seeds_test_files_and_resume(cli: Any, tmp_path: Path) -> None:
         ("evaluate ner --trained {t}", "needs labelled files"),
         ("evaluate ner {d} --trained {t} --dev {d}", "--dev is for train"),
         ("predict ner {d} --trained {t} -o {t}/x", "-o is for train"),
+        ("predict ner {d} --trained {t} --seeds 3", "--seeds is for train"),
+        ("predict ner {d} --trained {t} --recipe paper", "--recipe is for train"),
+        ("predict ner {d} --trained {t} --precision int8", "computes as in training"),
+        ("train ner {d} -o {t}/o --no-elmo --device foo", "device='foo' is unknown"),
+        ("train ner {d} -o {t}/o --no-elmo --cache-gb 0", "leaves no room"),
     ],
 )
 def test_misuse(arguments: str, message: str, cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
@@ -109,6 +115,82 @@ def test_bad_files_end_with_one_line(cli: Any, tmp_path: Path) -> None:
     result = cli("task", "predict", "ner", "--trained", tmp_path, stdin=b"x\n")
     assert result.code == 1
     assert "holds no trained task" in result.err
+
+
+def test_files_to_test_on_are_read_before_the_training(cli: Any, tmp_path: Path) -> None:
+    data, out = write_data("ner", tmp_path), tmp_path / "out"
+    train = ["task", "train", "ner", data, "--no-elmo", "-o", out, *settings("ner")]
+    result = cli(*train, "--test", tmp_path / "tset.conll")
+    assert result.code == 1
+    assert "tset.conll" in result.err
+    assert not out.exists()
+
+
+def test_how_the_bilm_computes(cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
+    data, out = write_data("ner", tmp_path), tmp_path / "out"
+    train = ["task", "train", "ner", data, "--model", tiny_folder, "-o", out, *settings("ner")]
+    small = cli(*train, "--cache-gb", 1e-7)
+    assert small.code == 2
+    assert "--cache-gb" in small.err
+    result = cli(*train, "--precision", "int8")
+    assert result.code == 0, result.err
+    assert json.loads((out / "checkpoint" / "task.json").read_text())["precision"] == "int8"
+    # The biLM may be named: the folder may lie without it.
+    use = ["task", "predict", "ner", "--trained", out]
+    alone = cli(*use, stdin=PLAIN["ner"])
+    shutil.rmtree(out / "checkpoint" / "elmo")
+    refused = cli(*use, stdin=PLAIN["ner"])
+    assert refused.code == 2
+    assert "another biLM" in refused.err
+    named = cli(*use, "--model", tiny_folder, "--precision", "int8", stdin=PLAIN["ner"])
+    assert named.code == 0, named.err
+    assert named.out == alone.out
+
+
+def test_a_run_is_replaced_if_asked(cli: Any, tmp_path: Path) -> None:
+    data, out = write_data("ner", tmp_path), tmp_path / "out"
+    train = ["task", "train", "ner", data, "--no-elmo", "-o", out, *settings("ner")]
+    assert cli(*train).code == 0
+    assert cli(*train, "--set", "model.dropout=0.4").code == 1
+    result = cli(*train, "--set", "model.dropout=0.4", "--force")
+    assert result.code == 0, result.err
+    assert "no development data" in result.out
+    assert f"the model is in {out}" in result.err
+    (out / "recipe.json").unlink()
+    (out / "mine.txt").write_text("not a run any more")
+    cli(*train, "--force")
+    assert (out / "mine.txt").exists()
+
+
+def test_a_folder_of_seeds_is_no_model(cli: Any, tmp_path: Path) -> None:
+    data, out = write_data("ner", tmp_path), tmp_path / "out"
+    train = ["task", "train", "ner", data, "--no-elmo", "-o", out, *settings("ner")]
+    assert cli(*train, "--seeds", 2).code == 0
+    result = cli("task", "evaluate", "ner", data, "--trained", out)
+    assert result.code == 1
+    assert f"holds several trainings; name one, such as {out / 'seed-0'}" in result.err
+
+
+def test_the_report_says_what_was_scored(cli: Any, tmp_path: Path) -> None:
+    data, out = write_data("ner", tmp_path), tmp_path / "out"
+    train = ["task", "train", "ner", data, "--dev", data, "--no-elmo", "-o", out]
+    first = cli(*train, *settings("ner"))
+    assert "score: of the best epoch on development data" in first.out
+    assert "settings: " in first.out
+    tested = cli(*train, *settings("ner"), "--test", data, "--resume").out
+    assert f"scored on: {data}" in tested
+    assert "f1 by epoch" in tested
+    assert f"scored on: {data}" in cli("task", "evaluate", "ner", data, "--trained", out).out
+
+
+def test_a_resumed_run_counts_on(cli: Any, tmp_path: Path) -> None:
+    data, out = write_data("ner", tmp_path), tmp_path / "out"
+    train = ["task", "train", "ner", data, "--dev", data, "--no-elmo", "-o", out]
+    assert "epoch 2: " in cli(*train, *settings("ner", 2)).err
+    again = cli(*train, *settings("ner", 3), "--resume")
+    assert again.code == 0, again.err
+    assert "epoch 3: " in again.err
+    assert "epoch 1: " not in again.err
 
 
 def test_pairs_without_a_tab(cli: Any, tmp_path: Path) -> None:

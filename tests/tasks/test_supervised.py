@@ -153,6 +153,16 @@ def test_a_bilm_of_any_precision_is_found_again(
         task_class("ner").load(tmp_path / "run")
 
 
+def test_a_warm_start_is_found_again(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    tiny_elmo.save(tmp_path / "model")
+    data = write_data("ner", tmp_path)
+    task = make("ner", Elmo.load(tmp_path / "model", start="warm"), schedule__epochs="1")
+    task.fit(data, out=tmp_path / "run")
+    loaded = task_class("ner").load(tmp_path / "run")
+    assert loaded.elmo.engine.start == "warm"
+    assert loaded.predict(["Ada lives in Rome ."]) == task.predict(["Ada lives in Rome ."])
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_stopping_and_resuming_changes_nothing(
     name: str, tiny_elmo: Elmo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -190,6 +200,19 @@ def test_a_run_is_not_overwritten_nor_mixed_with_another(tmp_path: Path) -> None
         make("sentiment", seed=1, schedule__epochs="1").fit(data, out=tmp_path / "run", resume=True)
     with pytest.raises(ResumeError, match=r"model\.dim=20, not 8"):
         make("sentiment", model__dim="8").fit(data, out=tmp_path / "run", resume=True)
+
+
+def test_development_data_stay_the_same_in_a_run(tmp_path: Path) -> None:
+    data = write_data("sentiment", tmp_path)
+    other = tmp_path / "other.txt"
+    other.write_text(data.read_text().split("\n")[0] + "\n")
+    make("sentiment", schedule__epochs="1").fit(data, dev=data, out=tmp_path / "run")
+    for dev in (None, other):  # else the best weights of the first look would stay for ever
+        longer = make("sentiment", schedule__epochs="5")
+        with pytest.raises(ResumeError, match="trained with dev="):
+            longer.fit(data, dev=dev, out=tmp_path / "run", resume=True)
+    longer.fit(data, dev=data, out=tmp_path / "run", resume=True)
+    assert len(longer.predict(["A joy ."])) == 1
 
 
 def test_seeds_differ_and_repeat(tmp_path: Path) -> None:

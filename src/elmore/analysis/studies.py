@@ -207,6 +207,7 @@ class TaskStudy:
             cache=self.cache,
             max_bytes=self.max_bytes,
             seed=seed,
+            device=str(self.elmo.engine.device),
             progress=self.progress,
         ).fit(train, dev=dev, out=out, resume=True)
         return report

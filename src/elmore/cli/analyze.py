@@ -73,10 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="all (each and their mean), mean, top, a number, or weights w0,w1,w2 "
         "(default: all; neighbors: top)",
     )
-    parser.add_argument("--cache", metavar="FOLDER", help="keep the layers there for next time")
-    parser.add_argument(
-        "--cache-gb", type=float, metavar="N", help="what the cache may hold (default: 17)"
-    )
+    flags.add_cache(parser)
     parser.add_argument("--vectors", metavar="FILE", help="static word vectors to compare with")
     parser.add_argument(
         "--no-random", action="store_true", help="leave out the control with random weights"
@@ -162,8 +159,7 @@ def _check(args: argparse.Namespace, inputs: Sequence[str]) -> None:
         raise ConfigError("neighbors needs a word; pass --query WORD")
     if args.probe == "neighbors" and args.layers == flags.ALL_LAYERS:
         raise ConfigError("neighbors compares by one mix of layers; pass --layers top, mean, ...")
-    if args.cache_gb is not None and not args.cache_gb > 0:
-        raise ConfigError(f"--cache-gb {args.cache_gb:g} leaves no room; use more than 0")
+    flags.cache_bytes(args)
     for name in (args.output, args.plot):
         if name not in (None, "-") and Path(name).exists() and not args.force:
             raise ConfigError(f"'{name}' exists; pass --force to replace it")
@@ -175,10 +171,7 @@ def _check(args: argparse.Namespace, inputs: Sequence[str]) -> None:
 
 def _settings(args: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     """Collect what every probe takes."""
-    from elmore.embedding.layer_cache import MAX_BYTES
-
-    most = MAX_BYTES if args.cache_gb is None else int(args.cache_gb * 1e9)
-    return {"cache": args.cache, "max_bytes": max(1, most), "progress": progress}
+    return {"cache": args.cache, "max_bytes": flags.cache_bytes(args), "progress": progress}
 
 
 def _run_pos(

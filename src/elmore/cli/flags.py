@@ -199,6 +199,25 @@ def add_compute(parser: Parser, *, batches: bool = True, precision: bool = True)
         )
 
 
+def add_cache(parser: Parser) -> None:
+    """--cache and --cache-gb."""
+    parser.add_argument("--cache", metavar="FOLDER", help="keep the layers there for next time")
+    parser.add_argument(
+        "--cache-gb", type=float, metavar="N", help="what the cache may hold (default: 17)"
+    )
+
+
+def cache_bytes(args: argparse.Namespace) -> int:
+    """Give what --cache-gb allows."""
+    from elmore.embedding.layer_cache import MAX_BYTES
+
+    if args.cache_gb is None:
+        return MAX_BYTES
+    if not args.cache_gb > 0:
+        raise ConfigError(f"--cache-gb {args.cache_gb:g} leaves no room; use more than 0")
+    return max(1, int(args.cache_gb * 1e9))
+
+
 def add_start(parser: Parser) -> None:
     """--start."""
     parser.add_argument(

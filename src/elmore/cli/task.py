@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,8 +43,9 @@ _TRAIN_ONLY = {
     "vectors": "--vectors",
     "resume": "--resume",
     "set": "--set",
-    "model": "--model",
 }
+# The same with what they are when left out.
+_DEFAULTS: dict[str, Any] = {"recipe": "laptop", "seeds": 1, "seed": 0}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,12 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--test", action="append", metavar="FILE", help="to score at the end")
     parser.add_argument("--vectors", metavar="FILE", help="word vectors: GloVe or word2vec")
     parser.add_argument("--trained", metavar="FOLDER", help="a trained task, for evaluate, predict")
-    add_recipe(parser, "laptop")
+    add_recipe(parser, _DEFAULTS["recipe"])
     parser.add_argument(
         "--seeds", type=int, default=1, metavar="N", help="train with N seeds: mean and sd"
     )
     parser.add_argument("--resume", action="store_true", help="go on with the run in -o")
-    parser.add_argument("--cache", metavar="FOLDER", help="keep the layers there for next time")
+    flags.add_cache(parser)
     flags.add_output(parser, "train: folder of the run")
     flags.add_seed(parser)
     flags.add_compute(parser, batches=False)
@@ -81,11 +84,18 @@ def run(args: argparse.Namespace) -> int:
     for name, flag in _TRAIN_ONLY.items():
         if getattr(args, name):
             raise ConfigError(f"{flag} is for train; leave it out for {args.action}")
+    for name, default in _DEFAULTS.items():
+        if getattr(args, name) != default:
+            raise ConfigError(f"--{name} is for train; leave it out for {args.action}")
+    if args.precision is not None and not args.model:
+        raise ConfigError(
+            f"--precision is for train and for --model; {args.action} computes as in training"
+        )
     if args.trained is None:
         raise ConfigError(f"{args.action} needs a trained model; pass --trained FOLDER")
     if args.action == "evaluate" and not args.inputs:
         raise ConfigError("evaluate needs labelled files; name one or more")
-    _use(args)
+    _use(args, model)
     return 0
 
 
@@ -105,26 +115,31 @@ def _train(args: argparse.Namespace, model: Any) -> None:
         raise ConfigError(f"--seeds {args.seeds}; use 1 or more")
     if args.no_elmo and args.model:
         raise ConfigError("--no-elmo and --model do not go together; leave one out")
-    checkpoint = None if args.no_elmo else flags.read_model(model)
-    from elmore.embedding.elmo import Elmo
+    max_bytes = flags.cache_bytes(args)
+    elmo = None if args.no_elmo else _elmo(args, model)
     from elmore.tasks.recipe import TaskRecipe
     from elmore.tasks.seeds import over_seeds
 
     flags.set_threads(args.threads)
-    elmo = None if checkpoint is None else Elmo(checkpoint, threads=args.threads)
     kind = _class(args.name)
     recipe = TaskRecipe.load(args.recipe, args.name, kind.sizes, overrides(args.set))
+    # Read before the training, which would be in vain if the file were not there.
+    tests = kind(None, recipe=recipe).examples(args.test) if args.test else []
     out = Path(args.output)
 
     def once(seed: int) -> Report:
         progress = make_progress(unit="sentences", quiet=args.quiet)
-        display = _Display(args, kind.metric, f"seed {seed}: " if args.seeds > 1 else "")
+        folder = out if args.seeds == 1 else out / f"seed-{seed}"
+        if args.force and not args.resume:
+            _remove(folder)
+        display = _Display(args, kind.metric, f"seed {seed}: " if args.seeds > 1 else "", folder)
         try:
             task = kind(
                 elmo,
                 recipe=recipe,
                 vectors=args.vectors,
                 cache=args.cache,
+                max_bytes=max_bytes,
                 seed=seed,
                 device=args.device,
                 progress=progress,
@@ -132,11 +147,11 @@ def _train(args: argparse.Namespace, model: Any) -> None:
             report: Report = task.fit(
                 args.inputs,
                 dev=args.dev,
-                out=out if args.seeds == 1 else out / f"seed-{seed}",
+                out=folder,
                 resume=args.resume,
                 report=display.show,
             )
-            return task.evaluate(args.test) if args.test else report
+            return _tested(report, task.evaluate(tests), args.test) if args.test else report
         finally:
             progress.close()
             display.close()
@@ -146,14 +161,49 @@ def _train(args: argparse.Namespace, model: Any) -> None:
         report = over_seeds(seeds, once) if args.seeds > 1 else once(args.seed)
     report.save(out / "results.json", overwrite=True)
     _show(args, report)
+    if not args.quiet:
+        where = out if args.seeds == 1 else f"{out / f'seed-{args.seed}'} and its neighbours"
+        say(f"the model is in {where}")
 
 
-def _use(args: argparse.Namespace) -> None:
+def _remove(folder: Path) -> None:
+    """Remove a run, and nothing else."""
+    from elmore.training.run import Run
+
+    run = Run(folder)
+    if run.exists():
+        with run.locked():
+            shutil.rmtree(folder)
+
+
+def _tested(trained: Report, tested: Report, files: list[str]) -> Report:
+    """Put the scores of the test into the report of a training."""
+    about = {**trained.measured_on, **tested.measured_on, "scored on": ", ".join(files)}
+    about.pop("score")  # which was that on development data
+    tables = {**trained.tables, **tested.tables}
+    notes = [*trained.notes, *tested.notes]
+    return dataclasses.replace(tested, measured_on=about, tables=tables, notes=notes)
+
+
+def _elmo(args: argparse.Namespace, model: Any) -> Any:
+    checkpoint = flags.read_model(model)
+    from elmore.embedding.elmo import Elmo
+
+    flags.set_threads(args.threads)
+    return Elmo(checkpoint, device=args.device, precision=args.precision, threads=args.threads)
+
+
+def _use(args: argparse.Namespace, model: Any) -> None:
     if args.action == "predict":
         check_inputs(args.inputs, None)
     flags.set_threads(args.threads)
     task = _class(args.name).load(
-        args.trained, cache=args.cache, device=args.device, threads=args.threads
+        args.trained,
+        elmo=_elmo(args, model) if args.model else None,
+        cache=args.cache,
+        max_bytes=flags.cache_bytes(args),
+        device=args.device,
+        threads=args.threads,
     )
     if args.action == "evaluate":
         _show(args, task.evaluate(args.inputs))
@@ -173,34 +223,44 @@ def _show(args: argparse.Namespace, report: Report) -> None:
         write_json(report.to_dict())
         return
     scores = "  ".join(f"{name} {value:.2f}" for name, value in report.metrics.items())
-    write_result(f"{report}\n\n{scores}")
+    # Without tables the report has shown them.
+    write_result(f"{report}\n\n{scores}" if scores and report.tables else str(report))
 
 
 class _Display:
     """Shows how a training goes on stderr: a bar on a terminal, else a line an epoch."""
 
-    def __init__(self, args: argparse.Namespace, metric: str, prefix: str) -> None:
+    def __init__(self, args: argparse.Namespace, metric: str, prefix: str, folder: Path) -> None:
+        from elmore.training.run import Run
+
         self._quiet, self._metric, self._prefix = bool(args.quiet), metric, prefix
         self._bar: Any = None
-        self._best: float | None = None
-        self._epoch = 0
+        # By step: those that a resumed run does again take the place of the old ones.
+        self._scores: dict[int, float] = {}
+        for line in Run(folder).log() if args.resume else ():
+            self._note(line)
 
     def show(self, line: dict[str, Any]) -> None:
         """Show one line of the log."""
+        self._note(line)
         found = line.get("heldout")
-        if found is not None:
-            self._epoch += 1
-            score = float(found[self._metric])
-            self._best = score if self._best is None else max(self._best, score)
         if self._quiet:
             return
         if sys.stderr is not None and sys.stderr.isatty():
             self._draw(line)
         elif found is not None:
+            scores = self._so_far(line)
             say(
-                f"{self._prefix}epoch {self._epoch}: {self._metric} {found[self._metric]:.2f} "
-                f"(best {self._best:.2f})"
+                f"{self._prefix}epoch {len(scores)}: {self._metric} {found[self._metric]:.2f} "
+                f"(best {max(scores):.2f})"
             )
+
+    def _note(self, line: dict[str, Any]) -> None:
+        if "heldout" in line:
+            self._scores[line["step"]] = float(line["heldout"][self._metric])
+
+    def _so_far(self, line: dict[str, Any]) -> list[float]:
+        return [score for step, score in self._scores.items() if step <= line["step"]]
 
     def _draw(self, line: dict[str, Any]) -> None:
         from tqdm import tqdm
@@ -209,8 +269,8 @@ class _Display:
             self._bar = tqdm(total=line["total"], unit=" examples", desc=self._prefix or None)
         self._bar.n = line["examples"]
         parts = [f"loss {line['loss']['loss']:.3f}"] if "loss" in line else []
-        if self._best is not None:
-            parts.append(f"best {self._metric} {self._best:.2f}")
+        if scores := self._so_far(line):
+            parts.append(f"best {self._metric} {max(scores):.2f}")
         self._bar.set_postfix_str(", ".join(parts))
 
     def close(self) -> None:

@@ -79,7 +79,7 @@ class Engine:
     ) -> None:
         if start not in get_args(Start):
             raise ConfigError(f'start={start!r}; use "zeros" or "warm"')
-        self.device = _device(device)
+        self.device = find_device(device)
         config = checkpoint.config
         if start == "warm" and config.lstm.mixed:
             raise ConfigError("this model's LSTM carries no state; use start='zeros'")
@@ -107,6 +107,7 @@ class Engine:
                 self.workers.share if large else in_turn,
             )
         self.cache = WordCache(config.lstm.projection_dim)
+        self.start: Start = start
         self.start_state = checkpoint.start_state
         if start == "warm" and self.start_state is None:
             self.start_state = self._burn_in()
@@ -342,7 +343,8 @@ def _token_products(config: BiLmConfig) -> int:
     return products + 2 * tokens.n_filters**2 * tokens.n_highway
 
 
-def _device(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
+    """Give the device of a name, or say why it cannot be used."""
     try:
         device = torch.device(name)
     except RuntimeError:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import Precision
 from elmore.embedding.elmo import Elmo
+from elmore.embedding.engine import Start
 from elmore.errors import FormatError
 from elmore.formats.safetensors_files import read_safetensors, write_safetensors
 from elmore.limits import LIMITS
@@ -45,6 +46,7 @@ class TaskFolder:
         weights: name to array.
         elmo: digest of the model that the task reads, or None.
         precision: how that model computes, or None.
+        start: the state before each of its sentences.
         scores: of the best look.
     """
 
@@ -55,6 +57,7 @@ class TaskFolder:
     weights: Mapping[str, NDArray[Any]]
     elmo: str | None
     precision: Precision | None
+    start: Start
     scores: Mapping[str, float]
 
 
@@ -90,6 +93,7 @@ def write_task(
             "n_trained_words": words.n_trained if words else None,
             "elmo": content.elmo,
             "precision": content.precision,
+            "start": content.start,
             "scores": dict(content.scores),
             "sha256": {name: sha256_file(place / name) for name in (_MODEL, _WORDS)},
         }
@@ -130,7 +134,9 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
         words=words,
         weights=weights,
         elmo=facts["elmo"],
-        precision=_precision(facts, place),
+        # Without a precision: as the biLM inside is stored.
+        precision=_choice(facts, "precision", get_args(Precision), place),
+        start=_choice(facts, "start", get_args(Start), place) or "zeros",
         scores=facts["scores"],
     )
     inside = place / _ELMO
@@ -141,6 +147,12 @@ def _find(path: Path) -> Path:
     for place in (path, path / "checkpoint"):
         if _is_task(place):
             return place
+    trainings = sorted(place.parent for place in path.glob("seed-*/checkpoint") if _is_task(place))
+    if trainings:
+        raise FormatError(
+            f"'{shown(path, 100)}' holds several trainings; name one, such as "
+            f"{shown(trainings[0], 120)}"
+        )
     raise FormatError(
         f"'{shown(path, 140)}' holds no trained task; check the path, or train one with "
         "`elmore task train`"
@@ -163,10 +175,11 @@ def _facts(place: Path) -> dict[str, Any]:
     return facts
 
 
-def _precision(facts: Mapping[str, Any], place: Path) -> Precision | None:
-    precision = facts.get("precision")  # older folders lack it: as the biLM inside is stored
-    if precision is not None and precision not in get_args(Precision):
+def _choice(facts: Mapping[str, Any], key: str, allowed: tuple[Any, ...], place: Path) -> Any:
+    """Give a fact that older folders lack, None there."""
+    value = facts.get(key)
+    if value is not None and value not in allowed:
         raise FormatError(
-            f"'{shown(place, 100)}' has the unknown precision {shown(precision, 30)}; restore it"
+            f"'{shown(place, 100)}' has the unknown {key} {shown(value, 30)}; restore it"
         )
-    return cast("Precision | None", precision)
+    return value

@@ -45,11 +45,13 @@ class TaskParts(Generic[Example, Prediction]):
         name: of the task.
         metric: which of its scores decides what is best.
         sizes: dataclass of the section `model` of its recipes.
+        left_out: which examples are not learned from.
     """
 
     name: ClassVar[str]
     metric: ClassVar[str]
     sizes: ClassVar[type]
+    left_out: ClassVar[str] = "longer than data.max_length"
 
     recipe: TaskRecipe
 

@@ -81,6 +81,7 @@ class Qa(SupervisedTask[QaExample, str]):
     name = "qa"
     metric = "f1"
     sizes = QaSizes
+    left_out = "longer than data.max_length or without an answer at its place in the text"
 
     def read(self, path: Path) -> list[QaExample]:
         """Read SQuAD 1.1."""

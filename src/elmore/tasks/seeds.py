@@ -39,7 +39,8 @@ def sum_up(reports: Sequence[tuple[int, Report]]) -> Report:
     rows: list[Row] = [{"seed": seed, **report.metrics} for seed, report in reports]
     rows.append({"seed": "mean", **{name: metrics[name] for name in first.metrics}})
     rows.append({"seed": "sd", **{name: metrics[f"{name} sd"] for name in first.metrics}})
-    measured = {k: v for k, v in first.measured_on.items() if k not in ("seed", "steps")}
+    own = ("seed", "steps", "epochs", "best epoch")  # of a single training
+    measured = {k: v for k, v in first.measured_on.items() if k not in own}
     return Report(
         name=first.name,
         metrics=metrics,

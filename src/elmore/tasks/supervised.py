@@ -6,6 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import hashlib
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from elmore._io import sha256_file
 from elmore._progress import SILENT, Progress
 from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
+from elmore.embedding.engine import find_device
 from elmore.embedding.layer_cache import MAX_BYTES, model_digest
 from elmore.errors import ConfigError, InputError, ResumeError
 from elmore.nn.features import Tokens
@@ -77,6 +79,8 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         device: str = "cpu",
         progress: Progress = SILENT,
     ) -> None:
+        if elmo is not None and not isinstance(elmo, Elmo):
+            raise ConfigError(f"elmo={elmo!r} is no model; pass Elmo.load(...) or None")
         if not isinstance(recipe, TaskRecipe):
             recipe = TaskRecipe.load(recipe, self.name, self.sizes)
         if not isinstance(recipe.model, self.sizes):
@@ -84,7 +88,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         self.elmo, self.recipe, self.seed = elmo, recipe, seed
         self.vectors = None if vectors is None else Path(vectors)
         self.cache, self.max_bytes = cache, max_bytes
-        self.device, self.progress = device, progress
+        self.device, self.progress = str(find_device(device)), progress
         self.labels: Mapping[str, Any] = {}
         self.scores: Mapping[str, float] = {}
         self._words: WordList | None = None
@@ -111,9 +115,12 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             resume: go on with the run in `out`; without a run there, start one.
             report: gets every line of the log as it is written.
         """
-        examples = self.for_training(self.examples(train))
+        found = self.examples(train)
+        examples = self.for_training(found)
+        left_out = max(0, len(found) - len(examples))
         if not examples:
-            raise InputError("there is no example to learn from; check the files and max_length")
+            reason = f": {left_out} are left out, {self.left_out}" if found else ""
+            raise InputError(f"there is no example to learn from{reason}; check the files")
         held_out = [] if dev is None else self.examples(dev)
         if dev is not None and not held_out:
             raise InputError("there is no development example; check the files")
@@ -130,7 +137,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             stack.enter_context(self._layers([] if learns else [*examples, *held_out]))
             stack.enter_context(run.locked())
             trainer = self._trainer(examples, held_out, run)
-            self._start(run, trainer, examples)
+            self._start(run, trainer, examples, held_out)
             patience = self.recipe.schedule.patience
             rhythm = _Rhythm(
                 self.recipe.run.log_steps, self.recipe.run.save_minutes, len(examples), patience
@@ -145,7 +152,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             measured = self._measured(held_out) if held_out else Measured({})
             self.scores = measured.metrics
             self.save(run.checkpoint_path, overwrite=True)
-            result = self._fit_report(examples, held_out, measured, trainer)
+            result = self._fit_report(examples, held_out, measured, trainer, left_out)
             result.save(run.path / "report.json", overwrite=True)
         return result
 
@@ -159,7 +166,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         return Report(
             name=self.name,
             metrics=measured.metrics,
-            measured_on={"examples": len(examples), **self._about()},
+            measured_on={"scored on": _names(data), "examples": len(examples), **self._about()},
             tables=measured.tables,
             notes=measured.notes,
         )
@@ -194,6 +201,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             weights=weights,
             elmo=None if self.elmo is None else model_digest(self.elmo),
             precision=None if self.elmo is None else self.elmo.precision,
+            start="zeros" if self.elmo is None else self.elmo.engine.start,
             scores=self.scores,
         )
         write_task(Path(path), content, self.elmo if with_elmo else None, overwrite=overwrite)
@@ -205,6 +213,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         *,
         elmo: Elmo | None = None,
         cache: str | Path | None = None,
+        max_bytes: int = MAX_BYTES,
         device: str = "cpu",
         threads: int | None = None,
         progress: Progress = SILENT,
@@ -215,6 +224,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             path: its folder, or that of the run that made it.
             elmo: the biLM, if the folder has none inside.
             cache: a folder that keeps frozen layers for next time.
+            max_bytes: what that folder may hold.
             device: where to compute.
             threads: processors for the biLM; all by default.
             progress: counts sentences whose layers are computed.
@@ -225,13 +235,27 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         if content.elmo is None:
             elmo = None
         elif elmo is None and inside is not None:
-            elmo = Elmo.load(inside, precision=content.precision, threads=threads)
+            elmo = Elmo.load(
+                inside,
+                device=device,
+                precision=content.precision,
+                threads=threads,
+                start=content.start,
+            )
         if content.elmo is not None and (elmo is None or model_digest(elmo) != content.elmo):
             raise ConfigError(
-                f"'{path}' was trained with another biLM or has none inside; pass the right elmo="
+                f"'{path}' was trained with another biLM or has none inside; pass the right elmo= "
+                "(--model)"
             )
         recipe = TaskRecipe.from_json(content.recipe, cls.sizes, what=str(path))
-        task = cls(elmo, recipe=recipe, cache=cache, device=device, progress=progress)
+        task = cls(
+            elmo,
+            recipe=recipe,
+            cache=cache,
+            max_bytes=max_bytes,
+            device=device,
+            progress=progress,
+        )
         task.labels, task.scores, task._words = content.labels, content.scores, content.words
         with seeded(0, "weights"):
             task._make(*word_vectors_of(content, str(path)))
@@ -348,14 +372,19 @@ class SupervisedTask(TaskParts[Example, Prediction]):
     def _badness(self, found: dict[str, float]) -> float:
         return -found[self.metric]
 
-    def _start(self, run: Run, trainer: Supervised[Example], examples: list[Example]) -> None:
-        digest = hashlib.sha256()
-        for example in examples:
-            digest.update(repr(example).encode("utf-8", "surrogatepass"))
+    def _start(
+        self,
+        run: Run,
+        trainer: Supervised[Example],
+        examples: list[Example],
+        held_out: list[Example],
+    ) -> None:
         facts = {
             "task": self.name,
             "seed": self.seed,
-            "data": digest.hexdigest(),
+            "data": _digest(examples),
+            # Looks at other data cannot be compared, and without any the best would stay as it was.
+            "dev": _digest(held_out) if held_out else None,
             "elmo": None if self.elmo is None else model_digest(self.elmo),
             "vectors": None if self.vectors is None else sha256_file(self.vectors),
         }
@@ -372,7 +401,8 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             return
         weights = {n: w.detach().cpu().numpy() for n, w in mixes.bilm.named_parameters()}
         checkpoint = dataclasses.replace(self.elmo.checkpoint, weights=weights)
-        self.elmo = Elmo(checkpoint)
+        engine = self.elmo.engine
+        self.elmo = Elmo(checkpoint, device=self.device, threads=engine.workers.threads)
         mixes.bilm = None
         if self._index is not None and self._index.layers is not None:
             self._index.live = None
@@ -397,6 +427,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
     def _about(self) -> dict[str, Any]:
         return {
             "recipe": self.recipe.name,
+            "settings": self._settings(),
             "elmo": None if self.elmo is None else str(self.elmo.checkpoint.origin),
             "seed": self.seed,
         }
@@ -407,6 +438,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         held_out: list[Example],
         measured: Measured,
         trainer: Supervised[Example],
+        left_out: int,
     ) -> Report:
         looks = [-value for value in trainer.history]
         tables: dict[str, Sequence[Row]] = {}
@@ -425,7 +457,50 @@ class SupervisedTask(TaskParts[Example, Prediction]):
                 "steps": trainer.step_number,
                 "epochs": len(looks) or self.recipe.schedule.epochs,
                 "best epoch": looks.index(max(looks)) + 1 if looks else None,
+                "score": "of the best epoch on development data" if looks else None,
                 **self._about(),
             },
             tables=tables,
+            notes=self._remarks(looks, left_out),
         )
+
+    def _remarks(self, looks: Sequence[float], left_out: int) -> list[str]:
+        """Say what a reader of the scores should know."""
+        notes = []
+        if left_out:
+            notes.append(f"{left_out} training examples are left out: {self.left_out}")
+        if not looks:
+            notes.append("no development data: the last weights are kept, nothing is scored")
+        elif max(looks) <= 0:
+            notes.append(
+                "the score never rose above 0; with little data take a smaller data.batch_size, "
+                "more schedule.epochs or patience, or a larger optimizer.lr"
+            )
+        return notes
+
+    def _settings(self) -> list[str] | None:
+        """Give the keys in which the recipe differs from the shipped one of its name."""
+        try:
+            shipped = TaskRecipe.load(self.recipe.name, self.name, self.sizes).to_json()
+        except ConfigError:
+            return None
+        return [
+            f"{section}.{key}={json.dumps(value)}"
+            for section, values in self.recipe.to_json().items()
+            if isinstance(values, dict)
+            for key, value in values.items()
+            if value != shipped[section][key]
+        ] or None
+
+
+def _names(data: Data) -> str | None:
+    """Name the files that examples come from, if they do."""
+    files = [data] if isinstance(data, str | Path) else data
+    return ", ".join(map(str, files)) if all(isinstance(f, str | Path) for f in files) else None
+
+
+def _digest(examples: Sequence[Any]) -> str:
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(repr(example).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()

@@ -93,7 +93,9 @@ def _value(value: Any, hint: Any, what: str) -> Any:
 def _override(data: dict[str, Any], key: str, text: str) -> None:
     section, _, name = key.partition(".")
     if not name:
-        raise ConfigError(f"--set {key}={text}: name the section too, e.g. optimizer.lr=0.002")
+        places = [name for name, part in data.items() if isinstance(part, dict) and key in part]
+        example = f"{places[0]}.{key}={text}" if places else "optimizer.lr=0.002"
+        raise ConfigError(f"--set {key}={text}: name the section too, e.g. {example}")
     if section == "name" or not isinstance(data.setdefault(section, {}), dict):
         raise ConfigError(f"--set {key}={text}: {section!r} is no section; see `elmore recipes`")
     if text == "null":  # TOML has no word for it

@@ -111,6 +111,13 @@ class Run:
         """
         before = self._facts()
         asked = recipe.to_json()
+        for key, new in facts.items():
+            old = before.get(key)
+            if old != new:
+                raise ResumeError(
+                    f"'{self.path}' was trained with {key}={str(old)[:40]!r}, not "
+                    f"{str(new)[:40]!r}; use the same or start in another folder"
+                )
         for section, value in before["recipe"].items():
             if section in _FREE:
                 continue
@@ -119,15 +126,8 @@ class Run:
                 if new != old and (section, key) not in _FREE_KEYS:
                     raise ResumeError(
                         f"'{self.path}' was trained with {section}.{key}={old!r}, not {new!r}; "
-                        "drop that setting or start in another folder"
+                        f"pass {section}.{key}={json.dumps(old)} or start in another folder"
                     )
-        for key, new in facts.items():
-            old = before.get(key)
-            if old != new:
-                raise ResumeError(
-                    f"'{self.path}' was trained with {key}={str(old)[:40]!r}, not "
-                    f"{str(new)[:40]!r}; use the same or start in another folder"
-                )
         if write:
             self._write({"recipe": asked, **facts})
 
