@@ -130,7 +130,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             run = Run(out)
             if run.exists() and not resume:
                 raise ResumeError(
-                    f"'{run.path}' holds a run; pass resume=True (--resume) or another folder"
+                    f"'{run.path}' holds a run; pass --resume (resume=True) or another folder"
                 )
             self._prepare(examples)
             learns = self.recipe.elmo.trainable
