@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from elmore import Elmo
 from elmore.analysis import LayerWeighting, Mixes, Placement, SampleSize
 from elmore.analysis.plots import plot_report
 from elmore.analysis.probe import PROBES
-from elmore.errors import ConfigError, InputError
+from elmore.errors import ConfigError, InputError, ResumeError
+from elmore.tasks.task import Report
 
 SETTINGS = {**QUICK, **SIZES["ner"], "schedule.epochs": "2"}
 
@@ -61,6 +63,34 @@ def test_placement(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
     assert places["input-and-output-0"] == (True, True)
     assert places["output-only-0"] == (False, True)
     plot_report(report, tmp_path / "x.png")
+
+
+def test_runs_of_other_settings_are_refused(
+    tiny_elmo: Elmo, files: list[Path], tmp_path: Path
+) -> None:
+    """A run may go on with another rate, but a study would show old scores as the new ones."""
+
+    def study(**changes: str) -> Report:
+        settings = {**SETTINGS, "schedule.epochs": "1", **changes}
+        return Placement(tiny_elmo, settings=settings, out=tmp_path / "runs").run(files)
+
+    report = study()
+    for changes, message in (
+        ({"optimizer.lr": "0.5"}, r"baseline-0' was trained with optimizer\.lr=0\.01, not 0\.5;"),
+        (
+            {"optimizer.clip_norm": "9.0", "schedule.epochs": "3"},
+            r"clip_norm=\S+, not 9\.0, schedule\.epochs=1, not 3; .* another folder",
+        ),
+        ({"model.lstm": "[8]"}, r"model\.lstm=\[12\], not \[8\]"),
+    ):
+        with pytest.raises(ResumeError, match=message):
+            study(**changes)
+    # What is the same goes on, with what was lost trained again, whenever it logs.
+    shutil.rmtree(tmp_path / "runs" / "output-only-0")
+    assert study(**{"run.log_steps": "7"}).metrics == report.metrics
+    files[0].write_text(files[0].read_text().replace("Paris", "Oslo"))
+    with pytest.raises(ResumeError, match="data="):
+        study()
 
 
 def test_sample_size(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
