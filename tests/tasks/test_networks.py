@@ -191,6 +191,31 @@ def test_pairs_are_pairs() -> None:
     for name in ("nli", "qa"):
         with pytest.raises(ConfigError, match="pairs"):
             task_class(name)(None).parse("alone")
+        with pytest.raises(ConfigError, match="texts"):
+            task_class(name)(None).parse((None, "alone"))
+    with pytest.raises(ConfigError, match="pairs of texts"):
+        task_class("qa")(None).parse((["What", "?"], "alone"))
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (("She sold the car", [1]), r"srl takes \(tokens, \[places of predicates\]\)"),
+        ((["She", "sold"], 1), "srl takes"),
+        ((["She", "sold"], [7]), "place 7 of a sentence of 2 tokens; count from 0"),
+        ((["She", "sold"], [0, -1]), "place -1 of a sentence of 2 tokens"),
+        ((["She", "sold"], ["sold"]), "place 'sold'"),
+    ],
+)
+def test_places_of_predicates_are_places(item: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        task_class("srl")(None).parse(item)
+
+
+@pytest.mark.parametrize("item", [["Ada met Bo .", "She left ."], [["Ada"], None], [3]])
+def test_sentences_of_a_document_are_token_lists(item: Any) -> None:
+    with pytest.raises(ConfigError, match="as one text, or its sentences as token lists"):
+        task_class("coref")(None).parse(item)
 
 
 def test_a_paragraph_is_read_sentence_by_sentence_or_whole(tiny_elmo: Elmo, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from elmore.nn.attention import Trilinear, masked_softmax
 from elmore.nn.encoders import BiGru, BiLstm, VariationalDropout, start_linear
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.answers import answer_scores
-from elmore.tasks.parts import Measured, Network
+from elmore.tasks.parts import Measured, Network, split_pairs
 from elmore.tasks.readers.squad import Paragraph, read_squad, split_paragraph
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.terminal import mark_spans, paint
@@ -169,17 +169,13 @@ class Qa(SupervisedTask[QaExample, str]):
 
     def parse(self, item: Sequence[str]) -> QaExample:
         """Take a pair (question, paragraph) of texts."""
-        if isinstance(item, str) or len(item) != 2:
-            raise ConfigError("qa predicts on pairs; pass (question, paragraph)")
+        if isinstance(item, str) or len(item) != 2 or not all(isinstance(x, str) for x in item):
+            raise ConfigError("qa predicts on pairs of texts; pass (question, paragraph)")
         return QaExample(split_paragraph(item[1]), self.tokenize(item[0]))
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
-        """Split lines at their tab."""
-        for number, line in lines:
-            parts = line.split("\t")
-            if len(parts) != 2:
-                raise InputError("expected question TAB paragraph", file=file, line=number)
-            yield tuple(parts)
+        """Split lines at their tab; blank ones are no question."""
+        return split_pairs(lines, file, "question TAB paragraph")
 
     def show(self, example: QaExample, found: str, *, colour: bool) -> str:
         """Put the answer behind the question."""

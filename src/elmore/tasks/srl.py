@@ -7,7 +7,7 @@ token it is; tags are IOB2, chosen by Viterbi over log-probabilities under the s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmore.errors import InputError
+from elmore.errors import ConfigError, InputError
 from elmore.nn.crf import viterbi
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.nn.highway_lstm import AlternatingLstm
@@ -169,13 +169,12 @@ class Srl(SupervisedTask[SrlExample, Frames]):
         """Take a sentence, its tokens, or (tokens, [places of the predicates])."""
         if isinstance(item, str):
             tokens: tuple[str, ...] = self.tokenize(item)
-        elif len(item) == 2 and not isinstance(item[0], str):
-            tokens = tuple(item[0])
-            return SrlExample(tokens, tuple(Predicate(int(place), ()) for place in item[1]))
+        elif len(item) == 2 and not all(isinstance(part, str) for part in item):
+            return _with_places(*item)
         else:
             tokens = tuple(item)
         known = set(self.labels["predicates"])
-        places = [place for place, token in enumerate(tokens) if token.lower() in known]
+        places = [place for place, token in enumerate(tokens) if str(token).lower() in known]
         return SrlExample(tokens, tuple(Predicate(place, ()) for place in places))
 
     def show(self, example: SrlExample, found: Frames, *, colour: bool) -> str:
@@ -196,6 +195,25 @@ class Srl(SupervisedTask[SrlExample, Frames]):
                 for predicate, frame in zip(example.predicates, found, strict=True)
             ],
         }
+
+
+def _with_places(tokens: Any, places: Any) -> SrlExample:
+    if isinstance(tokens, str) or not all(isinstance(x, Collection) for x in (tokens, places)):
+        raise ConfigError(
+            "srl takes (tokens, [places of predicates]); pass e.g. (['She', 'sold', 'it'], [1])"
+        )
+    for place in places:
+        if place not in range(len(tokens)):
+            raise ConfigError(
+                f"srl has no token at place {place!r} of a sentence of {len(tokens)} tokens; "
+                "count from 0"
+            )
+    return SrlExample(tuple(tokens), tuple(Predicate(int(place), ()) for place in places))
+
+
+def _place(predicate: Predicate) -> tuple[int, int]:
+    verb = next((span for span in predicate.arguments if span.label == "V"), None)
+    return (verb.first, verb.last) if verb else (predicate.index, predicate.index)
 
 
 def _with_verb(predicate: Predicate) -> tuple[Span, ...]:
