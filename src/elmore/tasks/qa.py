@@ -134,19 +134,18 @@ class Qa(SupervisedTask[QaExample, str]):
     def guess(self, examples: Sequence[QaExample]) -> list[str]:
         """Take the best stretch of at most 17 tokens."""
         start, end, lengths = self._scores(examples)
-        time = start.shape[1]
-        if not time:
+        if not start.shape[1]:
             return ["" for _ in examples]
-        pairs = start[:, :, None] + end[:, None, :]
-        near = torch.ones(time, time, dtype=torch.bool, device=start.device)
-        near = near.triu().tril(_MOST_TOKENS - 1)
-        best = pairs.masked_fill(~near, -torch.inf).flatten(1).argmax(1).tolist()
+        # Only the ends that each start may have, (batch, time, 17): all pairs would not fit.
+        ends = nn.functional.pad(end, (0, _MOST_TOKENS - 1), value=-torch.inf)
+        pairs = start[:, :, None] + ends.unfold(1, _MOST_TOKENS, 1)
+        best = pairs.flatten(1).argmax(1).tolist()
         found = []
         for example, place, length in zip(examples, best, lengths.tolist(), strict=True):
             places = example.paragraph.places
             if length:
-                first, last = divmod(place, time)
-                found.append(example.paragraph.text[places[first][0] : places[last][1]])
+                first, more = divmod(place, _MOST_TOKENS)
+                found.append(example.paragraph.text[places[first][0] : places[first + more][1]])
             else:
                 found.append("")
         return found

@@ -31,6 +31,9 @@ __all__ = ["Frames", "Srl", "SrlExample", "SrlSizes"]
 # For each predicate its spans, V among them.
 Frames = tuple[tuple[Span, ...], ...]
 
+# Tokens that are scored at once when predicting: each predicate brings its whole sentence.
+_MOST_TOKENS = 1 << 15
+
 
 @dataclass(frozen=True)
 class SrlExample:
@@ -100,7 +103,7 @@ class Srl(SupervisedTask[SrlExample, Frames]):
         marked: Counter[str] = Counter()
         for example in examples:
             seen.update(token.lower() for token in example.tokens)
-            marked.update({example.tokens[p.index].lower(): 1 for p in example.predicates})
+            marked.update(example.tokens[p.index].lower() for p in example.predicates)
             roles |= {span.label for p in example.predicates for span in p.arguments}
         verbs = sorted(word for word, n in marked.items() if 2 * n >= seen[word])
         return {"tags": tag_names(roles, "IOB2"), "predicates": verbs}
@@ -111,7 +114,7 @@ class Srl(SupervisedTask[SrlExample, Frames]):
 
     def loss(self, examples: Sequence[SrlExample]) -> Tensor:
         """Give the cross-entropy, summed over tokens and averaged over predicates."""
-        scores, rows, _ = self._scores(examples)
+        ((scores, rows, _),) = self._pieces(examples)
         ids = {tag: k for k, tag in enumerate(self.labels["tags"])}
         gold = torch.full(scores.shape[:2], -100, dtype=torch.long)
         predicates = [(example, p) for example in examples for p in example.predicates]
@@ -125,37 +128,41 @@ class Srl(SupervisedTask[SrlExample, Frames]):
 
     def guess(self, examples: Sequence[SrlExample]) -> list[Frames]:
         """Find the arguments of each predicate."""
-        scores, rows, tokens = self._scores(examples)
         network: Any = self.network
         allowed, first, last = network.transitions.costs()
-        logs = torch.log_softmax(scores, dim=2)
         names = self.labels["tags"]
         frames: list[list[tuple[Span, ...]]] = [[] for _ in examples]
-        paths = viterbi(logs, tokens.lengths[rows], allowed, first, last)
-        for row, path in zip(rows.tolist(), paths, strict=True):
-            frames[row].append(spans_from_tags([names[k] for k in path]))
+        for scores, rows, tokens in self._pieces(examples, _MOST_TOKENS):
+            logs = torch.log_softmax(scores, dim=2)
+            paths = viterbi(logs, tokens.lengths[rows], allowed, first, last)
+            for row, path in zip(rows.tolist(), paths, strict=True):
+                frames[row].append(spans_from_tags([names[k] for k in path]))
         return [tuple(frame) for frame in frames]
 
-    def _scores(self, examples: Sequence[SrlExample]) -> tuple[Tensor, Tensor, Tokens]:
+    def _pieces(
+        self, examples: Sequence[SrlExample], most: int | None = None
+    ) -> Iterator[tuple[Tensor, Tensor, Tokens]]:
         """Score the tags for each predicate, (predicates, time, tags); tell whose sentence it is.
 
         Each sentence's features are made once, however many predicates it has.
+
+        Args:
+            examples: a batch.
+            most: tokens of a piece, one predicate at least; None for one piece.
         """
+        network: Any = self.network
         tokens = self.tokens([example.tokens for example in examples])
-        rows, marks = [], []
-        for row, example in enumerate(examples):
-            for predicate in example.predicates:
-                rows.append(row)
-                mark = torch.zeros(tokens.words.shape[1], dtype=torch.long)
-                verb = next((s for s in predicate.arguments if s.label == "V"), None)
-                first, last = (verb.first, verb.last) if verb else (predicate.index,) * 2
+        time, device = tokens.words.shape[1], tokens.lengths.device
+        x, elmo = network.features(tokens)
+        rows = [row for row, example in enumerate(examples) for _ in example.predicates]
+        places = [_place(p) for example in examples for p in example.predicates]
+        size = max(1, len(rows) if most is None else most // max(1, time))
+        for start in range(0, max(1, len(rows)), size):
+            index = torch.tensor(rows[start : start + size], dtype=torch.long, device=device)
+            marks = torch.zeros(len(index), time, dtype=torch.long)
+            for mark, (first, last) in zip(marks, places[start : start + size], strict=True):
                 mark[first : last + 1] = 1
-                marks.append(mark)
-        device = tokens.lengths.device
-        index = torch.tensor(rows, dtype=torch.long, device=device)
-        marked = torch.stack(marks) if marks else tokens.words[:0]
-        scores: Tensor = self.network(tokens, index, marked.to(device))
-        return scores, index, tokens
+            yield network(x, elmo, tokens.lengths, index, marks.to(device)), index, tokens
 
     def measure(self, examples: Sequence[SrlExample], found: Sequence[Frames]) -> Measured:
         """Score arguments without V."""
@@ -236,19 +243,22 @@ class _SrlNetwork(Network):
         nn.init.zeros_(self.output.bias)
         self.transitions = tag_transitions(tags, "IOB2")
 
-    def forward(self, tokens: Tokens, rows: Tensor, marks: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, elmo: Tensor, lengths: Tensor, rows: Tensor, marks: Tensor
+    ) -> Tensor:
         """Score tags.
 
         Args:
-            tokens: of the sentences.
+            x: features of the sentences, (batch, time, features).
+            elmo: what enters at the output, (batch, time, output features).
+            lengths: tokens of each sentence, (batch,).
             rows: the sentence of each predicate, (predicates,).
             marks: 1 at the predicate, (predicates, time).
 
         Returns:
             (predicates, time, tags).
         """
-        x, elmo = self.features(tokens)
         x = torch.cat([x[rows], self.mark(marks)], dim=2)
-        hidden = self.encoder(x, tokens.lengths[rows])
+        hidden = self.encoder(x, lengths[rows])
         scores: Tensor = self.output(torch.cat([hidden, elmo[rows]], dim=2))
         return scores
