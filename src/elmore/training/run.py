@@ -81,6 +81,17 @@ class Run:
         return Elmo.load(folder, **options)
 
     @property
+    def task(self) -> str | None:
+        """The task that is trained, None for a language model."""
+        task = self._facts().get("task")
+        return None if task is None else str(task)
+
+    @property
+    def recipe_name(self) -> str:
+        """What the recipe is called, of a language model or of a task."""
+        return str(self._facts()["recipe"].get("name", "own"))
+
+    @property
     def recipe(self) -> Recipe:
         """The recipe that the run follows."""
         return Recipe.from_json(self._facts()["recipe"], what=str(self.path / "recipe.json"))
