@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from elmore import Elmo
 from elmore.analysis import LayerWeighting, Mixes, Placement, SampleSize
 from elmore.analysis.plots import plot_report
 from elmore.analysis.probe import PROBES
-from elmore.errors import ConfigError, InputError
+from elmore.errors import ConfigError, InputError, ResumeError
+from elmore.tasks.task import Report
 
 SETTINGS = {**QUICK, **SIZES["ner"], "schedule.epochs": "2"}
 
@@ -63,6 +65,34 @@ def test_placement(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
     plot_report(report, tmp_path / "x.png")
 
 
+def test_runs_of_other_settings_are_refused(
+    tiny_elmo: Elmo, files: list[Path], tmp_path: Path
+) -> None:
+    """A run may go on with another rate, but a study would show old scores as the new ones."""
+
+    def study(**changes: str) -> Report:
+        settings = {**SETTINGS, "schedule.epochs": "1", **changes}
+        return Placement(tiny_elmo, settings=settings, out=tmp_path / "runs").run(files)
+
+    report = study()
+    for changes, message in (
+        ({"optimizer.lr": "0.5"}, r"baseline-0' was trained with optimizer\.lr=0\.01, not 0\.5;"),
+        (
+            {"optimizer.clip_norm": "9.0", "schedule.epochs": "3"},
+            r"clip_norm=\S+, not 9\.0, schedule\.epochs=1, not 3; .* another folder",
+        ),
+        ({"model.lstm": "[8]"}, r"model\.lstm=\[12\], not \[8\]"),
+    ):
+        with pytest.raises(ResumeError, match=message):
+            study(**changes)
+    # What is the same goes on, with what was lost trained again, whenever it logs.
+    shutil.rmtree(tmp_path / "runs" / "output-only-0")
+    assert study(**{"run.log_steps": "7"}).metrics == report.metrics
+    files[0].write_text(files[0].read_text().replace("Paris", "Oslo"))
+    with pytest.raises(ResumeError, match="data="):
+        study()
+
+
 def test_sample_size(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
     study = SampleSize(tiny_elmo, shares=[0.25, 1.0], settings=SETTINGS, seeds=2)
     report = study.run(files)
@@ -99,10 +129,49 @@ def test_mixes(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
         assert row["layer 0"] + row["layer 1"] + row["layer 2"] == pytest.approx(1)
         assert row["range"] > 0
     plot_report(report, tmp_path / "x.svg")
+    assert report.notes[-1].startswith("without ELMo, left out: ")
+    assert report.notes[-1].endswith("/baseline")
     with pytest.raises(InputError, match="none of these tasks was trained with ELMo"):
         Mixes().run([tmp_path / "baseline"])
     with pytest.raises(ConfigError, match="name one or more"):
         Mixes().run([])
+
+
+def test_mixes_of_one_layer_and_of_other_penalties(
+    tiny_elmo: Elmo, files: list[Path], tmp_path: Path
+) -> None:
+    """What a study of layers leaves: only what is alike is averaged, and a layer keeps its name."""
+    folders = {}
+    for name, changes in (
+        ("top", {"elmo__layers": '"top"'}),
+        ("one", {"elmo__penalty": "1.0"}),
+        ("small", {"elmo__penalty": "0.001"}),
+    ):
+        task = task_class("ner")(
+            tiny_elmo,
+            recipe=quick_recipe("ner", schedule__steps="2", elmo__output="false", **changes),
+        )
+        folders[name] = tmp_path / name
+        report = task.fit(files[0], out=folders[name])
+        if name == "top":
+            assert "layer 2" in report.tables["mix"][0]
+            task.save(tmp_path / "alone", with_elmo=False)
+    for order in (("top", "one", "small"), ("small", "one", "top")):
+        report = Mixes().run([folders[name] for name in order])
+        rows = dict(zip(order, report.tables["mix"], strict=True))
+        assert [row["lambda"] for row in rows.values() if row["layer 0"] is not None] == [
+            {"one": 1.0, "small": 0.001}[name] for name in order if name != "top"
+        ]
+        assert [rows["top"][f"layer {k}"] for k in range(3)] == [None, None, 1.0]
+        assert set(report.metrics) == {
+            "ner input layer 1 of 3, lambda 1",
+            "ner input layer 1 of 3, lambda 0.001",
+        }
+        assert "layer 2" in str(report)
+    plot_report(report, tmp_path / "x.svg")
+    (row,) = Mixes().run([tmp_path / "alone"]).tables["mix"]  # which layer it is, nobody knows
+    assert row["top layer"] == 1.0
+    plot_report(Mixes().run([tmp_path / "alone", folders["one"]]), tmp_path / "y.svg")
 
 
 def test_misuse(tiny_elmo: Elmo, files: list[Path]) -> None:

@@ -198,10 +198,12 @@ def test_pairs_without_a_tab(cli: Any, tmp_path: Path) -> None:
         data, out = write_data(name, tmp_path), tmp_path / f"out-{name}"
         train = ["task", "train", name, data, "--no-elmo", "-o", out, *settings(name)]
         assert cli(*train).code == 0
-        result = cli("task", "predict", name, "--trained", out, stdin=b"a\tb\nno tab\n")
+        predict = ["task", "predict", name, "--trained", out]
+        result = cli(*predict, stdin=b"a\tb\nno tab\n")
         assert result.code == 1
-        assert message in result.err
-        assert ":2: " in result.err
+        assert f"stdin:2: expected {message}" in result.err
+        result = cli(*predict, "--json", stdin=b"\na\tb\n \t \n\nc\td\n\n")  # blank: no pairs
+        assert (result.code, len(result.records())) == (0, 2)
 
 
 def test_help_needs_no_torch() -> None:

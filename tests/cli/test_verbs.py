@@ -10,6 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from small_tasks import quick_recipe, task_class, write_data
 
 from elmore import Elmo
 from elmore.formats import allennlp_hdf5
@@ -43,6 +44,36 @@ def test_info_of_two_files_and_a_zip(cli, tiny_checkpoint, tmp_path):
     assert [file["sha256"] for file in packed["files"]] == [
         file["sha256"] for file in report["files"]
     ]
+
+
+def test_info_and_plot_of_a_task(cli, tiny_elmo, tmp_path):
+    data, run = write_data("ner", tmp_path), tmp_path / "run"
+    task = task_class("ner")(tiny_elmo, recipe=quick_recipe("ner", schedule__epochs="2"))
+    report = task.fit(data, dev=data, out=run)
+    found = json.loads(cli("info", run, "--json").out)
+    assert found == json.loads(cli("info", run / "checkpoint", "--json").out)
+    assert (found["task"], found["recipe"]) == ("ner", "laptop")
+    assert found["scores"]["f1"] == round(report.metrics["f1"], 2)
+    assert found["network"]["lstm"] == [12]
+    assert (found["elmo"]["dim"], found["elmo"]["layers"]) == (tiny_elmo.dim, tiny_elmo.n_layers)
+    assert "  at                input" in cli("info", run).out
+    picture = tmp_path / "run.svg"
+    assert cli("plot", run, "-o", picture).code == 0
+    text = picture.read_text()
+    assert all(part in text for part in ("ner, laptop: run", "training loss", "precision"))
+    facts = run / "checkpoint" / "task.json"
+    facts.write_text('{"format": "elmore-task", "recipe": []}')
+    assert "is no folder of a task; restore it" in cli("info", run).err
+    shutil.rmtree(run / "checkpoint")
+    assert "run without a checkpoint yet" in cli("info", run).err
+
+
+def test_info_of_a_run(cli, tiny_folder, tmp_path):
+    (tmp_path / "recipe.json").write_text("{}")
+    for name in ("checkpoint", "best"):
+        shutil.copytree(tiny_folder, tmp_path / name)
+    found = json.loads(cli("info", tmp_path, "--json").out)
+    assert (found["model"], found["dim"]) == (str(tmp_path / "best"), 32)
 
 
 def test_info_of_the_system(cli):

@@ -15,6 +15,7 @@ from elmore import Elmo
 from elmore.errors import ConfigError
 from elmore.tasks.coref import CorefExample
 from elmore.tasks.qa import QaExample
+from elmore.tasks.readers.ontonotes import Predicate
 from elmore.tasks.readers.squad import split_paragraph
 from elmore.tasks.srl import SrlExample
 from elmore.tasks.tags import Span
@@ -96,6 +97,26 @@ def test_an_answer_has_17_tokens_at_most_and_runs_forwards(rnn: str, tmp_path: P
     assert task.guess([example]) == [" ".join(words[10:27])]
 
 
+def test_the_first_of_equal_answers_is_taken() -> None:
+    """As among all pairs of start and end: the earliest start, then the shortest."""
+    task = task_class("qa")(None)
+    words = [f"w{k}" for k in range(40)]
+    examples = [task.parse(("What ?", " ".join(words[:n]))) for n in (40, 40, 20, 1, 0)]
+    torch.manual_seed(0)
+    start, end = (torch.randint(0, 3, (5, 40)).float() for _ in range(2))
+    lengths = torch.tensor([40, 40, 20, 1, 0])
+    start[1], end[1] = 0.0, 0.0
+    over = torch.arange(40) >= lengths[:, None]
+    start, end = start.masked_fill(over, -1e7), end.masked_fill(over, -1e7)
+    task._scores = lambda examples: (start, end, lengths)
+    pairs = start[:, :, None] + end[:, None, :]
+    near = torch.ones(40, 40).triu().tril(16).bool()
+    best = pairs.masked_fill(~near, -torch.inf).flatten(1).argmax(1).tolist()
+    places = [divmod(place, 40) for place in best]
+    expected = [" ".join(words[first : last + 1]) for first, last in places]
+    assert task.guess(examples) == [*expected[:4], ""]
+
+
 def test_answers_are_cut_out_of_the_text(tmp_path: Path) -> None:
     task = fitted("qa", tmp_path)
     text = "It cost $1,000  (in 1999)."
@@ -122,6 +143,27 @@ def test_predicates_of_plain_text(tmp_path: Path) -> None:
         for frame in frames:
             places = [k for span in frame for k in range(span.first, span.last + 1)]
             assert len(places) == len(set(places))
+
+
+def test_every_use_of_a_predicate_counts() -> None:
+    tokens = tuple("he said she said they said".split())
+    example = SrlExample(tokens, tuple(Predicate(place, ()) for place in (1, 3, 5)))
+    assert task_class("srl")(None).find_labels([example])["predicates"] == ["said"]
+
+
+def test_predicates_in_pieces_give_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = fitted("srl", tmp_path)
+    items = [("He sold cars and said it rained".split(), [1, 4, 6]), "", "Nothing", "He slept"]
+    sizes: list[int] = []
+    task.network.register_forward_hook(lambda _, inputs, output: sizes.append(len(output)))
+    expected = task.predict(items)
+    assert [len(frames) for frames in expected] == [3, 0, 0, 1]
+    assert sizes == [4]
+    monkeypatch.setattr("elmore.tasks.srl._MOST_TOKENS", 14)
+    assert task.predict(items) == expected
+    assert sizes == [4, 2, 2]
 
 
 def test_a_span_without_antecedents_belongs_to_none(tmp_path: Path) -> None:
@@ -191,6 +233,31 @@ def test_pairs_are_pairs() -> None:
     for name in ("nli", "qa"):
         with pytest.raises(ConfigError, match="pairs"):
             task_class(name)(None).parse("alone")
+        with pytest.raises(ConfigError, match="texts"):
+            task_class(name)(None).parse((None, "alone"))
+    with pytest.raises(ConfigError, match="pairs of texts"):
+        task_class("qa")(None).parse((["What", "?"], "alone"))
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (("She sold the car", [1]), r"srl takes \(tokens, \[places of predicates\]\)"),
+        ((["She", "sold"], 1), "srl takes"),
+        ((["She", "sold"], [7]), "place 7 of a sentence of 2 tokens; count from 0"),
+        ((["She", "sold"], [0, -1]), "place -1 of a sentence of 2 tokens"),
+        ((["She", "sold"], ["sold"]), "place 'sold'"),
+    ],
+)
+def test_places_of_predicates_are_places(item: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        task_class("srl")(None).parse(item)
+
+
+@pytest.mark.parametrize("item", [["Ada met Bo .", "She left ."], [["Ada"], None], [3]])
+def test_sentences_of_a_document_are_token_lists(item: Any) -> None:
+    with pytest.raises(ConfigError, match="as one text, or its sentences as token lists"):
+        task_class("coref")(None).parse(item)
 
 
 def test_a_paragraph_is_read_sentence_by_sentence_or_whole(tiny_elmo: Elmo, tmp_path: Path) -> None:

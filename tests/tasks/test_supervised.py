@@ -404,6 +404,9 @@ def test_misuse(name: str, knows: Knows, tmp_path: Path) -> None:
         make(name).predict([ONE_TOKEN[name][0]])
     with pytest.raises(ConfigError, match="takes a list"):
         task.predict("text")
+    for item in (None, 3, b"text", [None, "a", "b"]):
+        with pytest.raises(ConfigError, match=name):
+            task.predict([item])
     other = "sentiment" if name == "ner" else "ner"
     with pytest.raises(ConfigError, match=f"is a model for {name}"):
         task_class(other).load(folder / "run")

@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 
 from elmore.errors import ConfigError, InputError
+from elmore.formats.detect import read_checkpoint
 from elmore.tasks.folder import TaskFolder, read_task
 from elmore.tasks.task import Report, Row
 
 __all__ = ["Mixes"]
 
+_TOP = "top layer"
+
 
 class Mixes:
-    """Collect the mixes of trained tasks; several trainings of one task are averaged.
+    """Collect the mixes of trained tasks; trainings that are alike are averaged.
 
     Examples:
         >>> report = Mixes().run(["runs/ner", "runs/srl"])
@@ -37,49 +40,65 @@ class Mixes:
         """
         if isinstance(data, str | Path) or not data:
             raise ConfigError("mix takes folders of trained tasks; name one or more")
-        found: dict[tuple[str, str], list[tuple[list[float], float]]] = {}
-        penalties: dict[str, float] = {}
+        # Trainings are alike in task, place, the layers that are mixed, and lambda.
+        found: dict[tuple[str, str, tuple[str, ...], float], list[tuple[list[float], float]]] = {}
+        without: list[str] = []
         for path in data:
-            content, _ = read_task(path)
-            penalties[content.task] = float(content.recipe["elmo"]["penalty"])
-            for place, weights, gamma in _mixes(content):
-                found.setdefault((content.task, place), []).append((weights, gamma))
+            content, inside = read_task(path)
+            mixes = _mixes(content)
+            if not mixes:
+                without.append(str(path))
+            for place, weights, gamma in mixes:
+                names = _names(content, inside, len(weights))
+                key = (content.task, place, names, float(content.recipe["elmo"]["penalty"]))
+                found.setdefault(key, []).append((weights, gamma))
         if not found:
             raise InputError("none of these tasks was trained with ELMo; name others")
+        every = sorted({name for _, _, names, _ in found for name in names}, key=_order)
         rows: list[Row] = []
-        for (task, place), mixes in found.items():
-            columns = list(zip(*(weights for weights, _ in mixes), strict=True))
-            named: dict[str, Any] = {
-                f"layer {k}": statistics.fmean(c) for k, c in enumerate(columns)
-            }
-            spread = max(max(column) - min(column) for column in columns)
+        metrics: dict[str, float] = {}
+        for (task, place, names, penalty), alike in found.items():
+            columns = list(zip(*(weights for weights, _ in alike), strict=True))
+            means = {name: statistics.fmean(c) for name, c in zip(names, columns, strict=True)}
             rows.append(
                 {
                     "task": task,
                     "place": place,
-                    **named,
-                    "range": spread,
-                    "gamma": statistics.fmean(gamma for _, gamma in mixes),
-                    "lambda": penalties[task],
-                    "trainings": len(mixes),
+                    **{name: means.get(name) for name in every},
+                    "range": max(max(column) - min(column) for column in columns),
+                    "gamma": statistics.fmean(gamma for _, gamma in alike),
+                    "lambda": penalty,
+                    "trainings": len(alike),
                 }
             )
+            if len(names) > 1:
+                name = f"{task} {place} layer 1 of {len(names)}, lambda {penalty:g}"
+                metrics[name] = means["layer 1"]
         return Report(
             name=self.name,
-            metrics={f"{row['task']} {row['place']} layer 1": _layer_1(row) for row in rows},
+            metrics=metrics,
             measured_on={"model": None, "trained tasks": [str(path) for path in data]},
             tables={"mix": rows},
             notes=[
                 "the paper: at the input the first LSTM layer is favoured; at the output the "
                 "weights are balanced, slightly in favour of lower layers",
                 "without layer norm layers differ in scale: a weight is not a share of the sum",
+                *([f"without ELMo, left out: {', '.join(without)}"] if without else []),
             ],
         )
 
 
-def _layer_1(row: Row) -> float:
-    value = row.get("layer 1", row.get("layer 0"))
-    return float(value) if isinstance(value, int | float) else 0.0
+def _names(content: TaskFolder, inside: Path | None, n_weights: int) -> tuple[str, ...]:
+    """Name the layers of a mix; the number of the last one alone is known to the biLM inside."""
+    if content.recipe["elmo"]["layers"] == "all":
+        return tuple(f"layer {k}" for k in range(n_weights))
+    if inside is None:
+        return (_TOP,)
+    return (f"layer {read_checkpoint(inside).config.n_layers - 1}",)
+
+
+def _order(name: str) -> tuple[bool, int, str]:
+    return name == _TOP, len(name), name
 
 
 def _mixes(content: TaskFolder) -> list[tuple[str, list[float], float]]:

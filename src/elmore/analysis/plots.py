@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -133,15 +134,22 @@ def _draw_sample_size(report: Report, figure: Any) -> None:
 def _draw_mix(report: Report, figure: Any) -> None:
     """Draw the weight of each layer, a row for each task and place (Figure 2)."""
     rows = report.tables["mix"]
-    names = [name for name in rows[0] if name.startswith("layer ")]
+    names = [name for name in rows[0] if name.startswith("layer ") or name == "top layer"]
     figure.set_size_inches(1.5 + 1.2 * len(names), 1.2 + 0.5 * len(rows))
     axes = figure.subplots()
-    values = [[float(row.get(name) or 0) for name in names] for row in rows]
+    # Not a number where a mix has no such layer: its cell stays empty.
+    values = [
+        [math.nan if (value := row[name]) is None else float(value) for name in names]
+        for row in rows
+    ]
     picture = axes.imshow(values, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(names)), names)
-    axes.set_yticks(range(len(rows)), [f"{row['task']}, {row['place']}" for row in rows])
+    titles = [f"{row['task']}, {row['place']}, λ {row['lambda']:g}" for row in rows]
+    axes.set_yticks(range(len(rows)), titles)
     for y, row in enumerate(values):
         for x, value in enumerate(row):
+            if math.isnan(value):
+                continue
             colour = "white" if value > 0.6 else "black"
             axes.text(x, y, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=8)
     figure.colorbar(picture, ax=axes)

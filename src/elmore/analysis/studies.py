@@ -12,10 +12,11 @@ from typing import Any
 from elmore._progress import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, ResumeError
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.task import TASKS, Report, Row
+from elmore.training.run import Run
 from elmore.training.seeds import numpy_generator
 
 __all__ = ["Outcome", "TaskStudy", "Variant"]
@@ -200,6 +201,7 @@ class TaskStudy:
         if self.out is not None:
             name = variant.name.replace(" ", "-").replace("%", "").replace(",", "")
             out = Path(self.out) / f"{name}-{seed}"
+            _check_recipe(Run(out), recipe)
         report: Report = self.kind(
             self.elmo if variant.elmo else None,
             recipe=recipe,
@@ -211,3 +213,19 @@ class TaskStudy:
             progress=self.progress,
         ).fit(train, dev=dev, out=out, resume=True)
         return report
+
+
+def _check_recipe(run: Run, recipe: TaskRecipe) -> None:
+    """Refuse a run of another recipe, though it could go on: its scores are that recipe's."""
+    changed = run.changed(recipe) if run.exists() else {}
+    # When to log and to save is nothing that scores depend on.
+    odd = [
+        f"{key}={old!r}, not {new!r}"
+        for key, (old, new) in changed.items()
+        if not key.startswith("run.")
+    ]
+    if odd:
+        raise ResumeError(
+            f"'{run.path}' was trained with {', '.join(odd)}; use the same or another folder for "
+            "the runs"
+        )

@@ -1,4 +1,4 @@
-"""`elmore info`: what a model is, without torch."""
+"""`elmore info`: what a model or a trained task is, without torch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import platform
 import re
 from contextlib import closing
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmore._io import sha256_stream
+from elmore._json import read_json
 from elmore._machine import available_threads
 from elmore._messages import shown
 from elmore._version import __version__
@@ -26,6 +28,7 @@ __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
   elmore info my-model
+  elmore info runs/ner
   elmore info options.json weights.hdf5 --json
   elmore info --system
 """
@@ -49,11 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Describe a model, the machine, or both."""
+    """Describe a model or a trained task, the machine, or both."""
     model = None if args.system and not args.model else flags.model_path(args.model)
     report: dict[str, Any] = {}
     if model is not None:
-        report.update(_describe(model))
+        report.update(_describe_any(model))
     if args.system:
         report["system"] = _system()
     if args.json:
@@ -61,6 +64,50 @@ def run(args: argparse.Namespace) -> int:
     else:
         write_result("\n".join(_lines(report)))
     return 0
+
+
+def _describe_any(model: ModelPath) -> dict[str, Any]:
+    """Describe a model, a trained task, or what a run has made of either."""
+    if isinstance(model, tuple):
+        return _describe(model)
+    path = Path(model)
+    for place in (path, path / "checkpoint"):
+        if (place / "task.json").is_file():
+            return _describe_task(place)
+    if not (path / "recipe.json").is_file() or (path / "config.json").is_file():
+        return _describe(model)
+    for place in (path / "best", path / "checkpoint"):
+        if place.is_dir():
+            return _describe(place)
+    raise FormatError(
+        f"'{shown(path, 140)}' is a run without a checkpoint yet; let it train a little longer"
+    )
+
+
+def _describe_task(place: Path) -> dict[str, Any]:
+    facts = read_json(place / "task.json")
+    try:
+        recipe, use = facts["recipe"], facts["recipe"]["elmo"]
+        report = {
+            "task": facts["task"],
+            "folder": str(place),
+            "recipe": recipe["name"],
+            "scores": {name: round(value, 2) for name, value in facts["scores"].items()},
+            "network": dict(recipe["model"]),
+        }
+        digest, precision = facts["elmo"], facts.get("precision")
+        places = ", ".join(name for name in ("input", "output") if use[name])
+        layers = use["layers"]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise FormatError(f"'{shown(place, 140)}' is no folder of a task; restore it") from None
+    if digest is None:
+        return {**report, "elmo": None}
+    elmo: dict[str, Any] = {"digest": digest, "at": places, "mixes": layers, "precision": precision}
+    if (place / "elmo").is_dir():
+        checkpoint = flags.read_model(place / "elmo")
+        config = checkpoint.config
+        elmo |= {"model": checkpoint.origin, "dim": config.dim, "layers": config.n_layers}
+    return {**report, "elmo": elmo}
 
 
 def _describe(model: ModelPath) -> dict[str, Any]:

@@ -143,6 +143,7 @@ class ElmoMixes(nn.Module):
     ) -> None:
         super().__init__()
         self.dim, self.top = dim, layers == "top"
+        self.first = n_layers - 1 if self.top else 0  # the number of the first layer that is mixed
         used = 1 if self.top else n_layers
         self.mixes = nn.ModuleList(ScalarMix(used, layer_norm=layer_norm) for _ in range(places))
         self.dropout = nn.Dropout(dropout)

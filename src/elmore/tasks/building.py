@@ -100,6 +100,8 @@ def mix_rows(features: TokenFeatures) -> list[Row]:
     for place, mix in zip(places, features.elmo.mixes, strict=True):
         scores, gamma = (weight.detach() for weight in mix.parameters())
         weights = torch.softmax(scores, 0).tolist()
-        named = {f"layer {k}": float(weight) for k, weight in enumerate(weights)}
+        named = {
+            f"layer {k}": float(weight) for k, weight in enumerate(weights, features.elmo.first)
+        }
         rows.append({"place": place, **named, "gamma": float(gamma)})
     return rows

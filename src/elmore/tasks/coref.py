@@ -7,7 +7,7 @@ biLSTM; heads are made of the words' own vectors, as in the authors' later code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmore.errors import InputError
+from elmore._messages import shown
+from elmore.errors import ConfigError, InputError
 from elmore.nn.encoders import BiLstm
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.nn.spans import SpanScorer, SpanVectors, distance_buckets, prune
@@ -225,6 +226,13 @@ class Coref(SupervisedTask[CorefExample, Clusters]):
         if isinstance(item, str):
             sentences = tuple(self.tokenize(text) for text in split_sentences(item))
         else:
+            for sentence in item:
+                # Of a string, tuple() would make letters. It may be a token or a sentence: ask.
+                if isinstance(sentence, str) or not isinstance(sentence, Collection):
+                    raise ConfigError(
+                        f"coref found {shown(repr(sentence), 40)} where a sentence's tokens should "
+                        "be; pass a document as one text, or its sentences as token lists"
+                    )
             sentences = tuple(tuple(sentence) for sentence in item)
         return CorefExample(sentences, ("-",) * len(sentences))
 

@@ -6,7 +6,7 @@ sentence; a second encoder composes the comparisons, which are pooled and classi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from elmore.nn.attention import masked_max, masked_mean, masked_softmax
 from elmore.nn.encoders import BiLstm, VariationalDropout, start_linear
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.classes import class_scores
-from elmore.tasks.parts import Measured, Network
+from elmore.tasks.parts import Measured, Network, split_pairs
 from elmore.tasks.readers.snli import LABELS, read_pairs
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.terminal import mark_spans, paint
@@ -109,18 +109,16 @@ class Nli(SupervisedTask[NliExample, str]):
         """Take a pair (premise, hypothesis) of texts or of token lists."""
         if isinstance(item, str) or len(item) != 2:
             raise ConfigError("nli predicts on pairs; pass (premise, hypothesis)")
+        if not all(isinstance(text, Collection) for text in item):
+            raise ConfigError("nli reads texts or token lists; pass (premise, hypothesis)")
         premise, hypothesis = (
             self.tokenize(text) if isinstance(text, str) else tuple(text) for text in item
         )
         return NliExample(premise, hypothesis)
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
-        """Split lines at their tab."""
-        for number, line in lines:
-            parts = line.split("\t")
-            if len(parts) != 2:
-                raise InputError("expected premise TAB hypothesis", file=file, line=number)
-            yield tuple(parts)
+        """Split lines at their tab; blank ones are no pair."""
+        return split_pairs(lines, file, "premise TAB hypothesis")
 
     def show(self, example: NliExample, found: str, *, colour: bool) -> str:
         """Put the label in front of the pair."""

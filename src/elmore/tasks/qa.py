@@ -19,7 +19,7 @@ from elmore.nn.attention import Trilinear, masked_softmax
 from elmore.nn.encoders import BiGru, BiLstm, VariationalDropout, start_linear
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.answers import answer_scores
-from elmore.tasks.parts import Measured, Network
+from elmore.tasks.parts import Measured, Network, split_pairs
 from elmore.tasks.readers.squad import Paragraph, read_squad, split_paragraph
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.terminal import mark_spans, paint
@@ -135,19 +135,18 @@ class Qa(SupervisedTask[QaExample, str]):
     def guess(self, examples: Sequence[QaExample]) -> list[str]:
         """Take the best stretch of at most 17 tokens."""
         start, end, lengths = self._scores(examples)
-        time = start.shape[1]
-        if not time:
+        if not start.shape[1]:
             return ["" for _ in examples]
-        pairs = start[:, :, None] + end[:, None, :]
-        near = torch.ones(time, time, dtype=torch.bool, device=start.device)
-        near = near.triu().tril(_MOST_TOKENS - 1)
-        best = pairs.masked_fill(~near, -torch.inf).flatten(1).argmax(1).tolist()
+        # Only the ends that each start may have, (batch, time, 17): all pairs would not fit.
+        ends = nn.functional.pad(end, (0, _MOST_TOKENS - 1), value=-torch.inf)
+        pairs = start[:, :, None] + ends.unfold(1, _MOST_TOKENS, 1)
+        best = pairs.flatten(1).argmax(1).tolist()
         found = []
         for example, place, length in zip(examples, best, lengths.tolist(), strict=True):
             places = example.paragraph.places
             if length:
-                first, last = divmod(place, time)
-                found.append(example.paragraph.text[places[first][0] : places[last][1]])
+                first, more = divmod(place, _MOST_TOKENS)
+                found.append(example.paragraph.text[places[first][0] : places[first + more][1]])
             else:
                 found.append("")
         return found
@@ -170,17 +169,13 @@ class Qa(SupervisedTask[QaExample, str]):
 
     def parse(self, item: Sequence[str]) -> QaExample:
         """Take a pair (question, paragraph) of texts."""
-        if isinstance(item, str) or len(item) != 2:
-            raise ConfigError("qa predicts on pairs; pass (question, paragraph)")
+        if isinstance(item, str) or len(item) != 2 or not all(isinstance(x, str) for x in item):
+            raise ConfigError("qa predicts on pairs of texts; pass (question, paragraph)")
         return QaExample(split_paragraph(item[1]), self.tokenize(item[0]))
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
-        """Split lines at their tab."""
-        for number, line in lines:
-            parts = line.split("\t")
-            if len(parts) != 2:
-                raise InputError("expected question TAB paragraph", file=file, line=number)
-            yield tuple(parts)
+        """Split lines at their tab; blank ones are no question."""
+        return split_pairs(lines, file, "question TAB paragraph")
 
     def show(self, example: QaExample, found: str, *, colour: bool) -> str:
         """Put the answer behind the question."""

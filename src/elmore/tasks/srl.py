@@ -7,7 +7,7 @@ token it is; tags are IOB2, chosen by Viterbi over log-probabilities under the s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmore.errors import InputError
+from elmore.errors import ConfigError, InputError
 from elmore.nn.crf import viterbi
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.nn.highway_lstm import AlternatingLstm
@@ -30,6 +30,9 @@ __all__ = ["Frames", "Srl", "SrlExample", "SrlSizes"]
 
 # For each predicate its spans, V among them.
 Frames = tuple[tuple[Span, ...], ...]
+
+# Tokens that are scored at once when predicting: each predicate brings its whole sentence.
+_MOST_TOKENS = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Srl(SupervisedTask[SrlExample, Frames]):
         marked: Counter[str] = Counter()
         for example in examples:
             seen.update(token.lower() for token in example.tokens)
-            marked.update({example.tokens[p.index].lower(): 1 for p in example.predicates})
+            marked.update(example.tokens[p.index].lower() for p in example.predicates)
             roles |= {span.label for p in example.predicates for span in p.arguments}
         verbs = sorted(word for word, n in marked.items() if 2 * n >= seen[word])
         return {"tags": tag_names(roles, "IOB2"), "predicates": verbs}
@@ -111,7 +114,7 @@ class Srl(SupervisedTask[SrlExample, Frames]):
 
     def loss(self, examples: Sequence[SrlExample]) -> Tensor:
         """Give the cross-entropy, summed over tokens and averaged over predicates."""
-        scores, rows, _ = self._scores(examples)
+        ((scores, rows, _),) = self._pieces(examples)
         ids = {tag: k for k, tag in enumerate(self.labels["tags"])}
         gold = torch.full(scores.shape[:2], -100, dtype=torch.long)
         predicates = [(example, p) for example in examples for p in example.predicates]
@@ -125,37 +128,41 @@ class Srl(SupervisedTask[SrlExample, Frames]):
 
     def guess(self, examples: Sequence[SrlExample]) -> list[Frames]:
         """Find the arguments of each predicate."""
-        scores, rows, tokens = self._scores(examples)
         network: Any = self.network
         allowed, first, last = network.transitions.costs()
-        logs = torch.log_softmax(scores, dim=2)
         names = self.labels["tags"]
         frames: list[list[tuple[Span, ...]]] = [[] for _ in examples]
-        paths = viterbi(logs, tokens.lengths[rows], allowed, first, last)
-        for row, path in zip(rows.tolist(), paths, strict=True):
-            frames[row].append(spans_from_tags([names[k] for k in path]))
+        for scores, rows, tokens in self._pieces(examples, _MOST_TOKENS):
+            logs = torch.log_softmax(scores, dim=2)
+            paths = viterbi(logs, tokens.lengths[rows], allowed, first, last)
+            for row, path in zip(rows.tolist(), paths, strict=True):
+                frames[row].append(spans_from_tags([names[k] for k in path]))
         return [tuple(frame) for frame in frames]
 
-    def _scores(self, examples: Sequence[SrlExample]) -> tuple[Tensor, Tensor, Tokens]:
+    def _pieces(
+        self, examples: Sequence[SrlExample], most: int | None = None
+    ) -> Iterator[tuple[Tensor, Tensor, Tokens]]:
         """Score the tags for each predicate, (predicates, time, tags); tell whose sentence it is.
 
         Each sentence's features are made once, however many predicates it has.
+
+        Args:
+            examples: a batch.
+            most: tokens of a piece, one predicate at least; None for one piece.
         """
+        network: Any = self.network
         tokens = self.tokens([example.tokens for example in examples])
-        rows, marks = [], []
-        for row, example in enumerate(examples):
-            for predicate in example.predicates:
-                rows.append(row)
-                mark = torch.zeros(tokens.words.shape[1], dtype=torch.long)
-                verb = next((s for s in predicate.arguments if s.label == "V"), None)
-                first, last = (verb.first, verb.last) if verb else (predicate.index,) * 2
+        time, device = tokens.words.shape[1], tokens.lengths.device
+        x, elmo = network.features(tokens)
+        rows = [row for row, example in enumerate(examples) for _ in example.predicates]
+        places = [_place(p) for example in examples for p in example.predicates]
+        size = max(1, len(rows) if most is None else most // max(1, time))
+        for start in range(0, max(1, len(rows)), size):
+            index = torch.tensor(rows[start : start + size], dtype=torch.long, device=device)
+            marks = torch.zeros(len(index), time, dtype=torch.long)
+            for mark, (first, last) in zip(marks, places[start : start + size], strict=True):
                 mark[first : last + 1] = 1
-                marks.append(mark)
-        device = tokens.lengths.device
-        index = torch.tensor(rows, dtype=torch.long, device=device)
-        marked = torch.stack(marks) if marks else tokens.words[:0]
-        scores: Tensor = self.network(tokens, index, marked.to(device))
-        return scores, index, tokens
+            yield network(x, elmo, tokens.lengths, index, marks.to(device)), index, tokens
 
     def measure(self, examples: Sequence[SrlExample], found: Sequence[Frames]) -> Measured:
         """Score arguments without V."""
@@ -169,13 +176,12 @@ class Srl(SupervisedTask[SrlExample, Frames]):
         """Take a sentence, its tokens, or (tokens, [places of the predicates])."""
         if isinstance(item, str):
             tokens: tuple[str, ...] = self.tokenize(item)
-        elif len(item) == 2 and not isinstance(item[0], str):
-            tokens = tuple(item[0])
-            return SrlExample(tokens, tuple(Predicate(int(place), ()) for place in item[1]))
+        elif len(item) == 2 and not all(isinstance(part, str) for part in item):
+            return _with_places(*item)
         else:
             tokens = tuple(item)
         known = set(self.labels["predicates"])
-        places = [place for place, token in enumerate(tokens) if token.lower() in known]
+        places = [place for place, token in enumerate(tokens) if str(token).lower() in known]
         return SrlExample(tokens, tuple(Predicate(place, ()) for place in places))
 
     def show(self, example: SrlExample, found: Frames, *, colour: bool) -> str:
@@ -198,6 +204,25 @@ class Srl(SupervisedTask[SrlExample, Frames]):
         }
 
 
+def _with_places(tokens: Any, places: Any) -> SrlExample:
+    if isinstance(tokens, str) or not all(isinstance(x, Collection) for x in (tokens, places)):
+        raise ConfigError(
+            "srl takes (tokens, [places of predicates]); pass e.g. (['She', 'sold', 'it'], [1])"
+        )
+    for place in places:
+        if place not in range(len(tokens)):
+            raise ConfigError(
+                f"srl has no token at place {place!r} of a sentence of {len(tokens)} tokens; "
+                "count from 0"
+            )
+    return SrlExample(tuple(tokens), tuple(Predicate(int(place), ()) for place in places))
+
+
+def _place(predicate: Predicate) -> tuple[int, int]:
+    verb = next((span for span in predicate.arguments if span.label == "V"), None)
+    return (verb.first, verb.last) if verb else (predicate.index, predicate.index)
+
+
 def _with_verb(predicate: Predicate) -> tuple[Span, ...]:
     if any(span.label == "V" for span in predicate.arguments):
         return predicate.arguments
@@ -218,19 +243,22 @@ class _SrlNetwork(Network):
         nn.init.zeros_(self.output.bias)
         self.transitions = tag_transitions(tags, "IOB2")
 
-    def forward(self, tokens: Tokens, rows: Tensor, marks: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, elmo: Tensor, lengths: Tensor, rows: Tensor, marks: Tensor
+    ) -> Tensor:
         """Score tags.
 
         Args:
-            tokens: of the sentences.
+            x: features of the sentences, (batch, time, features).
+            elmo: what enters at the output, (batch, time, output features).
+            lengths: tokens of each sentence, (batch,).
             rows: the sentence of each predicate, (predicates,).
             marks: 1 at the predicate, (predicates, time).
 
         Returns:
             (predicates, time, tags).
         """
-        x, elmo = self.features(tokens)
         x = torch.cat([x[rows], self.mark(marks)], dim=2)
-        hidden = self.encoder(x, tokens.lengths[rows])
+        hidden = self.encoder(x, lengths[rows])
         scores: Tensor = self.output(torch.cat([hidden, elmo[rows]], dim=2))
         return scores

@@ -9,7 +9,7 @@ import hashlib
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from elmore._io import sha256_file
+from elmore._messages import shown
 from elmore._progress import SILENT, Progress
 from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
@@ -176,7 +177,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         if isinstance(items, str):
             raise ConfigError("predict takes a list; put the text in brackets")
         _ = self.network  # says so if there is none yet
-        return self.predict_examples([self.parse(item) for item in items])
+        return self.predict_examples([self._parse(item) for item in items])
 
     def predict_examples(self, examples: Sequence[Example]) -> list[Prediction]:
         """Predict on examples, whose labels are ignored."""
@@ -297,6 +298,15 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         if self._index is None:
             raise ConfigError(f"this {self.name} model is not trained yet; call fit or load")
         return self._index.batch(sentences, parts)
+
+    def _parse(self, item: Any) -> Example:
+        """Make an example of an item; refuse what is neither text nor tokens."""
+        if isinstance(item, Collection) and not isinstance(item, bytes):
+            example = self.parse(item)
+            tokens = [token for text in self.texts(example) for token in text]
+            if all(isinstance(token, str) for token in tokens):
+                return example
+        raise ConfigError(f"{self.name} cannot read {shown(repr(item))}; pass texts or tokens")
 
     def _prepare(self, examples: Sequence[Example]) -> None:
         """Find labels and words, and make a network with random weights."""

@@ -14,10 +14,11 @@ from elmore.training.run import Run
 __all__ = ["plot_run"]
 
 _FORMATS = ("svg", "png", "pdf")
+Line = dict[str, Any]  # of the log
 
 
 def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
-    """Draw training and held-out perplexity and the learning rate against tokens seen.
+    """Draw perplexity and learning rate against tokens seen; of a task, scores and loss.
 
     Args:
         run: the run.
@@ -37,6 +38,16 @@ def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
         raise InputError(f"'{run.path}' has no log yet; let it train a little longer")
     figure = Figure(figsize=(7, 5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    (_draw_language_model if run.task is None else _draw_task)(upper, lower, steps, looks)
+    for axes in (upper, lower):
+        axes.grid(alpha=0.3)
+    what = run.recipe_name if run.task is None else f"{run.task}, {run.recipe_name}"
+    figure.suptitle(f"{what}: {run.path.name}")
+    with atomic_path(path, overwrite=overwrite) as temporary:
+        figure.savefig(temporary, format=suffix, dpi=150)
+
+
+def _draw_language_model(upper: Any, lower: Any, steps: list[Line], looks: list[Line]) -> None:
     _draw_training(upper, steps)
     _draw_heldout(upper, looks)
     upper.set_yscale("log")
@@ -44,17 +55,26 @@ def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
         formatter("{x:g}")
     upper.set_ylabel("perplexity")
     upper.legend(frameon=False)
-    upper.grid(alpha=0.3)
     lower.plot(_millions(steps), [line["lr"] for line in steps], color="#555555", linewidth=1)
     lower.set_ylabel("learning rate")
     lower.set_xlabel("million tokens seen")
-    lower.grid(alpha=0.3)
-    figure.suptitle(f"{run.recipe.name}: {run.path.name}")
-    with atomic_path(path, overwrite=overwrite) as temporary:
-        figure.savefig(temporary, format=suffix, dpi=150)
 
 
-def _draw_training(axes: Any, steps: list[dict[str, Any]]) -> None:
+def _draw_task(upper: Any, lower: Any, steps: list[Line], looks: list[Line]) -> None:
+    seen = [line["examples"] for line in looks]
+    for name in looks[0]["heldout"] if looks else ():
+        scores = [line["heldout"][name] for line in looks]
+        upper.plot(seen, scores, marker="o", markersize=3, linewidth=1, label=name)
+    upper.set_ylabel("score on development data")
+    if looks:
+        upper.legend(frameon=False)
+    losses = [line["loss"]["loss"] for line in steps]
+    lower.plot([line["examples"] for line in steps], losses, color="#555555", linewidth=1)
+    lower.set_ylabel("training loss")
+    lower.set_xlabel("examples seen")
+
+
+def _draw_training(axes: Any, steps: list[Line]) -> None:
     """Draw the sampled loss, smoothed over about two per cent of the run."""
     if not steps:
         return
@@ -72,7 +92,7 @@ def _draw_training(axes: Any, steps: list[dict[str, Any]]) -> None:
         axes.plot(_millions(steps), smooth, color=colour, linewidth=1, label=label)
 
 
-def _draw_heldout(axes: Any, looks: list[dict[str, Any]]) -> None:
+def _draw_heldout(axes: Any, looks: list[Line]) -> None:
     if not looks:
         return
     for name, colour in (("forward", "#08519c"), ("backward", "#a63603")):
@@ -83,5 +103,5 @@ def _draw_heldout(axes: Any, looks: list[dict[str, Any]]) -> None:
             axes.plot(_millions(looks), values, color=colour, marker="o", markersize=3, label=label)
 
 
-def _millions(lines: list[dict[str, Any]]) -> list[float]:
+def _millions(lines: list[Line]) -> list[float]:
     return [line["tokens"] / 1e6 for line in lines]

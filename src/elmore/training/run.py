@@ -31,7 +31,7 @@ _FORMAT, _VERSION = "elmore-run", 1
 # Sections that may change between two stretches of a run: they do not touch what was learned.
 _FREE = ("schedule", "run", "name")
 # What a run that met infinite numbers must be able to change.
-_FREE_KEYS = (("optimizer", "lr"), ("optimizer", "clip_norm"))
+_FREE_KEYS = ("optimizer.lr", "optimizer.clip_norm")
 
 
 class Settings(Protocol):
@@ -81,6 +81,17 @@ class Run:
         return Elmo.load(folder, **options)
 
     @property
+    def task(self) -> str | None:
+        """The task that is trained, None for a language model."""
+        task = self._facts().get("task")
+        return None if task is None else str(task)
+
+    @property
+    def recipe_name(self) -> str:
+        """What the recipe is called, of a language model or of a task."""
+        return str(self._facts()["recipe"].get("name", "own"))
+
+    @property
     def recipe(self) -> Recipe:
         """The recipe that the run follows."""
         return Recipe.from_json(self._facts()["recipe"], what=str(self.path / "recipe.json"))
@@ -110,7 +121,6 @@ class Run:
             ResumeError: the model, data, loss or optimiser differ, or the text or seed.
         """
         before = self._facts()
-        asked = recipe.to_json()
         for key, new in facts.items():
             old = before.get(key)
             if old != new:
@@ -118,18 +128,25 @@ class Run:
                     f"'{self.path}' was trained with {key}={str(old)[:40]!r}, not "
                     f"{str(new)[:40]!r}; use the same or start in another folder"
                 )
-        for section, value in before["recipe"].items():
-            if section in _FREE:
-                continue
-            for key, old in value.items():
-                new = json.loads(json.dumps(asked.get(section, {}).get(key)))
-                if new != old and (section, key) not in _FREE_KEYS:
-                    raise ResumeError(
-                        f"'{self.path}' was trained with {section}.{key}={old!r}, not {new!r}; "
-                        f"pass {section}.{key}={json.dumps(old)} or start in another folder"
-                    )
+        for key, (old, new) in self.changed(recipe).items():
+            if key.partition(".")[0] not in _FREE and key not in _FREE_KEYS:
+                raise ResumeError(
+                    f"'{self.path}' was trained with {key}={old!r}, not {new!r}; "
+                    f"pass {key}={json.dumps(old)} or start in another folder"
+                )
         if write:
-            self._write({"recipe": asked, **facts})
+            self._write({"recipe": recipe.to_json(), **facts})
+
+    def changed(self, recipe: Settings) -> dict[str, tuple[Any, Any]]:
+        """Give the keys in which a recipe differs from the run's, with both values."""
+        asked = json.loads(json.dumps(recipe.to_json()))
+        return {
+            f"{section}.{key}": (old, new)
+            for section, values in self._facts()["recipe"].items()
+            if section != "name"
+            for key, old in values.items()
+            if (new := asked.get(section, {}).get(key)) != old
+        }
 
     def append(self, line: dict[str, Any]) -> None:
         """Add a line to the log."""
