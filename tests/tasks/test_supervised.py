@@ -19,7 +19,9 @@ from elmore import Elmo
 from elmore.embedding.layer_cache import LayerCache
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
 from elmore.tasks.seeds import over_seeds
+from elmore.tasks.sentiment import SentimentExample
 from elmore.tasks.task import Report
+from elmore.text.word_vectors import WordVectors
 from elmore.training.loop import Stopped
 
 Trained = tuple[Any, Path, Report]
@@ -345,6 +347,42 @@ def test_word_vectors_from_a_file(tmp_path: Path) -> None:
     assert not np.array_equal(table.trained.detach().numpy()[0], [1, 0, 0])
     unit = fit(words__trainable="false", words__unit="true", words__most="4")
     np.testing.assert_allclose(unit.network.features.words.fixed.norm(dim=1), 1, atol=1e-6)
+
+
+def test_of_a_word_with_two_vectors_the_first_is_trained_and_found(tmp_path: Path) -> None:
+    data = write_data("ner", tmp_path)
+    (tmp_path / "v.txt").write_text("rome 1 0\nzoo 0 1\nrome 5 5\n")
+    recipe = quick_recipe("ner", schedule__epochs="1")
+    task = task_class("ner")(None, recipe=recipe, vectors=tmp_path / "v.txt")
+    task.fit(data)
+    tokens = task.tokens([["rome"]])
+    assert tokens.words.tolist() == [[2]]  # the first row that is trained
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["\ud800", "x" * 70_000, "a\nb", "a\r", "\ufeff"],
+    ids=["surrogate", "long", "two lines", "return", "mark"],
+)
+@pytest.mark.parametrize("from_file", [False, True])
+def test_words_that_a_folder_cannot_hold_are_unknown(
+    word: str, from_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = WordVectors([word, "b"], np.ones((2, 12), np.float32))
+    monkeypatch.setattr("elmore.tasks.supervised.read_word_vectors", lambda path: vectors)
+    data = [SentimentExample((word, "b"), 4), SentimentExample((word, "c"), 0)]
+    (tmp_path / "v.txt").write_text("")  # only its digest is taken
+    task = task_class("sentiment")(
+        None,
+        recipe=quick_recipe("sentiment", schedule__epochs="1"),
+        vectors=tmp_path / "v.txt" if from_file else None,
+    )
+    task.fit(data)
+    task.save(tmp_path / "saved")
+    loaded = task_class("sentiment").load(tmp_path / "saved")
+    assert set(loaded._words.words) == {"b", "c"}
+    assert loaded.tokens([[word, "b"]]).words.tolist() == [[1, 2]]
+    assert loaded.predict_examples(data) == task.predict_examples(data)
 
 
 def test_a_model_needs_some_input(tmp_path: Path) -> None:

@@ -74,9 +74,7 @@ def write_task(
             write_safetensors(stream, dict(content.weights), {"task": content.task})
         words = content.words
         (place / _WORDS).write_bytes(
-            "".join(f"{word}\n" for word in (words.words if words else ())).encode(
-                "utf-8", "surrogatepass"
-            )
+            "".join(f"{word}\n" for word in (words.words if words else ())).encode("utf-8")
         )
         if elmo is not None:
             elmo.save(place / _ELMO)
