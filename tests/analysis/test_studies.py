@@ -13,7 +13,7 @@ from elmore import Elmo
 from elmore.analysis import LayerWeighting, Mixes, Placement, SampleSize
 from elmore.analysis.plots import plot_report
 from elmore.analysis.probe import PROBES
-from elmore.errors import ConfigError, InputError
+from elmore.errors import ConfigError, ElmoreError, InputError
 
 SETTINGS = {**QUICK, **SIZES["ner"], "schedule.epochs": "2"}
 
@@ -99,6 +99,12 @@ def test_mixes(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
         assert row["layer 0"] + row["layer 1"] + row["layer 2"] == pytest.approx(1)
         assert row["range"] > 0
     plot_report(report, tmp_path / "x.svg")
+    facts = tmp_path / "run0" / "checkpoint" / "task.json"
+    whole = json.loads(facts.read_text())
+    for recipe in ([], {}, {"elmo": 3}, {"elmo": {**whole["recipe"]["elmo"], "penalty": "x"}}):
+        facts.write_text(json.dumps({**whole, "recipe": recipe}))
+        with pytest.raises(ElmoreError, match=r"run0.*(restore|copy a recipe|correct)"):
+            Mixes().run([tmp_path / "run0"])
     with pytest.raises(InputError, match="none of these tasks was trained with ELMo"):
         Mixes().run([tmp_path / "baseline"])
     with pytest.raises(ConfigError, match="name one or more"):

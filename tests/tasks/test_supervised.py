@@ -450,10 +450,77 @@ def test_damaged_folders_are_refused(knows: Knows, tmp_path: Path) -> None:
     for change, match in (
         ({"format": "x"}, "no folder of a task"),
         ({"version": 99}, "newer elmore"),
-        ({"labels": None, "recipe": {}}, "elmo is missing"),
+        ({"recipe": {}}, "elmo is missing"),
     ):
         place = tmp_path / f"facts-{match[:4]}"
         shutil.copytree(folder / "run" / "checkpoint", place)
         (place / "task.json").write_text(json.dumps({**facts, **change}))
         with pytest.raises(ElmoreError, match=match):
             task_class("sentiment").load(place)
+
+
+def damaged(folder: Path, place: Path, **changes: Any) -> Path:
+    """Copy a model without its biLM, and change its task.json."""
+    shutil.copytree(folder / "run" / "checkpoint", place, ignore=shutil.ignore_patterns("elmo"))
+    facts = json.loads((place / "task.json").read_text())
+    (place / "task.json").write_text(json.dumps({**facts, **changes}))
+    return place
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("ner", {"labels": {}}, "has labels that are none of ner's"),
+        ("ner", {"labels": {"tags": 3}}, "has labels that are none of ner's"),
+        ("ner", {"labels": {"tags": ["O", 3]}}, "has labels that are none of ner's"),
+        ("ner", {"labels": {"tags": ["O"]}}, "has labels that are none of ner's"),
+        ("srl", {"labels": {"tags": ["O"], "predicates": 3}}, "none of srl's"),
+        ("sentiment", {"labels": {"classes": []}}, "none of sentiment's"),
+        ("ner", {"labels": []}, "has 'labels' as []"),
+        ("ner", {"recipe": []}, "has 'recipe' as []"),
+        ("ner", {"recipe": None}, "has 'recipe' as None"),
+        ("ner", {"recipe": {"elmo": 3}}, "elmo is missing"),
+        ("ner", {"scores": 3}, "has 'scores' as 3"),
+        ("ner", {"elmo": 3}, "has 'elmo' as 3"),
+        ("ner", {"task": ["ner"]}, "has 'task' as ['ner']"),
+        ("ner", {"n_trained_words": "x"}, "has 'n_trained_words' as 'x'"),
+        ("ner", {"n_trained_words": True}, "has 'n_trained_words' as True"),
+        ("ner", {"n_trained_words": -5}, "words, -5 of them trained, but vectors"),
+        ("ner", {"n_trained_words": 500}, "words, 500 of them trained, but vectors"),
+        ("ner", {"n_trained_words": None}, "does not fit its recipe at 'features.words."),
+    ],
+)
+def test_a_damaged_task_json_is_refused(
+    name: str, changes: dict[str, Any], message: str, knows: Knows, tmp_path: Path
+) -> None:
+    task, folder, _ = knows(name)
+    place = damaged(folder, tmp_path / "x", **changes)
+    with pytest.raises(ElmoreError) as caught:
+        task_class(name).load(place, elmo=task.elmo)
+    assert message in str(caught.value)
+    assert str(place) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [10**7, 2**53])
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("ner", "lstm"),
+        ("sentiment", "hidden"),
+        ("nli", "dim"),
+        ("srl", "dim"),
+        ("srl", "n_layers"),
+        ("qa", "dim"),
+        ("coref", "max_width"),
+    ],
+)
+def test_a_gigantic_size_takes_no_memory(
+    name: str, key: str, value: int, knows: Knows, tmp_path: Path
+) -> None:
+    task, folder, _ = knows(name)
+    recipe = task.recipe.to_json()
+    recipe["model"][key] = [value] if isinstance(recipe["model"][key], tuple) else value
+    place = damaged(folder, tmp_path / "x", recipe=recipe)
+    with pytest.raises(ElmoreError, match=r"restore it|use 1 to 64"):
+        task_class(name).load(place, elmo=task.elmo)

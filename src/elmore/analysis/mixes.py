@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from elmore.errors import ConfigError, InputError
+from elmore.errors import ConfigError, FormatError, InputError
 from elmore.tasks.folder import TaskFolder, read_task
+from elmore.tasks.recipe import ElmoRecipe
 from elmore.tasks.task import Report, Row
+from elmore.training.recipe_values import section_from_json
 
 __all__ = ["Mixes"]
 
@@ -41,8 +43,9 @@ class Mixes:
         penalties: dict[str, float] = {}
         for path in data:
             content, _ = read_task(path)
-            penalties[content.task] = float(content.recipe["elmo"]["penalty"])
-            for place, weights, gamma in _mixes(content):
+            use = section_from_json(content.recipe.get("elmo"), ElmoRecipe, f"{path}: elmo")
+            penalties[content.task] = use.penalty
+            for place, weights, gamma in _mixes(content, use, path):
                 found.setdefault((content.task, place), []).append((weights, gamma))
         if not found:
             raise InputError("none of these tasks was trained with ELMo; name others")
@@ -82,16 +85,19 @@ def _layer_1(row: Row) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _mixes(content: TaskFolder) -> list[tuple[str, list[float], float]]:
+def _mixes(
+    content: TaskFolder, use: ElmoRecipe, path: str | Path
+) -> list[tuple[str, list[float], float]]:
     """Give place, softmax of the weights and gamma of each mix of a task."""
-    use = content.recipe["elmo"]
-    places = [*(["input"] if use["input"] else []), *(["output"] if use["output"] else [])]
+    places = [*(["input"] if use.input else []), *(["output"] if use.output else [])]
     result = []
     for k, place in enumerate(places):
         scores = content.weights.get(f"features.elmo.mixes.{k}.weights")
         if scores is None:
             continue  # the baseline
+        gamma = content.weights.get(f"features.elmo.mixes.{k}.gamma")
+        if gamma is None or gamma.ndim or scores.ndim != 1 or not scores.size:
+            raise FormatError(f"'{path}' has no whole mix at its {place}; restore it")
         powers = np.exp(scores - scores.max())
-        gamma = float(content.weights[f"features.elmo.mixes.{k}.gamma"])
-        result.append((place, (powers / powers.sum()).tolist(), gamma))
+        result.append((place, (powers / powers.sum()).tolist(), float(gamma)))
     return result
