@@ -124,11 +124,13 @@ def test_read_lines_limit(start: bytes, end: bytes) -> None:
 def test_read_lines_with_invalid_utf8() -> None:
     data = b"good\nab\xffc\nend"
     with pytest.raises(InputError) as caught:
-        lines(data)
+        lines(data, errors="strict")
     assert caught.value.line == 2
     assert "text.txt:2: invalid UTF-8 at byte 2" in str(caught.value)
     assert "--errors replace" in str(caught.value)
     assert "--errors skip" in str(caught.value)
+    with pytest.raises(InputError, match=r"convert the file to UTF-8$"):  # no such flag to pass
+        lines(data)
     assert lines(data, errors="replace") == [(1, "good"), (2, "ab\ufffdc"), (3, "end")]
     assert lines(data, errors="skip") == [(1, "good"), (3, "end")]
     with pytest.raises(InputError, match="at byte 3 "):

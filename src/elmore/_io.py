@@ -149,7 +149,7 @@ def read_lines(
     *,
     what: str,
     max_line: int,
-    errors: Literal["strict", "replace", "skip"] = "strict",
+    errors: Literal["strict", "replace", "skip"] | None = None,
     on_invalid: Callable[[int], object] | None = None,
 ) -> Iterator[tuple[int, str]]:
     r"""Yield the lines of a UTF-8 text with their numbers, in memory bounded by one line.
@@ -162,14 +162,15 @@ def read_lines(
         what: name of the file for messages.
         max_line: most bytes of a line, its ending not counted.
         errors: what to do with invalid UTF-8: raise, put U+FFFD, or leave the line out (its
-            number is then missing from the result).
+            number is then missing from the result). None raises, too, where users have no
+            --errors to choose by: messages then do not name it.
         on_invalid: told the number of each line that was mended or left out.
 
     Yields:
         (line number from 1, text).
 
     Raises:
-        InputError: invalid UTF-8 (strict), or a line over max_line.
+        InputError: invalid UTF-8 (strict, None), or a line over max_line.
     """
     readline = stream.readline
     most = max_line + 2  # "\r\n"
@@ -188,8 +189,10 @@ def read_lines(
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:
-            if errors == "strict":
-                raise invalid_utf8(error.start + dropped, what, number) from None
+            if errors in ("strict", None):
+                raise invalid_utf8(
+                    error.start + dropped, what, number, choice=errors is not None
+                ) from None
             if on_invalid is not None:
                 on_invalid(number)
             if errors == "skip":
@@ -207,11 +210,11 @@ def long_line(most: int, file: str, line: int) -> InputError:
     )
 
 
-def invalid_utf8(place: int, file: str, line: int) -> InputError:
-    """Say that a line is not UTF-8 at a byte of it."""
+def invalid_utf8(place: int, file: str, line: int, *, choice: bool) -> InputError:
+    """Say that a line is not UTF-8 at a byte of it; name --errors where there is that choice."""
+    other = " or pass --errors replace or --errors skip" if choice else ""
     return InputError(
-        f"invalid UTF-8 at byte {place} of the line; convert the file to UTF-8 or pass --errors "
-        "replace or --errors skip",
+        f"invalid UTF-8 at byte {place} of the line; convert the file to UTF-8{other}",
         file=shown(file, 120),
         line=line,
     )

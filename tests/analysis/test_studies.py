@@ -14,7 +14,7 @@ from elmore import Elmo
 from elmore.analysis import LayerWeighting, Mixes, Placement, SampleSize
 from elmore.analysis.plots import plot_report
 from elmore.analysis.probe import PROBES
-from elmore.errors import ConfigError, InputError, ResumeError
+from elmore.errors import ConfigError, ElmoreError, InputError, ResumeError
 from elmore.tasks.task import Report
 
 SETTINGS = {**QUICK, **SIZES["ner"], "schedule.epochs": "2"}
@@ -131,6 +131,12 @@ def test_mixes(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
     plot_report(report, tmp_path / "x.svg")
     assert report.notes[-1].startswith("without ELMo, left out: ")
     assert report.notes[-1].endswith("/baseline")
+    facts = tmp_path / "run0" / "checkpoint" / "task.json"
+    whole = json.loads(facts.read_text())
+    for recipe in ([], {}, {"elmo": 3}, {"elmo": {**whole["recipe"]["elmo"], "penalty": "x"}}):
+        facts.write_text(json.dumps({**whole, "recipe": recipe}))
+        with pytest.raises(ElmoreError, match=r"run0.*(restore|copy a recipe|correct)"):
+            Mixes().run([tmp_path / "run0"])
     with pytest.raises(InputError, match="none of these tasks was trained with ELMo"):
         Mixes().run([tmp_path / "baseline"])
     with pytest.raises(ConfigError, match="name one or more"):

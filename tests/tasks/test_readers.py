@@ -105,6 +105,27 @@ def test_trees_give_all_phrases_with_their_escapes_undone(tmp_path: Path) -> Non
     assert second == [(("Film",), 2)]
 
 
+@pytest.mark.parametrize("space", ["\u00a0", "\u2009", "\u3000", "\x1f"])
+def test_only_spaces_and_tabs_split(space: str, tmp_path: Path) -> None:
+    """SST and SNLI have words such as "8 1/2" with a space that does not break."""
+    path, word = tmp_path / "x", f"8{space}1/2"
+    path.write_text(f"{word}\tO\nb O\n")
+    assert next(read_columns(path)).tokens == (word, "b")
+    path.write_text(row(word, "-"))
+    assert next(read_documents(path)).sentences[0].tokens == (word,)
+    path.write_text(f"(3 (2 8{space}1\\/2) (4 joys))\n")
+    assert next(read_trees(path))[0] == ((word, "joys"), 3)
+    pair = {"sentence1": "x", "sentence2": "x", "gold_label": "neutral"}
+    path.write_text(json.dumps({**pair, "sentence1_binary_parse": f"( {word} joys )"}))
+    assert next(read_pairs(path))[0] == (word, "joys")
+
+
+def test_a_document_ends_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("a O\n-DOCSTART- O\nb O\n")
+    assert [sentence.tokens for sentence in read_columns(path)] == [("a",), ("b",)]
+
+
 def test_pairs_from_json_parse_and_columns(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     line = {"sentence1": "It isn't so.", "sentence2": "No", "gold_label": "neutral"}
@@ -200,6 +221,7 @@ SQUAD = '{"data": [{"paragraphs": [{"context": "A", "qas": [%s]}]}]}'
         ("coref", row("a", "(1"), ":1: (1 does not close"),
         ("coref", row("a", "1)"), ":1: 1) closes but"),
         ("coref", row("a", "x"), ":1: 'x' is no cluster"),
+        ("coref", row("a", f"({'9' * 5000})"), "999)' is no cluster"),
         ("coref", "", "there is no document"),
         ("qa", "{", "not valid JSON"),
         ("qa", "{}", ".data is no list"),

@@ -19,7 +19,9 @@ from elmore import Elmo
 from elmore.embedding.layer_cache import LayerCache
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
 from elmore.tasks.seeds import over_seeds
+from elmore.tasks.sentiment import SentimentExample
 from elmore.tasks.task import Report
+from elmore.text.word_vectors import WordVectors
 from elmore.training.loop import Stopped
 
 Trained = tuple[Any, Path, Report]
@@ -370,6 +372,42 @@ def test_word_vectors_from_a_file(tmp_path: Path) -> None:
     np.testing.assert_allclose(unit.network.features.words.fixed.norm(dim=1), 1, atol=1e-6)
 
 
+def test_of_a_word_with_two_vectors_the_first_is_trained_and_found(tmp_path: Path) -> None:
+    data = write_data("ner", tmp_path)
+    (tmp_path / "v.txt").write_text("rome 1 0\nzoo 0 1\nrome 5 5\n")
+    recipe = quick_recipe("ner", schedule__epochs="1")
+    task = task_class("ner")(None, recipe=recipe, vectors=tmp_path / "v.txt")
+    task.fit(data)
+    tokens = task.tokens([["rome"]])
+    assert tokens.words.tolist() == [[2]]  # the first row that is trained
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["\ud800", "x" * 70_000, "a\nb", "a\r", "\ufeff"],
+    ids=["surrogate", "long", "two lines", "return", "mark"],
+)
+@pytest.mark.parametrize("from_file", [False, True])
+def test_words_that_a_folder_cannot_hold_are_unknown(
+    word: str, from_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = WordVectors([word, "b"], np.ones((2, 12), np.float32))
+    monkeypatch.setattr("elmore.tasks.supervised.read_word_vectors", lambda path: vectors)
+    data = [SentimentExample((word, "b"), 4), SentimentExample((word, "c"), 0)]
+    (tmp_path / "v.txt").write_text("")  # only its digest is taken
+    task = task_class("sentiment")(
+        None,
+        recipe=quick_recipe("sentiment", schedule__epochs="1"),
+        vectors=tmp_path / "v.txt" if from_file else None,
+    )
+    task.fit(data)
+    task.save(tmp_path / "saved")
+    loaded = task_class("sentiment").load(tmp_path / "saved")
+    assert set(loaded._words.words) == {"b", "c"}
+    assert loaded.tokens([[word, "b"]]).words.tolist() == [[1, 2]]
+    assert loaded.predict_examples(data) == task.predict_examples(data)
+
+
 def test_a_model_needs_some_input(tmp_path: Path) -> None:
     data = write_data("sentiment", tmp_path)
     with pytest.raises(ConfigError, match="no input"):
@@ -438,10 +476,77 @@ def test_damaged_folders_are_refused(knows: Knows, tmp_path: Path) -> None:
     for change, match in (
         ({"format": "x"}, "no folder of a task"),
         ({"version": 99}, "newer elmore"),
-        ({"labels": None, "recipe": {}}, "elmo is missing"),
+        ({"recipe": {}}, "elmo is missing"),
     ):
         place = tmp_path / f"facts-{match[:4]}"
         shutil.copytree(folder / "run" / "checkpoint", place)
         (place / "task.json").write_text(json.dumps({**facts, **change}))
         with pytest.raises(ElmoreError, match=match):
             task_class("sentiment").load(place)
+
+
+def damaged(folder: Path, place: Path, **changes: Any) -> Path:
+    """Copy a model without its biLM, and change its task.json."""
+    shutil.copytree(folder / "run" / "checkpoint", place, ignore=shutil.ignore_patterns("elmo"))
+    facts = json.loads((place / "task.json").read_text())
+    (place / "task.json").write_text(json.dumps({**facts, **changes}))
+    return place
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("ner", {"labels": {}}, "has labels that are none of ner's"),
+        ("ner", {"labels": {"tags": 3}}, "has labels that are none of ner's"),
+        ("ner", {"labels": {"tags": ["O", 3]}}, "has labels that are none of ner's"),
+        ("ner", {"labels": {"tags": ["O"]}}, "has labels that are none of ner's"),
+        ("srl", {"labels": {"tags": ["O"], "predicates": 3}}, "none of srl's"),
+        ("sentiment", {"labels": {"classes": []}}, "none of sentiment's"),
+        ("ner", {"labels": []}, "has 'labels' as []"),
+        ("ner", {"recipe": []}, "has 'recipe' as []"),
+        ("ner", {"recipe": None}, "has 'recipe' as None"),
+        ("ner", {"recipe": {"elmo": 3}}, "elmo is missing"),
+        ("ner", {"scores": 3}, "has 'scores' as 3"),
+        ("ner", {"elmo": 3}, "has 'elmo' as 3"),
+        ("ner", {"task": ["ner"]}, "has 'task' as ['ner']"),
+        ("ner", {"n_trained_words": "x"}, "has 'n_trained_words' as 'x'"),
+        ("ner", {"n_trained_words": True}, "has 'n_trained_words' as True"),
+        ("ner", {"n_trained_words": -5}, "words, -5 of them trained, but vectors"),
+        ("ner", {"n_trained_words": 500}, "words, 500 of them trained, but vectors"),
+        ("ner", {"n_trained_words": None}, "does not fit its recipe at 'features.words."),
+    ],
+)
+def test_a_damaged_task_json_is_refused(
+    name: str, changes: dict[str, Any], message: str, knows: Knows, tmp_path: Path
+) -> None:
+    task, folder, _ = knows(name)
+    place = damaged(folder, tmp_path / "x", **changes)
+    with pytest.raises(ElmoreError) as caught:
+        task_class(name).load(place, elmo=task.elmo)
+    assert message in str(caught.value)
+    assert str(place) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [10**7, 2**53])
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("ner", "lstm"),
+        ("sentiment", "hidden"),
+        ("nli", "dim"),
+        ("srl", "dim"),
+        ("srl", "n_layers"),
+        ("qa", "dim"),
+        ("coref", "max_width"),
+    ],
+)
+def test_a_gigantic_size_takes_no_memory(
+    name: str, key: str, value: int, knows: Knows, tmp_path: Path
+) -> None:
+    task, folder, _ = knows(name)
+    recipe = task.recipe.to_json()
+    recipe["model"][key] = [value] if isinstance(recipe["model"][key], tuple) else value
+    place = damaged(folder, tmp_path / "x", recipe=recipe)
+    with pytest.raises(ElmoreError, match=r"restore it|use 1 to 64"):
+        task_class(name).load(place, elmo=task.elmo)

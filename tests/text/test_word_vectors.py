@@ -44,6 +44,48 @@ def test_gensims_binary_files_are_read(tmp_path: Path) -> None:
     assert np.array_equal(ours.vectors, VECTORS)
 
 
+@pytest.mark.parametrize("header", ["", "4 2\n"])
+def test_words_of_glove_may_have_spaces(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "glove.txt"
+    path.write_text(f"{header}the 1 2\n. . . 3 4\nat name@domain.com 5 6 \nto infinity 7 8\n")
+    found = read_word_vectors(path)
+    assert found.words == ["the", ". . .", "at name@domain.com", "to infinity"]
+    assert found.vectors.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("the 1 2\na 1 2 3\n", ":2: 3 numbers, expected 2"),
+        ("the 1 2\na b 1 2 3 4\n", ":2: 4 numbers, expected 2"),
+        ("the 1 2\na b 1\n", ":2: a value is no number"),
+        ("the 1 2\na 1  2\n", ":2: "),
+        ("1 3\na 1 2\n", ":2: 2 numbers, expected 3"),
+        ("1 0\na\n", ":1: there is no vector"),
+        ("a b 1 2\n", ":1: a value is no number"),
+        ("\u00b2 \u00b2\n", ":1: a value is no number"),
+    ],
+)
+def test_lines_with_another_number_of_values(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "v.txt"
+    path.write_text(text)
+    with pytest.raises(InputError, match=f"v.txt{message}"):
+        read_word_vectors(path)
+
+
+def test_the_first_vector_of_a_word_counts(tmp_path: Path) -> None:
+    path = tmp_path / "v.txt"
+    path.write_text("a 1 2\na 3 4\n")
+    assert read_word_vectors(path).take(["a"]).tolist() == [[1, 2]]
+
+
+def test_a_matrix_of_texts_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", np.array([["x", "y"]]))
+    (tmp_path / "v.words").write_text("a\n")
+    with pytest.raises(InputError, match=r"v.npy: a matrix of <U1; give one of numbers"):
+        read_word_vectors(tmp_path / "v.npy")
+
+
 @pytest.mark.parametrize("name", ["words.txt", "words.bin"])
 def test_a_file_is_whole_or_not_there(tmp_path: Path, name: str) -> None:
     def broken() -> Iterator[tuple[str, np.ndarray]]:

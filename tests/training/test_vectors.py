@@ -39,6 +39,13 @@ def test_a_number_is_a_word_too(tmp_path: Path) -> None:
     assert (ids.tolist(), vectors.tolist()) == ([5], [[1, 2]])
 
 
+def test_words_with_spaces_are_passed_over(tmp_path: Path) -> None:
+    """GloVe 840B has such; a vocabulary has not."""
+    rows = {"cat": [1.0, 2.0], ". . .": [3.0, 4.0], "dog": [5.0, 6.0]}
+    ids, vectors = read_vectors(text_file(tmp_path, "", rows), VOCABULARY, 2)
+    assert (ids.tolist(), vectors.tolist()) == ([3, 4], [[1, 2], [5, 6]])
+
+
 def test_matrix_and_words(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", np.array(list(ROWS.values()), np.float64))
     (tmp_path / "v.words").write_text("\n".join(ROWS) + "\n")
@@ -73,6 +80,9 @@ def test_what_is_no_vector(tmp_path: Path) -> None:
     np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
     (tmp_path / "o.words").write_text("cat\n")
     with pytest.raises(InputError, match=r"o.npy' cannot be read"):
+        read_vectors(tmp_path / "o.npy", VOCABULARY, 2)
+    np.save(tmp_path / "o.npy", np.array([["x", "y"]]))
+    with pytest.raises(InputError, match=r"o.npy' is no matrix of numbers"):
         read_vectors(tmp_path / "o.npy", VOCABULARY, 2)
     with pytest.raises(ElmoreError, match="does not exist"):
         read_vectors(tmp_path / "none.txt", VOCABULARY, 2)

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from elmore.errors import ConfigError, InputError
+from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.detect import read_checkpoint
 from elmore.tasks.folder import TaskFolder, read_task
+from elmore.tasks.recipe import ElmoRecipe
 from elmore.tasks.task import Report, Row
+from elmore.training.recipe_values import section_from_json
 
 __all__ = ["Mixes"]
 
@@ -45,13 +47,15 @@ class Mixes:
         without: list[str] = []
         for path in data:
             content, inside = read_task(path)
-            mixes = _mixes(content)
+            use = section_from_json(content.recipe.get("elmo"), ElmoRecipe, f"{path}: elmo")
+            mixes = _mixes(content, use, path)
             if not mixes:
                 without.append(str(path))
             for place, weights, gamma in mixes:
-                names = _names(content, inside, len(weights))
-                key = (content.task, place, names, float(content.recipe["elmo"]["penalty"]))
-                found.setdefault(key, []).append((weights, gamma))
+                names = _names(use, inside, len(weights))
+                found.setdefault((content.task, place, names, use.penalty), []).append(
+                    (weights, gamma)
+                )
         if not found:
             raise InputError("none of these tasks was trained with ELMo; name others")
         every = sorted({name for _, _, names, _ in found for name in names}, key=_order)
@@ -88,9 +92,9 @@ class Mixes:
         )
 
 
-def _names(content: TaskFolder, inside: Path | None, n_weights: int) -> tuple[str, ...]:
+def _names(use: ElmoRecipe, inside: Path | None, n_weights: int) -> tuple[str, ...]:
     """Name the layers of a mix; the number of the last one alone is known to the biLM inside."""
-    if content.recipe["elmo"]["layers"] == "all":
+    if use.layers == "all":
         return tuple(f"layer {k}" for k in range(n_weights))
     if inside is None:
         return (_TOP,)
@@ -101,16 +105,19 @@ def _order(name: str) -> tuple[bool, int, str]:
     return name == _TOP, len(name), name
 
 
-def _mixes(content: TaskFolder) -> list[tuple[str, list[float], float]]:
+def _mixes(
+    content: TaskFolder, use: ElmoRecipe, path: str | Path
+) -> list[tuple[str, list[float], float]]:
     """Give place, softmax of the weights and gamma of each mix of a task."""
-    use = content.recipe["elmo"]
-    places = [*(["input"] if use["input"] else []), *(["output"] if use["output"] else [])]
+    places = [*(["input"] if use.input else []), *(["output"] if use.output else [])]
     result = []
     for k, place in enumerate(places):
         scores = content.weights.get(f"features.elmo.mixes.{k}.weights")
         if scores is None:
             continue  # the baseline
+        gamma = content.weights.get(f"features.elmo.mixes.{k}.gamma")
+        if gamma is None or gamma.ndim or scores.ndim != 1 or not scores.size:
+            raise FormatError(f"'{path}' has no whole mix at its {place}; restore it")
         powers = np.exp(scores - scores.max())
-        gamma = float(content.weights[f"features.elmo.mixes.{k}.gamma"])
-        result.append((place, (powers / powers.sum()).tolist(), gamma))
+        result.append((place, (powers / powers.sum()).tolist(), float(gamma)))
     return result

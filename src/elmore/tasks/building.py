@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
+from elmore._messages import shown
 from elmore.embedding.elmo import Elmo
 from elmore.errors import ConfigError, FormatError
 from elmore.nn.features import ElmoMixes, SpellingCnn, TokenFeatures, WordTable
@@ -17,7 +19,7 @@ from elmore.tasks.folder import TaskFolder
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.task import Row
 
-__all__ = ["build_features", "mix_rows", "put_weights", "word_vectors_of"]
+__all__ = ["build_features", "check_weights", "mix_rows", "put_weights", "word_vectors_of"]
 
 Vectors = NDArray[np.float32] | None
 
@@ -65,25 +67,60 @@ def word_vectors_of(content: TaskFolder, what: str) -> tuple[Vectors, Vectors]:
         return None, None
     name = "features.words."
     fixed, unknown = content.weights.get(f"{name}fixed"), content.weights.get(f"{name}unknown")
-    if fixed is None or unknown is None:
+    if fixed is None or unknown is None or fixed.ndim != 2:
         raise FormatError(f"'{what}' lacks the vectors of its words; restore it")
-    none = np.zeros((0, len(unknown)), np.float32)
-    return content.weights.get(f"{name}trained", none), fixed
+    none = np.zeros((0, fixed.shape[1]), np.float32)
+    trained = content.weights.get(f"{name}trained", none)
+    counts = content.words.n_trained, len(content.words.words)
+    if trained.ndim != 2 or (len(trained), len(trained) + len(fixed)) != counts:
+        raise FormatError(
+            f"'{what}' has {counts[1]} words, {counts[0]} of them trained, but vectors of shapes "
+            f"{trained.shape} and {fixed.shape}; restore it"
+        )
+    return trained.astype(np.float32, copy=False), fixed.astype(np.float32, copy=False)
 
 
-def put_weights(network: nn.Module, weights: Mapping[str, NDArray[Any]], what: str) -> None:
-    """Put saved weights into a network.
+class _Unfilled(TorchFunctionMode):
+    """Leaves out random numbers: without memory to put them in, they would load half of torch."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.__name__ == "normal_":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
+
+
+def check_weights(
+    build: Callable[[], nn.Module], weights: Mapping[str, NDArray[Any]], what: str
+) -> None:
+    """Check that saved weights are those of a network, before it takes memory.
+
+    Args:
+        build: makes the network.
+        weights: name to array.
+        what: the folder, for messages.
 
     Raises:
         FormatError: names or shapes are not those of the network.
     """
-    own = network.state_dict()
+    try:
+        with torch.device("meta"), _Unfilled():
+            own = build().state_dict()
+    except RuntimeError as error:  # sizes beyond what torch can count
+        raise FormatError(
+            f"'{what}' has an impossible recipe: {shown(error, 60)}; restore it"
+        ) from None
     if own.keys() != weights.keys():
         odd = sorted(own.keys() ^ weights.keys())[0]
-        raise FormatError(f"'{what}' does not fit its recipe at {odd!r}; restore it")
+        raise FormatError(f"'{what}' does not fit its recipe at {shown(odd, 60)!r}; restore it")
     for name, value in own.items():
         if tuple(value.shape) != weights[name].shape:
             raise FormatError(f"'{what}' has a wrong shape at {name!r}; restore it")
+
+
+def put_weights(network: nn.Module, weights: Mapping[str, NDArray[Any]]) -> None:
+    """Put saved weights into a network that they fit."""
+    for name, value in network.state_dict().items():
         value.copy_(torch.from_numpy(weights[name]))
     network.eval()
 

@@ -32,6 +32,15 @@ __all__ = ["TaskFolder", "read_task", "task_name", "write_task"]
 
 _FORMAT, _VERSION = "elmore-task", 1
 _FACTS, _MODEL, _WORDS, _ELMO = "task.json", "model.safetensors", "words.txt", "elmo"
+# What task.json must have beside its head.
+_KINDS: dict[str, tuple[type, ...]] = {
+    "elmo": (str, type(None)),
+    "labels": (dict,),
+    "n_trained_words": (int, type(None)),
+    "recipe": (dict,),
+    "scores": (dict,),
+    "task": (str,),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +86,7 @@ def write_task(
             write_safetensors(stream, dict(content.weights), {"task": content.task})
         words = content.words
         (place / _WORDS).write_bytes(
-            "".join(f"{word}\n" for word in (words.words if words else ())).encode(
-                "utf-8", "surrogatepass"
-            )
+            "".join(f"{word}\n" for word in (words.words if words else ())).encode("utf-8")
         )
         if elmo is not None:
             elmo.save(place / _ELMO)
@@ -126,9 +133,9 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
         with open_checked(place / _WORDS, what="words of a task", follow=False) as stream:
             limit = LIMITS.vocabulary_line_bytes
             lines = [line for _, line in read_lines(stream, what=_WORDS, max_line=limit)]
-        words = WordList(tuple(lines), int(facts["n_trained_words"]))
+        words = WordList(tuple(lines), facts["n_trained_words"])
     content = TaskFolder(
-        task=str(facts["task"]),
+        task=facts["task"],
         recipe=facts["recipe"],
         labels=facts["labels"],
         words=words,
@@ -169,9 +176,14 @@ def _facts(place: Path) -> dict[str, Any]:
         raise FormatError(f"'{shown(place, 140)}' is no folder of a task; check the path")
     if facts.get("version") != _VERSION:
         raise FormatError(f"'{shown(place, 140)}' was made by a newer elmore; upgrade")
-    missing = {"task", "recipe", "labels", "n_trained_words", "elmo", "scores"} - set(facts)
-    if missing:
-        raise FormatError(f"'{shown(place, 140)}' lacks {sorted(missing)[0]!r}; restore it")
+    for key, kinds in _KINDS.items():
+        if key not in facts:
+            raise FormatError(f"'{shown(place, 140)}' lacks {key!r}; restore it")
+        if type(facts[key]) not in kinds:
+            raise FormatError(
+                f"'{shown(place / _FACTS, 100)}' has {key!r} as {shown(repr(facts[key]), 40)}; "
+                "restore it"
+            )
     return facts
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from elmore._progress import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache
+from elmore.limits import LIMITS
 from elmore.nn.features import Tokens
 from elmore.nn.inputs import TensorBatch
 from elmore.tasks.recipe import WordsRecipe
@@ -41,14 +42,16 @@ class WordList:
     n_trained: int
 
     def rows(self) -> dict[str, int]:
-        """Give the row of each word; 0 is padding and 1 the unknown word."""
-        return {word: row for row, word in enumerate(self.words, 2)}
+        """Give the row of each word, the first where it has two; 0 is padding, 1 unknown."""
+        return {word: row for row, word in reversed(list(enumerate(self.words, 2)))}
 
 
 def choose_words(
     counts: Counter[str], vectors: WordVectors | None, recipe: WordsRecipe, seed: int
 ) -> tuple[WordList, NDArray[np.float32], NDArray[np.float32]]:
     """Choose the words of a table and the vectors that they start from.
+
+    Words that a saved folder cannot hold are left out: they are unknown words from the start.
 
     Args:
         counts: how often each word occurs in the training data.
@@ -60,7 +63,7 @@ def choose_words(
         the words; vectors of those that are trained, (n, dim); of those that stay, (m, dim).
     """
     generator = numpy_generator(seed, "words")
-    frequent = [word for word, n in sorted(counts.items()) if n >= recipe.min_count]
+    frequent = [w for w, n in sorted(counts.items()) if n >= recipe.min_count and _is_line(w)]
     if vectors is None:
         start = generator.normal(0, _START, (len(frequent), recipe.dim)).astype(np.float32)
         none = np.zeros((0, recipe.dim), np.float32)
@@ -70,8 +73,9 @@ def choose_words(
         norms = np.linalg.norm(matrix, axis=1, keepdims=True)
         matrix = matrix / np.maximum(norms, 1e-12)
     found = {row for word in counts if (row := vectors.row(word)) is not None}
-    kept = sorted(found)
-    others = [row for row in range(min(recipe.most, len(matrix))) if row not in found]
+    first = range(min(recipe.most, len(matrix)))
+    kept = [row for row in sorted(found) if _is_line(vectors.words[row])]
+    others = [row for row in first if row not in found and _is_line(vectors.words[row])]
     if not recipe.trainable:
         fixed = [*kept, *others]
         words = tuple(vectors.words[row] for row in fixed)
@@ -81,6 +85,16 @@ def choose_words(
     words = (*(vectors.words[row] for row in kept), *own, *(vectors.words[r] for r in others))
     trained = np.concatenate([matrix[kept], start])
     return WordList(words, len(trained)), trained, matrix[others]
+
+
+def _is_line(word: str) -> bool:
+    """Tell whether a word, written as a line of UTF-8, is read back as it was."""
+    try:
+        size = len(word.encode("utf-8"))
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can spell
+        return False
+    whole = "\n" not in word and not word.endswith("\r") and not word.startswith("\ufeff")
+    return whole and size <= LIMITS.vocabulary_line_bytes
 
 
 class FrozenLayers:

@@ -6,7 +6,7 @@ loss runs over all paths.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,14 @@ from elmore.tasks.metrics.spans import span_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.conll import read_columns
 from elmore.tasks.supervised import SupervisedTask
-from elmore.tasks.tags import Span, spans_from_tags, tag_names, tag_transitions, tags_from_spans
+from elmore.tasks.tags import (
+    Span,
+    are_tag_names,
+    spans_from_tags,
+    tag_names,
+    tag_transitions,
+    tags_from_spans,
+)
 from elmore.tasks.terminal import mark_spans
 
 __all__ = ["Ner", "NerExample", "NerSizes"]
@@ -82,6 +89,11 @@ class Ner(SupervisedTask[NerExample, Entities]):
         """Collect the tags."""
         labels = {entity.label for example in examples for entity in example.entities}
         return {"tags": tag_names(labels, "BIOUL")}
+
+    def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
+        """Tell whether labels are tags, as many as there are outputs."""
+        tags = labels.get("tags")
+        return are_tag_names(tags, "BIOUL") and shapes.get("output.bias") == (len(tags),)
 
     def build(self, features: TokenFeatures) -> Network:
         """Make the network."""

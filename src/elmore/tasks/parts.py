@@ -105,6 +105,15 @@ class TaskParts(Generic[Example, Prediction]):
         """
         return (line for _, line in lines)
 
+    def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
+        """Tell whether labels from a file are such as `find_labels` gives: by default its own.
+
+        Args:
+            labels: what the file has.
+            shapes: of the weights beside them.
+        """
+        return labels == self.find_labels([])
+
     def for_training(self, examples: list[Example]) -> list[Example]:
         """Choose or change examples before they are learned from."""
         longest = self.recipe.data.max_length

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
+from elmore._messages import shown
 from elmore.errors import ConfigError
+from elmore.limits import LIMITS
 from elmore.nn.mix import LayerNorm
 from elmore.tasks.recipe_files import task_recipe_names, task_recipe_text
 from elmore.training.recipe_values import read_recipe, section_from_json, unknown_key
@@ -21,6 +23,7 @@ __all__ = [
     "RunRecipe",
     "TaskRecipe",
     "WordsRecipe",
+    "within",
 ]
 
 
@@ -123,8 +126,25 @@ _AT_LEAST = {
     "run.save_minutes": 0,
     "optimizer.l2": 0,
 }
-_SHARES = ("elmo.dropout", "characters.dropout", "optimizer.average", "optimizer.beta1")
-_POSITIVE = ("optimizer.lr", "optimizer.epsilon", "schedule.decay", "optimizer.clip_norm")
+_SHARES = (
+    "elmo.dropout",
+    "characters.dropout",
+    "optimizer.average",
+    "optimizer.beta1",
+    "optimizer.beta2",
+)
+_POSITIVE = (
+    "optimizer.lr",
+    "optimizer.epsilon",
+    "optimizer.clip_norm",
+    "optimizer.clip_value",
+    "schedule.decay",
+)
+
+
+def within(least: int, most: int | None = None) -> Any:
+    """Declare a whole number of a section `model` that is not simply 1 or more."""
+    return dataclasses.field(metadata={"least": least, "most": most})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,10 +173,14 @@ class TaskRecipe:
             value = self._get(key)
             if value is not None and not 0 < value < float("inf"):
                 raise ConfigError(f"{key}={value!r}; use a positive number")
+        filters = self.characters.filters
+        if len(filters) > LIMITS.filters or any(min(pair) < 1 for pair in filters):
+            raise ConfigError(
+                f"characters.filters={shown([list(pair) for pair in filters], 80)}; use at most "
+                f"{LIMITS.filters} pairs of a width and a number, both 1 or more"
+            )
         for field in dataclasses.fields(self.model):
-            value = getattr(self.model, field.name)
-            if "dropout" in field.name and not 0 <= value < 1:
-                raise ConfigError(f"model.{field.name}={value!r}; use a share from 0 to below 1")
+            _check_own(field, getattr(self.model, field.name))
 
     def _get(self, key: str) -> Any:
         section, name = key.split(".")
@@ -197,8 +221,30 @@ class TaskRecipe:
         values = {
             key: section_from_json(data.get(key), hints[key], f"{what}: {key}") for key in sections
         }
-        return cls(name=str(data.get("name", "own")), **values)
+        try:
+            return cls(name=str(data.get("name", "own")), **values)
+        except ConfigError as error:
+            raise ConfigError(f"{what}: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
         """Give plain JSON values; `from_json` is the inverse."""
         return dataclasses.asdict(self)
+
+
+def _check_own(field: dataclasses.Field[Any], value: Any) -> None:
+    """Check a value of the section `model` by its kind."""
+    least, most = field.metadata.get("least", 1), field.metadata.get("most")
+    if "dropout" in field.name:
+        fits, allowed = 0 <= value < 1, "a share from 0 to below 1"
+    elif isinstance(value, float):
+        fits, allowed = 0 < value < float("inf"), "a positive number"
+    elif isinstance(value, tuple):
+        fits = len(value) <= LIMITS.layers and all(n >= 1 for n in value)
+        value, allowed = list(value), f"at most {LIMITS.layers} numbers of 1 or more"
+    elif type(value) is int:
+        fits = least <= value and (most is None or value <= most)
+        allowed = f"{least} or more" if most is None else f"{least} to {most}"
+    else:
+        return  # a switch or a choice
+    if not fits:
+        raise ConfigError(f"model.{field.name}={shown(repr(value), 80)}; use {allowed}")

@@ -21,6 +21,7 @@ from elmore.nn.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.classes import class_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.sst import read_trees
+from elmore.tasks.recipe import within
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.terminal import mark_spans, paint
 
@@ -61,7 +62,7 @@ class SentimentSizes:
     hidden: tuple[int, ...]
     output: Literal["relu", "maxout"]
     output_dropout: float
-    phrases_from: int
+    phrases_from: int = within(0)
 
 
 class Sentiment(SupervisedTask[SentimentExample, int]):

@@ -7,7 +7,7 @@ token it is; tags are IOB2, chosen by Viterbi over log-probabilities under the s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,23 @@ import torch
 from torch import Tensor, nn
 
 from elmore.errors import ConfigError, InputError
+from elmore.limits import LIMITS
 from elmore.nn.crf import viterbi
 from elmore.nn.features import TokenFeatures, Tokens
 from elmore.nn.highway_lstm import AlternatingLstm
 from elmore.tasks.metrics.roles import role_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.ontonotes import Predicate, read_documents
+from elmore.tasks.recipe import within
 from elmore.tasks.supervised import SupervisedTask
-from elmore.tasks.tags import Span, spans_from_tags, tag_names, tag_transitions, tags_from_spans
+from elmore.tasks.tags import (
+    Span,
+    are_tag_names,
+    spans_from_tags,
+    tag_names,
+    tag_transitions,
+    tags_from_spans,
+)
 from elmore.tasks.terminal import mark_spans
 
 __all__ = ["Frames", "Srl", "SrlExample", "SrlSizes"]
@@ -55,7 +64,7 @@ class SrlSizes:
     """
 
     dim: int
-    n_layers: int
+    n_layers: int = within(1, LIMITS.layers)
     predicate_dim: int
     dropout: float
 
@@ -107,6 +116,14 @@ class Srl(SupervisedTask[SrlExample, Frames]):
             roles |= {span.label for p in example.predicates for span in p.arguments}
         verbs = sorted(word for word, n in marked.items() if 2 * n >= seen[word])
         return {"tags": tag_names(roles, "IOB2"), "predicates": verbs}
+
+    def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
+        """Tell whether labels are tags, as many as there are outputs, and predicates."""
+        verbs = labels.get("predicates")
+        if not isinstance(verbs, list) or not all(isinstance(verb, str) for verb in verbs):
+            return False
+        tags = labels.get("tags")
+        return are_tag_names(tags, "IOB2") and shapes.get("output.bias") == (len(tags),)
 
     def build(self, features: TokenFeatures) -> Network:
         """Make the network."""

@@ -24,9 +24,15 @@ from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.engine import find_device
 from elmore.embedding.layer_cache import MAX_BYTES, model_digest
-from elmore.errors import ConfigError, InputError, ResumeError
+from elmore.errors import ConfigError, FormatError, InputError, ResumeError
 from elmore.nn.features import Tokens
-from elmore.tasks.building import build_features, mix_rows, put_weights, word_vectors_of
+from elmore.tasks.building import (
+    build_features,
+    check_weights,
+    mix_rows,
+    put_weights,
+    word_vectors_of,
+)
 from elmore.tasks.folder import TaskFolder, read_task, write_task
 from elmore.tasks.inputs import FrozenLayers, TokenIndex, WordList, choose_words
 from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
@@ -258,9 +264,17 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             progress=progress,
         )
         task.labels, task.scores, task._words = content.labels, content.scores, content.words
+        if not task.labels_fit(content.labels, {n: w.shape for n, w in content.weights.items()}):
+            raise FormatError(f"'{path}' has labels that are none of {cls.name}'s; restore it")
+        vectors = word_vectors_of(content, str(path))
+
+        def build() -> Network:
+            return task.build(build_features(recipe, elmo, *vectors))
+
+        check_weights(build, content.weights, str(path))
         with seeded(0, "weights"):
-            task._make(*word_vectors_of(content, str(path)))
-        put_weights(task.network, content.weights, str(path))
+            task._make(*vectors)
+        put_weights(task.network, content.weights)
         return task
 
     @property

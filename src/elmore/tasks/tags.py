@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeGuard
 
 import torch
 
@@ -12,6 +12,7 @@ from elmore.nn.crf import Transitions
 __all__ = [
     "Scheme",
     "Span",
+    "are_tag_names",
     "is_tag",
     "spans_from_tags",
     "tag_names",
@@ -74,19 +75,26 @@ def tag_names(labels: Iterable[str], scheme: Scheme) -> list[str]:
     return ["O", *(f"{kind}-{label}" for label in sorted(set(labels)) for kind in kinds)]
 
 
+def are_tag_names(tags: object, scheme: Scheme) -> TypeGuard[list[str]]:
+    """Tell whether a value from a file is such a list."""
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        return False
+    return tags == tag_names((tag[2:] for tag in tags[1:]), scheme)
+
+
 def tag_transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
     """Tell which tag may follow which: a path through them always reads back as itself."""
-    size = len(tags)
-    allowed = torch.zeros(size, size, dtype=torch.bool)
-    for i, before in enumerate(tags):
-        for j, after in enumerate(tags):
-            same = before[2:] == after[2:] and before != "O"
-            if scheme == "IOB2":
-                allowed[i, j] = after[0] in "OB" or (same and before[0] in "BI")
-            elif before[0] in "BI":
-                allowed[i, j] = same and after[0] in "IL"
-            else:
-                allowed[i, j] = after[0] in "OBU"
+
+    def may_follow(after: str, before: str) -> bool:
+        same = before[2:] == after[2:] and before != "O"
+        if scheme == "IOB2":
+            return after[0] in "OB" or (same and before[0] in "BI")
+        if before[0] in "BI":
+            return same and after[0] in "IL"
+        return after[0] in "OBU"
+
+    # In one go: single places of a tensor are slow to set.
+    allowed = torch.tensor([[may_follow(after, before) for after in tags] for before in tags])
     first = torch.tensor([tag[0] in "OBU" for tag in tags])
     last = torch.tensor([scheme == "IOB2" or tag[0] in "OLU" for tag in tags])
     return Transitions(allowed, first, last)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import itertools
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +17,27 @@ from elmore._messages import shown
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.text.data_files import numbered_lines
 
-__all__ = ["WordVectors", "is_binary", "read_word_vectors", "write_word_vectors"]
+__all__ = [
+    "WordVectors",
+    "is_binary",
+    "read_word_vectors",
+    "vector_lines",
+    "vector_of",
+    "write_word_vectors",
+]
 
 # What the original word2vec and gensim call their binary files.
 _BINARY = ".bin"
 # Of the line of counts, and of a word.
 _MOST_BYTES = 1 << 16
+# word2vec's first line: number of words and dimensions.
+_COUNTS = re.compile("[0-9]{1,11} ([0-9]{1,11})")
 
 
 class WordVectors:
     """Words and their vectors; a word that is missing as it stands is sought in lower case.
+
+    Of a word that is there twice, the first vector counts.
 
     Args:
         words: the words.
@@ -75,6 +89,66 @@ def read_word_vectors(path: Path) -> WordVectors:
     return _read_npy(path) if path.suffix == ".npy" else _read_text(path)
 
 
+def vector_lines(path: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield line number, word and values of word2vec or GloVe text, plain or packed.
+
+    The first line tells how many values there are, all have as many. A word is what stands before
+    them: GloVe 840B has words with spaces.
+
+    Raises:
+        InputError: a line has another number of values.
+    """
+    dim = 0
+    for number, line in numbered_lines(path):
+        line = line.rstrip(" \t")
+        if number == 1:
+            counts = _COUNTS.fullmatch(line)
+            dim = int(counts[1]) if counts else line.count(" ")
+            if dim < 1:
+                raise InputError(
+                    "there is no vector; is this word2vec text?", file=str(path), line=1
+                )
+            if counts:
+                continue
+        word, *values = line.rsplit(" ", dim)
+        found = len(values) + (_n_numbers(word) if " " in word else 0)
+        if found != dim:
+            raise InputError(
+                f"{found} numbers, expected {dim}; give every word as many",
+                file=str(path),
+                line=number,
+            )
+        yield number, word, values
+
+
+def _n_numbers(word: str) -> int:
+    """Count the numbers at the end of a word with spaces: values that are too many."""
+
+    def is_number(text: str) -> bool:
+        try:
+            return math.isfinite(float(text))
+        except ValueError:
+            return False
+
+    parts = word.split(" ")[:0:-1]
+    return sum(1 for _ in itertools.takewhile(is_number, parts))
+
+
+def vector_of(values: list[str], path: Path, line: int) -> NDArray[np.float32]:
+    """Turn the values of a line into numbers.
+
+    Raises:
+        InputError: one of them is no finite number.
+    """
+    try:
+        row = np.array(values, np.float32)
+    except ValueError:
+        row = np.array([np.nan], np.float32)
+    if not np.isfinite(row).all():
+        raise InputError("a value is no number; is this word2vec text?", file=str(path), line=line)
+    return row
+
+
 def is_binary(path: Path) -> bool:
     """Tell whether a name is that of word2vec's binary form."""
     return path.suffix.lower() == _BINARY
@@ -124,27 +198,9 @@ def write_word_vectors(
 def _read_text(path: Path) -> WordVectors:
     words: list[str] = []
     rows: list[NDArray[np.float32]] = []
-    for number, line in numbered_lines(path):
-        word, _, rest = line.rstrip(" \t").partition(" ")
-        values = rest.split(" ")
-        if number == 1 and len(values) == 1 and word.isdigit():
-            continue  # word2vec's first line: number of words and dimensions
-        try:
-            row = np.array(values, np.float32)
-        except ValueError:
-            row = np.array([np.nan], np.float32)
-        if not np.isfinite(row).all():
-            raise InputError(
-                "a value is no number; is this word2vec text?", file=str(path), line=number
-            )
-        if rows and len(row) != len(rows[0]):
-            raise InputError(
-                f"{len(row)} numbers, expected {len(rows[0])}; give every word as many",
-                file=str(path),
-                line=number,
-            )
+    for number, word, values in vector_lines(path):
         words.append(word)
-        rows.append(row)
+        rows.append(vector_of(values, path, number))
     if not rows:
         raise InputError("there is no vector; is this word2vec text?", file=str(path))
     return WordVectors(words, np.stack(rows))
@@ -199,6 +255,8 @@ def _read_npy(path: Path) -> WordVectors:
             "row for each",
             file=str(words_path),
         )
+    if matrix.dtype.kind not in "biuf":
+        raise InputError(f"a matrix of {matrix.dtype}; give one of numbers", file=str(path))
     vectors = matrix.astype(np.float32)
     if not np.isfinite(vectors).all():
         raise InputError("a value is not finite; check the file", file=str(path))

@@ -133,7 +133,7 @@ def _decode(data: bytes, errors: str, name: str, first: int, invalid: _Invalid) 
             lines.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             if errors == "strict":
-                raise invalid_utf8(error.start, name, number) from None
+                raise invalid_utf8(error.start, name, number, choice=True) from None
             if errors == "replace":
                 invalid.replaced += 1
                 lines.append(line.decode("utf-8", "replace"))

@@ -11,6 +11,7 @@ from elmore._io import open_checked, read_lines
 from elmore.errors import ConfigError, InputError
 from elmore.limits import LIMITS
 from elmore.text.vocabulary import Vocabulary
+from elmore.text.word_vectors import vector_lines, vector_of
 
 __all__ = ["read_vectors"]
 
@@ -43,31 +44,17 @@ def _read_text(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     ids: list[int] = []
     rows: list[NDArray[np.float32]] = []
-    with open_checked(path, what="word vectors") as stream:
-        for number, line in read_lines(stream, what=str(path), max_line=LIMITS.text_line_bytes):
-            word, _, rest = line.rstrip().partition(" ")
-            values = rest.split(" ")
-            if number == 1 and len(values) == 1 and word.isdigit():
-                continue  # word2vec's first line: number of words and dimensions
-            if len(values) != dim:
-                raise InputError(
-                    f"{len(values)} numbers, expected {dim}; use vectors of that size or set "
-                    "model.projection_dim",
-                    file=str(path),
-                    line=number,
-                )
-            known = vocabulary.find(word)
-            if known is None:
-                continue
-            try:
-                row = np.array(values, np.float32)
-            except ValueError:
-                row = np.array([np.nan], np.float32)
-            if not np.isfinite(row).all():
-                raise InputError(
-                    "a value is no number; is this word2vec text?", file=str(path), line=number
-                )
-            rows.append(row)
+    for number, word, values in vector_lines(path):
+        if len(values) != dim:
+            raise InputError(
+                f"{len(values)} numbers, expected {dim}; use vectors of that size or set "
+                "model.projection_dim",
+                file=str(path),
+                line=number,
+            )
+        known = vocabulary.find(word)
+        if known is not None:
+            rows.append(vector_of(values, path, number))
             ids.append(known)
     empty = np.zeros((0, dim), np.float32)
     return np.array(ids, np.int64), np.stack(rows) if rows else empty
@@ -85,6 +72,8 @@ def _read_npy(
         matrix = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise InputError(f"'{path}' cannot be read ({error}); save it with numpy.save") from None
+    if not isinstance(matrix, np.ndarray) or matrix.dtype.kind not in "biuf":
+        raise InputError(f"'{path}' is no matrix of numbers; save one with numpy.save")
     if matrix.shape != (len(words), dim):
         raise ConfigError(
             f"'{path}' has shape {matrix.shape}, expected {(len(words), dim)} from '{words_path}' "

@@ -9,7 +9,7 @@ from pathlib import Path
 from elmore._messages import shown
 from elmore.errors import InputError
 from elmore.tasks.tags import is_tag
-from elmore.text.data_files import numbered_lines
+from elmore.text.data_files import numbered_lines, split_columns
 
 __all__ = ["TaggedTokens", "read_columns"]
 
@@ -32,7 +32,7 @@ class TaggedTokens:
 
 
 def read_columns(path: Path, *, column: int = -1) -> Iterator[TaggedTokens]:
-    """Read a file of columns, plain or packed; lines that open a document are left out.
+    """Read a file of columns, plain or packed; a line that opens a document ends a sentence.
 
     Args:
         path: the file.
@@ -45,13 +45,11 @@ def read_columns(path: Path, *, column: int = -1) -> Iterator[TaggedTokens]:
     tags: list[str] = []
     start, width = 1, 0
     for number, line in numbered_lines(path):
-        parts = line.split()
-        if not parts:
+        parts = split_columns(line)
+        if not line.strip() or parts[0] == _DOCUMENT:
             if tokens:
                 yield TaggedTokens(tuple(tokens), tuple(tags), start)
             tokens, tags = [], []
-            continue
-        if parts[0] == _DOCUMENT:
             continue
         width = width or len(parts)
         if len(parts) != width or width < 2:

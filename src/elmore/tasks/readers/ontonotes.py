@@ -11,13 +11,13 @@ from typing import Any
 from elmore._messages import shown
 from elmore.errors import InputError
 from elmore.tasks.tags import Span
-from elmore.text.data_files import numbered_lines
+from elmore.text.data_files import numbered_lines, split_columns
 
 __all__ = ["Document", "Mention", "Predicate", "Sentence2012", "read_documents"]
 
 _FIXED = 12  # eleven columns, predicates between, and the clusters last
 _BEGIN, _END = "#begin document", "#end document"
-_MENTION = re.compile(r"(\()?(\d+)(\))?")
+_MENTION = re.compile(r"(\()?(\d{1,18})(\))?")  # Python reads no number of 4,301 digits
 _ROLE = re.compile(r"(?:\(([^()*\s]+))?\*(\))?")
 
 
@@ -80,7 +80,7 @@ def read_documents(path: Path) -> Iterator[Document]:
         else:
             if document is None:
                 document = Document(path.name)  # a file without marks is one document
-            columns = line.split()
+            columns = split_columns(line)
             if len(columns) < _FIXED or (rows and len(columns) != len(rows[0][1])):
                 expected = len(rows[0][1]) if rows else f"{_FIXED} or more"
                 raise InputError(

@@ -11,7 +11,7 @@ from typing import Any
 from elmore._messages import shown
 from elmore.errors import InputError
 from elmore.tasks.readers.sst import unescape
-from elmore.text.data_files import numbered_lines
+from elmore.text.data_files import numbered_lines, split_columns
 from elmore.text.tokenizer import tokenize
 
 __all__ = ["LABELS", "Pair", "read_pairs"]
@@ -80,5 +80,5 @@ def _from_json(line: str, where: dict[str, Any]) -> dict[str, str]:
 def _tokens(fields: dict[str, str], name: str) -> tuple[str, ...]:
     parse = fields.get(f"{name}_binary_parse", "")
     if parse:
-        return tuple(unescape(word) for word in re.sub(r"[()]", " ", parse).split())
+        return tuple(unescape(word) for word in split_columns(re.sub(r"[()]", " ", parse)))
     return tokenize(fields[name]).tokens

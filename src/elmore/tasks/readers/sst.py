@@ -15,7 +15,8 @@ __all__ = ["LabelledPhrase", "read_trees", "unescape"]
 # Tokens of a phrase and its label.
 LabelledPhrase = tuple[tuple[str, ...], int]
 
-_PIECE = re.compile(r"\(|\)|[^()\s]+")
+# Not \s, which takes the U+00A0 of "8 1/2" for a space.
+_PIECE = re.compile(r"\(|\)|[^() \t\r]+")
 _ESCAPES = {
     "-LRB-": "(",
     "-RRB-": ")",

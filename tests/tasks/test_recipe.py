@@ -1,0 +1,68 @@
+"""What a recipe of a task may say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from small_tasks import NAMES, quick_recipe, task_class
+
+from elmore.errors import ConfigError
+from elmore.tasks.recipe import TaskRecipe
+from elmore.tasks.recipe_files import task_recipe_names
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "message"),
+    [
+        ("ner", "model.lstm", "[-3]", "model.lstm=[-3]; use at most 64 numbers of 1 or more"),
+        ("ner", "model.lstm", str([1] * 65), "use at most 64 numbers"),
+        ("ner", "characters.filters", "[[0, 5]]", "characters.filters=[[0, 5]]; use at most 64"),
+        ("ner", "characters.filters", "[[3, 0]]", "characters.filters=[[3, 0]]; use at most 64"),
+        ("nli", "model.dim", "0", "model.dim=0; use 1 or more"),
+        ("srl", "model.n_layers", "0", "model.n_layers=0; use 1 to 64"),
+        ("srl", "model.n_layers", "65", "model.n_layers=65; use 1 to 64"),
+        ("coref", "model.max_width", "0", "model.max_width=0; use 1 or more"),
+        ("coref", "model.max_sentences", "0", "model.max_sentences=0; use 1 or more"),
+        ("coref", "model.spans_per_token", "-1.0", "model.spans_per_token=-1.0; use a positive"),
+        ("coref", "model.spans_per_token", "nan", "model.spans_per_token=nan; use a positive"),
+        ("sentiment", "model.hidden", "[0]", "model.hidden=[0]; use at most 64"),
+        ("sentiment", "model.phrases_from", "-1", "model.phrases_from=-1; use 0 or more"),
+        ("sentiment", "model.dropout", "1.0", "model.dropout=1.0; use a share"),
+        ("ner", "optimizer.beta2", "2.0", "optimizer.beta2=2.0; use a share from 0 to below 1"),
+        ("ner", "optimizer.beta2", "1.0", "optimizer.beta2=1.0; use a share from 0 to below 1"),
+        ("ner", "optimizer.clip_value", "-1.0", "optimizer.clip_value=-1.0; use a positive"),
+    ],
+)
+def test_values_out_of_bounds_are_refused(name: str, key: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        quick_recipe(name, **{key: value})
+    assert str(caught.value).startswith("laptop: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("ner", "model.lstm", "[]"),
+        ("ner", "characters.filters", "[]"),
+        ("ner", "optimizer.clip_value", "null"),
+        ("ner", "schedule.halve_patience", "-1"),
+        ("sentiment", "model.hidden", "[]"),
+        ("sentiment", "model.phrases_from", "0"),
+        ("coref", "model.spans_per_token", "3"),
+        ("qa", "model.by_sentence", "false"),
+    ],
+)
+def test_values_that_mean_none_or_all_are_taken(name: str, key: str, value: str) -> None:
+    quick_recipe(name, **{key: value})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_recipes_come_back_from_json(name: str) -> None:
+    for whole in (f"{name}-laptop", f"{name}-paper"):
+        assert whole in task_recipe_names()
+        recipe = TaskRecipe.load(whole, name, task_class(name).sizes)
+        data = json.loads(json.dumps(recipe.to_json()))
+        assert TaskRecipe.from_json(data, task_class(name).sizes, what=whole) == recipe
