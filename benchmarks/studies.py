@@ -116,6 +116,12 @@ def save(path: Path, report: dict[str, Any]) -> None:
 # The page ----------------------------------------------------------------------------------------
 
 
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    """Write numbers that are no scores as they are."""
+    plain = {"share": "{:g} %", "lambda": "{:g}"}
+    return {key: plain[key].format(value) if key in plain else value for key, value in row.items()}
+
+
 def write_page() -> None:
     """Draw every report and write the page."""
     from elmore.analysis.plots import plot_report
@@ -147,7 +153,7 @@ def write_page() -> None:
             picture = f"{study}-{task}.svg" if task else f"{study}.svg"
             plot_report(Report(**content), PICTURES / picture, overwrite=True)
             lines += ["", f"### {TITLES[task]}", ""] if task else [""]
-            lines += table(content["tables"][study])
+            lines += table([shown(row) for row in content["tables"][study]])
             lines += ["", *(f"- {note}" for note in content["notes"])] if content["notes"] else []
             lines += ["", f"![{HEADS[study]}, {task or 'all tasks'}](pictures/{picture})"]
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -228,6 +228,7 @@ def test_studies(cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
     result = cli("analyze", "placement", *study, "--runs", tmp_path / "runs", "--json")
     assert result.code == 0, result.err
     assert "input only" in json.loads(result.out)["metrics"]
+    assert "2 of 4: input only, seed 0: f1 " in result.err
     trained = tmp_path / "runs" / "input-only-0"
     picture = tmp_path / "mix.svg"
     result = cli("analyze", "mix", trained, "--plot", picture)

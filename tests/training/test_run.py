@@ -52,7 +52,7 @@ def test_the_same_again_is_fine_and_the_schedule_may_change(tmp_path: Path) -> N
         ({"loss.dropout": 0.2}, {}, r"loss\.dropout=0\.1, not 0\.2"),
         ({"optimizer.name": "adagrad"}, {}, r"optimizer\.name='adam', not 'adagrad'"),
         ({}, {"seed": 1}, "seed='0', not '1'"),
-        ({}, {"data": "abd"}, "data='abc', not 'abd'"),
+        ({}, {"data": "abd"}, "with other training data"),
         ({}, {"processes": 2}, "processes='1', not '2'"),
     ],
 )

@@ -34,7 +34,8 @@ def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
         raise ConfigError(f"there is no picture for {report.name}; use one of {', '.join(_DRAWN)}")
     figure = Figure(layout="constrained")
     draw(report, figure)
-    figure.suptitle(f"{report.name}: {report.measured_on.get('model') or 'trained tasks'}")
+    model = report.measured_on.get("model")
+    figure.suptitle(f"{report.name}: {Path(str(model)).name if model else 'trained tasks'}")
     with atomic_path(path, overwrite=overwrite) as temporary:
         figure.savefig(temporary, format=suffix, dpi=150)
 
@@ -123,6 +124,8 @@ def _draw_sample_size(report: Report, figure: Any) -> None:
         curve = [(row["epoch"], row[name]) for row in epochs if row[name] is not None]
         right.plot(*zip(*curve, strict=True), marker=".", color=colour, label=name)
     left.set_xscale("log")
+    left.set_xticks([row["examples"] for row in rows], [f"{row['examples']:,}" for row in rows])
+    left.minorticks_off()
     left.set_xlabel("training examples")
     right.set_xlabel("epochs, on all of them")
     for axes in (left, right):

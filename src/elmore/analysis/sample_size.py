@@ -91,9 +91,11 @@ def _findings(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[str]:
     goal = max(baseline.curves[0])
     when = next((k for k, score in enumerate(elmo.curves[0], 1) if score >= goal), None)
     needed = baseline.curves[0].index(goal) + 1
+    if goal <= 0:
+        return ["the baseline learned nothing on all of the data; give it more epochs"]
     notes = [
-        f"the baseline is best after {needed} epochs; ELMo reaches that score "
-        + (f"after {when}" if when else "never")
+        f"the baseline is best after epoch {needed}; ELMo reaches that score "
+        + (f"after epoch {when}" if when else "never")
     ]
     share = next((o.variant.share for _, o in pairs if o.mean >= baseline.mean), None)
     notes.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,7 @@ class TaskStudy:
         cache: a folder that keeps the layers for next time.
         max_bytes: what that folder may hold.
         progress: counts sentences whose layers are computed.
+        report: gets a line for each training that has ended.
     """
 
     name = "study"
@@ -101,6 +102,7 @@ class TaskStudy:
         cache: str | Path | None = None,
         max_bytes: int = MAX_BYTES,
         progress: Progress = SILENT,
+        report: Callable[[str], object] = lambda line: None,
     ) -> None:
         if task not in TASKS:
             raise ConfigError(f"task={task!r}; use one of {', '.join(TASKS)}")
@@ -110,7 +112,7 @@ class TaskStudy:
         self.settings = dict(settings or {})
         self.vectors, self.seeds, self.seed = vectors, seeds, seed
         self.out, self.cache, self.max_bytes = out, cache, max_bytes
-        self.progress = progress
+        self.progress, self._say = progress, report
 
     @property
     def kind(self) -> Any:
@@ -132,14 +134,17 @@ class TaskStudy:
         train, dev = reader.examples([data[0]]), reader.examples([data[1]])
         order = numpy_generator(0, "share", len(train)).permutation(len(train)).tolist()
         outcomes = []
+        done, total = 0, sum(variant.seeds for variant in variants)
         for variant, recipe in zip(variants, recipes, strict=True):
             size = max(1, round(variant.share * len(train)))
             chosen = [train[k] for k in sorted(order[:size])]
-            reports = [
-                self._train(variant, recipe, chosen, dev, self.seed + k)
-                for k in range(variant.seeds)
-            ]
             metric = self.kind.metric
+            reports = []
+            for seed in range(self.seed, self.seed + variant.seeds):
+                reports.append(self._train(variant, recipe, chosen, dev, seed))
+                done += 1
+                score = reports[-1].metrics[metric]
+                self._say(f"{done} of {total}: {variant.name}, seed {seed}: {metric} {score:.2f}")
             outcomes.append(
                 Outcome(
                     variant,

@@ -249,6 +249,7 @@ def _run_study(
         seeds=1 if args.seeds is None else args.seeds,
         seed=args.seed,
         out=args.runs,
+        report=(lambda line: None) if args.quiet else say,
         **_settings(args, progress),
         **more,
     )

@@ -32,6 +32,13 @@ _FORMAT, _VERSION = "elmore-run", 1
 _FREE = ("schedule", "run", "name")
 # What a run that met infinite numbers must be able to change.
 _FREE_KEYS = ("optimizer.lr", "optimizer.clip_norm")
+# What is known by a digest, which says nothing to a reader.
+_OTHER = {
+    "data": "other training data",
+    "dev": "other development data, or none",
+    "elmo": "another biLM, or none",
+    "vectors": "other word vectors, or none",
+}
 
 
 class Settings(Protocol):
@@ -124,9 +131,10 @@ class Run:
         for key, new in facts.items():
             old = before.get(key)
             if old != new:
+                other = _OTHER.get(key, f"{key}={str(old)[:40]!r}, not {str(new)[:40]!r}")
                 raise ResumeError(
-                    f"'{self.path}' was trained with {key}={str(old)[:40]!r}, not "
-                    f"{str(new)[:40]!r}; use the same or start in another folder"
+                    f"'{self.path}' was trained with {other}; use the same or start in another "
+                    "folder"
                 )
         for key, (old, new) in self.changed(recipe).items():
             if key.partition(".")[0] not in _FREE and key not in _FREE_KEYS:
