@@ -89,7 +89,7 @@ def test_runs_of_other_settings_are_refused(
     shutil.rmtree(tmp_path / "runs" / "output-only-0")
     assert study(**{"run.log_steps": "7"}).metrics == report.metrics
     files[0].write_text(files[0].read_text().replace("Paris", "Oslo"))
-    with pytest.raises(ResumeError, match="data="):
+    with pytest.raises(ResumeError, match="other training data"):
         study()
 
 
