@@ -113,6 +113,20 @@ def test_sample_size(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None
             SampleSize(tiny_elmo, shares=shares)
 
 
+def test_small_shares_are_looked_at_rarely(
+    tiny_elmo: Elmo, files: list[Path], tmp_path: Path
+) -> None:
+    files[0].write_text(files[0].read_text() * 5)  # forty sentences, of which 2.5 % are one
+    SampleSize(tiny_elmo, shares=[0.025, 0.25], settings=SETTINGS, out=tmp_path / "runs").run(files)
+    reports = {
+        path.parent.name: json.loads(path.read_text())["tables"]["f1 by epoch"]
+        for path in (tmp_path / "runs").glob("*baseline-0/report.json")
+    }
+    # A look for a tenth of the data: every four epochs of the one, every epoch of the other.
+    assert [row["epoch"] for row in reports["2.5--baseline-0"]] == [4, 8, 12, 16, 20]
+    assert [row["epoch"] for row in reports["25--baseline-0"]] == list(range(1, 9))
+
+
 def test_mixes(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
     for seed in range(2):
         recipe = quick_recipe("ner", schedule__epochs="2", elmo__output="true")

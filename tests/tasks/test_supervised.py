@@ -422,6 +422,16 @@ def test_without_development_data_the_last_weights_count(tmp_path: Path) -> None
     assert report.measured_on["best epoch"] is None
 
 
+def test_looks_may_be_epochs_apart(tmp_path: Path) -> None:
+    data = write_data("sentiment", tmp_path)
+    task = make("sentiment", schedule__epochs="5")
+    report = task.fit(data, dev=data, look_epochs=2)
+    assert [row["epoch"] for row in report.tables["accuracy by epoch"]] == [2, 4, 5]
+    assert report.measured_on["epochs"] == 5
+    with pytest.raises(ConfigError, match="look_epochs=0"):
+        task.fit(data, dev=data, look_epochs=0)
+
+
 def test_the_best_epoch_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rate that destroys everything later must not touch what did best."""
     data = write_data("sentiment", tmp_path)

@@ -15,6 +15,9 @@ __all__ = ["SampleSize"]
 _SHARES = (0.01, 0.03, 0.1, 0.3, 1.0)
 # Small samples are given more epochs, so that they see about as many examples; within reason.
 _MOST_EPOCHS = 10
+# Looks are a tenth of the data apart at least: after a few steps each, patience would end a run
+# that has hardly begun.
+_LOOK_SHARE = 0.1
 _FEW_SEEDS_FROM = 0.3
 
 
@@ -53,7 +56,8 @@ class SampleSize(TaskStudy):
             seeds = self.seeds if share < _FEW_SEEDS_FROM else 1
             for elmo in (False, True):
                 name = f"{100 * share:g} % {'elmo' if elmo else 'baseline'}"
-                variants.append(Variant(name, longer, elmo, share, seeds))
+                looks = max(1, round(_LOOK_SHARE / share))
+                variants.append(Variant(name, longer, elmo, share, seeds, looks))
         outcomes = self.compare(variants, data)
         pairs = list(zip(outcomes[::2], outcomes[1::2], strict=True))
         tables = {"sample-size": [_row(*pair) for pair in pairs], "epochs": _epochs(*pairs[-1])}
@@ -77,7 +81,7 @@ def _epochs(baseline: Outcome, elmo: Outcome) -> list[Row]:
     one, two = baseline.curves[0], elmo.curves[0]
     return [
         {
-            "epoch": k + 1,
+            "epoch": (k + 1) * baseline.variant.look_epochs,
             "baseline": one[k] if k < len(one) else None,
             "elmo": two[k] if k < len(two) else None,
         }
@@ -89,8 +93,9 @@ def _findings(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[str]:
     """Say what the paper says: epochs and data that ELMo saves."""
     baseline, elmo = pairs[-1]
     goal = max(baseline.curves[0])
-    when = next((k for k, score in enumerate(elmo.curves[0], 1) if score >= goal), None)
-    needed = baseline.curves[0].index(goal) + 1
+    looks = baseline.variant.look_epochs
+    when = next((k * looks for k, score in enumerate(elmo.curves[0], 1) if score >= goal), None)
+    needed = looks * (baseline.curves[0].index(goal) + 1)
     if goal <= 0:
         return ["the baseline learned nothing on all of the data; give it more epochs"]
     notes = [

@@ -32,6 +32,7 @@ class Variant:
         elmo: whether ELMo enters at all.
         share: part of the training data; parts are nested.
         seeds: how many trainings.
+        look_epochs: epochs between two looks.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Variant:
     elmo: bool = True
     share: float = 1.0
     seeds: int = 1
+    look_epochs: int = 1
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,7 @@ class TaskStudy:
             seed=seed,
             device=str(self.elmo.engine.device),
             progress=self.progress,
-        ).fit(train, dev=dev, out=out, resume=True)
+        ).fit(train, dev=dev, out=out, resume=True, look_epochs=variant.look_epochs)
         return report
 
 

@@ -112,16 +112,20 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         out: str | Path | None = None,
         resume: bool = False,
         report: Reporter | None = None,
+        look_epochs: int = 1,
     ) -> Report:
         """Learn, and keep the weights that did best on the development data.
 
         Args:
             train: a file, several files, or examples.
-            dev: the same, looked at after each epoch; without it, training goes on to the end.
+            dev: the same, looked at after `look_epochs`; without it, training goes on to the end.
             out: folder of the run; the trained model is in its `checkpoint`.
             resume: go on with the run in `out`; without a run there, start one.
             report: gets every line of the log as it is written.
+            look_epochs: epochs between two looks, by which patience counts.
         """
+        if look_epochs < 1:
+            raise ConfigError(f"look_epochs={look_epochs}; use 1 or more")
         found = self.examples(train)
         examples = self.for_training(found)
         left_out = max(0, len(found) - len(examples))
@@ -147,7 +151,10 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             self._start(run, trainer, examples, held_out)
             patience = self.recipe.schedule.patience
             rhythm = _Rhythm(
-                self.recipe.run.log_steps, self.recipe.run.save_minutes, len(examples), patience
+                self.recipe.run.log_steps,
+                self.recipe.run.save_minutes,
+                look_epochs * len(examples),
+                patience,
             )
             if not (trainer.finished() or (patience and trainer.looks_since_best >= patience)):
                 run_loop(
@@ -159,7 +166,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             measured = self._measured(held_out) if held_out else Measured({})
             self.scores = measured.metrics
             self.save(run.checkpoint_path, overwrite=True)
-            result = self._fit_report(examples, held_out, measured, trainer, left_out)
+            result = self._fit_report(examples, held_out, measured, trainer, left_out, look_epochs)
             result.save(run.path / "report.json", overwrite=True)
         return result
 
@@ -463,12 +470,17 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         measured: Measured,
         trainer: Supervised[Example],
         left_out: int,
+        look_epochs: int,
     ) -> Report:
         looks = [-value for value in trainer.history]
+        # The last look may come earlier: at the end.
+        most = self.recipe.schedule.epochs
+        epochs = [min(most, k * look_epochs) for k in range(1, len(looks) + 1)]
         tables: dict[str, Sequence[Row]] = {}
         if looks:
             tables[f"{self.metric} by epoch"] = [
-                {"epoch": k, self.metric: score} for k, score in enumerate(looks, 1)
+                {"epoch": epoch, self.metric: score}
+                for epoch, score in zip(epochs, looks, strict=True)
             ]
         if mixes := self.mix_table():
             tables["mix"] = mixes
@@ -479,8 +491,8 @@ class SupervisedTask(TaskParts[Example, Prediction]):
                 "training examples": len(examples),
                 "development examples": len(held_out),
                 "steps": trainer.step_number,
-                "epochs": len(looks) or self.recipe.schedule.epochs,
-                "best epoch": looks.index(max(looks)) + 1 if looks else None,
+                "epochs": epochs[-1] if looks else most,
+                "best epoch": epochs[looks.index(max(looks))] if looks else None,
                 "score": "of the best epoch on development data" if looks else None,
                 **self._about(),
             },
