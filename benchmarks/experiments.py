@@ -144,8 +144,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         {"test": Part(("coref/litbank.test.gold_conll.xz",))},
         3,
         (67.2, 70.4, 9.8),
-        "Novels, 20 epochs instead of 16; fold 0 of ten; clusters of one mention left out. 31 of 723 "
-        "test sentences are in the pretraining text (no labels).",
+        "Novels, 20 epochs instead of 16; fold 0 of ten; clusters of one mention left out. 31 of "
+        "723 test sentences are in the pretraining text (no labels).",
         {"schedule.epochs": "20", "schedule.patience": "8"},
     ),
 }
