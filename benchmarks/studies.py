@@ -2,7 +2,7 @@
 
     python benchmarks/studies.py --data DATA --task ner        # three studies, one thread
     python benchmarks/studies.py --data DATA --task sst --seeds 3
-    python benchmarks/studies.py --mix WORK                    # of the trainings of tasks.py
+    python benchmarks/studies.py --data DATA --mix             # of the results of tasks.py
     python benchmarks/studies.py --write                       # pictures and docs/studies.md
 
 Each report is one JSON file in benchmarks/results/studies/; what is there is not done again, and a
@@ -19,11 +19,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from experiments import VECTORS
+from experiments import EXPERIMENTS, VECTORS, Experiment, task_class
 from md_table import table
+from task_page import load_results
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "studies"
+TASK_RESULTS = HERE / "results" / "tasks"
 PAGE = HERE.parent / "docs" / "studies.md"
 PICTURES = PAGE.parent / "pictures"
 STUDIES = ("layers", "placement", "sample-size")
@@ -98,17 +100,48 @@ def run_task(args: argparse.Namespace) -> None:
         print(f"{args.task} {study}: {(time.perf_counter() - started) / 60:.1f} min\n{report}\n")
 
 
-def run_mix(work: Path) -> None:
-    """Collect the mixes of all trainings with ELMo that tasks.py left."""
-    from elmore.analysis import Mixes
+def run_mix(args: argparse.Namespace) -> None:
+    """Collect the mixes of all trainings with ELMo that tasks.py recorded."""
+    from elmore import Elmo
+    from elmore.analysis.mixes import LearnedMix, mix_report
+    from elmore.tasks.recipe import TaskRecipe
 
-    folders = sorted(folder for folder in work.glob("*-elmo-*") if (folder / "checkpoint").is_dir())
-    if not folders:
-        sys.exit(f"no training with ELMo in {work}; pass the --work folder of tasks.py")
-    found = Mixes().run(folders).to_dict()
-    found["measured_on"]["trained tasks"] = [folder.name for folder in folders]
+    elmo = Elmo.load(args.model)
+    results = load_results(TASK_RESULTS)
+    mixes, trained, lengths = [], [], []
+    for name, experiment in EXPERIMENTS.items():
+        kind = task_class(experiment.task)
+        recipe = TaskRecipe.load("laptop", experiment.task, kind.sizes, experiment.settings)
+        runs = results.get((name, "elmo"), [])
+        for run in runs:
+            trained.append(f"{name}-elmo-{run['seed']}")
+            for row in run["mix"]:
+                weights = {key: row[key] for key in row if key.startswith("layer ")}
+                mixes.append(
+                    LearnedMix(name, row["place"], weights, row["gamma"], recipe.elmo.penalty)
+                )
+        if runs:
+            means = mean_lengths(elmo, kind(None, recipe=recipe), experiment, Path(args.data))
+            lengths.append({"task": name, **means})
+    if not mixes:
+        sys.exit(f"no training with ELMo in {TASK_RESULTS}; run tasks.py")
+    found = mix_report(mixes, trained).to_dict()
+    found["tables"]["lengths"] = lengths
     RESULTS.mkdir(parents=True, exist_ok=True)
     save(RESULTS / "mix.json", found)
+
+
+def mean_lengths(elmo: Any, task: Any, experiment: Experiment, data: Path) -> dict[str, float]:
+    """Give the mean length of each layer's vectors on some development text of a task."""
+    import numpy as np
+
+    from elmore.training.seeds import numpy_generator
+
+    texts = [text for e in experiment.dev.examples(task, data) for text in task.texts(e) if text]
+    chosen = numpy_generator(0, "lengths").permutation(len(texts))[:300].tolist()
+    layers = elmo.layers_tokens([texts[k] for k in chosen])
+    norms = np.concatenate([np.linalg.norm(s.values, axis=2) for s in layers], axis=1)
+    return {f"layer {k}": float(mean) for k, mean in enumerate(norms.mean(1))}
 
 
 def save(path: Path, report: dict[str, Any]) -> None:
@@ -129,6 +162,18 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
     """Write numbers that are no scores as they are."""
     plain = {"share": "{:g} %", "lambda": "{:g}"}
     return {key: plain[key].format(value) if key in plain else value for key, value in row.items()}
+
+
+def with_shares(tables: dict[str, Any]) -> list[dict[str, Any]]:
+    """Put what each layer brings to the sum, weight times mean length, beside its weight."""
+    lengths = {row["task"]: row for row in tables["lengths"]}
+    rows = []
+    for row in tables["mix"]:
+        names = [name for name in row if name.startswith("layer ")]
+        parts = [row[name] * lengths[row["task"]][name] for name in names]
+        shares = {f"share of {n}": part / sum(parts) for n, part in zip(names, parts, strict=True)}
+        rows.append({**row, **shares})
+    return rows
 
 
 def write_page() -> None:
@@ -163,7 +208,9 @@ def write_page() -> None:
             picture = f"{study}-{task}.svg" if task else f"{study}.svg"
             plot_report(Report(**content), PICTURES / picture, overwrite=True)
             lines += ["", f"### {TITLES[task]}", ""] if task else [""]
-            lines += table([shown(row) for row in content["tables"][study]])
+            tables = content["tables"]
+            rows = with_shares(tables) if study == "mix" else tables[study]
+            lines += table([shown(row) for row in rows])
             lines += ["", *(f"- {note}" for note in content["notes"])] if content["notes"] else []
             lines += ["", f"![{HEADS[study]}, {task or 'all tasks'}](pictures/{picture})"]
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -179,15 +226,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="trainings below 30 %% of the data")
     parser.add_argument("--work", default=str(Path(tempfile.gettempdir()) / "elmore-studies"))
     parser.add_argument("--cache", default=str(Path(tempfile.gettempdir()) / "elmore-layers"))
-    parser.add_argument("--mix", type=Path, metavar="WORK", help="the --work folder of tasks.py")
+    parser.add_argument("--mix", action="store_true", help="collect the mixes of tasks.py and end")
     parser.add_argument("--write", action="store_true", help="write docs/studies.md and end")
     args = parser.parse_args()
     if args.write:
         write_page()
+    elif args.data is None or not (args.mix or args.task):
+        parser.error("pass --data and --task, --data and --mix, or --write")
     elif args.mix:
-        run_mix(args.mix)
-    elif args.task is None or args.data is None:
-        parser.error("pass --data and --task, or --mix, or --write")
+        run_mix(args)
     else:
         run_task(args)
 

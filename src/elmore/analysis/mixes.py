@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,28 @@ from elmore.tasks.recipe import ElmoRecipe
 from elmore.tasks.task import Report, Row
 from elmore.training.recipe_values import section_from_json
 
-__all__ = ["Mixes"]
+__all__ = ["LearnedMix", "Mixes", "mix_report"]
 
 _TOP = "top layer"
+
+
+@dataclass(frozen=True)
+class LearnedMix:
+    """The mix of one place in one training.
+
+    Attributes:
+        task: name of the task.
+        place: "input" or "output".
+        weights: name of a layer to its weight, a softmax.
+        gamma: the scale.
+        penalty: lambda.
+    """
+
+    task: str
+    place: str
+    weights: Mapping[str, float]
+    gamma: float
+    penalty: float
 
 
 class Mixes:
@@ -42,54 +62,66 @@ class Mixes:
         """
         if isinstance(data, str | Path) or not data:
             raise ConfigError("mix takes folders of trained tasks; name one or more")
-        # Trainings are alike in task, place, the layers that are mixed, and lambda.
-        found: dict[tuple[str, str, tuple[str, ...], float], list[tuple[list[float], float]]] = {}
+        mixes: list[LearnedMix] = []
         without: list[str] = []
         for path in data:
             content, inside = read_task(path)
-            use = section_from_json(content.recipe.get("elmo"), ElmoRecipe, f"{path}: elmo")
-            mixes = _mixes(content, use, path)
-            if not mixes:
+            found = _mixes(content, inside, path)
+            mixes += found
+            if not found:
                 without.append(str(path))
-            for place, weights, gamma in mixes:
-                names = _names(use, inside, len(weights))
-                found.setdefault((content.task, place, names, use.penalty), []).append(
-                    (weights, gamma)
-                )
-        if not found:
+        if not mixes:
             raise InputError("none of these tasks was trained with ELMo; name others")
-        every = sorted({name for _, _, names, _ in found for name in names}, key=_order)
-        rows: list[Row] = []
-        metrics: dict[str, float] = {}
-        for (task, place, names, penalty), alike in found.items():
-            columns = list(zip(*(weights for weights, _ in alike), strict=True))
-            means = {name: statistics.fmean(c) for name, c in zip(names, columns, strict=True)}
-            rows.append(
-                {
-                    "task": task,
-                    "place": place,
-                    **{name: means.get(name) for name in every},
-                    "range": max(max(column) - min(column) for column in columns),
-                    "gamma": statistics.fmean(gamma for _, gamma in alike),
-                    "lambda": penalty,
-                    "trainings": len(alike),
-                }
-            )
-            if len(names) > 1:
-                name = f"{task} {place} layer 1 of {len(names)}, lambda {penalty:g}"
-                metrics[name] = means["layer 1"]
-        return Report(
-            name=self.name,
-            metrics=metrics,
-            measured_on={"model": None, "trained tasks": [str(path) for path in data]},
-            tables={"mix": rows},
-            notes=[
-                "the paper: at the input the first LSTM layer is favoured; at the output the "
-                "weights are balanced, slightly in favour of lower layers",
-                "without layer norm layers differ in scale: a weight is not a share of the sum",
-                *([f"without ELMo, left out: {', '.join(without)}"] if without else []),
-            ],
+        notes = [f"without ELMo, left out: {', '.join(without)}"] if without else []
+        return mix_report(mixes, [str(path) for path in data], notes)
+
+
+def mix_report(
+    mixes: Sequence[LearnedMix], trained: Sequence[str], notes: Sequence[str] = ()
+) -> Report:
+    """Average mixes that are alike: in task, place, the layers that are mixed, and lambda.
+
+    Args:
+        mixes: of all trainings.
+        trained: names of the trainings.
+        notes: what else a reader should know.
+    """
+    groups: dict[tuple[str, str, tuple[str, ...], float], list[LearnedMix]] = {}
+    for mix in mixes:
+        key = (mix.task, mix.place, tuple(mix.weights), mix.penalty)
+        groups.setdefault(key, []).append(mix)
+    every = sorted({name for mix in mixes for name in mix.weights}, key=_order)
+    rows: list[Row] = []
+    metrics: dict[str, float] = {}
+    for (task, place, names, penalty), alike in groups.items():
+        columns = {name: [mix.weights[name] for mix in alike] for name in names}
+        means = {name: statistics.fmean(column) for name, column in columns.items()}
+        rows.append(
+            {
+                "task": task,
+                "place": place,
+                **{name: means.get(name) for name in every},
+                "range": max(max(column) - min(column) for column in columns.values()),
+                "gamma": statistics.fmean(mix.gamma for mix in alike),
+                "lambda": penalty,
+                "trainings": len(alike),
+            }
         )
+        if len(names) > 1:
+            name = f"{task} {place} layer 1 of {len(names)}, lambda {penalty:g}"
+            metrics[name] = means["layer 1"]
+    return Report(
+        name=Mixes.name,
+        metrics=metrics,
+        measured_on={"model": None, "trained tasks": list(trained)},
+        tables={"mix": rows},
+        notes=[
+            "the paper: at the input the first LSTM layer is favoured; at the output the "
+            "weights are balanced, slightly in favour of lower layers",
+            "without layer norm layers differ in scale: a weight is not a share of the sum",
+            *notes,
+        ],
+    )
 
 
 def _names(use: ElmoRecipe, inside: Path | None, n_weights: int) -> tuple[str, ...]:
@@ -105,10 +137,9 @@ def _order(name: str) -> tuple[bool, int, str]:
     return name == _TOP, len(name), name
 
 
-def _mixes(
-    content: TaskFolder, use: ElmoRecipe, path: str | Path
-) -> list[tuple[str, list[float], float]]:
-    """Give place, softmax of the weights and gamma of each mix of a task."""
+def _mixes(content: TaskFolder, inside: Path | None, path: str | Path) -> list[LearnedMix]:
+    """Give the mix of each place of a task."""
+    use = section_from_json(content.recipe.get("elmo"), ElmoRecipe, f"{path}: elmo")
     places = [*(["input"] if use.input else []), *(["output"] if use.output else [])]
     result = []
     for k, place in enumerate(places):
@@ -119,5 +150,7 @@ def _mixes(
         if gamma is None or gamma.ndim or scores.ndim != 1 or not scores.size:
             raise FormatError(f"'{path}' has no whole mix at its {place}; restore it")
         powers = np.exp(scores - scores.max())
-        result.append((place, (powers / powers.sum()).tolist(), float(gamma)))
+        names = _names(use, inside, len(powers))
+        weights = dict(zip(names, (powers / powers.sum()).tolist(), strict=True))
+        result.append(LearnedMix(content.task, place, weights, float(gamma), use.penalty))
     return result
