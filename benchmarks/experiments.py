@@ -12,6 +12,8 @@ from elmore.tasks.task import TASKS
 
 VECTORS = "glove/glove.6B.100d.40k.float16.npy"
 SYSTEMS = ("baseline", "elmo")
+# The same network with a biLM that never saw text: what its width and its spelling bring.
+CONTROL = "random"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import EXPERIMENTS, SYSTEMS
+from experiments import CONTROL, EXPERIMENTS, SYSTEMS
 from md_table import table
 
 Runs = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
@@ -48,6 +48,21 @@ def score_rows(results: Runs) -> list[dict[str, Any]]:
                     "the paper": "–" if place else f"{before} → {after} ({theirs} %)",
                 }
             )
+    return found
+
+
+def control_rows(results: Runs) -> list[dict[str, Any]]:
+    """Put a biLM that never saw text between the two systems."""
+    titles = {SYSTEMS[0]: "baseline", CONTROL: "+ random biLM", SYSTEMS[1]: "+ ELMo"}
+    found = []
+    for name, experiment in EXPERIMENTS.items():
+        if all((name, system) in results for system in titles):
+            test = next(iter(experiment.tests))
+            row = {"task": experiment.title}
+            for system, title in titles.items():
+                runs = results[name, system]
+                row[title] = _spread([run["tests"][test][run["metric"]] for run in runs])
+            found.append(row)
     return found
 
 
@@ -124,6 +139,7 @@ def page(results: Runs, epoch_times: Mapping[str, Any]) -> str:
         "",
         "![Scores of the six tasks with GloVe and with GloVe + ELMo](pictures/tasks.svg)",
         "",
+        *_controls(results),
         "## Data and what leaks",
         "",
         *table(notes),
@@ -138,9 +154,26 @@ def page(results: Runs, epoch_times: Mapping[str, Any]) -> str:
         lines += table([titles[name] | took["seconds"] for name, took in epoch_times.items()], 1)
     machines = {_machine(run["machine"]) for runs in results.values() for run in runs}
     lines += ["", f"Measured on one thread of: {'; '.join(sorted(machines))}."]
-    models = sorted({run["model"] for runs in results.values() for run in runs if run["model"]})
+    models = sorted(
+        {run["model"] for name in EXPERIMENTS for run in results.get((name, "elmo"), [])}
+    )
     lines += [f"Digest of the biLM: {', '.join(models) or '–'}.", ""]
     return "\n".join(lines)
+
+
+def _controls(results: Runs) -> list[str]:
+    rows = control_rows(results)
+    if not rows:
+        return []
+    return [
+        "## Is it what the biLM has read?",
+        "",
+        "The same network with a biLM of the same shape and random weights: it makes the input as",
+        "wide and shows how words are spelled, but knows nothing of language.",
+        "",
+        *table(rows),
+        "",
+    ]
 
 
 def _machine(facts: Mapping[str, Any]) -> str:

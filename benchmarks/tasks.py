@@ -2,6 +2,7 @@
 
     python benchmarks/tasks.py --data DATA --model MODEL                  # all that is missing
     python benchmarks/tasks.py --data DATA --model MODEL --only ner --seeds 5 --jobs 2
+    python benchmarks/tasks.py --data DATA --model MODEL --only ner --systems random --seeds 1
     python benchmarks/tasks.py --write                                    # docs/tasks-results.md
     python benchmarks/tasks.py --data DATA --model MODEL --epoch-times ner
 
@@ -23,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from experiments import EXPERIMENTS, SYSTEMS, VECTORS, task_class
+from experiments import CONTROL, EXPERIMENTS, SYSTEMS, VECTORS, task_class
 from md_table import table
 from task_page import draw, load_results, page, score_rows
 
@@ -47,6 +48,7 @@ def run_one(args: argparse.Namespace, name: str, system: str, seed: int) -> None
     from machine import facts
 
     from elmore import Elmo
+    from elmore.analysis.controls import random_twin
     from elmore.embedding.layer_cache import model_digest
 
     torch.set_num_threads(1)
@@ -54,7 +56,9 @@ def run_one(args: argparse.Namespace, name: str, system: str, seed: int) -> None
     kind = task_class(experiment.task)
     settings = {**experiment.settings, **dict(item.split("=", 1) for item in args.set)}
     recipe = TaskRecipe.load("laptop", experiment.task, kind.sizes, settings)
-    elmo = Elmo.load(args.model, threads=1) if system == "elmo" else None
+    elmo = None if system == "baseline" else Elmo.load(args.model, threads=1)
+    if elmo is not None and system == CONTROL:
+        elmo = random_twin(elmo)
     task = kind(elmo, recipe=recipe, vectors=data / VECTORS, cache=args.cache, seed=seed)
     train = experiment.train.examples(task, data)
     dev = experiment.dev.examples(task, data)
@@ -148,7 +152,9 @@ def check_results(args: argparse.Namespace) -> None:
     from elmore.embedding.layer_cache import model_digest
 
     found = load_results(RESULTS)
-    models = {run["model"] for runs in found.values() for run in runs if run["model"]}
+    models = {
+        run["model"] for (_, system), runs in found.items() if system == "elmo" for run in runs
+    }
     if models - {model_digest(Elmo.load(args.model, threads=1))[:16]}:
         sys.exit(f"{RESULTS} holds results of another biLM; remove them or pass --results FOLDER")
     for (name, system), runs in found.items():
@@ -208,7 +214,7 @@ def main() -> int:
     parser.add_argument("--data", help="the folder with ner/ sst/ snli/ squad/ srl/ coref/ glove/")
     parser.add_argument("--model", help="the biLM")
     parser.add_argument("--only", action="append", choices=tuple(EXPERIMENTS))
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--systems", nargs="+", choices=(*SYSTEMS, CONTROL), default=list(SYSTEMS))
     parser.add_argument("--seeds", type=int, help="how many (default: 5 for ner and sst, else 3)")
     parser.add_argument("--jobs", type=int, default=1, help="trainings side by side")
     parser.add_argument("--work", default=str(Path(tempfile.gettempdir()) / "elmore-tasks"))
