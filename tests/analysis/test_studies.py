@@ -143,6 +143,11 @@ def test_mixes(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
         assert row["layer 0"] + row["layer 1"] + row["layer 2"] == pytest.approx(1)
         assert row["range"] > 0
     plot_report(report, tmp_path / "x.svg")
+    for seed in range(2):  # as --seeds leaves them
+        (tmp_path / "seeds").mkdir(exist_ok=True)
+        (tmp_path / "seeds" / f"seed-{seed}").symlink_to(tmp_path / f"run{seed}")
+    assert Mixes().run([tmp_path / "seeds"]).tables["mix"] == rows
+    assert Mixes().run([tmp_path / "run0"]).tables["mix"][0]["range"] is None
     assert report.notes[-1].startswith("without ELMo, left out: ")
     assert report.notes[-1].endswith("/baseline")
     facts = tmp_path / "run0" / "checkpoint" / "task.json"

@@ -169,6 +169,12 @@ def test_a_folder_of_seeds_is_no_model(cli: Any, tmp_path: Path) -> None:
     result = cli("task", "evaluate", "ner", data, "--trained", out)
     assert result.code == 1
     assert f"holds several trainings; name one, such as {out / 'seed-0'}" in result.err
+    assert "holds several trainings; name one" in cli("info", out).err
+    refused = cli(*train, "--force")
+    assert (refused.code, "several seeds; use another folder" in refused.err) == (2, True)
+    single = [out / "seed-0" if part == out else part for part in train]
+    refused = cli(*single, "--seeds", 2)
+    assert (refused.code, "one seed; use another folder" in refused.err) == (2, True)
 
 
 def test_the_report_says_what_was_scored(cli: Any, tmp_path: Path) -> None:
@@ -240,6 +246,7 @@ def test_studies(cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
     for arguments, message in (
         (["mix"], "folders of trained tasks"),
         (["mix", trained, "--model", tiny_folder], "no model"),
+        (["mix", trained, "--no-random"], "for pos and wsd"),
         (["layers", data, "--model", tiny_folder], "takes two files, TRAIN DEV, not 1"),
         (["layers", *study, "--shares", "1"], "--shares is for sample-size"),
         (["sample-size", *study, "--shares", "x"], "use numbers"),

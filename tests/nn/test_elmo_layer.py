@@ -167,6 +167,8 @@ def test_wrong_character_ids_are_refused(tiny_elmo: Elmo) -> None:
 
 
 def test_strings_in_place_of_tokens_are_refused(tiny_elmo: Elmo) -> None:
+    with pytest.raises(ConfigError, match="no sentence in the batch"):
+        tiny_elmo.layer().batch([])
     with pytest.raises(ConfigError, match="sentence 1 is a string; pass its tokens"):
         tiny_elmo.layer().batch([["a"], "A sentence"])
 

@@ -18,8 +18,9 @@ from small_tasks import NAMES, PERFECT, quick_recipe, task_class, write_data
 from elmore import Elmo
 from elmore.embedding.layer_cache import LayerCache
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
+from elmore.tasks import CorefExample, NerExample, QaExample, SentimentExample, Span
+from elmore.tasks.parts import Measured
 from elmore.tasks.seeds import over_seeds
-from elmore.tasks.sentiment import SentimentExample
 from elmore.tasks.task import Report
 from elmore.text.word_vectors import WordVectors
 from elmore.training.loop import Stopped
@@ -193,6 +194,57 @@ def test_stopping_and_resuming_changes_nothing(
     )
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stopped_training_leaves_its_best_model(
+    name: str, tiny_elmo: Elmo, tmp_path: Path
+) -> None:
+    data, scores = write_data(name, tmp_path), []
+    task = make(name, tiny_elmo, schedule__epochs="6")
+
+    def interrupt(line: dict[str, Any]) -> None:
+        if "heldout" in line:
+            scores.append(line["heldout"][task.metric])
+            if len(scores) == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Stopped):
+        task.fit(data, dev=data, out=tmp_path / "run", report=interrupt)
+    loaded = task_class(name).load(tmp_path / "run")
+    assert loaded.scores == {task.metric: max(scores)}
+    assert loaded.evaluate(data).metrics[task.metric] == pytest.approx(max(scores))
+
+
+def test_before_the_first_look_there_is_no_best_model(tmp_path: Path) -> None:
+    data = write_data("sentiment", tmp_path)
+
+    def interrupt(line: dict[str, Any]) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    for dev in (data, None):
+        task = make("sentiment", run__log_steps="1")
+        out = tmp_path / f"run-{dev is None}"
+        with pytest.raises(Stopped):
+            task.fit(data, dev=dev, out=out, report=interrupt)
+        assert (out / "checkpoint").exists() == (dev is None)  # then the last weights count
+
+
+def test_a_score_of_zero_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither patience nor a falling rate ends what has not begun."""
+    data = write_data("sentiment", tmp_path)
+    scores = iter([0.0, 0.0, 0.0, 0.0, 10.0, 10.0, 10.0, 10.0])
+    changes = {"schedule__patience": "2", "schedule__halve_patience": "0", "run__log_steps": "1"}
+    task = make("sentiment", **changes)
+    monkeypatch.setattr(
+        task, "measure", lambda examples, found: Measured({"accuracy": next(scores)})
+    )
+    lines: list[dict[str, Any]] = []
+    report = task.fit(data, dev=data, report=lines.append)
+    assert report.measured_on["epochs"] == 7  # best after 5, then two without a better one
+    rates = {line["step"]: line["lr"] for line in lines if "lr" in line}
+    assert {rate for step, rate in rates.items() if step <= 12} == {0.01}  # two steps an epoch
+    assert rates[13] == 0.005
+
+
 def test_a_run_is_not_overwritten_nor_mixed_with_another(tmp_path: Path) -> None:
     data = write_data("sentiment", tmp_path)
     make("sentiment", schedule__epochs="1").fit(data, out=tmp_path / "run")
@@ -245,6 +297,9 @@ def test_mean_and_deviation_over_seeds() -> None:
     assert one.metrics == {"f1": 1.0, "f1 sd": 0.0}
     with pytest.raises(ConfigError, match="no seed"):
         over_seeds([], lambda seed: Report(name="x", metrics={}))
+    said = {0: ["of all"], 1: ["of all", "of one"]}
+    noted = over_seeds(said, lambda seed: Report(name="x", metrics={}, notes=said[seed]))
+    assert noted.notes == ["of all", "seed 1: of one"]
 
 
 @pytest.mark.parametrize(
@@ -468,6 +523,12 @@ def test_misuse(name: str, knows: Knows, tmp_path: Path) -> None:
         make(name).fit([])
     with pytest.raises(InputError, match="no example to score"):
         task.evaluate([])
+    with pytest.raises(ConfigError, match=rf"objects of {type(task).__name__}Example, not \(\['a'"):
+        make(name).fit([(["a", "b"], ["O", "O"])])
+    with pytest.raises(ConfigError, match="ELMo enters nowhere"):
+        make(name, task.elmo, elmo__input="false", elmo__output="false")
+    with pytest.raises(ConfigError, match="leave one out"):
+        task_class(name)(None, recipe=quick_recipe(name, words__dim="0"), vectors="glove.txt")
     with pytest.raises(FormatError, match="holds no trained task"):
         task_class(name).load(tmp_path)
 
@@ -560,3 +621,42 @@ def test_a_gigantic_size_takes_no_memory(
     place = damaged(folder, tmp_path / "x", recipe=recipe)
     with pytest.raises(ElmoreError, match=r"restore it|use 1 to 64"):
         task_class(name).load(place, elmo=task.elmo)
+
+
+def test_data_without_anything_to_learn_are_named() -> None:
+    plain = [NerExample(("Rain", "fell"))] * 2
+    named = NerExample(("Ada", "fell"), (Span("PER", 0, 0),))
+    alone = CorefExample((("Rain", "fell"),), ("-",), (((0, 0),),))
+    pair = CorefExample((("Bo", "said", "he"),), ("-",), (((0, 0), (2, 2)),))
+    for name, examples, doubt in (
+        ("ner", plain, "no training sentence has an entity"),
+        ("ner", [*plain, named], None),
+        ("coref", [alone], "no two training mentions share a cluster"),
+        ("coref", [alone, pair], None),
+    ):
+        notes = make(name, schedule__epochs="1").fit(examples, dev=examples).notes
+        if doubt is None:
+            assert not any("last column" in note for note in notes)
+        else:  # and no advice that would not help
+            assert [note[: len(doubt)] for note in notes] == [doubt]
+
+
+def test_questions_without_an_answer_are_named(knows: Knows) -> None:
+    task, folder, _ = knows("qa")
+    (first, *_) = task.examples(folder / "qa.data")
+    report = task.evaluate([first, QaExample(first.paragraph, first.question)])
+    assert report.metrics["f1"] == pytest.approx(50)
+    assert report.notes == ["1 questions have no right answer in the file; they score 0"]
+    assert not task.evaluate([first]).notes
+
+
+def test_reports_say_what_was_trained(tmp_path: Path) -> None:
+    data, vectors = write_data("sentiment", tmp_path), tmp_path / "vectors.txt"
+    vectors.write_text("film 0.1 0.2\njoy 0.3 0.4\n")
+    recipe = quick_recipe("sentiment", schedule__steps="3")
+    task = task_class("sentiment")(None, recipe=recipe, vectors=vectors, seed=4)
+    about = task.fit(data, out=tmp_path / "run").measured_on
+    assert (about["vectors"], about["seed"]) == (str(vectors), 4)
+    assert (about["steps"], about["epochs"]) == (3, 2)  # the second one in part
+    loaded = task_class("sentiment").load(tmp_path / "run")
+    assert "seed" not in loaded.evaluate(data).measured_on  # the folder does not know it

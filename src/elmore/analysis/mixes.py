@@ -12,7 +12,7 @@ import numpy as np
 
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.detect import read_checkpoint
-from elmore.tasks.folder import TaskFolder, read_task
+from elmore.tasks.folder import TaskFolder, read_task, trainings_of
 from elmore.tasks.recipe import ElmoRecipe
 from elmore.tasks.task import Report, Row
 from elmore.training.recipe_values import section_from_json
@@ -58,13 +58,14 @@ class Mixes:
         """Read trained tasks.
 
         Args:
-            data: their folders, or those of their runs.
+            data: their folders, or those of their runs; one of several seeds stands for them all.
         """
         if isinstance(data, str | Path) or not data:
             raise ConfigError("mix takes folders of trained tasks; name one or more")
         mixes: list[LearnedMix] = []
         without: list[str] = []
-        for path in data:
+        folders = [folder for path in data for folder in trainings_of(path)]
+        for path in folders:
             content, inside = read_task(path)
             found = _mixes(content, inside, path)
             mixes += found
@@ -73,7 +74,7 @@ class Mixes:
         if not mixes:
             raise InputError("none of these tasks was trained with ELMo; name others")
         notes = [f"without ELMo, left out: {', '.join(without)}"] if without else []
-        return mix_report(mixes, [str(path) for path in data], notes)
+        return mix_report(mixes, [str(path) for path in folders], notes)
 
 
 def mix_report(
@@ -101,7 +102,9 @@ def mix_report(
                 "task": task,
                 "place": place,
                 **{name: means.get(name) for name in every},
-                "range": max(max(column) - min(column) for column in columns.values()),
+                "range": max(max(column) - min(column) for column in columns.values())
+                if len(alike) > 1
+                else None,
                 "gamma": statistics.fmean(mix.gamma for mix in alike),
                 "lambda": penalty,
                 "trainings": len(alike),

@@ -144,6 +144,8 @@ def _check(args: argparse.Namespace, inputs: Sequence[str]) -> None:
     for name, flag in _TRAINING.items():
         if args.probe not in _STUDIES and getattr(args, name):
             raise ConfigError(f"{flag} is for {', '.join(_STUDIES)}; leave it out")
+    if args.no_random and args.probe not in ("pos", "wsd"):
+        raise ConfigError("--no-random is for pos and wsd; leave it out")
     if args.probe in _STUDIES:
         if len(inputs) != 2:
             raise ConfigError(f"{args.probe} takes two files, TRAIN DEV, not {len(inputs)}")

@@ -74,6 +74,12 @@ def _describe_any(model: ModelPath) -> dict[str, Any]:
     for place in (path, path / "checkpoint"):
         if (place / "task.json").is_file():
             return _describe_task(place)
+    trainings = sorted(place.parent.parent for place in path.glob("seed-*/checkpoint/task.json"))
+    if trainings:
+        raise FormatError(
+            f"'{shown(path, 100)}' holds several trainings; name one, such as "
+            f"{shown(trainings[0], 120)}"
+        )
     if not (path / "recipe.json").is_file() or (path / "config.json").is_file():
         return _describe(model)
     for place in (path / "best", path / "checkpoint"):

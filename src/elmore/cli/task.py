@@ -115,6 +115,8 @@ def _train(args: argparse.Namespace, model: Any) -> None:
         raise ConfigError(f"--seeds {args.seeds}; use 1 or more")
     if args.no_elmo and args.model:
         raise ConfigError("--no-elmo and --model do not go together; leave one out")
+    out = Path(args.output)
+    _check_folder(out, several=args.seeds > 1)
     max_bytes = flags.cache_bytes(args)
     elmo = None if args.no_elmo else _elmo(args, model)
     from elmore.tasks.recipe import TaskRecipe
@@ -125,7 +127,6 @@ def _train(args: argparse.Namespace, model: Any) -> None:
     recipe = TaskRecipe.load(args.recipe, args.name, kind.sizes, overrides(args.set))
     # Read before the training, which would be in vain if the file were not there.
     tests = kind(None, recipe=recipe).examples(args.test) if args.test else []
-    out = Path(args.output)
 
     def once(seed: int) -> Report:
         progress = make_progress(unit="sentences", quiet=args.quiet)
@@ -164,6 +165,16 @@ def _train(args: argparse.Namespace, model: Any) -> None:
     if not args.quiet:
         where = out if args.seeds == 1 else f"{out / f'seed-{args.seed}'} and its neighbours"
         say(f"the model is in {where}")
+
+
+def _check_folder(out: Path, *, several: bool) -> None:
+    """Keep a training and trainings with several seeds apart: their results are one file."""
+    from elmore.training.run import Run
+
+    if several and Run(out).exists():
+        raise ConfigError(f"'{out}' holds a training with one seed; use another folder")
+    if not several and any(Run(folder).exists() for folder in out.glob("seed-*")):
+        raise ConfigError(f"'{out}' holds trainings with several seeds; use another folder")
 
 
 def _remove(folder: Path) -> None:

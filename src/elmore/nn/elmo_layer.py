@@ -62,7 +62,9 @@ class ElmoLayer(nn.Module):
         return self.bilm.config.dim
 
     def batch(self, sentences: Sequence[Sequence[str]]) -> TensorBatch:
-        """Index tokens, on the device of the layer."""
+        """Index tokens of one or more sentences, on the device of the layer."""
+        if not len(sentences):
+            raise ConfigError("there is no sentence in the batch; pass one or more")
         for k, tokens in enumerate(sentences):
             if isinstance(tokens, str):
                 raise ConfigError(

@@ -7,25 +7,55 @@ from typing import TYPE_CHECKING
 from elmore._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from elmore.tasks.coref import Coref
-    from elmore.tasks.ner import Ner
-    from elmore.tasks.nli import Nli
-    from elmore.tasks.qa import Qa
+    from elmore.tasks.coref import Coref, CorefExample
+    from elmore.tasks.ner import Ner, NerExample
+    from elmore.tasks.nli import Nli, NliExample
+    from elmore.tasks.qa import Qa, QaExample
+    from elmore.tasks.readers.ontonotes import Predicate
+    from elmore.tasks.readers.squad import split_paragraph
     from elmore.tasks.recipe import TaskRecipe
-    from elmore.tasks.sentiment import Sentiment
-    from elmore.tasks.srl import Srl
+    from elmore.tasks.sentiment import Sentiment, SentimentExample
+    from elmore.tasks.srl import Srl, SrlExample
+    from elmore.tasks.tags import Span
     from elmore.tasks.task import Report
 
-__all__ = ["Coref", "Ner", "Nli", "Qa", "Report", "Sentiment", "Srl", "TaskRecipe"]
+__all__ = [
+    "Coref",
+    "CorefExample",
+    "Ner",
+    "NerExample",
+    "Nli",
+    "NliExample",
+    "Predicate",
+    "Qa",
+    "QaExample",
+    "Report",
+    "Sentiment",
+    "SentimentExample",
+    "Span",
+    "Srl",
+    "SrlExample",
+    "TaskRecipe",
+    "split_paragraph",
+]
 
 _NAMES = {
     "Coref": "elmore.tasks.coref",
+    "CorefExample": "elmore.tasks.coref",
     "Ner": "elmore.tasks.ner",
+    "NerExample": "elmore.tasks.ner",
     "Nli": "elmore.tasks.nli",
+    "NliExample": "elmore.tasks.nli",
+    "Predicate": "elmore.tasks.readers.ontonotes",
     "Qa": "elmore.tasks.qa",
+    "QaExample": "elmore.tasks.qa",
     "Report": "elmore.tasks.task",
     "Sentiment": "elmore.tasks.sentiment",
+    "SentimentExample": "elmore.tasks.sentiment",
+    "Span": "elmore.tasks.tags",
     "Srl": "elmore.tasks.srl",
+    "SrlExample": "elmore.tasks.srl",
     "TaskRecipe": "elmore.tasks.recipe",
+    "split_paragraph": "elmore.tasks.readers.squad",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -93,6 +93,7 @@ class Coref(SupervisedTask[CorefExample, Clusters]):
     name = "coref"
     metric = "f1"
     sizes = CorefSizes
+    example = CorefExample
 
     def read(self, path: Path) -> list[CorefExample]:
         """Read CoNLL-2012 columns."""
@@ -128,6 +129,12 @@ class Coref(SupervisedTask[CorefExample, Clusters]):
     def find_labels(self, examples: Sequence[CorefExample]) -> dict[str, Any]:
         """There are none."""
         return {}
+
+    def doubts(self, examples: Sequence[CorefExample]) -> list[str]:
+        """Say so if there is no cluster to learn."""
+        if any(len(cluster) > 1 for example in examples for cluster in example.clusters):
+            return []
+        return ["no two training mentions share a cluster; are the clusters in the last column?"]
 
     def build(self, features: TokenFeatures) -> Network:
         """Make the network."""

@@ -28,7 +28,7 @@ from elmore.formats.safetensors_files import read_safetensors, write_safetensors
 from elmore.limits import LIMITS
 from elmore.tasks.inputs import WordList
 
-__all__ = ["TaskFolder", "read_task", "task_name", "write_task"]
+__all__ = ["TaskFolder", "read_task", "task_name", "trainings_of", "write_task"]
 
 _FORMAT, _VERSION = "elmore-task", 1
 _FACTS, _MODEL, _WORDS, _ELMO = "task.json", "model.safetensors", "words.txt", "elmo"
@@ -150,12 +150,21 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
     return content, inside if inside.is_dir() else None
 
 
+def trainings_of(path: str | Path) -> list[Path]:
+    """Give the trainings of a folder that holds one for each of several seeds, or itself."""
+    path = Path(path)
+    if any(_is_task(place) for place in (path, path / "checkpoint")):
+        return [path]
+    places = (place.parent for place in path.glob("seed-*/checkpoint") if _is_task(place))
+    return sorted(places, key=lambda place: (len(place.name), place.name)) or [path]
+
+
 def _find(path: Path) -> Path:
     for place in (path, path / "checkpoint"):
         if _is_task(place):
             return place
-    trainings = sorted(place.parent for place in path.glob("seed-*/checkpoint") if _is_task(place))
-    if trainings:
+    trainings = trainings_of(path)
+    if trainings != [path]:
         raise FormatError(
             f"'{shown(path, 100)}' holds several trainings; name one, such as "
             f"{shown(trainings[0], 120)}"

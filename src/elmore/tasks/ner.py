@@ -73,6 +73,7 @@ class Ner(SupervisedTask[NerExample, Entities]):
     name = "ner"
     metric = "f1"
     sizes = NerSizes
+    example = NerExample
 
     def read(self, path: Path) -> list[NerExample]:
         """Read CoNLL columns: word first, tag last."""
@@ -89,6 +90,12 @@ class Ner(SupervisedTask[NerExample, Entities]):
         """Collect the tags."""
         labels = {entity.label for example in examples for entity in example.entities}
         return {"tags": tag_names(labels, "BIOUL")}
+
+    def doubts(self, examples: Sequence[NerExample]) -> list[str]:
+        """Say so if there is no entity to learn."""
+        if any(example.entities for example in examples):
+            return []
+        return ["no training sentence has an entity; are the tags in the last column?"]
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
         """Tell whether labels are tags, as many as there are outputs."""

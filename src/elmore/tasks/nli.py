@@ -64,6 +64,7 @@ class Nli(SupervisedTask[NliExample, str]):
     name = "nli"
     metric = "accuracy"
     sizes = NliSizes
+    example = NliExample
 
     def read(self, path: Path) -> list[NliExample]:
         """Read SNLI's jsonl, or columns with a header."""

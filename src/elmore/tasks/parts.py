@@ -46,12 +46,14 @@ class TaskParts(Generic[Example, Prediction]):
         name: of the task.
         metric: which of its scores decides what is best.
         sizes: dataclass of the section `model` of its recipes.
+        example: class of what it learns from.
         left_out: which examples are not learned from.
     """
 
     name: ClassVar[str]
     metric: ClassVar[str]
     sizes: ClassVar[type]
+    example: ClassVar[type]
     left_out: ClassVar[str] = "longer than data.max_length"
 
     recipe: TaskRecipe
@@ -118,6 +120,10 @@ class TaskParts(Generic[Example, Prediction]):
         """Choose or change examples before they are learned from."""
         longest = self.recipe.data.max_length
         return [e for e in examples if not longest or self.length(e) <= longest]
+
+    def doubts(self, examples: Sequence[Example]) -> list[str]:
+        """Say why nothing can be learned from examples, if so; by default there is always some."""
+        return []
 
     def length(self, example: Example) -> int:
         """Give the length by which examples are batched."""

@@ -81,6 +81,7 @@ class Qa(SupervisedTask[QaExample, str]):
     name = "qa"
     metric = "f1"
     sizes = QaSizes
+    example = QaExample
     left_out = "longer than data.max_length or without an answer at its place in the text"
 
     def read(self, path: Path) -> list[QaExample]:
@@ -165,7 +166,10 @@ class Qa(SupervisedTask[QaExample, str]):
 
     def measure(self, examples: Sequence[QaExample], found: Sequence[str]) -> Measured:
         """Score answers as the official script does."""
-        return Measured(answer_scores(found, [example.answers for example in examples]))
+        without = sum(not example.answers for example in examples)
+        notes = [f"{without} questions have no right answer in the file; they score 0"]
+        scores = answer_scores(found, [example.answers for example in examples])
+        return Measured(scores, notes=notes if without else [])
 
     def parse(self, item: Sequence[str]) -> QaExample:
         """Take a pair (question, paragraph) of texts."""

@@ -46,5 +46,15 @@ def sum_up(reports: Sequence[tuple[int, Report]]) -> Report:
         metrics=metrics,
         measured_on={**measured, "seeds": [seed for seed, _ in reports]},
         tables={"seeds": rows},
-        notes=first.notes,
+        notes=_notes(reports),
     )
+
+
+def _notes(reports: Sequence[tuple[int, Report]]) -> list[str]:
+    """Give what was said of all seeds once, the rest with its seed."""
+    every = dict.fromkeys(note for _, report in reports for note in report.notes)
+    found = []
+    for note in every:
+        seeds = [str(seed) for seed, report in reports if note in report.notes]
+        found.append(note if len(seeds) == len(reports) else f"seed {', '.join(seeds)}: {note}")
+    return found

@@ -78,6 +78,7 @@ class Sentiment(SupervisedTask[SentimentExample, int]):
     name = "sentiment"
     metric = "accuracy"
     sizes = SentimentSizes
+    example = SentimentExample
 
     def read(self, path: Path) -> list[SentimentExample]:
         """Read SST trees."""

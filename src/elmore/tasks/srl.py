@@ -85,6 +85,7 @@ class Srl(SupervisedTask[SrlExample, Frames]):
     name = "srl"
     metric = "f1"
     sizes = SrlSizes
+    example = SrlExample
 
     def read(self, path: Path) -> list[SrlExample]:
         """Read CoNLL-2012 columns."""

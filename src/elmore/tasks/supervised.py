@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import hashlib
 import json
+import math
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -40,6 +41,7 @@ from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.task import Report, Row
 from elmore.text.tokenizer import tokenize
 from elmore.text.word_vectors import read_word_vectors
+from elmore.training.loop import Stopped
 from elmore.training.loop import train as run_loop
 from elmore.training.run import Run
 from elmore.training.seeds import seeded
@@ -92,6 +94,14 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             recipe = TaskRecipe.load(recipe, self.name, self.sizes)
         if not isinstance(recipe.model, self.sizes):
             raise ConfigError(f"recipe {recipe.name!r} is no recipe of {self.name}; pass one")
+        if elmo is not None and not (recipe.elmo.input or recipe.elmo.output):
+            raise ConfigError(
+                "ELMo enters nowhere; set elmo.input or elmo.output, or pass elmo=None (--no-elmo)"
+            )
+        if vectors is not None and not recipe.words.dim:
+            raise ConfigError(
+                "words.dim=0 leaves word vectors out, but a file of them is given; leave one out"
+            )
         self.elmo, self.recipe, self.seed = elmo, recipe, seed
         self.vectors = None if vectors is None else Path(vectors)
         self.cache, self.max_bytes = cache, max_bytes
@@ -157,9 +167,14 @@ class SupervisedTask(TaskParts[Example, Prediction]):
                 patience,
             )
             if not (trainer.finished() or (patience and trainer.looks_since_best >= patience)):
-                run_loop(
-                    trainer, run, rhythm, unit="examples", badness=self._badness, report=report
-                )
+                try:
+                    run_loop(
+                        trainer, run, rhythm, unit="examples", badness=self._badness, report=report
+                    )
+                except Stopped:
+                    if trainer.history or not held_out:
+                        self._keep(trainer, run)
+                    raise
             trainer.finish()
             self._settle()
             # At the end, so that layers are still at hand where the biLM did not learn.
@@ -169,6 +184,13 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             result = self._fit_report(examples, held_out, measured, trainer, left_out, look_epochs)
             result.save(run.path / "report.json", overwrite=True)
         return result
+
+    def _keep(self, trainer: Supervised[Example], run: Run) -> None:
+        """Leave a model for use behind a training that was stopped: the best one so far."""
+        trainer.finish()
+        self._settle()
+        self.scores = {self.metric: -trainer.best} if trainer.history else {}
+        self.save(run.checkpoint_path, overwrite=True)
 
     def evaluate(self, data: Data) -> Report:
         """Score predictions on labelled data: a file, several files, or examples."""
@@ -297,6 +319,12 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             return self.read(Path(data))
         if all(isinstance(item, str | Path) for item in data):
             return [example for path in data for example in self.read(Path(path))]
+        for item in data:
+            if not isinstance(item, self.example):
+                raise ConfigError(
+                    f"{self.name} takes files or objects of {self.example.__name__}, not "
+                    f"{shown(repr(item), 60)}; make such objects"
+                )
         return list(data)
 
     def mix_table(self) -> list[Row]:
@@ -460,7 +488,6 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             "recipe": self.recipe.name,
             "settings": self._settings(),
             "elmo": None if self.elmo is None else str(self.elmo.checkpoint.origin),
-            "seed": self.seed,
         }
 
     def _fit_report(
@@ -491,26 +518,31 @@ class SupervisedTask(TaskParts[Example, Prediction]):
                 "training examples": len(examples),
                 "development examples": len(held_out),
                 "steps": trainer.step_number,
-                "epochs": epochs[-1] if looks else most,
+                "epochs": epochs[-1] if looks else math.ceil(trainer.seen / len(examples)),
                 "best epoch": epochs[looks.index(max(looks))] if looks else None,
                 "score": "of the best epoch on development data" if looks else None,
                 **self._about(),
+                "vectors": None if self.vectors is None else str(self.vectors),
+                "seed": self.seed,
             },
             tables=tables,
-            notes=self._remarks(looks, left_out),
+            notes=self._remarks(examples, looks, left_out),
         )
 
-    def _remarks(self, looks: Sequence[float], left_out: int) -> list[str]:
+    def _remarks(
+        self, examples: Sequence[Example], looks: Sequence[float], left_out: int
+    ) -> list[str]:
         """Say what a reader of the scores should know."""
-        notes = []
+        doubts = self.doubts(examples)
+        notes = [*doubts]
         if left_out:
             notes.append(f"{left_out} training examples are left out: {self.left_out}")
         if not looks:
             notes.append("no development data: the last weights are kept, nothing is scored")
-        elif max(looks) <= 0:
+        elif max(looks) <= 0 and not doubts:
             notes.append(
                 "the score never rose above 0; with little data take a smaller data.batch_size, "
-                "more schedule.epochs or patience, or a larger optimizer.lr"
+                "more schedule.epochs, or a larger optimizer.lr"
             )
         return notes
 

@@ -45,6 +45,9 @@ def learning_rate(
 def plateau_factor(badness: Sequence[float], *, patience: int, factor: float = 0.5) -> float:
     """Give the share of the rate that is left after looks that brought nothing better.
 
+    Looks that are all alike from the start on do not count: nothing is learned yet, and a smaller
+    rate would see to it that nothing ever is.
+
     Args:
         badness: of all looks so far; lower is better.
         patience: looks without a better one that are forgiven.
@@ -54,6 +57,8 @@ def plateau_factor(badness: Sequence[float], *, patience: int, factor: float = 0
     for value in badness:
         if value < best:
             best, waited = value, 0
+            continue
+        if value == best == badness[0]:
             continue
         waited += 1
         if waited > patience:

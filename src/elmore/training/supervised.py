@@ -229,6 +229,9 @@ class Supervised(Generic[Example]):
             self.network.eval()
             found = self._look()
         self.history.append(self._badness(found))
+        if not any(self.history):
+            # All scores are 0 as yet: patience begins with the first that is not.
+            self.looks_since_best = -1  # this look is counted next
         return found
 
     @contextmanager

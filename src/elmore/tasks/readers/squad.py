@@ -93,7 +93,7 @@ def read_squad(path: Path) -> Iterator[Question]:
     try:
         whole = parse_json(data, what=f"'{path}'", limits=_LIMITS)
     except FormatError as error:
-        raise InputError(str(error)) from None
+        raise InputError(f"{error} (is this SQuAD 1.1, one JSON document?)") from None
 
     def wrong(where: str, expected: str) -> InputError:
         return InputError(f"{where} is no {expected}; is this SQuAD 1.1?", file=str(path))
