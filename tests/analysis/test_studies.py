@@ -142,7 +142,9 @@ def test_mixes(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
     for row in rows:
         assert row["layer 0"] + row["layer 1"] + row["layer 2"] == pytest.approx(1)
         assert row["range"] > 0
-    plot_report(report, tmp_path / "x.svg")
+    for name in ("x.svg", "same.svg"):
+        plot_report(report, tmp_path / name)
+    assert (tmp_path / "x.svg").read_bytes() == (tmp_path / "same.svg").read_bytes()
     for seed in range(2):  # as --seeds leaves them
         (tmp_path / "seeds").mkdir(exist_ok=True)
         (tmp_path / "seeds" / f"seed-{seed}").symlink_to(tmp_path / f"run{seed}")

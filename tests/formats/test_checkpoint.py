@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from small_models import make_options, write_pair
 
-from elmore.config import weight_shapes
+from elmore import Elmo
+from elmore.config import Precision, weight_shapes
 from elmore.errors import FormatError
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
 from elmore.formats.detect import read_checkpoint
@@ -88,3 +90,18 @@ def test_reading_a_model_reads_no_weight(
         read.clear()
         assert sum(1 for _ in checkpoint.checked_weights()) == len(weight_shapes(checkpoint.config))
         assert read
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
+def test_other_weights_take_nothing_of_the_old_ones(
+    precision: Precision, tiny_elmo: Elmo, tmp_path: Path
+) -> None:
+    tiny_elmo.save(tmp_path / "model", precision=precision)
+    before = read_checkpoint(tmp_path / "model")
+    zeros = {name: np.zeros_like(weight) for name, weight in before.checked_weights()}
+    after = before.with_weights(zeros)
+    for kind in get_args(Precision):
+        for name in zeros:
+            assert not after.numbers(name, kind).values.any()
+    assert (after.precision, after.start_state) == ("float32", None)
+    assert before.numbers(next(iter(zeros)), precision).values.any()

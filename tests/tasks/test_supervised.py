@@ -379,7 +379,10 @@ def test_frozen_layers_are_computed_once(
     assert computed == [8]  # eight sentences, one time, for all epochs of both trainings
 
 
-def test_a_bilm_can_be_trained_too(tiny_elmo: Elmo, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stored", ["float32", "float16"])
+def test_a_bilm_can_be_trained_too(stored: Any, tiny_elmo: Elmo, tmp_path: Path) -> None:
+    tiny_elmo.save(tmp_path / "model", precision=stored)
+    tiny_elmo = Elmo.load(tmp_path / "model")
     data = write_data("ner", tmp_path)
     before = {n: w.clone() for n, w in tiny_elmo.engine.bilm.named_parameters()}
     task = make("ner", tiny_elmo, elmo__trainable="true", schedule__epochs="2")
@@ -390,7 +393,16 @@ def test_a_bilm_can_be_trained_too(tiny_elmo: Elmo, tmp_path: Path) -> None:
         torch.equal(before[name], weight)
         for name, weight in tiny_elmo.engine.bilm.named_parameters()
     )
+    # What it computes with is what was learned, whatever was stored before.
+    sentence = [["Ada", "lives", "in", "Rome"]]
+    with torch.no_grad():
+        (mean,) = task.elmo.layer(dropout=0)(task.elmo.layer().batch(sentence))
+    np.testing.assert_allclose(task.elmo.embed_tokens(sentence)[0], mean[0], atol=1e-5)
+    assert np.abs(mean[0].numpy() - tiny_elmo.embed_tokens(sentence)[0]).max() > 1e-3
     loaded = task_class("ner").load(tmp_path / "run")
+    np.testing.assert_array_equal(
+        loaded.elmo.embed_tokens(sentence)[0], task.elmo.embed_tokens(sentence)[0]
+    )
     examples = task.examples(data)
     assert loaded.predict_examples(examples) == task.predict_examples(examples)
 

@@ -23,17 +23,16 @@ def random_twin(elmo: Elmo, seed: int = 0) -> Elmo:
     initialise(bilm, torch_generator(seed, "random twin"))
     weights = {name: w.detach().numpy() for name, w in bilm.named_parameters()}
     checkpoint = dataclasses.replace(
-        elmo.checkpoint,
-        weights=weights,
+        elmo.checkpoint.with_weights(weights),
         softmax=None,
         mixes=(),
-        start_state=None,
         origin=f"{elmo.checkpoint.origin} (random weights)",
     )
     engine = elmo.engine
     return Elmo(
         checkpoint,
         device=str(engine.device),
+        precision=elmo.precision,
         threads=engine.workers.threads,
         start="zeros" if engine._start is None else "warm",
     )

@@ -12,7 +12,7 @@ from elmore._extras import require
 from elmore.errors import ConfigError
 from elmore.tasks.task import Report, Row
 
-__all__ = ["check_picture", "plot_report"]
+__all__ = ["check_picture", "plot_report", "save_figure"]
 
 _OURS, _CONTROL, _SECOND = "#08519c", "#bdbdbd", "#fdae6b"
 _FORMATS = ("svg", "png", "pdf")
@@ -37,7 +37,16 @@ def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
     model = report.measured_on.get("model")
     figure.suptitle(f"{report.name}: {Path(str(model)).name if model else 'trained tasks'}")
     with atomic_path(path, overwrite=overwrite) as temporary:
-        figure.savefig(temporary, format=suffix, dpi=150)
+        save_figure(figure, temporary, suffix)
+
+
+def save_figure(figure: Any, path: Path, suffix: str) -> None:
+    """Write a figure so that the same picture is the same file: without a date or random names."""
+    import matplotlib
+
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with matplotlib.rc_context({"svg.hashsalt": "elmore"}):
+        figure.savefig(path, format=suffix, dpi=150, metadata=dates.get(suffix))
 
 
 def check_picture(path: Path) -> str:

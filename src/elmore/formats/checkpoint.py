@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -148,6 +149,16 @@ class Checkpoint:
                 f"{self.origin} has a {what} of {rows} words but a vocabulary of "
                 f"{len(self.vocabulary)}; pass the vocabulary that it was trained with"
             )
+
+    def with_weights(self, weights: Mapping[str, NDArray[np.float32]]) -> Checkpoint:
+        """Give a model of the same shape with weights of its own, and nothing of the old ones.
+
+        Args:
+            weights: as the attribute.
+        """
+        return dataclasses.replace(
+            self, weights=weights, precision="float32", stored={}, start_state=None
+        )
 
     def numbers(self, name: str, precision: Precision) -> Stored:
         """Read one weight in the numbers of a precision; stored ones are taken as they are.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import hashlib
 import json
 import math
@@ -459,7 +458,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         if mixes is None or mixes.bilm is None or self.elmo is None:
             return
         weights = {n: w.detach().cpu().numpy() for n, w in mixes.bilm.named_parameters()}
-        checkpoint = dataclasses.replace(self.elmo.checkpoint, weights=weights)
+        checkpoint = self.elmo.checkpoint.with_weights(weights)
         engine = self.elmo.engine
         self.elmo = Elmo(checkpoint, device=self.device, threads=engine.workers.threads)
         mixes.bilm = None

@@ -1,0 +1,31 @@
+"""The control of every probe: a biLM that never saw text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmore import Elmo
+from elmore.analysis.controls import random_twin
+from elmore.config import Precision
+
+SENTENCE = [["Stocks", "fell", "."]]
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
+def test_a_twin_knows_nothing_of_the_model(
+    precision: Precision, tiny_elmo: Elmo, tmp_path: Path
+) -> None:
+    tiny_elmo.save(tmp_path / "model", precision=precision)
+    elmo = Elmo.load(tmp_path / "model")
+    twin = random_twin(elmo)
+    assert (twin.precision, twin.config) == (precision, elmo.config)
+    (ours,), (theirs,) = elmo.layers_tokens(SENTENCE), twin.layers_tokens(SENTENCE)
+    for layer, other in zip(ours.values, theirs.values, strict=True):
+        assert np.abs(layer - other).max() > 1e-2
+    (again,) = random_twin(elmo).layers_tokens(SENTENCE)
+    np.testing.assert_array_equal(again.values, theirs.values)
+    (another,) = random_twin(elmo, seed=1).layers_tokens(SENTENCE)
+    assert np.abs(another.values - theirs.values).max() > 1e-2
