@@ -658,7 +658,7 @@ def test_questions_without_an_answer_are_named(knows: Knows) -> None:
     (first, *_) = task.examples(folder / "qa.data")
     report = task.evaluate([first, QaExample(first.paragraph, first.question)])
     assert report.metrics["f1"] == pytest.approx(50)
-    assert report.notes == ["1 questions have no right answer in the file; they score 0"]
+    assert report.notes == ["questions without a right answer in the file, which score 0: 1"]
     assert not task.evaluate([first]).notes
 
 

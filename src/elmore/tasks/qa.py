@@ -167,7 +167,7 @@ class Qa(SupervisedTask[QaExample, str]):
     def measure(self, examples: Sequence[QaExample], found: Sequence[str]) -> Measured:
         """Score answers as the official script does."""
         without = sum(not example.answers for example in examples)
-        notes = [f"{without} questions have no right answer in the file; they score 0"]
+        notes = [f"questions without a right answer in the file, which score 0: {without}"]
         scores = answer_scores(found, [example.answers for example in examples])
         return Measured(scores, notes=notes if without else [])
 
