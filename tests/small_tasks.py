@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from elmore import Elmo
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.task import TASKS
 
@@ -160,6 +161,11 @@ def quick_recipe(name: str, **changes: str) -> TaskRecipe:
     settings = {**QUICK, **SIZES[name]}
     settings.update({key.replace("__", "."): value for key, value in changes.items()})
     return TaskRecipe.load("laptop", name, task_class(name).sizes, settings)
+
+
+def make(name: str, elmo: Elmo | None = None, *, seed: int = 0, **changes: str) -> Any:
+    """A task with a quick recipe, not trained yet."""
+    return task_class(name)(elmo, recipe=quick_recipe(name, **changes), seed=seed)
 
 
 def write_data(name: str, folder: Path) -> Path:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,24 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_tasks import NAMES, PERFECT, quick_recipe, task_class, write_data
+from small_tasks import NAMES, PERFECT, make, quick_recipe, task_class, write_data
 
 from elmore import Elmo
 from elmore.embedding.layer_cache import LayerCache
-from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
-from elmore.tasks import CorefExample, NerExample, QaExample, SentimentExample, Span
-from elmore.tasks.parts import Measured
-from elmore.tasks.seeds import over_seeds
+from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
+from elmore.tasks import QaExample, SentimentExample
 from elmore.tasks.task import Report
 from elmore.text.word_vectors import WordVectors
-from elmore.training.loop import Stopped
 
 Trained = tuple[Any, Path, Report]
 Knows = Callable[[str], Trained]
-
-
-def make(name: str, elmo: Elmo | None = None, *, seed: int = 0, **changes: str) -> Any:
-    return task_class(name)(elmo, recipe=quick_recipe(name, **changes), seed=seed)
 
 
 @pytest.fixture(scope="module")
@@ -164,142 +155,6 @@ def test_a_warm_start_is_found_again(tiny_elmo: Elmo, tmp_path: Path) -> None:
     loaded = task_class("ner").load(tmp_path / "run")
     assert loaded.elmo.engine.start == "warm"
     assert loaded.predict(["Ada lives in Rome ."]) == task.predict(["Ada lives in Rome ."])
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_stopping_and_resuming_changes_nothing(
-    name: str, tiny_elmo: Elmo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = write_data(name, tmp_path)
-    changes = {"schedule__epochs": "3", "optimizer__average": "0.9", "elmo__dropout": "0.3"}
-    whole = make(name, tiny_elmo, seed=5, **changes)
-    report = whole.fit(data, dev=data, out=tmp_path / "whole")
-    part = make(name, tiny_elmo, seed=5, **changes)
-
-    def interrupt(line: dict[str, Any]) -> None:
-        if line["step"] >= 3:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    short = make(name, tiny_elmo, seed=5, **changes, run__log_steps="1")
-    with pytest.raises(Stopped):
-        short.fit(data, dev=data, out=tmp_path / "part", report=interrupt)
-    resumed = part.fit(data, dev=data, out=tmp_path / "part", resume=True)
-    assert resumed.to_dict() == report.to_dict()
-    one, two = whole.network.state_dict(), part.network.state_dict()
-    assert all(torch.equal(one[key], two[key]) for key in one)
-    # A finished run is opened again without a further step.
-    again = make(name, tiny_elmo, seed=5, **changes)
-    assert (
-        again.fit(data, dev=data, out=tmp_path / "part", resume=True).to_dict() == report.to_dict()
-    )
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_stopped_training_leaves_its_best_model(
-    name: str, tiny_elmo: Elmo, tmp_path: Path
-) -> None:
-    data, scores = write_data(name, tmp_path), []
-    task = make(name, tiny_elmo, schedule__epochs="6")
-
-    def interrupt(line: dict[str, Any]) -> None:
-        if "heldout" in line:
-            scores.append(line["heldout"][task.metric])
-            if len(scores) == 3:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    with pytest.raises(Stopped):
-        task.fit(data, dev=data, out=tmp_path / "run", report=interrupt)
-    loaded = task_class(name).load(tmp_path / "run")
-    assert loaded.scores == {task.metric: max(scores)}
-    assert loaded.evaluate(data).metrics[task.metric] == pytest.approx(max(scores))
-
-
-def test_before_the_first_look_there_is_no_best_model(tmp_path: Path) -> None:
-    data = write_data("sentiment", tmp_path)
-
-    def interrupt(line: dict[str, Any]) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    for dev in (data, None):
-        task = make("sentiment", run__log_steps="1")
-        out = tmp_path / f"run-{dev is None}"
-        with pytest.raises(Stopped):
-            task.fit(data, dev=dev, out=out, report=interrupt)
-        assert (out / "checkpoint").exists() == (dev is None)  # then the last weights count
-
-
-def test_a_score_of_zero_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither patience nor a falling rate ends what has not begun."""
-    data = write_data("sentiment", tmp_path)
-    scores = iter([0.0, 0.0, 0.0, 0.0, 10.0, 10.0, 10.0, 10.0])
-    changes = {"schedule__patience": "2", "schedule__halve_patience": "0", "run__log_steps": "1"}
-    task = make("sentiment", **changes)
-    monkeypatch.setattr(
-        task, "measure", lambda examples, found: Measured({"accuracy": next(scores)})
-    )
-    lines: list[dict[str, Any]] = []
-    report = task.fit(data, dev=data, report=lines.append)
-    assert report.measured_on["epochs"] == 7  # best after 5, then two without a better one
-    rates = {line["step"]: line["lr"] for line in lines if "lr" in line}
-    assert {rate for step, rate in rates.items() if step <= 12} == {0.01}  # two steps an epoch
-    assert rates[13] == 0.005
-
-
-def test_a_run_is_not_overwritten_nor_mixed_with_another(tmp_path: Path) -> None:
-    data = write_data("sentiment", tmp_path)
-    make("sentiment", schedule__epochs="1").fit(data, out=tmp_path / "run")
-    with pytest.raises(ResumeError, match="--resume"):
-        make("sentiment", schedule__epochs="1").fit(data, out=tmp_path / "run")
-    with pytest.raises(ResumeError, match="seed"):
-        make("sentiment", seed=1, schedule__epochs="1").fit(data, out=tmp_path / "run", resume=True)
-    with pytest.raises(ResumeError, match=r"model\.dim=20, not 8"):
-        make("sentiment", model__dim="8").fit(data, out=tmp_path / "run", resume=True)
-
-
-def test_development_data_stay_the_same_in_a_run(tmp_path: Path) -> None:
-    data = write_data("sentiment", tmp_path)
-    other = tmp_path / "other.txt"
-    other.write_text(data.read_text().split("\n")[0] + "\n")
-    make("sentiment", schedule__epochs="1").fit(data, dev=data, out=tmp_path / "run")
-    for dev in (None, other):  # else the best weights of the first look would stay for ever
-        longer = make("sentiment", schedule__epochs="5")
-        with pytest.raises(ResumeError, match="with other development data"):
-            longer.fit(data, dev=dev, out=tmp_path / "run", resume=True)
-    longer.fit(data, dev=data, out=tmp_path / "run", resume=True)
-    assert len(longer.predict(["A joy ."])) == 1
-
-
-def test_seeds_differ_and_repeat(tmp_path: Path) -> None:
-    data = write_data("sentiment", tmp_path)
-
-    def weights(seed: int) -> Any:
-        task = make("sentiment", seed=seed, schedule__epochs="1")
-        task.fit(data)
-        return task.network.output[1][0].weight.detach()
-
-    assert torch.equal(weights(1), weights(1))
-    assert not torch.equal(weights(1), weights(2))
-
-
-def test_global_random_state_is_left_alone(tmp_path: Path) -> None:
-    data = write_data("ner", tmp_path)
-    before = torch.get_rng_state()
-    make("ner", schedule__epochs="1", model__dropout="0.5").fit(data)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_mean_and_deviation_over_seeds() -> None:
-    scores = {0: 90.0, 1: 92.0, 2: 94.0}
-    report = over_seeds(scores, lambda seed: Report(name="x", metrics={"f1": scores[seed]}))
-    assert report.metrics == {"f1": 92.0, "f1 sd": 2.0}
-    assert [row["seed"] for row in report.tables["seeds"]] == [0, 1, 2, "mean", "sd"]
-    one = over_seeds([7], lambda seed: Report(name="x", metrics={"f1": 1.0}))
-    assert one.metrics == {"f1": 1.0, "f1 sd": 0.0}
-    with pytest.raises(ConfigError, match="no seed"):
-        over_seeds([], lambda seed: Report(name="x", metrics={}))
-    said = {0: ["of all"], 1: ["of all", "of one"]}
-    noted = over_seeds(said, lambda seed: Report(name="x", metrics={}, notes=said[seed]))
-    assert noted.notes == ["of all", "seed 1: of one"]
 
 
 @pytest.mark.parametrize(
@@ -481,37 +336,6 @@ def test_a_model_needs_some_input(tmp_path: Path) -> None:
         make("sentiment", words__dim="0").fit(data)
 
 
-def test_without_development_data_the_last_weights_count(tmp_path: Path) -> None:
-    data = write_data("sentiment", tmp_path)
-    task = make("sentiment", schedule__epochs="2")
-    report = task.fit(data)
-    assert report.metrics == {}
-    assert report.measured_on["best epoch"] is None
-
-
-def test_looks_may_be_epochs_apart(tmp_path: Path) -> None:
-    data = write_data("sentiment", tmp_path)
-    task = make("sentiment", schedule__epochs="5")
-    report = task.fit(data, dev=data, look_epochs=2)
-    assert [row["epoch"] for row in report.tables["accuracy by epoch"]] == [2, 4, 5]
-    assert report.measured_on["epochs"] == 5
-    with pytest.raises(ConfigError, match="look_epochs=0"):
-        task.fit(data, dev=data, look_epochs=0)
-
-
-def test_the_best_epoch_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rate that destroys everything later must not touch what did best."""
-    data = write_data("sentiment", tmp_path)
-    task = make("sentiment", schedule__epochs="30")
-    report = task.fit(data, dev=data)
-    looks = [row["accuracy"] for row in report.tables["accuracy by epoch"]]
-    assert max(looks) == report.metrics["accuracy"]
-    assert looks.index(max(looks)) + 1 == report.measured_on["best epoch"]
-    patient = make("sentiment", schedule__epochs="30", schedule__patience="2")
-    stopped = patient.fit(data, dev=data).measured_on
-    assert stopped["epochs"] == stopped["best epoch"] + 2 or stopped["epochs"] == 30
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_misuse(name: str, knows: Knows, tmp_path: Path) -> None:
     task, folder, _ = knows(name)
@@ -635,24 +459,6 @@ def test_a_gigantic_size_takes_no_memory(
         task_class(name).load(place, elmo=task.elmo)
 
 
-def test_data_without_anything_to_learn_are_named() -> None:
-    plain = [NerExample(("Rain", "fell"))] * 2
-    named = NerExample(("Ada", "fell"), (Span("PER", 0, 0),))
-    alone = CorefExample((("Rain", "fell"),), ("-",), (((0, 0),),))
-    pair = CorefExample((("Bo", "said", "he"),), ("-",), (((0, 0), (2, 2)),))
-    for name, examples, doubt in (
-        ("ner", plain, "no training sentence has an entity"),
-        ("ner", [*plain, named], None),
-        ("coref", [alone], "no two training mentions share a cluster"),
-        ("coref", [alone, pair], None),
-    ):
-        notes = make(name, schedule__epochs="1").fit(examples, dev=examples).notes
-        if doubt is None:
-            assert not any("last column" in note for note in notes)
-        else:  # and no advice that would not help
-            assert [note[: len(doubt)] for note in notes] == [doubt]
-
-
 def test_questions_without_an_answer_are_named(knows: Knows) -> None:
     task, folder, _ = knows("qa")
     (first, *_) = task.examples(folder / "qa.data")
@@ -660,15 +466,3 @@ def test_questions_without_an_answer_are_named(knows: Knows) -> None:
     assert report.metrics["f1"] == pytest.approx(50)
     assert report.notes == ["questions without a right answer in the file, which score 0: 1"]
     assert not task.evaluate([first]).notes
-
-
-def test_reports_say_what_was_trained(tmp_path: Path) -> None:
-    data, vectors = write_data("sentiment", tmp_path), tmp_path / "vectors.txt"
-    vectors.write_text("film 0.1 0.2\njoy 0.3 0.4\n")
-    recipe = quick_recipe("sentiment", schedule__steps="3")
-    task = task_class("sentiment")(None, recipe=recipe, vectors=vectors, seed=4)
-    about = task.fit(data, out=tmp_path / "run").measured_on
-    assert (about["vectors"], about["seed"]) == (str(vectors), 4)
-    assert (about["steps"], about["epochs"]) == (3, 2)  # the second one in part
-    loaded = task_class("sentiment").load(tmp_path / "run")
-    assert "seed" not in loaded.evaluate(data).measured_on  # the folder does not know it

@@ -18,6 +18,7 @@ from elmore._version import __version__
 from elmore.cli import flags
 from elmore.cli.report import write_json, write_result
 from elmore.errors import FormatError
+from elmore.tasks.places import FACTS, find_task
 
 if TYPE_CHECKING:
     from elmore.formats.checkpoint import Checkpoint
@@ -71,15 +72,8 @@ def _describe_any(model: ModelPath) -> dict[str, Any]:
     if isinstance(model, tuple):
         return _describe(model)
     path = Path(model)
-    for place in (path, path / "checkpoint"):
-        if (place / "task.json").is_file():
-            return _describe_task(place)
-    trainings = sorted(place.parent.parent for place in path.glob("seed-*/checkpoint/task.json"))
-    if trainings:
-        raise FormatError(
-            f"'{shown(path, 100)}' holds several trainings; name one, such as "
-            f"{shown(trainings[0], 120)}"
-        )
+    if (trained := find_task(path)) is not None:
+        return _describe_task(trained)
     if not (path / "recipe.json").is_file() or (path / "config.json").is_file():
         return _describe(model)
     for place in (path / "best", path / "checkpoint"):
@@ -91,7 +85,7 @@ def _describe_any(model: ModelPath) -> dict[str, Any]:
 
 
 def _describe_task(place: Path) -> dict[str, Any]:
-    facts = read_json(place / "task.json")
+    facts = read_json(place / FACTS)
     try:
         recipe, use = facts["recipe"], facts["recipe"]["elmo"]
         report = {

@@ -27,11 +27,12 @@ from elmore.errors import FormatError
 from elmore.formats.safetensors_files import read_safetensors, write_safetensors
 from elmore.limits import LIMITS
 from elmore.tasks.inputs import WordList
+from elmore.tasks.places import FACTS, find_task, is_task
 
-__all__ = ["TaskFolder", "read_task", "task_name", "trainings_of", "write_task"]
+__all__ = ["TaskFolder", "read_task", "write_task"]
 
 _FORMAT, _VERSION = "elmore-task", 1
-_FACTS, _MODEL, _WORDS, _ELMO = "task.json", "model.safetensors", "words.txt", "elmo"
+_MODEL, _WORDS, _ELMO = "model.safetensors", "words.txt", "elmo"
 # What task.json must have beside its head.
 _KINDS: dict[str, tuple[type, ...]] = {
     "elmo": (str, type(None)),
@@ -81,7 +82,7 @@ def write_task(
         elmo: the biLM to put inside, or None.
         overwrite: replace a folder of a task.
     """
-    with atomic_folder(path, overwrite=overwrite, looks_ours=_is_task) as place:
+    with atomic_folder(path, overwrite=overwrite, looks_ours=is_task) as place:
         with (place / _MODEL).open("wb") as stream:
             write_safetensors(stream, dict(content.weights), {"task": content.task})
         words = content.words
@@ -104,12 +105,7 @@ def write_task(
             "scores": dict(content.scores),
             "sha256": {name: sha256_file(place / name) for name in (_MODEL, _WORDS)},
         }
-        (place / _FACTS).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-
-
-def task_name(path: str | Path) -> str:
-    """Tell which task a folder holds."""
-    return str(_facts(_find(Path(path)))["task"])
+        (place / FACTS).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
 
 def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
@@ -121,7 +117,7 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
     Raises:
         FormatError: no folder of a task, or damaged.
     """
-    place = _find(Path(path))
+    place = _find(path)
     facts = _facts(place)
     for name in (_MODEL, _WORDS):
         if sha256_file(place / name, follow=False) != facts["sha256"].get(name):
@@ -150,37 +146,18 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
     return content, inside if inside.is_dir() else None
 
 
-def trainings_of(path: str | Path) -> list[Path]:
-    """Give the trainings of a folder that holds one for each of several seeds, or itself."""
-    path = Path(path)
-    if any(_is_task(place) for place in (path, path / "checkpoint")):
-        return [path]
-    places = (place.parent for place in path.glob("seed-*/checkpoint") if _is_task(place))
-    return sorted(places, key=lambda place: (len(place.name), place.name)) or [path]
-
-
-def _find(path: Path) -> Path:
-    for place in (path, path / "checkpoint"):
-        if _is_task(place):
-            return place
-    trainings = trainings_of(path)
-    if trainings != [path]:
+def _find(path: str | Path) -> Path:
+    place = find_task(path)
+    if place is None:
         raise FormatError(
-            f"'{shown(path, 100)}' holds several trainings; name one, such as "
-            f"{shown(trainings[0], 120)}"
+            f"'{shown(path, 140)}' holds no trained task; check the path, or train one with "
+            "`elmore task train`"
         )
-    raise FormatError(
-        f"'{shown(path, 140)}' holds no trained task; check the path, or train one with "
-        "`elmore task train`"
-    )
-
-
-def _is_task(path: Path) -> bool:
-    return (path / _FACTS).is_file()
+    return place
 
 
 def _facts(place: Path) -> dict[str, Any]:
-    facts = read_json(place / _FACTS)
+    facts = read_json(place / FACTS)
     if facts.get("format") != _FORMAT or not isinstance(facts.get("sha256"), dict):
         raise FormatError(f"'{shown(place, 140)}' is no folder of a task; check the path")
     if facts.get("version") != _VERSION:
@@ -190,7 +167,7 @@ def _facts(place: Path) -> dict[str, Any]:
             raise FormatError(f"'{shown(place, 140)}' lacks {key!r}; restore it")
         if type(facts[key]) not in kinds:
             raise FormatError(
-                f"'{shown(place / _FACTS, 100)}' has {key!r} as {shown(repr(facts[key]), 40)}; "
+                f"'{shown(place / FACTS, 100)}' has {key!r} as {shown(repr(facts[key]), 40)}; "
                 "restore it"
             )
     return facts

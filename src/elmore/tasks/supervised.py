@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-import json
-import math
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,6 +31,7 @@ from elmore.tasks.building import (
     put_weights,
     word_vectors_of,
 )
+from elmore.tasks.fit_report import Training, changed_settings, fit_report
 from elmore.tasks.folder import TaskFolder, read_task, write_task
 from elmore.tasks.inputs import FrozenLayers, TokenIndex, WordList, choose_words
 from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
@@ -180,7 +179,18 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             measured = self._measured(held_out) if held_out else Measured({})
             self.scores = measured.metrics
             self.save(run.checkpoint_path, overwrite=True)
-            result = self._fit_report(examples, held_out, measured, trainer, left_out, look_epochs)
+            training = Training(
+                examples=examples,
+                left_out=left_out,
+                n_held_out=len(held_out),
+                steps=trainer.step_number,
+                seen=trainer.seen,
+                looks=[-badness for badness in trainer.history],
+                look_epochs=look_epochs,
+            )
+            vectors = None if self.vectors is None else str(self.vectors)
+            about = {**self._about(), "vectors": vectors, "seed": self.seed}
+            result = fit_report(self, training, measured, self.mix_table(), about)
             result.save(run.path / "report.json", overwrite=True)
         return result
 
@@ -485,79 +495,9 @@ class SupervisedTask(TaskParts[Example, Prediction]):
     def _about(self) -> dict[str, Any]:
         return {
             "recipe": self.recipe.name,
-            "settings": self._settings(),
+            "settings": changed_settings(self),
             "elmo": None if self.elmo is None else str(self.elmo.checkpoint.origin),
         }
-
-    def _fit_report(
-        self,
-        examples: list[Example],
-        held_out: list[Example],
-        measured: Measured,
-        trainer: Supervised[Example],
-        left_out: int,
-        look_epochs: int,
-    ) -> Report:
-        looks = [-value for value in trainer.history]
-        # The last look may come earlier: at the end.
-        most = self.recipe.schedule.epochs
-        epochs = [min(most, k * look_epochs) for k in range(1, len(looks) + 1)]
-        tables: dict[str, Sequence[Row]] = {}
-        if looks:
-            tables[f"{self.metric} by epoch"] = [
-                {"epoch": epoch, self.metric: score}
-                for epoch, score in zip(epochs, looks, strict=True)
-            ]
-        if mixes := self.mix_table():
-            tables["mix"] = mixes
-        return Report(
-            name=self.name,
-            metrics=dict(measured.metrics),
-            measured_on={
-                "training examples": len(examples),
-                "development examples": len(held_out),
-                "steps": trainer.step_number,
-                "epochs": epochs[-1] if looks else math.ceil(trainer.seen / len(examples)),
-                "best epoch": epochs[looks.index(max(looks))] if looks else None,
-                "score": "of the best epoch on development data" if looks else None,
-                **self._about(),
-                "vectors": None if self.vectors is None else str(self.vectors),
-                "seed": self.seed,
-            },
-            tables=tables,
-            notes=self._remarks(examples, looks, left_out),
-        )
-
-    def _remarks(
-        self, examples: Sequence[Example], looks: Sequence[float], left_out: int
-    ) -> list[str]:
-        """Say what a reader of the scores should know."""
-        doubts = self.doubts(examples)
-        notes = [*doubts]
-        if left_out:
-            notes.append(f"{left_out} training examples are left out: {self.left_out}")
-        if not looks:
-            notes.append("no development data: the last weights are kept, nothing is scored")
-        elif max(looks) <= 0 and not doubts:
-            notes.append(
-                "the score never rose above 0; with little data take a smaller data.batch_size, "
-                "more schedule.epochs, or a larger optimizer.lr"
-            )
-        return notes
-
-    def _settings(self) -> list[str] | None:
-        """Give the keys in which the recipe differs from the shipped one of its name."""
-        try:
-            shipped = TaskRecipe.load(self.recipe.name, self.name, self.sizes).to_json()
-        except ConfigError:
-            return None
-        return [
-            f"{section}.{key}={json.dumps(value)}"
-            for section, values in self.recipe.to_json().items()
-            if isinstance(values, dict)
-            for key, value in values.items()
-            if value != shipped[section][key]
-        ] or None
 
 
 def _names(data: Data) -> str | None:
