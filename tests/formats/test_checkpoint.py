@@ -103,5 +103,5 @@ def test_other_weights_take_nothing_of_the_old_ones(
     for kind in get_args(Precision):
         for name in zeros:
             assert not after.numbers(name, kind).values.any()
-    assert (after.precision, after.start_state) == ("float32", None)
+    assert (after.precision, after.stored, after.start_state) == ("float32", {}, None)
     assert before.numbers(next(iter(zeros)), precision).values.any()
