@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 
@@ -188,3 +190,28 @@ def test_later_threads_get_the_count_of_the_caller() -> None:
         assert seen == [3]
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_job_in_hand_ends_before_the_process_does() -> None:
+    """A thread that Python cuts off inside torch would abort the process."""
+    code = """
+import time
+from concurrent.futures import Future
+from elmore.kernels.workers import Workers
+
+workers = Workers(2)
+workers._started().put((lambda: (time.sleep(0.3), print("done", flush=True)), Future(), 1))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")
+
+
+def test_workers_that_are_gone_leave_nothing_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: dict[object, None] = {}
+    monkeypatch.setattr("atexit.register", lambda call: waiting.update({call: None}))
+    monkeypatch.setattr("atexit.unregister", lambda call: waiting.pop(call, None))
+    workers = Workers(2)
+    workers.run([lambda: None])
+    assert len(waiting) == 1
+    workers.close()
+    assert not waiting

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import queue
 import sys
@@ -19,7 +21,8 @@ from elmore.errors import ConfigError
 __all__ = ["Workers"]
 
 Result = TypeVar("Result")
-
+# What the end of a process waits for a job in hand; jobs take milliseconds.
+_SECONDS_TO_LEAVE = 5.0
 
 _Item = tuple[Callable[[], Any], Future[Any], int]
 
@@ -49,6 +52,7 @@ class Workers:
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[_Item | None] | None = None
         self._process = 0
+        self._at_exit: Callable[[], None] = lambda: None
         if threads is not None and threads < 1:
             raise ConfigError(f"threads={threads}; use 1 or more")
         self.threads = threads if threads is not None else available_threads()
@@ -118,9 +122,15 @@ class Workers:
         ready = threading.Barrier(self.count + 1)
         before = torch.get_num_threads()
         myself = weakref.ref(self)  # or its own threads would keep it alive
-        for _ in range(self.count):
-            threading.Thread(target=_work, args=(jobs, myself, ready), daemon=True).start()
+        started = [
+            threading.Thread(target=_work, args=(jobs, myself, ready), daemon=True)
+            for _ in range(self.count)
+        ]
+        for thread in started:
+            thread.start()
         ready.wait()
+        self._at_exit = functools.partial(_leave, jobs, started)
+        atexit.register(self._at_exit)
         # The count is each thread's own, but threads that others start later would inherit what
         # our workers set: put back what was there.
         torch.set_num_threads(before)
@@ -132,10 +142,19 @@ class Workers:
                 for _ in range(self.count):
                     self._jobs.put(None)
             self._jobs = None
+            atexit.unregister(self._at_exit)
 
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if not ending():  # the threads end with the process, and names may be gone
             self.close()
+
+
+def _leave(jobs: queue.SimpleQueue[_Item | None], threads: Sequence[threading.Thread]) -> None:
+    """Let threads end before Python does: one that is cut off inside torch aborts the process."""
+    for _ in threads:
+        jobs.put(None)
+    for thread in threads:
+        thread.join(_SECONDS_TO_LEAVE)
 
 
 def _end(futures: Sequence[Future[Any]]) -> None:
