@@ -30,6 +30,7 @@ SMALL = {
     "data.pool_sentences": "24",
     "data.batch_rows": "4",
     "data.unroll": "5",
+    "data.long_share": "0.0",
     "loss.negatives": "8",
     "loss.dropout": "0.1",
     "schedule.tokens": "900",

@@ -71,6 +71,7 @@ def golden_batches() -> list[LmBatch]:
                     sizes=(2,) * 5,
                     rows=(np.arange(n), np.arange(n, 2 * n)),
                     targets=tuple(targets),
+                    fresh=np.zeros(2, np.bool_),
                 )
             )
     return batches

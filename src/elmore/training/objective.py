@@ -37,6 +37,8 @@ class LmBatch:
         sizes: sequences alive at each step.
         rows: for each direction, the word that each packed row reads, (n_rows,).
         targets: for each direction, the word id that each packed row should predict, (n_rows,).
+        fresh: None if every sequence starts from zeros and is complete. Otherwise the sequences
+            continue those of the last such batch, except where this is true, (sizes[0],).
     """
 
     words: NDArray[np.int32] | None
@@ -44,6 +46,7 @@ class LmBatch:
     sizes: tuple[int, ...]
     rows: tuple[NDArray[np.int64], ...]
     targets: tuple[NDArray[np.int64], ...]
+    fresh: NDArray[np.bool_] | None = None
 
     @property
     def n_tokens(self) -> int:

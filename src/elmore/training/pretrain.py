@@ -19,8 +19,10 @@ from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
 from elmore.training.batches import (
     Batches,
+    MixedBatches,
     SentenceBatches,
     StreamBatches,
+    WindowBatches,
     endless_sentences,
 )
 from elmore.training.distributed import Group, join_group
@@ -180,7 +182,7 @@ def make_batches(
         vocabulary if recipe.model.tokens == "words" else None,
     )
 
-    @lru_cache(maxsize=2)
+    @lru_cache(maxsize=4)  # sentences and windows read shards in orders of their own
     def read(number: int) -> Shard:
         return read_shard(prepared.shard_paths[number])
 
@@ -217,7 +219,25 @@ def make_batches(
         rank=group.rank,
         world=group.world,
     )
-    return sentences, heldout, prepared.n_tokens + prepared.n_sentences
+    per_epoch = prepared.n_tokens + prepared.n_sentences
+    share = recipe.data.long_share
+    # A few sentences hold no long window.
+    if not share or max(size.tokens for size in prepared.shards) < 2 * recipe.data.unroll:
+        return sentences, heldout, per_epoch
+    windows = WindowBatches(
+        read,
+        n_shards,
+        indexer,
+        vocabulary,
+        rows=recipe.data.batch_rows,
+        unroll=recipe.data.unroll,
+        longest=recipe.data.long_tokens,
+        seed=seed,
+        bidirectional=both,
+        rank=group.rank,
+        world=group.world,
+    )
+    return MixedBatches(sentences, windows, share), heldout, per_epoch
 
 
 def _heldout_batches(prepared: Prepared, recipe: Recipe, indexer: TokenIndexer) -> list[LmBatch]:

@@ -144,8 +144,12 @@ class DataRecipe:
         batch_tokens: token budget of a batch of sentences.
         max_length: longer sentences are cut into pieces of this many tokens.
         pool_sentences: sentences that are shuffled and sorted by length together.
-        batch_rows: rows of a stream batch.
-        unroll: steps of a stream batch.
+        batch_rows: rows of a stream batch, and of a batch of long windows.
+        unroll: steps of a stream batch, and of a batch of long windows.
+        long_share: with regime "sentences", the share of tokens that is read as long windows:
+            running text across sentence borders, `unroll` steps at a time with the state carried
+            on. A model that only ever sees sentences from zeros may diverge on paragraphs.
+        long_tokens: length of the longest window.
     """
 
     regime: Regime
@@ -154,6 +158,8 @@ class DataRecipe:
     pool_sentences: int
     batch_rows: int
     unroll: int
+    long_share: float = 0.0
+    long_tokens: int = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +254,7 @@ class RunRecipe:
 _BOUNDS: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
     (
         "data.batch_tokens data.max_length data.pool_sentences data.batch_rows data.unroll "
+        "data.long_tokens "
         "loss.negatives optimizer.accumulate schedule.tokens run.log_steps run.heldout_tokens",
         "1 or more",
         lambda value: value >= 1,
@@ -268,7 +275,11 @@ _BOUNDS: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
         "from 0 to below 1",
         lambda value: 0 <= value < 1,
     ),
-    ("schedule.decay_share schedule.floor", "from 0 to 1", lambda value: 0 <= value <= 1),
+    (
+        "schedule.decay_share schedule.floor data.long_share",
+        "from 0 to 1",
+        lambda value: 0 <= value <= 1,
+    ),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import tomllib
 from collections.abc import Callable, Mapping
@@ -57,6 +58,13 @@ def section_from_json(data: Any, kind: type, what: str) -> Any:
     for key in data:
         if key not in hints:
             raise ConfigError(unknown_key(what, key, list(hints)))
+    # Keys that came later have defaults, so that older recipes and runs still load.
+    defaults = {
+        field.name: field.default
+        for field in dataclasses.fields(kind)
+        if field.default is not dataclasses.MISSING
+    }
+    data = {**defaults, **data}
     values = {}
     for key, hint in hints.items():
         # TOML has no null: a key that may be None is left out for None.

@@ -161,9 +161,9 @@ class LmTrainer:
             losses = self._losses(part)
             scale = self._scale(everything)
             result = self.objective.step(
-                batch, self._carried, losses, scale, self._dropout_generators(part)
+                batch, self._start_state(batch), losses, scale, self._dropout_generators(part)
             )
-            if recipe.data.regime == "stream":
+            if batch.fresh is not None:
                 self._carried = result.state
             rows += [gathered for r in result.rows for gathered in self.group.gather_rows(r)]
             sums = [a + b for a, b in zip(sums, result.losses, strict=True)]
@@ -175,6 +175,15 @@ class LmTrainer:
         means = [total / everything for total in self.group.sum_numbers(sums)]
         names = self.bilm.config.directions
         return StepReport(dict(zip(names, means, strict=True)), lr, norm)
+
+    def _start_state(self, batch: LmBatch) -> BiLmState | None:
+        """The carried state for a batch that continues an earlier one, else None for zeros."""
+        if batch.fresh is None or self._carried is None:
+            return None
+        if not batch.fresh.any():
+            return self._carried
+        keep = torch.from_numpy(~batch.fresh).to(self.softmax_bias).unsqueeze(1)
+        return BiLmState(self._carried.hidden * keep, self._carried.memory * keep)
 
     def evaluate(self) -> dict[str, float] | None:
         """Look at the held-out batches with the full softmax."""
@@ -300,11 +309,19 @@ class LmTrainer:
                     "recipe": self.recipe.name,
                     "step": self.step_number,
                     "tokens_seen": self.seen,
+                    "longest": self._longest(),
                     "heldout_loss": None if math.isinf(self.best) else self.best,
                 },
             },
             origin=str(self.run.path),
         )
+
+    def _longest(self) -> int | None:
+        """Tokens of the longest sequence that the model learned to read; None without end."""
+        data = self.recipe.data
+        if data.regime == "stream":
+            return None
+        return max(data.max_length, data.long_tokens if data.long_share else 0)
 
     def _losses(self, part: int) -> list[SoftmaxLoss]:
         loss, directions = self.recipe.loss, self.bilm.config.directions
