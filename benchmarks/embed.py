@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import torch
 from machine import Neighbours, Timing, append_result, facts, read_bandwidth, sgemm_limit
 from plain import NnLstmElmo, PlainElmo
@@ -38,7 +39,7 @@ from elmore.embedding.cache import WordCache
 from elmore.embedding.engine import build_bilm
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import read_checkpoint
-from elmore.kernels._load import native
+from elmore.kernels.native import native
 from elmore.nn.bilm import BiLm
 from elmore.nn.initial import initialise
 from elmore.text.characters import ByteAlphabet
@@ -119,7 +120,7 @@ def make(size: str) -> tuple[BiLm, Checkpoint]:
         lstm=LstmConfig(dim=cells, projection_dim=dim),
     )
     bilm = BiLm(config)
-    initialise(bilm, torch.Generator().manual_seed(0))
+    initialise(bilm, np.random.default_rng(0))
     weights = {name: w.detach().numpy() for name, w in bilm.named_parameters()}
     return bilm, Checkpoint(config=config, weights=weights, alphabet=ByteAlphabet())
 

@@ -19,10 +19,11 @@ from embed import read_text
 from machine import Timing, append_result, facts, sgemm_limit
 from plain_training import PlainStep
 
-from elmore.kernels._load import native
-from elmore.kernels.lstm import Clips, LstmSteps
+from elmore.kernels.native import native
+from elmore.kernels.recurrence import Clips
 from elmore.kernels.workers import Workers
 from elmore.nn.losses import draw_negatives, sampled_softmax
+from elmore.nn.lstm_steps import LstmSteps
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary

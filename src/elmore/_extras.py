@@ -7,7 +7,12 @@ from types import ModuleType
 
 from elmore.errors import MissingExtra
 
-__all__ = ["require"]
+__all__ = ["missing_extra", "require", "require_torch"]
+
+# Plain `torch` brings gigabytes of CUDA on Linux, which a laptop has no use for.
+_CPU_BUILD = (
+    " (without a GPU, first `pip install torch --index-url https://download.pytorch.org/whl/cpu`)"
+)
 
 
 def require(module: str, extra: str, what: str) -> ModuleType:
@@ -27,6 +32,20 @@ def require(module: str, extra: str, what: str) -> ModuleType:
         # A package that is there but lacks a part of its own is another matter.
         if error.name != module.partition(".")[0]:
             raise
-        raise MissingExtra(
-            f"{what} needs {module.partition('.')[0]}; install elmore[{extra}]"
-        ) from None
+        raise missing_extra(module, extra, what) from None
+
+
+def require_torch(what: str) -> ModuleType:
+    """Import torch for what learns or runs on a GPU.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    return require("torch", "torch", what)
+
+
+def missing_extra(module: str, extra: str, what: str) -> MissingExtra:
+    """The error that says which extra brings a package."""
+    package = module.partition(".")[0]
+    hint = _CPU_BUILD if package == "torch" else ""
+    return MissingExtra(f"{what} needs {package}; install elmore[{extra}]{hint}")

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from elmore._extras import missing_extra
+
 __all__ = ["lazy_names"]
 
 
@@ -23,7 +25,12 @@ def lazy_names(
     def get(name: str) -> Any:
         if name not in table:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = importlib.import_module(table[name])
+        try:
+            module = importlib.import_module(table[name])
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise missing_extra("torch", "torch", f"{package}.{name}") from None
         return module if table[name] == f"{package}.{name}" else getattr(module, name)
 
     def names() -> list[str]:

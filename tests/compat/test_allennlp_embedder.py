@@ -63,7 +63,7 @@ def test_batches(pair: Pair) -> None:
 def test_empty_sentences(pair: Pair) -> None:
     embedder = ElmoEmbedder(*pair)
     assert embedder.embed_sentence([]).shape == (3, 0, 1024)  # AllenNLP's constant
-    assert embedder.elmo_bilm._elmo_lstm._states is None
+    assert embedder._stream.state is None
     shapes = [v.shape for v in embedder.embed_batch([["Here", "is", "one"], []])]
     assert shapes == [(3, 3, 32), (3, 0, 1024)]
     assert [v.shape for v in embedder.embed_batch([[], []])] == [(3, 0, 1024)] * 2

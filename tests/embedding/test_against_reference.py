@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from reference import MUTATIONS, ReferenceElmo, random_weights
 from small_models import SENTENCES, TEXT, make_options, write_pair
 
 from elmore import Elmo
-from elmore.kernels._load import native
-from elmore.nn import frozen, highway, lstm
-from elmore.nn.highway import Highway
+from elmore.embedding import network
+from elmore.embedding.torch_network import BiLmTensors
 from elmore.text.vocabulary import Vocabulary
 
 close = {"atol": 2e-6, "rtol": 1e-5}
@@ -86,8 +84,24 @@ def test_carried_state(name: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(ours.values, theirs, **close)
     assert stream.state is not None
     assert state is not None
-    np.testing.assert_allclose(stream.state.hidden.numpy(), state.hidden, **close)
-    np.testing.assert_allclose(stream.state.memory.numpy(), state.cell, **close)
+    np.testing.assert_allclose(stream.state.hidden, state.hidden, **close)
+    np.testing.assert_allclose(stream.state.cell, state.cell, **close)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_torch_modules_compute_the_same(name: str, tmp_path: Path) -> None:
+    """What learns and runs on GPUs agrees with what computes on the CPU."""
+    elmo, _, _ = load(tmp_path, MODELS[name])
+    engine, torch_network = elmo.engine, BiLmTensors(elmo.checkpoint, "cpu")
+    batch = engine.indexer.batch(SENTENCES)
+    vectors = torch_network.tokens(batch.words, batch.word_ids)
+    np.testing.assert_allclose(vectors, engine.vectors(batch), **close)
+    layers, state = engine.run(batch)
+    before = engine.zero_state(len(SENTENCES))
+    found, after = torch_network.contextualize(vectors, batch.index, batch.lengths, before)
+    np.testing.assert_allclose(found, layers, atol=1e-5)
+    for mine, other in zip(after, state, strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -116,19 +130,18 @@ def test_a_broken_model_would_be_noticed(mutation: str, tmp_path: Path) -> None:
 
 def break_clip(which: str) -> Any:
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        original = lstm.lstm_steps
+        original = network.run_steps
 
         def unclipped(*args: Any) -> None:
-            before, clips, after = args[:6], args[6]._replace(**{which: None}), args[7:]
-            original(*before, clips, *after)
+            original(*args[:-1], args[-1]._replace(**{which: None}))
 
-        monkeypatch.setattr(lstm, "lstm_steps", unclipped)
+        monkeypatch.setattr(network, "run_steps", unclipped)
 
     return patch
 
 
 def break_forget_bias(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lstm, "FORGET_BIAS", 0.0)
+    monkeypatch.setattr(network, "FORGET_BIAS", 0.0)
 
 
 def break_gate_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,13 +149,20 @@ def break_gate_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def break_highway(monkeypatch: pytest.MonkeyPatch) -> None:
-    def inverted(self: Highway, x: Any) -> Any:
-        transformed, gate = highway.torch.nn.functional.linear(x, self.weight, self.bias).chunk(
-            2, dim=1
-        )
-        return highway.torch.lerp(transformed.relu(), x, gate.sigmoid())
+    original = network._affine
 
-    monkeypatch.setattr(Highway, "forward", inverted)
+    def inverted(read: Any, name: str) -> Any:
+        """Negative gates let the other part through: sigmoid(-x) = 1 - sigmoid(x)."""
+        matrix, bias = original(read, name)
+        if "highways" in name:
+            stored = read(f"{name}.weight").values.astype(np.float32)
+            half = len(stored) // 2
+            stored = np.concatenate([stored[:half], -stored[half:]])
+            matrix = network.Matrix(network.Stored(stored))
+            bias = np.concatenate([bias[:half], -bias[half:]])
+        return matrix, bias
+
+    monkeypatch.setattr(network, "_affine", inverted)
 
 
 def break_residual(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,41 +183,11 @@ def break_residual(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["cell clip", "projection clip", "forget bias", "gate order", "highway", "residual"],
 )
+@pytest.mark.parametrize("choice", ["0", "auto"])
 def test_our_code_broken_on_purpose_turns_red(
-    patch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    patch: Any, choice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ELMORE_NATIVE", "0")
-    patch(monkeypatch)
-    with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        test_every_sentence_alone("skip", tmp_path)
-
-
-def break_frozen_clip(which: str) -> Any:
-    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        original = frozen.run_steps
-
-        def unclipped(*args: Any) -> None:
-            original(*args[:-1], args[-1]._replace(**{which: None}))
-
-        monkeypatch.setattr(frozen, "run_steps", unclipped)
-
-    return patch
-
-
-@pytest.mark.skipif(native().module is None, reason="the C extension is not in use")
-@pytest.mark.parametrize(
-    "patch",
-    [
-        break_frozen_clip("cell"),
-        break_frozen_clip("projection"),
-        lambda monkeypatch: monkeypatch.setattr(frozen, "FORGET_BIAS", 0.0),
-        lambda monkeypatch: monkeypatch.setattr(torch.Tensor, "sigmoid_", torch.Tensor.tanh_),
-    ],
-    ids=["cell clip", "projection clip", "forget bias", "highway"],
-)
-def test_our_native_code_broken_on_purpose_turns_red(
-    patch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    monkeypatch.setenv("ELMORE_NATIVE", choice)
     patch(monkeypatch)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         test_every_sentence_alone("skip", tmp_path)

@@ -127,8 +127,8 @@ def test_layers_and_states_while_rows_come_and_go(
             np.testing.assert_allclose(result.values, inner, **close)
     state = stream.state
     assert state is not None
-    hidden = np.concatenate(list(state.hidden.numpy()), axis=-1)  # (layers, rows, 2P)
-    memory = np.concatenate(list(state.memory.numpy()), axis=-1)
+    hidden = np.concatenate(list(state.hidden), axis=-1)  # (layers, rows, 2P)
+    memory = np.concatenate(list(state.cell), axis=-1)
     np.testing.assert_allclose(hidden, expected("bilm/final_state/hidden"), **close)
     np.testing.assert_allclose(memory, expected("bilm/final_state/memory"), **close)
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import doctest
 import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from slow_language_model import MODELS, WORDS, known, load_both, numbers
 from small_models import SENTENCES
 
 from elmore import Elmo
 from elmore.embedding import perplexity as module
-from elmore.embedding import predictions
 from elmore.embedding.perplexity import Perplexity, perplexity
 from elmore.errors import ConfigError, InputError
+from elmore.kernels.softmax import LogSoftmax
 
 
 @pytest.mark.parametrize("seed", [3, 4])
@@ -79,23 +80,19 @@ def test_a_lone_text_is_one_sentence(lm: Elmo) -> None:
     assert perplexity(lm, "The virus, then.").n_tokens == 6
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 def test_the_softmax_keeps_to_the_threads_of_the_model(
-    lm: Elmo, monkeypatch: pytest.MonkeyPatch
+    lm: Elmo, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, real = [], predictions.log_likelihoods
+    seen, real = set(), LogSoftmax.of
 
-    def watched(*args: object) -> torch.Tensor:
-        seen.append(torch.get_num_threads())
-        return real(*args)
+    def watched(self: LogSoftmax, *args: Any) -> Any:
+        seen.add(threading.get_ident())
+        return real(self, *args)
 
-    monkeypatch.setattr(predictions, "log_likelihoods", watched)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        perplexity(Elmo(lm.checkpoint, threads=1), SENTENCES, tokenized=True)
-    finally:
-        torch.set_num_threads(before)
-    assert set(seen) == {1}
+    monkeypatch.setattr(LogSoftmax, "of", watched)
+    perplexity(Elmo(lm.checkpoint, threads=threads), SENTENCES * 50, tokenized=True)
+    assert len(seen) <= threads
 
 
 def test_nothing_to_measure(lm: Elmo) -> None:

@@ -17,7 +17,8 @@ from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import read_checkpoint
 from elmore.formats.safetensors_files import read_safetensors, write_safetensors
-from elmore.kernels._load import Native, native
+from elmore.kernels.matrix import Matrix, Stored, quantize
+from elmore.kernels.native import Native, native
 
 needs_native = pytest.mark.skipif(native().module is None, reason="the C extension is not in use")
 BUSY = [sentence for sentence in SENTENCES if sentence]
@@ -181,10 +182,10 @@ def test_the_torch_module_is_made_when_asked_for(checkpoint: Checkpoint) -> None
     assert elmo.engine.bilm is elmo.engine.bilm
 
 
-def test_plain_c_leaves_float32_to_torch(
-    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bare = Native(SimpleNamespace(cpu=lambda: ()), "plain C only")  # type: ignore[arg-type]
-    monkeypatch.setattr("elmore.embedding.engine.native", lambda: bare)
-    assert Elmo(checkpoint).engine._frozen is None
-    assert Elmo(checkpoint, precision="int8").engine._frozen is not None
+def test_plain_c_leaves_float32_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = native()
+    bare = Native(SimpleNamespace(**{**vars(real.module), "cpu": lambda: ()}), "plain C only")  # type: ignore[arg-type]
+    monkeypatch.setattr("elmore.kernels.matrix.native", lambda: bare)
+    values = np.ones((8, 4), np.float32)
+    assert not Matrix(Stored(values)).packed
+    assert Matrix(quantize(values)).packed

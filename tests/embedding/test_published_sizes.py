@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from elmore import Elmo
 from elmore.config import BiLmConfig, count_parameters
@@ -47,7 +46,7 @@ ORIGINAL = {
 
 def random_checkpoint(config: BiLmConfig) -> Checkpoint:
     bilm = BiLm(config)
-    initialise(bilm, torch.Generator().manual_seed(0))
+    initialise(bilm, np.random.default_rng(0))
     weights = {name: weight.detach().numpy() for name, weight in bilm.named_parameters()}
     return Checkpoint(config=config, weights=weights, alphabet=ByteAlphabet())
 

@@ -16,7 +16,7 @@ A, B, C = ["One", "row"], ["another", "of", "three"], ["last"]
 
 def state(stream: Stream) -> tuple[np.ndarray, np.ndarray]:
     assert stream.state is not None
-    return stream.state.hidden.numpy().copy(), stream.state.memory.numpy().copy()
+    return stream.state.hidden.copy(), stream.state.cell.copy()
 
 
 def test_the_first_batch_is_fresh_and_the_second_is_not(tiny_elmo: Elmo) -> None:
@@ -48,12 +48,12 @@ def test_rows_go_on_where_the_same_row_ended(tiny_elmo: Elmo) -> None:
 def test_smaller_and_larger_batches(tiny_elmo: Elmo) -> None:
     stream = tiny_elmo.stateful()
     stream.layers_tokens([A, B])
-    hidden, memory = state(stream)
+    hidden, cell = state(stream)
     stream.layers_tokens([C])  # the second row stays where it was
-    after_hidden, after_memory = state(stream)
+    after_hidden, after_cell = state(stream)
     np.testing.assert_array_equal(after_hidden[:, :, 1], hidden[:, :, 1])
-    np.testing.assert_array_equal(after_memory[:, :, 1], memory[:, :, 1])
-    assert np.abs(after_memory[:, :, 0] - memory[:, :, 0]).max() > 1e-3
+    np.testing.assert_array_equal(after_cell[:, :, 1], cell[:, :, 1])
+    assert np.abs(after_cell[:, :, 0] - cell[:, :, 0]).max() > 1e-3
     results = stream.embed_tokens([A, B, C])  # the third row is new
     assert state(stream)[0].shape == (2, 2, 3, 16)
     np.testing.assert_allclose(results[2], tiny_elmo.embed_tokens([C])[0], atol=1e-5)
@@ -80,10 +80,10 @@ def test_reset(tiny_elmo: Elmo) -> None:
     stream = tiny_elmo.stateful()
     stream.embed_tokens([A, B])
     stream.reset(rows=[1])
-    hidden, memory = state(stream)
+    hidden, cell = state(stream)
     assert (hidden[:, :, 1] == 0).all()
-    assert (memory[:, :, 1] == 0).all()
-    assert (memory[:, :, 0] != 0).any()
+    assert (cell[:, :, 1] == 0).all()
+    assert (cell[:, :, 0] != 0).any()
     fresh = tiny_elmo.embed_tokens([C])[0]
     results = stream.embed_tokens([C, C])
     np.testing.assert_allclose(results[1], fresh, atol=1e-5)

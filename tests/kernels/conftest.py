@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from elmore.kernels._load import native
+from elmore.kernels.native import native
 
 SETS = ("plain", "avx2", "avx512", "avx512_vnni")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -10,13 +11,9 @@ from reference import character_ids
 from torch import Tensor
 
 from elmore.kernels import charcnn
-from elmore.kernels.charcnn import (
-    character_tables,
-    constant_tail,
-    convolve,
-    convolve_by_tables,
-    groups_by_length,
-)
+from elmore.kernels.charcnn import FilterTables, constant_tail, groups_by_length
+from elmore.nn import convolution
+from elmore.nn.convolution import convolve
 
 FILTERS = {"1..7": range(1, 8), "1..5": range(1, 6), "3": [3]}
 N_CHARACTERS = 261
@@ -64,10 +61,28 @@ def test_cropping_is_exact_for_every_length(widths: list[int]) -> None:
     expected = direct(ids, characters, filters, biases)
     ours = convolve(ids, characters, filters, biases)
     torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-12)
-    with torch.no_grad():
-        tables = character_tables(characters, filters)
-        summed = convolve_by_tables(ids, tables, biases, N_CHARACTERS)
-    torch.testing.assert_close(summed, expected.detach(), rtol=1e-12, atol=1e-12)
+
+
+def tables_of(parts: tuple[Tensor, list[Tensor], list[Tensor]]) -> FilterTables:
+    characters, filters, biases = parts
+    return FilterTables(
+        characters.detach().numpy(),
+        [weight.detach().numpy() for weight in filters],
+        [bias.detach().numpy() for bias in biases],
+    )
+
+
+@pytest.mark.parametrize("widths", FILTERS.values(), ids=FILTERS)
+@pytest.mark.parametrize("choice", ["0", "auto"])
+def test_tables_give_what_the_convolution_gives(
+    widths: list[int], choice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ELMORE_NATIVE", choice)
+    ids = words_of_all_lengths()
+    parts = make_weights(list(widths), torch.float32)
+    found = tables_of(parts).largest(ids.numpy().astype(np.int32))
+    expected = direct(ids, *parts).detach().numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("widths", FILTERS.values(), ids=FILTERS)
@@ -97,10 +112,10 @@ def test_one_column_fewer_is_wrong(widths: list[int], monkeypatch: pytest.Monkey
     monkeypatch.setattr(charcnn, "_FEW_WORDS", 1)  # a group for every length
     original = groups_by_length
 
-    def shorter(ids: Tensor, width: int) -> list[tuple[Tensor, int]]:
+    def shorter(ids: np.ndarray, width: int) -> list[tuple[np.ndarray, int]]:
         return [(m, columns - (columns > width)) for m, columns in original(ids, width)]
 
-    monkeypatch.setattr(charcnn, "groups_by_length", shorter)
+    monkeypatch.setattr(convolution, "groups_by_length", shorter)
     wrong = (convolve(ids, characters, filters, biases) - expected).abs().amax(dim=1) > 1e-6
     assert wrong.float().mean() > 0.7
 
@@ -121,10 +136,10 @@ def test_any_grouping(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_few_words_share_a_group() -> None:
-    ids = words_of_all_lengths()[:10]
+    ids = words_of_all_lengths()[:10].numpy()
     assert len(groups_by_length(ids, 3)) == 1
     lengths = len(set(constant_tail(ids).tolist()))
-    assert len(groups_by_length(ids.repeat(20, 1), 3)) == lengths > 1
+    assert len(groups_by_length(np.tile(ids, (20, 1)), 3)) == lengths > 1
 
 
 def test_more_words_than_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +150,7 @@ def test_more_words_than_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_constant_tail() -> None:
-    ids = torch.tensor([[5, 6, 1, 1], [1, 1, 1, 1], [1, 1, 2, 1], [1, 2, 3, 4]])
+    ids = np.array([[5, 6, 1, 1], [1, 1, 1, 1], [1, 1, 2, 1], [1, 2, 3, 4]])
     assert constant_tail(ids).tolist() == [2, 0, 3, 3]
 
 
@@ -149,5 +164,5 @@ def test_any_ids(rows: list[list[int]], width: int) -> None:
     parts = make_weights([1, width], torch.float64)
     expected = direct(ids, *parts)
     torch.testing.assert_close(convolve(ids, *parts), expected, rtol=1e-12, atol=1e-12)
-    groups = groups_by_length(ids, width)
+    groups = groups_by_length(ids.numpy(), width)
     assert sorted(k for members, _ in groups for k in members.tolist()) == list(range(len(rows)))

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.kernels import lstm
-from elmore.kernels._load import native
+from elmore.kernels.native import native
+from elmore.nn import lstm_steps as lstm
 
 NATIVE = native().module
 pytestmark = pytest.mark.skipif(NATIVE is None, reason="the C extension is not in use")

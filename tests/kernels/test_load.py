@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from elmore.errors import ConfigError, NativeError
-from elmore.kernels._load import native
+from elmore.kernels.native import native
 
 BUILT = importlib.util.find_spec("elmore._native") is not None
 

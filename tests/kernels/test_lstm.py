@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from elmore.kernels._load import native
-from elmore.kernels.lstm import Clips, LstmSteps, lstm_steps
+from elmore.kernels.native import native
+from elmore.kernels.recurrence import Clips
+from elmore.nn.lstm_steps import LstmSteps, lstm_steps
 from elmore.nn.packing import Packing
 
 NAMES = ("gates", "state_weight", "projection", "hidden", "memory")

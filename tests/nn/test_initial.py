@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -32,7 +33,7 @@ def made(activation: str = "relu", seed: int = 0, words: int = 0) -> dict[str, T
     )
     lstm = LstmConfig(dim=CELLS, projection_dim=DIM, n_layers=2)
     bilm = BiLm(BiLmConfig(tokens=tokens, lstm=lstm))
-    initialise(bilm, torch.Generator().manual_seed(seed))
+    initialise(bilm, np.random.default_rng(seed))
     return {name: weight.detach() for name, weight in bilm.named_parameters()}
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from elmore.embedding.elmo import Elmo
-from elmore.nn.bilm import BiLm
-from elmore.nn.initial import initialise
-from elmore.training.seeds import torch_generator
+from elmore.initial import initial_weights
+from elmore.training.seeds import numpy_generator
 
 __all__ = ["random_twin"]
 
@@ -19,9 +18,7 @@ def random_twin(elmo: Elmo, seed: int = 0) -> Elmo:
         elmo: the model to copy the shape of.
         seed: what the weights are drawn with.
     """
-    bilm = BiLm(elmo.config)
-    initialise(bilm, torch_generator(seed, "random twin"))
-    weights = {name: w.detach().numpy() for name, w in bilm.named_parameters()}
+    weights = initial_weights(elmo.config, numpy_generator(seed, "random twin"))
     checkpoint = dataclasses.replace(
         elmo.checkpoint.with_weights(weights),
         softmax=None,
@@ -31,7 +28,7 @@ def random_twin(elmo: Elmo, seed: int = 0) -> Elmo:
     engine = elmo.engine
     return Elmo(
         checkpoint,
-        device=str(engine.device),
+        device=engine.device,
         precision=elmo.precision,
         threads=engine.workers.threads,
         start="zeros" if engine._start is None else "warm",

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from elmore._progress import SILENT, Progress
 from elmore.analysis.conllu import TaggedSentence, TagKind, read_conllu
 from elmore.analysis.controls import random_twin
+from elmore.analysis.linear_probe import L2_CHOICES, Fitted, fit
 from elmore.analysis.probe import layer_views
-from elmore.analysis.softmax_regression import L2_CHOICES, Fitted, fit
 from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache

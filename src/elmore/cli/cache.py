@@ -54,7 +54,6 @@ def run(args: argparse.Namespace) -> int:
 
     from elmore.embedding.elmo import Elmo
 
-    flags.set_threads(args.threads)
     elmo = Elmo(checkpoint, device=args.device, precision=args.precision, threads=args.threads)
     progress = make_progress(unit="words", total=len(words), quiet=args.quiet)
 

@@ -214,7 +214,6 @@ def _settings(args: argparse.Namespace, checkpoint: Checkpoint) -> Settings:
 def _load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
     from elmore.embedding.elmo import Elmo
 
-    flags.set_threads(args.threads)
     return Elmo(checkpoint, threads=args.threads, **_load_options(args))
 
 

@@ -41,7 +41,6 @@ __all__ = [
     "parse_count",
     "parse_layers",
     "read_model",
-    "set_threads",
     "split_model",
 ]
 
@@ -326,7 +325,6 @@ def make_elmo(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
     """Load a model that was read, as the flags of `add_compute` and `add_start` say."""
     from elmore.embedding.elmo import Elmo
 
-    set_threads(args.threads)
     return Elmo(
         checkpoint,
         device=args.device,
@@ -334,11 +332,3 @@ def make_elmo(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
         threads=args.threads,
         start=args.start,
     )
-
-
-def set_threads(threads: int | None) -> None:
-    """Tell torch, whose count is the process's own, so that only a program may set it."""
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)

@@ -208,7 +208,7 @@ def _files(source: Source) -> list[dict[str, Any]]:
 
 
 def _system() -> dict[str, Any]:
-    from elmore.kernels._load import native
+    from elmore.kernels.native import native
 
     choice = native()
     return {

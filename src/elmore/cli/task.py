@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from elmore._extras import require_torch
 from elmore.cli import flags
 from elmore.cli.inputs import check_inputs, read_input
 from elmore.cli.report import make_progress, say, write_json, write_result
@@ -122,7 +123,7 @@ def _train(args: argparse.Namespace, model: Any) -> None:
     from elmore.tasks.recipe import TaskRecipe
     from elmore.tasks.seeds import over_seeds
 
-    flags.set_threads(args.threads)
+    _set_threads(args.threads)
     kind = _class(args.name)
     recipe = TaskRecipe.load(args.recipe, args.name, kind.sizes, overrides(args.set))
     # Read before the training, which would be in vain if the file were not there.
@@ -200,14 +201,14 @@ def _elmo(args: argparse.Namespace, model: Any) -> Any:
     checkpoint = flags.read_model(model)
     from elmore.embedding.elmo import Elmo
 
-    flags.set_threads(args.threads)
+    _set_threads(args.threads)
     return Elmo(checkpoint, device=args.device, precision=args.precision, threads=args.threads)
 
 
 def _use(args: argparse.Namespace, model: Any) -> None:
     if args.action == "predict":
         check_inputs(args.inputs, None)
-    flags.set_threads(args.threads)
+    _set_threads(args.threads)
     task = _class(args.name).load(
         args.trained,
         elmo=_elmo(args, model) if args.model else None,
@@ -288,3 +289,9 @@ class _Display:
         """Leave the bar as it is."""
         if self._bar is not None:
             self._bar.close()
+
+
+def _set_threads(threads: int | None) -> None:
+    """Tell torch, whose count is the process's own, so that only a program may set it."""
+    if threads is not None:
+        require_torch("a task").set_num_threads(threads)

@@ -84,8 +84,7 @@ class Embedder:
         engine = self.elmo.engine
         batch = with_padding_as_words(engine.indexer.batch(sentences), engine.indexer)
         layers, _ = engine.run(batch)
-        values = layers.values[0].cpu().numpy()
-        return [values[row, 1 : len(s) + 1].copy() for row, s in enumerate(sentences)]
+        return [layers[0, row, 1 : len(s) + 1].copy() for row, s in enumerate(sentences)]
 
 
 def _choose(values: Array, output_layer: int) -> Array:

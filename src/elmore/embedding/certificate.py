@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from elmore.config import Precision
 from elmore.embedding.engine import Engine
@@ -68,25 +69,31 @@ def certify(
     exact = Engine(checkpoint, precision="float32")
     cheap = Engine(checkpoint, precision=precision)
     batch = exact.indexer.batch(batch_text)
-    expected, found = exact.run(batch)[0].values, cheap.run(batch)[0].values
-    lengths = torch.from_numpy(batch.lengths)
-    places = torch.arange(expected.shape[2])
-    inner = (places > 0) & (places < lengths[:, None] - 1)  # without markers
+    expected, found = exact.run(batch)[0], cheap.run(batch)[0]
+    places = np.arange(expected.shape[2])
+    inner = (places > 0) & (places < batch.lengths[:, None] - 1)  # without markers
     expected, found = expected[:, inner], found[:, inner]  # (layers, tokens, dim)
-    cosines = torch.nn.functional.cosine_similarity(expected.double(), found.double(), dim=2)
+    cosines = _cosines(expected.astype(np.float64), found.astype(np.float64))
     certificate: dict[str, Any] = {
         "precision": precision,
         "against": "float32",
         "tokens": int(inner.sum()),
-        "mean_cosine": _numbers(cosines.mean(dim=1)),
-        "min_cosine": _numbers(cosines.amin(dim=1)),
-        "max_error": _numbers((expected - found).abs().amax(dim=(1, 2))),
-        "max_value": _numbers(expected.abs().amax(dim=(1, 2))),
+        "mean_cosine": _numbers(cosines.mean(axis=1)),
+        "min_cosine": _numbers(cosines.min(axis=1)),
+        "max_error": _numbers(np.abs(expected - found).max(axis=(1, 2))),
+        "max_value": _numbers(np.abs(expected).max(axis=(1, 2))),
     }
     if probes is not None:
         certificate["probes"] = dict(probes)
     return certificate
 
 
-def _numbers(values: torch.Tensor) -> list[float]:
+def _cosines(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Cosine of every two vectors along the last axis."""
+    lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+    cosines: NDArray[np.float64] = (a * b).sum(axis=-1) / np.maximum(lengths, 1e-8)
+    return cosines
+
+
+def _numbers(values: NDArray[np.generic]) -> list[float]:
     return [round(float(value), 7) for value in values]

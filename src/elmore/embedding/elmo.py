@@ -6,11 +6,12 @@ import copy
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore._extras import require_torch
 from elmore.config import BiLmConfig, Precision
 from elmore.embedding.certificate import certified
 from elmore.embedding.engine import Engine, Start
@@ -24,11 +25,13 @@ from elmore.formats import folder
 from elmore.formats.bundled import bundled_model
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
-from elmore.nn.elmo_layer import ElmoLayer
-from elmore.nn.mix import LayerNorm
 from elmore.text.sentence import Sentence
 from elmore.text.tokenizer import tokenize
 from elmore.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from elmore.nn.elmo_layer import ElmoLayer
+    from elmore.nn.mix import LayerNorm
 
 __all__ = ["Elmo", "Precision"]
 
@@ -129,7 +132,7 @@ class Elmo:
 
     @property
     def engine(self) -> Engine:
-        """The computing part: batches of tokens in, all layers as tensors out."""
+        """The computing part: batches of tokens in, all layers out."""
         return self._engine
 
     def tokenize(self, text: str) -> Sentence:
@@ -317,6 +320,9 @@ class Elmo:
             >>> first.shape
             torch.Size([1, 3, 32])
         """
+        require_torch("elmo.layer()")
+        from elmore.nn.elmo_layer import ElmoLayer
+
         return ElmoLayer(
             copy.deepcopy(self._engine.bilm),
             self._engine.indexer,

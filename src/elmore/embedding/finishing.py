@@ -7,7 +7,6 @@ from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from elmore.embedding.layers import LayerChoice, SentenceLayers, layer_weights
 from elmore.embedding.pooling import Pooling, check_pooling, pool
@@ -20,12 +19,12 @@ Result = TypeVar("Result", covariant=True)
 
 
 class Finish(Protocol[Result]):
-    """Makes the result of a sentence; the tensors it is given must not be kept."""
+    """Makes the result of a sentence; the arrays it is given must not be kept."""
 
-    def whole(self, sentence: Sentence, values: Tensor) -> Result:
+    def whole(self, sentence: Sentence, values: Array) -> Result:
         """Finish a sentence from all its layers, (layers, time, dim)."""
 
-    def pieces(self, sentence: Sentence, pieces: Iterator[Tensor]) -> Result:
+    def pieces(self, sentence: Sentence, pieces: Iterator[Array]) -> Result:
         """Finish a long sentence from stretches of it in order, each (layers, some, dim).
 
         Args:
@@ -48,17 +47,17 @@ class Mixed:
             (layer, weight) for layer, weight in enumerate(weights) if weight
         ]
 
-    def whole(self, sentence: Sentence, values: Tensor) -> Array:
+    def whole(self, sentence: Sentence, values: Array) -> Array:
         """Mix, layer by layer: elements in a fixed order, whatever stands beside them."""
         if not self._terms:
             return np.zeros(values.shape[1:], np.float32)
         (layer, weight), *others = self._terms
-        mixed: Tensor = values[layer] * weight
+        mixed: Array = values[layer] * np.float32(weight)
         for layer, weight in others:
-            mixed.add_(values[layer], alpha=weight)
-        return mixed.numpy()
+            mixed += values[layer] * np.float32(weight)
+        return mixed
 
-    def pieces(self, sentence: Sentence, pieces: Iterator[Tensor]) -> Array:
+    def pieces(self, sentence: Sentence, pieces: Iterator[Array]) -> Array:
         """Mix piece by piece."""
         result: Array | None = None
         start = 0
@@ -74,11 +73,11 @@ class Mixed:
 class AllLayers:
     """All layers with the tokens."""
 
-    def whole(self, sentence: Sentence, values: Tensor) -> SentenceLayers:
+    def whole(self, sentence: Sentence, values: Array) -> SentenceLayers:
         """Copy them."""
-        return SentenceLayers(sentence.tokens, sentence.spans, values.numpy().copy())
+        return SentenceLayers(sentence.tokens, sentence.spans, values.copy())
 
-    def pieces(self, sentence: Sentence, pieces: Iterator[Tensor]) -> SentenceLayers:
+    def pieces(self, sentence: Sentence, pieces: Iterator[Array]) -> SentenceLayers:
         """Copy them piece by piece."""
         result: Array | None = None
         start = 0
@@ -86,7 +85,7 @@ class AllLayers:
             layers, size, dim = values.shape
             if result is None:
                 result = np.empty((layers, len(sentence), dim), np.float32)
-            result[:, start : start + size] = values.numpy()
+            result[:, start : start + size] = values
             start += size
         whole = np.zeros((0, 0, 0), np.float32) if result is None else result
         return SentenceLayers(sentence.tokens, sentence.spans, whole)
@@ -99,14 +98,14 @@ class _Pooling:
         check_pooling(kind)
         self._kind: Pooling = kind
 
-    def _vectors(self, sentence: Sentence, values: Tensor) -> Array:
+    def _vectors(self, sentence: Sentence, values: Array) -> Array:
         raise NotImplementedError
 
-    def whole(self, sentence: Sentence, values: Tensor) -> Array:
+    def whole(self, sentence: Sentence, values: Array) -> Array:
         """Pool."""
         return pool(self._vectors(sentence, values), self._kind)
 
-    def pieces(self, sentence: Sentence, pieces: Iterator[Tensor]) -> Array:
+    def pieces(self, sentence: Sentence, pieces: Iterator[Array]) -> Array:
         """Pool piece by piece; sums are in float64, a long sentence has many terms."""
         result: NDArray[np.float32] | NDArray[np.float64] | None = None
         for values in pieces:
@@ -138,15 +137,15 @@ class Pooled(_Pooling):
         super().__init__(kind)
         self._mixed = mixed
 
-    def _vectors(self, sentence: Sentence, values: Tensor) -> Array:
+    def _vectors(self, sentence: Sentence, values: Array) -> Array:
         return self._mixed.whole(sentence, values)
 
 
 class PooledLayers(_Pooling):
     """One vector for each layer of a sentence, (layers, dim)."""
 
-    def _vectors(self, sentence: Sentence, values: Tensor) -> Array:
-        return values.numpy()
+    def _vectors(self, sentence: Sentence, values: Array) -> Array:
+        return values
 
 
 class _Values:
@@ -155,10 +154,10 @@ class _Values:
     def __init__(self) -> None:
         self._layers = AllLayers()
 
-    def whole(self, sentence: Sentence, values: Tensor) -> Array:
+    def whole(self, sentence: Sentence, values: Array) -> Array:
         return self._layers.whole(sentence, values).values
 
-    def pieces(self, sentence: Sentence, pieces: Iterator[Tensor]) -> Array:
+    def pieces(self, sentence: Sentence, pieces: Iterator[Array]) -> Array:
         return self._layers.pieces(sentence, pieces).values
 
 

@@ -113,7 +113,7 @@ def _log_shares(model: LanguageModel, places: Sequence[tuple[Sentence, int]]) ->
     """Give the log of every word's share at each place, (n, n_words)."""
     batch = model.engine.indexer.batch([sentence.tokens for sentence, _ in places])
     layers, _ = model.engine.run(batch)
-    top, rows = layers.values[-1], range(len(places))
+    top, rows = layers[-1], range(len(places))
     logs = model.log_distribution(top[rows, [place for _, place in places]], 0)
     if model.bidirectional:
         after = top[rows, [place + 2 for _, place in places]]

@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from elmore._atomic import free_bytes
+from elmore.embedding.network import LstmState
 from elmore.errors import ElmoreError
-from elmore.nn.bilm import BiLmState
 
 if TYPE_CHECKING:
     from elmore.embedding.engine import Engine
@@ -54,13 +52,13 @@ class LongLayers:
         state: after the last token, for one row.
     """
 
-    def __init__(self, rows: _Rows, parts: Sequence[_Rows], state: BiLmState, stretch: int) -> None:
+    def __init__(self, rows: _Rows, parts: Sequence[_Rows], state: LstmState, stretch: int) -> None:
         self._tokens = rows
         self._parts = parts  # of each direction, its layers side by side
         self._stretch = stretch
         self.state = state
 
-    def pieces(self) -> Iterator[Tensor]:
+    def pieces(self) -> Iterator[NDArray[np.float32]]:
         """Give the layers without the markers, in order, each (layers, some, dim)."""
         dim = self._tokens.width
         for start in range(1, self._tokens.count - 1, self._stretch):
@@ -70,14 +68,14 @@ class LongLayers:
             for part in self._parts:
                 above = part.read(start, end).reshape(end - start, -1, dim)
                 halves.append(np.concatenate([bottom[None], above.swapaxes(0, 1)]))
-            yield torch.from_numpy(np.concatenate(halves, axis=2))
+            yield np.concatenate(halves, axis=2)
 
 
 @contextlib.contextmanager
 def read_long(
     engine: Engine,
     tokens: Sequence[str],
-    state: BiLmState | None = None,
+    state: LstmState | None = None,
     *,
     stretch: int = _STRETCH_TOKENS,
 ) -> Iterator[LongLayers]:
@@ -113,8 +111,8 @@ def read_long(
             for k, part in enumerate(parts)
         ]
         done = engine.workers.run(jobs, stop.set)
-        after = BiLmState(
-            torch.stack([hidden for hidden, _ in done]), torch.stack([memory for _, memory in done])
+        after = LstmState(
+            np.stack([hidden for hidden, _ in done]), np.stack([cell for _, cell in done])
         )
         yield LongLayers(bottom, parts, after, stretch)
 
@@ -124,7 +122,7 @@ def _direction(
     number: int,
     bottom: _Rows,
     part: _Rows,
-    state: BiLmState,
+    state: LstmState,
     stretch: int,
     stop: threading.Event,
 ) -> Any:
@@ -132,17 +130,17 @@ def _direction(
     starts = range(0, bottom.count, stretch)
     backward = engine.config.directions[number] == "backward"
 
-    def job() -> tuple[Tensor, Tensor]:
-        hidden, memory = state.hidden[number], state.memory[number]
+    def job() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        hidden, cell = state.hidden[number], state.cell[number]
         for start in reversed(starts) if backward else starts:
             if stop.is_set():
                 raise CancelledError
             values = bottom.read(start, min(start + stretch, bottom.count))
-            inputs = torch.from_numpy(values[::-1].copy() if backward else values)
-            layers, hidden, memory = engine.read_on(number, inputs, hidden, memory)
-            rows = layers.swapaxes(0, 1).reshape(len(values), -1).cpu().numpy()
+            inputs = values[::-1].copy() if backward else values
+            layers, hidden, cell = engine.read_on(number, inputs, hidden, cell)
+            rows = layers.swapaxes(0, 1).reshape(len(values), -1)
             part.write(start, rows[::-1] if backward else rows)
-        return hidden, memory
+        return hidden, cell
 
     return job
 

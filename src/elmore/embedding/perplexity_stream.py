@@ -53,8 +53,8 @@ def perplexity_stream(
             reads = [[w[~p if direction else p] for w, p in step] for step in window]
             wanted = [w[~(p + 1) if direction else p + 1] for step in window for w, p in step]
             layers, states[direction] = model.engine.run(_row_batch(model, reads, direction), state)
-            hidden = model.half(layers.values[-1], direction).transpose(0, 1)  # (steps, rows, dim)
-            hidden = (hidden.flip(0) if direction else hidden).flatten(0, 1)
+            hidden = model.half(layers[-1], direction).swapaxes(0, 1)  # (steps, rows, dim)
+            hidden = (hidden[::-1] if direction else hidden).reshape(-1, hidden.shape[2])
             ids.append(model.vocabulary.encode(wanted))
             logs.append(model.log_probs(hidden, ids[-1]))
         total += tally(

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from elmore.embedding.engine import Engine
@@ -84,9 +83,7 @@ def _embed_window(
         _embed_short(engine, window, busy, finish, batch_tokens, results)
     nothing = (engine.config.n_layers, 0, engine.config.dim)
     return [
-        finish.whole(window[k], torch.zeros(nothing, dtype=torch.float32))
-        if result is None
-        else result
+        finish.whole(window[k], np.zeros(nothing, np.float32)) if result is None else result
         for k, result in enumerate(results)
     ]
 
@@ -102,13 +99,12 @@ def _embed_short(
     """Embed the sentences `busy` of a window in batches, and put down their results."""
 
     def compute(batch: Batch, bottom: NDArray[np.float32] | None = None) -> None:
-        layers, _ = engine.run(batch, vectors=bottom)
-        values = layers.values.cpu()
+        values, _ = engine.run(batch, vectors=bottom)
         for row, k in enumerate(batch.positions.tolist()):
             results[k] = finish.whole(window[k], values[:, row, 1 : len(window[k]) + 1])
 
     lengths = [len(window[k]) for k in busy]
-    if engine.packed:  # torch's own products lose more by fewer rows than balance gains
+    if engine.on_cpu:
         batch_tokens = _balanced(lengths, batch_tokens, engine.workers.count)
     plan = plan_batches(lengths, batch_tokens=batch_tokens)
     if not engine.on_cpu or len(plan) == 1 or max(lengths) * len(busy) > _MOST_PLACES:

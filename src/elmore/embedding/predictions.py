@@ -8,25 +8,22 @@ they are read. All probabilities are those of the full softmax; logarithms are n
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.sentence_inputs import sentence_from_text, sentence_from_tokens
 from elmore.errors import ConfigError, FormatError
-from elmore.nn.likelihoods import log_likelihoods, word_logits
-from elmore.nn.losses import adaptive_log_likelihoods
+from elmore.kernels.softmax import log_sum
 from elmore.text.sentence import Sentence
 
 __all__ = ["Ids", "LanguageModel", "Logs", "log_sum", "read_sentence", "read_sentences"]
 
+Array = NDArray[np.float32]
 Logs = NDArray[np.float64]
 Ids = NDArray[np.int64]
 _FOR_TEXT = "leave out tokenized"
@@ -63,15 +60,16 @@ class LanguageModel:
         special = [vocabulary.find(marker) for marker in self.markers] + [vocabulary.unknown]
         self.special = [k for k in special if k is not None]
 
-    def half(self, top: Tensor, direction: int) -> Tensor:
-        """Give one direction's part of the last axis."""
+    def half(self, top: Array, direction: int) -> Array:
+        """One direction's part of the last axis."""
         dim = self.softmax.weight.shape[1]
         return top[..., direction * dim : (direction + 1) * dim]
 
-    def top(self, sentence: Sentence) -> Tensor:
-        """Give the top layer of one sentence, markers included, (time, dim)."""
+    def top(self, sentence: Sentence) -> Array:
+        """The top layer of one sentence, markers included, (time, dim)."""
         layers, _ = self.engine.run(self.engine.indexer.batch([sentence.tokens]))
-        return layers.values[-1, 0]
+        top: Array = layers[-1, 0]
+        return top
 
     def predict(self, sentences: Sequence[Sentence]) -> tuple[list[Logs], list[Ids]]:
         """Run a batch.
@@ -89,67 +87,35 @@ class LanguageModel:
             ids[row, 1 : len(sentence) + 1] = self.vocabulary.encode(sentence.tokens)
             ids[row, len(sentence) + 1] = end
         layers, _ = self.engine.run(batch)
-        top = layers.values[-1]  # (batch, time, dim)
+        top = layers[-1]  # (batch, time, dim)
         # After reading tokens 0..t the forward half predicts t + 1, the backward half at t + 1
         # has read from the end down to it and predicts t: both have a pair (t, t + 1) each.
         pairs = np.arange(int(batch.lengths.max()) - 1) < batch.lengths[:, None] - 1
-        chosen = torch.from_numpy(pairs).to(top.device)
-        hidden, targets = [self.half(top, 0)[:, :-1][chosen]], [ids[:, 1:][pairs]]
+        hidden, targets = [self.half(top, 0)[:, :-1][pairs]], [ids[:, 1:][pairs]]
         if self.bidirectional:
-            hidden.append(self.half(top, 1)[:, 1:][chosen])
+            hidden.append(self.half(top, 1)[:, 1:][pairs])
             targets.append(ids[:, :-1][pairs])
-        logs = self.log_probs(torch.cat(hidden), np.concatenate(targets))
+        logs = self.log_probs(np.concatenate(hidden), np.concatenate(targets))
         return np.split(logs, len(hidden)), targets
 
-    def log_probs(self, hidden: Tensor, targets: Ids) -> Logs:
-        """Give the log probability of each target, (n,).
+    def log_probs(self, hidden: Array, targets: Ids) -> Logs:
+        """The log probability of each target, (n,).
 
         Args:
             hidden: top-layer vectors of one direction, (n, dim).
             targets: words that they should predict, (n,).
         """
-        wanted = torch.from_numpy(targets).to(hidden.device)
-        workers = self.engine.workers
-        count = workers.count if hidden.device.type == "cpu" else 1
-        jobs: list[Callable[[], Tensor]] = [
-            partial(self._log_probs, h, t)
-            for h, t in zip(hidden.tensor_split(count), wanted.tensor_split(count), strict=True)
-        ]
-        # A worker even for one piece: it keeps to the threads that the model may use.
-        done = workers.run(jobs) if hidden.device.type == "cpu" else [job() for job in jobs]
-        logs = torch.cat(done).cpu().numpy()
+        table, count = self.engine.log_softmax(), self.engine.workers.count
+        parts = zip(np.array_split(hidden, count), np.array_split(targets, count), strict=True)
+        done = self.engine.workers.share([partial(table.of, h, t) for h, t in parts if len(t)])
+        logs = np.concatenate(done) if done else np.zeros(0)
         if not np.isfinite(logs).all():
             raise FormatError("the softmax gives values that are not finite; the model is damaged")
         return np.asarray(logs)
 
-    def _log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        weight, bias, cutoffs = self.softmax
-        if not cutoffs:
-            return log_likelihoods(hidden, targets, weight, bias)
-        table = [torch.tensor(part, device=hidden.device) for part in (weight, bias)]
-        return adaptive_log_likelihoods(hidden, targets, table[0], table[1], cutoffs)
-
-    def log_distribution(self, hidden: Tensor, direction: int) -> Logs:
-        """Give the log probability of every word, (n, n_words), from top-layer vectors (n, dim)."""
-        weight, bias, cutoffs = self.softmax
-        logits = word_logits(self.half(hidden, direction), weight, bias).cpu().numpy()
-        if not cutoffs:
-            return np.asarray(logits - log_sum(logits))
-        # The rows after the words stand for the clusters of rare words.
-        n_words = len(self.vocabulary)
-        head = log_sum(np.concatenate([logits[:, : cutoffs[0]], logits[:, n_words:]], axis=1))
-        parts = [logits[:, : cutoffs[0]] - head]
-        for k, (start, end) in enumerate(itertools.pairwise([*cutoffs, n_words])):
-            cluster = logits[:, start:end]
-            share = logits[:, n_words + k, None] - head
-            parts.append(cluster - log_sum(cluster) + share)
-        return np.concatenate(parts, axis=1)
-
-
-def log_sum(logs: Logs) -> Logs:
-    """Give the log of the sum of what these are the logs of: (n, n_words) to (n, 1)."""
-    largest = logs.max(axis=-1, keepdims=True)
-    return np.asarray(largest + np.log(np.exp(logs - largest).sum(axis=-1, keepdims=True)))
+    def log_distribution(self, hidden: Array, direction: int) -> Logs:
+        """The log probability of every word, (n, n_words), from top-layer vectors (n, dim)."""
+        return self.engine.log_softmax().all(np.ascontiguousarray(self.half(hidden, direction)))
 
 
 def read_sentences(elmo: Elmo, items: Iterable[Any], tokenized: bool) -> Iterator[Sentence]:

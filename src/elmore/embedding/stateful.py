@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from elmore.embedding.engine import Engine
 from elmore.embedding.finishing import AllLayers
 from elmore.embedding.layers import LayerChoice, SentenceLayers, layer_weights
 from elmore.embedding.long_input import is_long, read_long
+from elmore.embedding.network import LstmState
 from elmore.errors import ConfigError
-from elmore.nn.bilm import BiLmState
-from elmore.nn.carrying import first_rows, store_rows
 from elmore.text.sentence import Sentence
 
 __all__ = ["Stream"]
@@ -37,7 +35,7 @@ class Stream:
         self._engine = engine
         self._prepare = prepare
         self._prepare_tokens = prepare_tokens
-        self._state: BiLmState | None = None
+        self._state: LstmState | None = None
 
     def __enter__(self) -> Stream:
         return self
@@ -77,22 +75,20 @@ class Stream:
                 if not 0 <= row < known:
                     raise ConfigError(f"row {row} has no state; rows are 0..{known - 1}")
             fresh = self._engine.initial_state(len(rows))
-            where = torch.as_tensor(list(rows), device=self._state.hidden.device)
-            self._state = BiLmState(
-                self._state.hidden.index_copy(2, where, fresh.hidden),
-                self._state.memory.index_copy(2, where, fresh.memory),
-            )
+            state = LstmState(self._state.hidden.copy(), self._state.cell.copy())
+            _put_rows(state, list(rows), fresh)
+            self._state = state
 
     @property
-    def state(self) -> BiLmState | None:
+    def state(self) -> LstmState | None:
         """Where each row stands, or None before the first batch."""
         return self._state
 
     def _run(self, sentences: list[Sentence]) -> list[SentenceLayers]:
         if not sentences:
             return []
-        before = first_rows(self._state, len(sentences), self._engine.initial_state)
-        after = BiLmState(before.hidden.clone(), before.memory.clone())
+        before = self._first_rows(len(sentences))
+        after = LstmState(before.hidden.copy(), before.cell.copy())
         results: dict[int, SentenceLayers] = {}
         for row, sentence in enumerate(sentences):
             if is_long(self._engine, len(sentence)):
@@ -100,27 +96,46 @@ class Stream:
         rows = [row for row in range(len(sentences)) if row not in results]
         if rows:
             batch = self._engine.indexer.batch([sentences[row].tokens for row in rows])
-            layers, last = self._engine.run(batch, _some_rows(before, rows))
+            values, last = self._engine.run(batch, _some_rows(before, rows))
             _put_rows(after, rows, last)
-            values = layers.values.cpu()
             for k, row in enumerate(rows):
                 n_tokens = len(sentences[row])
                 results[row] = AllLayers().whole(sentences[row], values[:, k, 1 : n_tokens + 1])
-        self._state = store_rows(self._state, after)
+        if self._state is None or self._state.hidden.shape[2] <= len(sentences):
+            self._state = after
+        else:  # a smaller batch leaves the state of the further rows alone
+            self._state = LstmState(
+                np.concatenate([after.hidden, self._state.hidden[:, :, len(sentences) :]], axis=2),
+                np.concatenate([after.cell, self._state.cell[:, :, len(sentences) :]], axis=2),
+            )
         return [results[row] for row in range(len(sentences))]
 
+    def _first_rows(self, count: int) -> LstmState:
+        """The state in which the first rows start; rows that are new start afresh."""
+        if self._state is None:
+            return self._engine.initial_state(count)
+        known = self._state.hidden.shape[2]
+        kept = self._state
+        if known < count:
+            new = self._engine.initial_state(count - known)
+            kept = LstmState(
+                np.concatenate([kept.hidden, new.hidden], axis=2),
+                np.concatenate([kept.cell, new.cell], axis=2),
+            )
+        return LstmState(kept.hidden[:, :, :count], kept.cell[:, :, :count])
+
     def _run_long(
-        self, sentence: Sentence, row: int, before: BiLmState, after: BiLmState
+        self, sentence: Sentence, row: int, before: LstmState, after: LstmState
     ) -> SentenceLayers:
         with read_long(self._engine, sentence.tokens, _some_rows(before, [row])) as long:
             _put_rows(after, [row], long.state)
             return AllLayers().pieces(sentence, long.pieces())
 
 
-def _some_rows(state: BiLmState, rows: list[int]) -> BiLmState:
-    return BiLmState(state.hidden[:, :, rows], state.memory[:, :, rows])
+def _some_rows(state: LstmState, rows: list[int]) -> LstmState:
+    return LstmState(state.hidden[:, :, rows], state.cell[:, :, rows])
 
 
-def _put_rows(state: BiLmState, rows: list[int], new: BiLmState) -> None:
+def _put_rows(state: LstmState, rows: list[int], new: LstmState) -> None:
     state.hidden[:, :, rows] = new.hidden
-    state.memory[:, :, rows] = new.memory
+    state.cell[:, :, rows] = new.cell

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from elmore.config import BiLmConfig, Precision, weight_shapes
 from elmore.errors import FormatError
 from elmore.formats.stored_types import as_precision
-from elmore.kernels.quantize import Stored
+from elmore.kernels.matrix import Stored
 from elmore.text.characters import Alphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import Vocabulary

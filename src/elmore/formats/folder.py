@@ -37,7 +37,7 @@ from elmore.formats.lexicons import (
 from elmore.formats.safetensors_files import SafetensorsView, read_safetensors, write_safetensors
 from elmore.formats.sources import Source
 from elmore.formats.stored_types import StoredType, as_stored, is_matrix
-from elmore.kernels.quantize import STEPS, Stored, dequantize
+from elmore.kernels.matrix import STEPS, Stored, dequantize
 from elmore.limits import LIMITS
 from elmore.text.tokenizer import CONVENTIONS
 from elmore.text.vocabulary import Vocabulary

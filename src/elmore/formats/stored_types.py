@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from elmore.config import Precision
 from elmore.errors import ConfigError
-from elmore.kernels.quantize import Stored, quantize
+from elmore.kernels.matrix import Stored, quantize
 
 __all__ = ["StoredType", "as_precision", "as_stored", "is_matrix"]
 

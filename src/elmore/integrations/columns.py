@@ -201,13 +201,7 @@ def column_kind(arrow_type: Any, column: str) -> Kind:
 
 
 def load_model(job: ColumnJob) -> Elmo:
-    """Load the model of a job in a worker process, which is the engine's own, once.
-
-    Its neighbours need the other processors: torch is held to the job's threads too.
-    """
-    import torch
-
-    torch.set_num_threads(job.threads)
+    """Load the model of a job in a worker process, which is the engine's own, once."""
     return load_once(
         job.model,
         device=job.device,

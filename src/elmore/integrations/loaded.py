@@ -50,8 +50,7 @@ def load_once(
     """Give a loaded model, the same one each time; arguments are those of `Elmo.load`.
 
     The models used last are kept, three in a process. A model whose files have changed is loaded
-    anew, and so is every model in a forked process, whose torch gets one thread: the threads of
-    OpenMP do not survive a fork, and the first loop that waits for them would wait for ever.
+    again, and so is every model in a forked process.
 
     Example:
         >>> load_once("my-model") is load_once("my-model")
@@ -66,9 +65,6 @@ def load_once(
     from elmore.embedding.elmo import Elmo
 
     if _process.number != os.getpid():
-        import torch
-
-        torch.set_num_threads(1)
         _process = _Process(_process)
     key = (_identity(model), device, precision, threads, start, _identity(token_vectors))
     with _process.lock:

@@ -1,39 +1,52 @@
-"""The recurrent loop without gradients, over packed weights; `kernels.lstm` defines the steps."""
+"""The recurrent loop of an LSTM with projection and clipping, over a packed batch, no gradients.
+
+The same loop serves both directions; which token is in which packed row (`kernels.packing`) is the
+caller's business.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from elmore.errors import NativeError
-from elmore.kernels._check import pointer, workspace
-from elmore.kernels._load import native
-from elmore.kernels.lstm import Clips, _Kept, activate_gates
-from elmore.kernels.panels import Matrix
+from elmore.kernels.matrix import Array, Matrix
+from elmore.kernels.native import native, pointer, workspace
 
-__all__ = ["run_steps"]
+__all__ = ["FORGET_BIAS", "Clips", "activate_gates", "run_steps"]
+
+# Added to the forget gate at run time, as TensorFlow's LSTMCell does; it is in no file.
+FORGET_BIAS = 1.0
+
+
+class Clips(NamedTuple):
+    """Bounds of the cell state and of the projected output; None for no bound."""
+
+    cell: float | None
+    projection: float | None
 
 
 def run_steps(
-    output: Tensor,
-    memory: Tensor,
-    gates: Tensor,
-    rows: Tensor | None,
-    hidden: Tensor,
+    output: Array,
+    cell: Array,
+    gates: Array,
+    rows: NDArray[np.int64] | None,
+    hidden: Array,
     sizes: Sequence[int],
     state: Matrix,
     projection: Matrix | None,
     clips: Clips,
 ) -> None:
-    """Run some steps of a packed batch.
+    """Run some steps (Peters et al. 2018 §3.1; the order of the clips is bilm-tf's LSTMCell).
 
     Args:
         output: receives the output of each packed row, (n_rows, dim).
-        memory: cell before the first step, (batch, cells); overwritten by each row's last value.
-        gates: the inputs' share of the gates with all biases, (n, 4 * cells).
+        cell: cell state before the first step, (batch, cells); overwritten by each row's last.
+        gates: the inputs' share of the gates with all biases, (n, 4 * cells), in the order input,
+            forget, candidate, output.
         rows: row of `gates` of each packed row, (n_rows,); None if they are in packed order.
         hidden: output before the first step, (batch, dim).
         sizes: rows of each step, never growing; their sum is n_rows.
@@ -43,13 +56,13 @@ def run_steps(
     """
     module = native().module
     if not state.packed or module is None:
-        _twin(output, memory, gates, rows, hidden, sizes, state, projection, clips)
+        _twin(output, cell, gates, rows, hidden, sizes, state, projection, clips)
         return
-    (n_rows, dim), cells = output.shape, memory.shape[1]
-    batch, n_gates = min(memory.shape[0], hidden.shape[0]), gates.shape[0]
+    (n_rows, dim), cells = output.shape, cell.shape[1]
+    batch, n_gates = min(cell.shape[0], hidden.shape[0]), gates.shape[0]
     steps = np.asarray(sizes, np.int64)
     placed = rows is None or (
-        rows.dtype is torch.int64 and rows.is_contiguous() and rows.shape == (n_rows,)
+        rows.dtype == np.int64 and rows.flags.c_contiguous and rows.shape == (n_rows,)
     )
     # What sizes and rows hold is looked at in C, before anything else is done there.
     if not (
@@ -57,9 +70,9 @@ def run_steps(
         and _fitting(state, projection, cells, dim)
         and module.recurrence(
             pointer(output, n_rows, dim),
-            pointer(memory, memory.shape[0], cells),
+            pointer(cell, cell.shape[0], cells),
             pointer(gates, n_gates, 4 * cells),
-            0 if rows is None else rows.data_ptr(),
+            0 if rows is None else rows.ctypes.data,
             pointer(hidden, hidden.shape[0], dim),
             steps.ctypes.data,
             state.argument,
@@ -82,7 +95,7 @@ def run_steps(
 
 
 def _fitting(state: Matrix, projection: Matrix | None, cells: int, dim: int) -> bool:
-    """Tell whether packed weights belong to a layer of so many cells and outputs."""
+    """Whether packed weights belong to a layer of so many cells and outputs."""
     if not state.gates or state.shape != (4 * cells, dim):
         return False
     if projection is None:
@@ -93,28 +106,54 @@ def _fitting(state: Matrix, projection: Matrix | None, cells: int, dim: int) -> 
 
 
 def _twin(
-    output: Tensor,
-    memory: Tensor,
-    gates: Tensor,
-    rows: Tensor | None,
-    hidden: Tensor,
+    output: Array,
+    cell: Array,
+    gates: Array,
+    rows: NDArray[np.int64] | None,
+    hidden: Array,
     sizes: Sequence[int],
     state: Matrix,
     projection: Matrix | None,
     clips: Clips,
 ) -> None:
-    """Run the steps in torch; the definition of the kernel."""
-    scratch = _Kept(*(torch.empty_like(memory) for _ in range(3)))
+    """Run the steps in numpy; the definition of the kernel."""
     start = 0
     for size in sizes:
         packed = slice(start, start + size)
-        now = gates[packed] if rows is None else gates.index_select(0, rows[packed])
-        now = now + state.affine(hidden[:size])
-        kept = _Kept(*(part[:size] for part in scratch))
-        activate_gates(now, memory[:size], kept, clips.cell)
-        hidden = kept.unprojected
+        now = state.affine(hidden[:size])
+        now += gates[packed] if rows is None else gates[rows[packed]]
+        hidden = activate_gates(now, cell[:size], clips.cell)
         if projection is not None:
             hidden = projection.affine(hidden, clip=clips.projection)
         output[packed] = hidden
-        hidden = output[packed]
         start += size
+
+
+def activate_gates(now: Array, cell: Array, clip: float | None) -> Array:
+    """Do the element-wise part of one step; the definition of the kernel.
+
+    Args:
+        now: gates of the step, (size, 4 * cells); overwritten by the activated gates.
+        cell: (size, cells); overwritten by the new cell state.
+        clip: bound of the cell state.
+
+    Returns:
+        the output before the projection, (size, cells).
+    """
+    cells = cell.shape[1]
+    half = np.float32(0.5)
+    # sigmoid(x) = tanh(x / 2) / 2 + 1 / 2: one fast pass over all gates, and nothing overflows.
+    inner, outer = now[:, : 2 * cells], now[:, 3 * cells :]
+    for gate in (inner, outer):
+        np.multiply(gate, half, out=gate)
+    np.tanh(now, out=now)
+    for gate in (inner, outer):
+        np.multiply(gate, half, out=gate)
+        np.add(gate, half, out=gate)
+    np.multiply(cell, now[:, cells : 2 * cells], out=cell)
+    cell += now[:, :cells] * now[:, 2 * cells : 3 * cells]
+    if clip is not None:
+        np.clip(cell, -clip, clip, out=cell)
+    result = np.tanh(cell)
+    result *= outer
+    return result

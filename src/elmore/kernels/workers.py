@@ -1,4 +1,4 @@
-"""Threads that each compute with few torch threads, so that independent work runs side by side."""
+"""Threads that run independent work side by side, together on a given number of processors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
-
-import torch
 
 from elmore._machine import available_threads
 from elmore.errors import ConfigError
 
-__all__ = ["Workers"]
+__all__ = ["Limits", "Workers"]
 
 Result = TypeVar("Result")
 # What the end of a process waits for a job in hand; jobs take milliseconds.
@@ -36,19 +35,38 @@ class _Inside(threading.local):
 _inside = _Inside()
 
 
+class Limits:
+    """What a worker thread tells a library that has threads of its own; here, nothing."""
+
+    def enter(self) -> None:
+        """Called first in each new thread."""
+
+    def set(self, threads: int) -> None:
+        """Let the library use so many threads for what the calling thread asks of it."""
+
+    def kept(self) -> AbstractContextManager[None]:
+        """Keep the calling thread's own setting through what workers set."""
+        return nullcontext()
+
+
 class Workers:
     """Threads that run jobs, together on at most `threads` processors.
 
     A biLM has two directions and neither waits for the other: that beats matrix products on two
     threads, which meet at every step (benchmarks/embed.py). Threads start with the first job, and
-    again after a fork.
+    again after a fork. Libraries with threads of their own are told how many they may use through
+    `limits`.
 
     Args:
         threads: processors to use; all by default.
         count: how many threads run jobs; two by default, if there are as many.
+        limits: how to tell a library with threads of its own.
     """
 
-    def __init__(self, threads: int | None = None, count: int | None = None) -> None:
+    def __init__(
+        self, threads: int | None = None, count: int | None = None, limits: Limits | None = None
+    ) -> None:
+        self.limits = limits or Limits()
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[_Item | None] | None = None
         self._process = 0
@@ -76,21 +94,18 @@ class Workers:
         waiting = self._started()
         futures: list[Future[Result]] = [Future() for _ in jobs]
         inner = max(1, self.threads // max(1, min(len(jobs), self.count)))
-        before = torch.get_num_threads()
-        try:
-            for job, future in zip(jobs, futures, strict=True):
-                waiting.put((job, future, inner))
-            return [future.result() for future in futures]
-        except BaseException:
-            give_up()
-            _end(futures)
-            raise
-        finally:
-            if inner > 1:  # what a worker sets would be that of threads which start later
-                torch.set_num_threads(before)
+        with self.limits.kept():
+            try:
+                for job, future in zip(jobs, futures, strict=True):
+                    waiting.put((job, future, inner))
+                return [future.result() for future in futures]
+            except BaseException:
+                give_up()
+                _end(futures)
+                raise
 
     def share(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
-        """Run jobs that set no store by torch's thread count, the calling thread helping.
+        """Run jobs that use no threads of their own, the calling thread helping.
 
         It does the first, and whatever no other thread has begun by then: handing work over costs
         next to nothing even where the other processors are busy.
@@ -120,20 +135,17 @@ class Workers:
 
     def _start(self, jobs: queue.SimpleQueue[Any]) -> None:
         ready = threading.Barrier(self.count + 1)
-        before = torch.get_num_threads()
         myself = weakref.ref(self)  # or its own threads would keep it alive
         started = [
-            threading.Thread(target=_work, args=(jobs, myself, ready), daemon=True)
+            threading.Thread(target=_work, args=(jobs, myself, ready, self.limits), daemon=True)
             for _ in range(self.count)
         ]
-        for thread in started:
-            thread.start()
-        ready.wait()
+        with self.limits.kept():
+            for thread in started:
+                thread.start()
+            ready.wait()
         self._at_exit = functools.partial(_leave, jobs, started)
         atexit.register(self._at_exit)
-        # The count is each thread's own, but threads that others start later would inherit what
-        # our workers set: put back what was there.
-        torch.set_num_threads(before)
 
     def close(self) -> None:
         """End the threads after the jobs that are waiting."""
@@ -150,7 +162,7 @@ class Workers:
 
 
 def _leave(jobs: queue.SimpleQueue[_Item | None], threads: Sequence[threading.Thread]) -> None:
-    """Let threads end before Python does: one that is cut off inside torch aborts the process."""
+    """Let threads end before Python does: one that is cut off inside C code may abort."""
     for _ in threads:
         jobs.put(None)
     for thread in threads:
@@ -166,21 +178,18 @@ def _work(
     jobs: queue.SimpleQueue[_Item | None],
     workers: weakref.ref[Workers],
     ready: threading.Barrier,
+    limits: Limits,
 ) -> None:
-    # The first question in a thread takes over the count of the process; asked later, it would
-    # undo what is set here.
-    torch.get_num_threads()
+    limits.enter()
     now = 1
-    torch.set_num_threads(now)
-    # This thread's own flag; some processors are many times slower on denormal numbers.
-    torch.set_flush_denormal(True)
+    limits.set(now)
     ready.wait()
     while (item := jobs.get()) is not None:
         job, future, inner = item
         if future.set_running_or_notify_cancel():
             if inner != now:
                 now = inner
-                torch.set_num_threads(now)
+                limits.set(now)
             _inside.workers = workers()
             try:
                 future.set_result(job())

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
 from elmore.config import BiLmConfig
-from elmore.kernels.charcnn import character_tables, convolve, convolve_by_tables
+from elmore.nn.convolution import convolve
 from elmore.nn.highway import Highway
 
 __all__ = ["TokenEncoder"]
@@ -38,7 +35,6 @@ class TokenEncoder(nn.Module):
         self.projection = (
             _Affine(config.lstm.projection_dim, tokens.n_features) if tokens.projected else None
         )
-        self._tables = _Tables()
 
     def forward(self, words: Tensor | None, word_ids: Tensor | None = None) -> Tensor:
         """Give the vector of each word.
@@ -63,11 +59,7 @@ class TokenEncoder(nn.Module):
     def _characters(self, words: Tensor) -> Tensor:
         parameters = list(self.convolutions.parameters())
         filters, biases = parameters[::2], parameters[1::2]
-        if torch.is_grad_enabled():
-            features = convolve(words, self.characters, filters, biases)
-        else:
-            tables = self._tables.get(self.characters, filters)
-            features = convolve_by_tables(words, tables, biases, self.config.n_characters)
+        features = convolve(words, self.characters, filters, biases)
         features = torch.relu(features) if self.config.activation == "relu" else features.tanh()
         for highway in self.highways:
             features = highway(features)
@@ -81,34 +73,3 @@ class _Affine(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(*shape))
         self.bias = nn.Parameter(torch.zeros(shape[0]))
-
-
-class _Tables:
-    """The character tables of the current weights, made once and again when a weight changed.
-
-    They never outlive a change that torch can see (in-place updates, loading, moving), so whether
-    they were kept cannot be observed. Copies and pickles of a module start without them.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._made: tuple[tuple[object, ...], list[Tensor]] | None = None
-
-    def get(self, characters: Tensor, filters: Sequence[Tensor]) -> list[Tensor]:
-        """Give `character_tables` of these weights."""
-        weights = [characters, *filters]
-        key = tuple((weight.data_ptr(), weight._version, weight.dtype) for weight in weights)
-        made = self._made
-        if made is None or made[0] != key:
-            with self._lock:
-                made = self._made
-                if made is None or made[0] != key:
-                    made = (key, character_tables(characters, filters))
-                    self._made = made
-        return made[1]
-
-    def __deepcopy__(self, memo: object) -> _Tables:
-        return _Tables()
-
-    def __reduce__(self) -> tuple[type[_Tables], tuple[()]]:
-        return (_Tables, ())

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from elmore.kernels.lstm import Clips, LstmSteps
+from elmore.kernels.recurrence import Clips
+from elmore.nn.lstm_steps import LstmSteps
 from elmore.nn.packing import Packing
 
 __all__ = ["BiGru", "BiLstm", "BiLstmStack", "VariationalDropout", "start_linear"]

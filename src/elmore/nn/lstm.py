@@ -6,13 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from elmore.config import LstmConfig
-from elmore.kernels.lstm import Clips, LstmSteps, lstm_steps
+from elmore.kernels.recurrence import FORGET_BIAS, Clips
+from elmore.nn.lstm_steps import LstmSteps, lstm_steps
 from elmore.nn.packing import Packing
 
-__all__ = ["FORGET_BIAS", "ProjectedLstm"]
-
-# Added to the forget gate at run time, as TensorFlow's LSTMCell does; it is in no file.
-FORGET_BIAS = 1.0
+__all__ = ["ProjectedLstm"]
 
 # Bytes of input gates that are held at once without gradients, so that they stay near the caches
 # and memory does not grow with the length of the input.

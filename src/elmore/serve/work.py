@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.finishing import AllLayers, Finish
+from elmore.embedding.finishing import AllLayers, Array, Finish
 from elmore.embedding.likely_words import substitutes_at
 from elmore.embedding.pipe import embed_stream
 from elmore.embedding.scores import pipe_scores
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from elmore.text.sentence import Sentence
 
 __all__ = ["Item", "Likely", "Scored", "Vectors", "compute"]
@@ -61,10 +59,10 @@ class _Each:
     def __init__(self, items: Sequence[Vectors]) -> None:
         self._finish = {id(item.sentence): item.finish for item in items}
 
-    def whole(self, sentence: Sentence, values: Tensor) -> Any:
+    def whole(self, sentence: Sentence, values: Array) -> Any:
         return self._finish[id(sentence)].whole(sentence, values)
 
-    def pieces(self, sentence: Sentence, pieces: Iterator[Tensor]) -> Any:
+    def pieces(self, sentence: Sentence, pieces: Iterator[Array]) -> Any:
         return self._finish[id(sentence)].pieces(sentence, pieces)
 
 

@@ -20,8 +20,8 @@ from elmore._messages import shown
 from elmore._progress import SILENT, Progress
 from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.engine import find_device
 from elmore.embedding.layer_cache import MAX_BYTES, model_digest
+from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError, FormatError, InputError, ResumeError
 from elmore.nn.features import Tokens
 from elmore.tasks.building import (
@@ -103,7 +103,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         self.elmo, self.recipe, self.seed = elmo, recipe, seed
         self.vectors = None if vectors is None else Path(vectors)
         self.cache, self.max_bytes = cache, max_bytes
-        self.device, self.progress = str(find_device(device)), progress
+        self.device, self.progress = find_device(device), progress
         self.labels: Mapping[str, Any] = {}
         self.scores: Mapping[str, float] = {}
         self._words: WordList | None = None

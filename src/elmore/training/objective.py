@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from elmore.kernels.lstm import LstmSteps
 from elmore.kernels.workers import Workers
 from elmore.nn.bilm import BiLm, BiLmState
 from elmore.nn.likelihoods import log_likelihoods
 from elmore.nn.losses import RowGradient, SoftmaxLoss, adaptive_log_likelihoods
+from elmore.nn.lstm_steps import LstmSteps
 
 __all__ = ["LmBatch", "Objective", "StepResult"]
 
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 class LmBatch:
     """A batch of language-model training; each direction has its own rows and targets.
 
-    Rows are packed as `kernels/lstm.py` says: step by step, and in each step the first `sizes[t]`
+    Rows are packed as in `kernels/packing.py`: step by step, and in each step the first `sizes[t]`
     sequences.
 
     Attributes:

@@ -15,6 +15,7 @@ import torch
 from elmore.errors import ConfigError, InputError, ResumeError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.kernels.workers import Workers
+from elmore.nn.threads import torch_workers
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
 from elmore.training.batches import (
@@ -77,7 +78,7 @@ def pretrain(
             f"'{run.path}' holds a run; pass resume=True (--resume) or another folder"
         )
     group.barrier()  # nobody may start the run before all have looked
-    workers = Workers(threads)
+    workers = torch_workers(threads)
     trainer = _trainer(prepared, recipe, run, seed, group, workers, device)
     if start is not None:
         trainer.start_from(start)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["derive", "numpy_generator", "seeded", "torch_generator"]
 
@@ -25,6 +28,8 @@ def numpy_generator(seed: int, *names: str | int) -> np.random.Generator:
 
 def torch_generator(seed: int, *names: str | int) -> torch.Generator:
     """Make a torch generator for one purpose, on the CPU."""
+    import torch
+
     return torch.Generator().manual_seed(derive(seed, *names))
 
 
@@ -36,6 +41,8 @@ def seeded(seed: int, *names: str | int) -> Iterator[None]:
         seed: the one seed.
         names: the purpose.
     """
+    import torch
+
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(derive(seed, *names))
         yield

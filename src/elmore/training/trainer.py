@@ -97,7 +97,7 @@ class LmTrainer:
         self.looks_since_best = 0
         self._total = total
         self.bilm = BiLm(recipe.model.config(len(vocabulary)))
-        initialise(self.bilm, torch_generator(seed, "weights"))
+        initialise(self.bilm, numpy_generator(seed, "weights"))
         self.bilm.to(device)
         self.cutoffs = _cutoffs(recipe, len(vocabulary))
         self.softmax_weight, self.softmax_bias = self._start_softmax(counts, device)

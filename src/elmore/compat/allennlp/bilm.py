@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from elmore.compat.allennlp.files import FileName, read_files
 from elmore.compat.allennlp.lstm import ElmoLstm
 from elmore.compat.allennlp.tokens import _ElmoCharacterEncoder
-from elmore.embedding.engine import build_bilm
+from elmore.embedding.torch_network import build_bilm
 from elmore.formats.checkpoint import Checkpoint
 from elmore.nn.bilm import Layers
 

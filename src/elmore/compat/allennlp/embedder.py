@@ -6,20 +6,20 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from elmore.compat.allennlp.bilm import _ElmoBiLm
-from elmore.compat.allennlp.files import OPTIONS, WEIGHTS, FileName
-from elmore.compat.allennlp.indexing import batch_to_ids
+from elmore._extras import require_torch
+from elmore.compat.allennlp.files import OPTIONS, WEIGHTS, FileName, read_files
+from elmore.embedding.elmo import Elmo
 from elmore.embedding.layers import SentenceLayers
 from elmore.embedding.writers import Record, Settings, open_writer
 from elmore.errors import ConfigError
-from elmore.nn.elmo_layer import without_markers
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["DEFAULT_BATCH_SIZE", "ElmoEmbedder", "OutputFormat"]
 
@@ -54,10 +54,9 @@ class ElmoEmbedder:
         cuda_device: int = -1,
     ) -> None:
         self.cuda_device = cuda_device
-        self._device = torch.device("cpu" if cuda_device < 0 else f"cuda:{cuda_device}")
-        if cuda_device >= 0 and not torch.cuda.is_available():
-            raise ConfigError(f"cuda_device={cuda_device} but torch finds no CUDA here; use -1")
-        self.elmo_bilm = _ElmoBiLm(options_file, weight_file).to(self._device)
+        device = "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
+        self.elmo = Elmo(read_files(options_file, weight_file), device=device)
+        self._stream = self.elmo.stateful()
 
     def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """Embed one batch.
@@ -65,11 +64,15 @@ class ElmoEmbedder:
         Returns:
             all layers (batch, layers, time, dim), and which tokens are real (batch, time).
         """
-        with torch.no_grad():
-            output = self.elmo_bilm(batch_to_ids(batch).to(self._device))
-            lengths = output["mask"].sum(dim=1)
-            trimmed = [without_markers(layer, lengths) for layer in output["activations"]]
-        return torch.stack([layer for layer, _ in trimmed], dim=1), trimmed[0][1]
+        torch = require_torch("batch_to_embeddings, which returns tensors,")
+        layers = self._stream.layers_tokens(batch)
+        time = max((len(sentence) for sentence in layers), default=0)
+        values = np.zeros((len(layers), self.elmo.n_layers, time, self.elmo.dim), np.float32)
+        mask = np.zeros((len(layers), time), np.bool_)
+        for row, sentence in enumerate(layers):
+            values[row, :, : len(sentence)] = sentence.values
+            mask[row, : len(sentence)] = True
+        return torch.from_numpy(values), torch.from_numpy(mask)
 
     def embed_sentence(self, sentence: Sequence[str]) -> Array:
         """Embed the tokens of one sentence, (layers, time, dim)."""
@@ -82,11 +85,9 @@ class ElmoEmbedder:
                 raise ConfigError(f"sentence {k} is a string; pass its tokens as a list")
         if all(len(sentence) == 0 for sentence in batch) and len(batch) == 1:
             return [np.zeros(_EMPTY, np.float32)]  # the state stays as it is
-        layers, mask = self.batch_to_embeddings(batch)
-        lengths = mask.sum(dim=1).tolist()
         return [
-            one[:, :length].cpu().numpy().copy() if length else np.zeros(_EMPTY, np.float32)
-            for one, length in zip(layers, lengths, strict=True)
+            layers.values if len(layers) else np.zeros(_EMPTY, np.float32)
+            for layers in self._stream.layers_tokens(batch)
         ]
 
     def embed_sentences(
@@ -133,8 +134,8 @@ class ElmoEmbedder:
             raise ConfigError(
                 f"the sentence {twice[:60]!r} comes twice, and use_sentence_keys needs each once"
             )
-        dim = self.elmo_bilm.get_output_dim()
-        shape = (self.elmo_bilm.num_layers, None, dim) if output_format == "all" else (None, dim)
+        dim = self.elmo.dim
+        shape = (self.elmo.n_layers, None, dim) if output_format == "all" else (None, dim)
         settings = Settings(
             shape=shape,
             sentence_index=not forget_sentences,

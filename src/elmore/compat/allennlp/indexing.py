@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
+from elmore._extras import require_torch
 from elmore.errors import ConfigError
 from elmore.text.characters import ByteAlphabet
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["ELMoCharacterMapper", "ELMoTokenCharactersIndexer", "batch_to_ids"]
 
@@ -98,7 +99,10 @@ def batch_to_ids(batch: Sequence[Sequence[str]]) -> Tensor:
 
 
 def _padded(rows: Sequence[Any], length: int) -> Tensor:
-    ids = torch.zeros(len(rows), length, ELMoCharacterMapper.max_word_length, dtype=torch.long)
+    torch = require_torch("a batch of character ids, which is a tensor,")
+    ids: Tensor = torch.zeros(
+        len(rows), length, ELMoCharacterMapper.max_word_length, dtype=torch.long
+    )
     for row, given in zip(ids, rows, strict=True):
         kept = given[:length]
         if len(kept):

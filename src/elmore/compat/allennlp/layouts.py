@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmore.nn.lstm import FORGET_BIAS
+from elmore.kernels.recurrence import FORGET_BIAS
 
 __all__ = ["keep_allennlp_layout"]
 

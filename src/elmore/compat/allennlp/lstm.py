@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -46,7 +47,7 @@ class ElmoLstm(nn.Module):
         recurrent_dropout_probability: float = 0.0,
         memory_cell_clip_value: float | None = None,
         state_projection_clip_value: float | None = None,
-        generator: torch.Generator | None = None,
+        generator: np.random.Generator | None = None,
     ) -> None:
         super().__init__()
         if input_size != hidden_size:
@@ -70,7 +71,7 @@ class ElmoLstm(nn.Module):
             ),
         )
         bilm = BiLm(config)
-        initialise(bilm, generator or torch.Generator().manual_seed(0))
+        initialise(bilm, generator or np.random.default_rng(0))
         self._hold(bilm, requires_grad)
 
     @classmethod

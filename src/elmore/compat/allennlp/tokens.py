@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from elmore.compat.allennlp.files import FileName, read_files
 from elmore.compat.allennlp.layouts import keep_allennlp_layout
-from elmore.embedding.engine import build_bilm
+from elmore.embedding.torch_network import build_bilm
 from elmore.nn.charcnn import TokenEncoder
 from elmore.nn.inputs import TensorBatch
 from elmore.text.characters import Alphabet

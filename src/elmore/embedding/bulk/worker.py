@@ -13,6 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from elmore._io import sha256_file
 from elmore._remote_errors import error_facts
 from elmore._version import __version__
@@ -48,16 +50,14 @@ class Embedder:
 
     def facts(self) -> dict[str, Any]:
         """Tell what the vectors depend on besides settings and text."""
-        import torch
-
         from elmore.embedding.layer_cache import model_digest
-        from elmore.kernels._load import native
+        from elmore.kernels.native import native
 
         return {
             "model": {"sha256": model_digest(self.elmo), "dim": self.elmo.dim},
             "software": {
                 "elmore": __version__,
-                "torch": torch.__version__,
+                "numpy": np.__version__,
                 "native": native().module is not None,
             },
         }
@@ -132,12 +132,7 @@ def serve() -> None:
 
 
 def _started(request: Mapping[str, Any]) -> Embedder:
-    import torch
-
-    job = Job.from_json(request)
-    # This process is ours alone, and its neighbours need the other processors.
-    torch.set_num_threads(job.threads)
-    return Embedder(job)
+    return Embedder(Job.from_json(request))
 
 
 def _listen(stream: BinaryIO, requests: queue.SimpleQueue[Any]) -> None:

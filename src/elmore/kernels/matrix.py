@@ -10,25 +10,79 @@ from __future__ import annotations
 import contextlib
 import mmap
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from elmore.kernels._check import pointer, workspace
-from elmore.kernels._load import native
-from elmore.kernels.quantize import SMALLEST, STEPS, Stored
+from elmore.kernels.native import native, pointer, workspace
 
-__all__ = ["KINDS", "Matrix", "exact_product", "quantize_rows"]
+__all__ = [
+    "KINDS",
+    "Array",
+    "Matrix",
+    "Stored",
+    "dequantize",
+    "exact_product",
+    "quantize",
+    "quantize_rows",
+]
+
+Array = NDArray[np.float32]
 
 # Numbers of the kinds in native/panels.h.
 KINDS = {"float32": 0, "float16": 1, "int8": 2}
+# Steps of int8 on either side of zero; -128 does not occur, so that signs can be moved about.
+STEPS = 127
+# Rows whose largest value is below this are zero: their scale would not be a normal number.
+_SMALLEST = np.float32(1e-30)
 _GROUP = 64
 # A sum of so many products of int8 is a whole number below 2**24, which float32 holds exactly.
 _EXACT = 1024
 _HUGE_PAGE = 2 << 20
+
+
+class Stored(NamedTuple):
+    """A matrix in the numbers in which it is stored.
+
+    Attributes:
+        values: (n, k) of float32, float16 or int8.
+        scales: what a row of int8 values is multiplied by, (n,); None for floats.
+    """
+
+    values: NDArray[Any]
+    scales: Array | None = None
+
+
+def quantize(weight: Array) -> Stored:
+    """Round each row to 255 steps between plus and minus its largest value; defines int8.
+
+    Args:
+        weight: (n, k).
+    """
+    whole, scales = quantize_rows(weight)
+    return Stored(whole.astype(np.int8), scales)
+
+
+def quantize_rows(rows: Array) -> tuple[Array, Array]:
+    """Round each row to 255 steps between plus and minus its largest value.
+
+    Args:
+        rows: (n, k).
+
+    Returns:
+        whole numbers from -127 to 127 as float32, (n, k); what to multiply them by, (n,).
+    """
+    largest = np.abs(rows).max(axis=1, initial=0)
+    scales = np.where(largest > _SMALLEST, largest / np.float32(STEPS), np.float32(0))
+    divisors = np.where(scales > 0, scales, np.float32(np.inf))
+    return np.rint(rows / divisors[:, None]), scales  # half to even
+
+
+def dequantize(stored: Stored) -> Array:
+    """The float32 values that stored numbers stand for, (n, k)."""
+    values = np.asarray(stored.values, np.float32)
+    return values if stored.scales is None else values * stored.scales[:, None]
 
 
 class Matrix:
@@ -43,15 +97,17 @@ class Matrix:
         self.shape: tuple[int, int] = stored.values.shape
         self.kind = stored.values.dtype.name
         self.gates = gates
-        self._module: Any = native().module
+        chosen = native()
+        # In float32 numpy's BLAS is faster than our plain C.
+        usable = chosen.vectors or self.kind != "float32"
+        self._module: Any = chosen.module if usable else None
         # The twin's form: float32 values, which are whole numbers for int8, and scales.
-        self.values: Tensor | None = None
-        self.scales: Tensor | None = None
+        self.values: Array | None = None
+        self.scales: Array | None = None
         self._owned: tuple[object, ...] = ()
         if self._module is None:
-            self.values = torch.from_numpy(np.array(stored.values, np.float32))
-            if stored.scales is not None:
-                self.scales = torch.from_numpy(stored.scales.copy())
+            self.values = np.array(stored.values, np.float32)
+            self.scales = None if stored.scales is None else stored.scales.copy()
         else:
             self._pack(stored)
 
@@ -64,7 +120,7 @@ class Matrix:
         (n, k), kind = self.shape, KINDS[self.kind]
         columns = 4 * _up(n // 4, _GROUP // 4) if self.gates else _up(n, _GROUP)
         values = np.ascontiguousarray(stored.values)
-        panels = _room(self._module.panels_bytes(columns, k, kind))
+        panels = _aligned(self._module.panels_bytes(columns, k, kind))
         sums = np.zeros(columns, np.int32)
         scales = np.zeros(columns, np.float32)
         if stored.scales is not None:
@@ -77,9 +133,7 @@ class Matrix:
         self._owned = (panels, scales, sums)
         self.argument = (panels.ctypes.data, scales.ctypes.data, sums.ctypes.data, n, k, kind)
 
-    def affine(
-        self, inputs: Tensor, bias: Tensor | None = None, clip: float | None = None
-    ) -> Tensor:
+    def affine(self, inputs: Array, bias: Array | None = None, clip: float | None = None) -> Array:
         """Multiply rows, add a bias and clip.
 
         Args:
@@ -93,8 +147,8 @@ class Matrix:
         if self._module is None:
             return self._twin(inputs, bias, clip)
         (n, k), rows = self.shape, inputs.shape[0]
-        inputs = inputs.contiguous()
-        output = torch.empty(rows, n, dtype=torch.float32)
+        inputs = np.ascontiguousarray(inputs)
+        output = np.empty((rows, n), np.float32)
         self._module.panels_affine(
             pointer(output, rows, n),
             self.argument,
@@ -106,37 +160,24 @@ class Matrix:
         )
         return output
 
-    def _twin(self, inputs: Tensor, bias: Tensor | None, clip: float | None) -> Tensor:
-        """Multiply in torch; the definition of the kernel."""
+    def _twin(self, inputs: Array, bias: Array | None, clip: float | None) -> Array:
+        """Multiply in numpy; the definition of the kernel."""
         if self.values is None:
             raise RuntimeError("a packed matrix has no twin")
         if self.scales is None:
-            output = inputs @ self.values.t()
+            output = inputs @ self.values.T
         else:
             whole, scales = quantize_rows(inputs)
             sums = exact_product(whole, self.values)
-            output = sums.float() * (scales[:, None] * self.scales)
+            output = sums.astype(np.float32) * (scales[:, None] * self.scales)
         if bias is not None:
             output += bias
-        return output if clip is None else output.clamp_(-clip, clip)
+        if clip is not None:
+            np.clip(output, -clip, clip, out=output)
+        return output
 
 
-def quantize_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Round each row to 255 steps between plus and minus its largest value.
-
-    Args:
-        rows: (n, k).
-
-    Returns:
-        whole numbers from -127 to 127 as float32, (n, k); what to multiply them by, (n,).
-    """
-    largest = rows.abs().amax(dim=1)
-    scales = torch.where(largest > SMALLEST, largest / STEPS, torch.zeros_like(largest))
-    divisors = torch.where(scales > 0, scales, torch.full_like(scales, float("inf")))
-    return torch.round(rows / divisors[:, None]), scales
-
-
-def exact_product(rows: Tensor, weights: Tensor) -> Tensor:
+def exact_product(rows: Array, weights: Array) -> NDArray[np.int32]:
     """Multiply matrices of whole numbers from -127 to 127, given as float32, without rounding.
 
     Args:
@@ -146,31 +187,31 @@ def exact_product(rows: Tensor, weights: Tensor) -> Tensor:
     Returns:
         int32 sums, (n_rows, n).
     """
-    sums = torch.zeros(len(rows), len(weights), dtype=torch.int32)
+    sums = np.zeros((len(rows), len(weights)), np.int32)
     for first in range(0, rows.shape[1], _EXACT):
-        piece = slice(first, first + _EXACT)
-        sums += (rows[:, piece] @ weights[:, piece].t()).to(torch.int32)
+        columns = slice(first, first + _EXACT)
+        sums += (rows[:, columns] @ weights[:, columns].T).astype(np.int32)
     return sums
 
 
-def _interleave(scales: NDArray[np.float32], columns: int) -> NDArray[np.float32]:
-    """Put the scales of four gates where the packed columns stand, (columns,)."""
+def _interleave(scales: Array, columns: int) -> Array:
+    """Put the scales of four gates where the packed columns are, (columns,)."""
     cells = len(scales) // 4
     padded = np.zeros((4, columns // 4), np.float32)
     padded[:, :cells] = scales.reshape(4, cells)
     return np.ascontiguousarray(padded.reshape(4, -1, 16).transpose(1, 0, 2)).reshape(-1)
 
 
-def _room(size: int) -> NDArray[np.uint8]:
+def _aligned(size: int) -> NDArray[np.uint8]:
     """Reserve memory for panels, in huge pages where the system gives them for the asking."""
     if size < _HUGE_PAGE or sys.platform != "linux":
         space = np.empty(size + 64, np.uint8)
         first = -space.ctypes.data % 64
         return space[first : first + size]
-    room = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError, AttributeError):  # a kernel or Python without them
-        room.madvise(mmap.MADV_HUGEPAGE)
-    space = np.frombuffer(room, np.uint8)
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    space = np.frombuffer(pages, np.uint8)
     first = -space.ctypes.data % _HUGE_PAGE
     return space[first : first + size]
 

@@ -1,9 +1,7 @@
-"""The recurrent loop of an LSTM with projection and clipping, over a packed batch.
+"""The recurrent loop with gradients, or on a GPU; `kernels.recurrence` is the one for inference.
 
-A packed batch holds only real tokens: sentences are sorted by falling length, and step t has
-one row for each of the `sizes[t]` sentences that are longer than t. Rows of later steps are thus
-a prefix of the rows of earlier ones. The same loop serves both directions; which token stands in
-which packed row is the caller's business.
+A packed batch holds only real tokens in the order of `kernels.packing`. The same loop serves both
+directions; which token is in which packed row is the caller's business.
 """
 
 from __future__ import annotations
@@ -16,17 +14,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmore.kernels._check import pointer
-from elmore.kernels._load import native
+from elmore.errors import NativeError
+from elmore.kernels.native import native
+from elmore.kernels.recurrence import Clips
 
-__all__ = ["Clips", "LstmSteps", "activate_gates", "differentiate_gates", "lstm_steps"]
-
-
-class Clips(NamedTuple):
-    """Bounds of the cell and of the projected output; None for no bound."""
-
-    cell: float | None
-    projection: float | None
+__all__ = ["LstmSteps", "activate_gates", "differentiate_gates", "lstm_steps"]
 
 
 class _Kept(NamedTuple):
@@ -127,9 +119,9 @@ def _activation(
 
         return twin
     # Checked once; a step adds whole rows to the addresses.
-    at_gates = pointer(gates, gates.shape[0], 4 * cells)
-    at_memory = pointer(memory, memory.shape[0], cells)
-    at_kept = [pointer(tensor, tensor.shape[0], cells) for tensor in kept]
+    at_gates = _pointer(gates, gates.shape[0], 4 * cells)
+    at_memory = _pointer(memory, memory.shape[0], cells)
+    at_kept = [_pointer(tensor, tensor.shape[0], cells) for tensor in kept]
     bound, row, forward = _bound(clip), 4 * cells, module.lstm_forward
 
     def native(start: int, place: int, size: int) -> None:
@@ -236,19 +228,19 @@ def _differentiation(
 
         return twin
     n_rows, row = gates.shape[0], 4 * cells
-    at_d_gates = pointer(d_gates, n_rows, 4 * cells)
-    at_gates = pointer(gates, n_rows, 4 * cells)
-    at_d_memory = pointer(d_memory, len(d_memory), cells)
-    at_memory0 = pointer(memory0, len(memory0), cells)
-    at_memory = pointer(kept.memory, n_rows, cells)
-    at_squashed = pointer(kept.tanh_memory, n_rows, cells)
+    at_d_gates = _pointer(d_gates, n_rows, 4 * cells)
+    at_gates = _pointer(gates, n_rows, 4 * cells)
+    at_d_memory = _pointer(d_memory, len(d_memory), cells)
+    at_memory0 = _pointer(memory0, len(memory0), cells)
+    at_memory = _pointer(kept.memory, n_rows, cells)
+    at_squashed = _pointer(kept.tanh_memory, n_rows, cells)
     bound, backward = _bound(clip), module.lstm_backward
 
     def compiled(start: int, earlier: int | None, size: int, d_unprojected: Tensor) -> None:
         backward(
             at_d_gates + start * 4 * row,
             at_d_memory,
-            pointer(d_unprojected, size, cells),
+            _pointer(d_unprojected, size, cells),
             at_gates + start * 4 * row,
             at_memory + start * row,
             at_squashed + start * row,
@@ -266,6 +258,21 @@ def _native_for(gates: Tensor) -> Any:
     if gates.device.type != "cpu" or gates.dtype != torch.float32:
         return None
     return native().module
+
+
+def _pointer(tensor: Tensor, *shape: int) -> int:
+    """The address of a tensor's memory, after checking everything that C relies on."""
+    if (
+        tensor.dtype is not torch.float32
+        or not tensor.is_cpu
+        or tensor.shape != shape
+        or not tensor.is_contiguous()
+    ):
+        raise NativeError(
+            f"a kernel got {tensor.dtype} {tuple(tensor.shape)} on {tensor.device}, expected "
+            f"contiguous float32 {shape} on the CPU; report this, or set ELMORE_NATIVE=0"
+        )
+    return tensor.data_ptr()
 
 
 def _bound(clip: float | None) -> float:

@@ -1,16 +1,22 @@
-"""The choice between the C extension and the twins (ELMORE_NATIVE)."""
+"""The C extension: whether to use it (ELMORE_NATIVE), and what it may be given."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import threading
 from functools import lru_cache
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from elmore.errors import ConfigError, NativeError
 
-__all__ = ["Native", "native"]
+__all__ = ["Native", "native", "pointer", "workspace"]
+
+_local = threading.local()
 
 
 class Native(NamedTuple):
@@ -55,3 +61,32 @@ def _load(choice: str) -> Native:
             ) from None
         return Native(None, "not built: there was no C compiler when elmore was installed")
     return Native(module, "loaded; instruction sets: " + (", ".join(module.cpu()) or "plain C"))
+
+
+def pointer(array: NDArray[Any], *shape: int) -> int:
+    """The address of an array's memory, after checking everything that C relies on.
+
+    Args:
+        array: float32.
+        shape: what it must have.
+    """
+    facts = array.__array_interface__
+    # Without strides an array is contiguous in C's order.
+    if facts["typestr"] != "<f4" or facts["shape"] != shape or facts["strides"] is not None:
+        raise NativeError(
+            f"a kernel got {array.dtype} {array.shape}, expected contiguous float32 {shape}; "
+            "report this, or set ELMORE_NATIVE=0"
+        )
+    return int(facts["data"][0])
+
+
+def workspace(size: int) -> int:
+    """The address of this thread's scratch memory, which any kernel of the thread may use.
+
+    It grows and is kept: fresh pages cost more than the work of a step.
+    """
+    space: tuple[int, int, object] = getattr(_local, "space", (0, 0, None))
+    if space[0] < size or space[2] is None:
+        fresh = np.empty(size, np.uint8)
+        space = _local.space = (size, fresh.ctypes.data, fresh)
+    return space[1]

@@ -1,0 +1,129 @@
+"""A biLM of torch modules behind the interface of `embedding.network`: for GPUs and for layers.
+
+The only place in `embedding/` that needs torch; it is imported when one of its functions is asked
+for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._extras import require_torch
+from elmore.embedding.network import LstmState, Runner, in_turn
+from elmore.errors import ConfigError
+from elmore.formats.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from elmore.nn.bilm import BiLm
+
+__all__ = ["BiLmTensors", "build_bilm", "find_device"]
+
+Array = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+
+def build_bilm(checkpoint: Checkpoint, device: torch.device | str = "cpu") -> BiLm:
+    """Make a module that holds the weights of a checkpoint."""
+    torch = require_torch("a model as a torch module")
+    from elmore.nn.bilm import BiLm
+
+    bilm = BiLm(checkpoint.config)
+    parameters = dict(bilm.named_parameters())
+    with torch.no_grad():
+        for name, array in checkpoint.checked_weights():
+            # Copied by numpy: a mapped file is read-only, which torch warns about.
+            parameters[name].numpy()[...] = array
+    bilm.requires_grad_(False).eval()
+    return bilm.to(device)
+
+
+class BiLmTensors:
+    """A `Network` of torch modules on a device.
+
+    Args:
+        checkpoint: the model.
+        device: where to compute.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, device: str) -> None:
+        self.bilm = build_bilm(checkpoint, device)
+        self._device = device
+
+    def tokens(self, words: NDArray[np.int32] | None, word_ids: Ints | None) -> Array:
+        """The token layer of words, (n_words, projection_dim)."""
+        import torch
+
+        with torch.no_grad():
+            vectors: Tensor = self.bilm.tokens(
+                None if words is None else self._tensor(words).long(),
+                None if word_ids is None else self._tensor(word_ids),
+            )
+        return _array(vectors)
+
+    def contextualize(
+        self, vectors: Array, index: Ints, lengths: Ints, state: LstmState, run: Runner = in_turn
+    ) -> tuple[Array, LstmState]:
+        """Run the LSTMs over ready token vectors, one direction after the other."""
+        import torch
+
+        from elmore.nn.bilm import BiLmState
+
+        with torch.no_grad():
+            layers, after = self.bilm.contextualize(
+                self._tensor(vectors),
+                self._tensor(index),
+                self._tensor(lengths),
+                BiLmState(self._tensor(state.hidden), self._tensor(state.cell)),
+            )
+        return _array(layers.values), LstmState(_array(after.hidden), _array(after.memory))
+
+    def read_on(
+        self, direction: int, inputs: Array, hidden: Array, cell: Array
+    ) -> tuple[Array, Array, Array]:
+        """Read part of one sequence in one direction, continuing from a state."""
+        import torch
+
+        with torch.no_grad():
+            done = self.bilm.read_on(
+                direction, self._tensor(inputs), self._tensor(hidden), self._tensor(cell)
+            )
+        outputs, hidden, cell = (_array(part) for part in done)
+        return outputs, hidden, cell
+
+    def _tensor(self, array: NDArray[np.generic]) -> Tensor:
+        import torch
+
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+
+
+def _array(tensor: Tensor) -> Array:
+    array: Array = tensor.cpu().numpy()
+    return array
+
+
+def find_device(name: str) -> str:
+    """Check that a device can be used, or say why not; "cpu" needs no torch.
+
+    Returns:
+        its full name.
+    """
+    if name == "cpu":
+        return name
+    torch = require_torch(f"device={name!r}")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"device={name!r} is unknown; use cpu, cuda or cuda:0") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device={name!r} but torch finds no CUDA here; use device='cpu'")
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, NotImplementedError, AssertionError):
+        raise ConfigError(f"device={name!r} cannot be used here; use device='cpu'") from None
+    return str(device)

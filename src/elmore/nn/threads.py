@@ -1,0 +1,44 @@
+"""Worker threads whose torch keeps to its share of the processors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from elmore.kernels.workers import Limits, Workers
+
+__all__ = ["TorchLimits", "torch_workers"]
+
+
+class TorchLimits(Limits):
+    """Hold torch's own threads to what a worker may use."""
+
+    def enter(self) -> None:
+        """Prepare a new thread."""
+        # The first question in a thread takes over the count of the process; asked later, it would
+        # undo what is set then.
+        torch.get_num_threads()
+        # This thread's own flag; some processors are many times slower on denormal numbers.
+        torch.set_flush_denormal(True)
+
+    def set(self, threads: int) -> None:
+        """Let torch use so many threads."""
+        torch.set_num_threads(threads)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep the calling thread's count."""
+        # The count is each thread's own, but threads that others start later would inherit what
+        # our workers set: put back what was there.
+        before = torch.get_num_threads()
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def torch_workers(threads: int | None = None, count: int | None = None) -> Workers:
+    """Make workers for jobs that call torch; arguments as for `Workers`."""
+    return Workers(threads, count, TorchLimits())

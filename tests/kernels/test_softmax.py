@@ -1,0 +1,81 @@
+"""The full softmax in blocks, plain and with clusters, against float64."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from elmore.kernels import softmax
+from elmore.kernels.softmax import LogSoftmax
+
+N, WORDS, DIM = 37, 50, 6
+
+
+@pytest.fixture(params=["0", "auto"], autouse=True)
+def native_or_not(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELMORE_NATIVE", request.param)
+
+
+def problem(rows: int = WORDS) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    hidden, weight = rng.normal(size=(N, DIM)), rng.normal(size=(rows, DIM))
+    bias = rng.normal(size=rows)
+    targets = rng.integers(WORDS, size=N)
+    return *(part.astype(np.float32) for part in (hidden, weight, bias)), targets
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize(("rows", "words"), [(512, 2048), (5, 7), (1, 1), (37, 50)])
+@pytest.mark.parametrize("kept", [0, 1 << 20])
+def test_blocks_against_the_plain_softmax(
+    rows: int, words: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(softmax, "_BLOCK_ROWS", rows)
+    monkeypatch.setattr(softmax, "_BLOCK_WORDS", words)
+    monkeypatch.setattr(softmax, "_KEPT_BYTES", kept)
+    hidden, weight, bias, targets = problem()
+    expected = log_softmax(hidden.astype(np.float64) @ weight.T.astype(np.float64) + bias)
+    table = LogSoftmax(weight, bias)
+    logs = table.of(hidden, targets)
+    assert logs.dtype == np.float64
+    np.testing.assert_allclose(logs, expected[np.arange(N), targets], atol=3e-6)
+    np.testing.assert_allclose(table.all(hidden[3:5]), expected[3:5], atol=3e-6)
+
+
+def test_clusters_of_rare_words() -> None:
+    cutoffs = (10, 25)
+    hidden, weight, bias, targets = problem(WORDS + 2)
+    logits = hidden.astype(np.float64) @ weight.T.astype(np.float64) + bias
+    head = log_softmax(np.concatenate([logits[:, :10], logits[:, WORDS:]], axis=1))
+    parts = [head[:, :10]]
+    for k, (a, b) in enumerate(itertools.pairwise([*cutoffs, WORDS])):
+        parts.append(log_softmax(logits[:, a:b]) + head[:, 10 + k, None])
+    expected = np.concatenate(parts, axis=1)
+    np.testing.assert_allclose(np.exp(expected).sum(axis=1), 1)
+    table = LogSoftmax(weight, bias, cutoffs)
+    np.testing.assert_allclose(table.all(hidden), expected, atol=3e-6)
+    np.testing.assert_allclose(
+        table.of(hidden, targets), expected[np.arange(N), targets], atol=3e-6
+    )
+
+
+def test_arrays_that_may_not_be_written() -> None:
+    hidden, weight, bias, targets = problem()
+    expected = LogSoftmax(weight.copy(), bias.copy()).of(hidden, targets)
+    weight.flags.writeable = bias.flags.writeable = False
+    np.testing.assert_array_equal(LogSoftmax(weight, bias).of(hidden, targets), expected)
+
+
+def test_extreme_logits_and_no_rows() -> None:
+    hidden = np.zeros((2, 3), np.float32)
+    bias = np.array([-1e4, 1e4, 1e4, -1e4], np.float32)
+    table = LogSoftmax(np.zeros((4, 3), np.float32), bias)
+    logs = table.of(hidden, np.array([1, 0]))
+    np.testing.assert_allclose(logs, [np.log(0.5), -2e4 + np.log(0.5)], rtol=1e-6)
+    assert table.of(hidden[:0], np.zeros(0, np.int64)).shape == (0,)
