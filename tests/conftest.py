@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import signal
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import settings
-from small_models import FIXTURES, make_checkpoint, make_options, needs_fixtures
+from small_models import FIXTURES, HAS_TORCH, make_checkpoint, make_options, needs_fixtures
 
 from elmore import Elmo
 from elmore.formats.checkpoint import Checkpoint
@@ -21,8 +21,31 @@ __all__ = ["FIXTURES", "needs_fixtures"]
 settings.register_profile("elmore", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("elmore")
 
-# Small models gain nothing from more, and waiting threads lose much on a busy machine.
-torch.set_num_threads(1)
+if HAS_TORCH:
+    import torch
+
+    # Small models gain nothing from more, and waiting threads lose much on a busy machine.
+    torch.set_num_threads(1)
+
+# Modules that import torch when they are imported.
+_TORCH_MODULES = ("torch", "elmore.nn", "elmore.tasks", "small_training", "small_tasks")
+_TORCH_MODULES += ("manylangs_reference", "elmore.training.pretrain", "elmore.training.trainer")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Where torch is not installed, leave out the files that cannot be imported without it."""
+    if HAS_TORCH or collection_path.suffix != ".py":
+        return None
+    tree = ast.parse(collection_path.read_text(encoding="utf-8"))
+    names = [
+        *(alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names),
+        *(str(node.module) for node in tree.body if isinstance(node, ast.ImportFrom)),
+    ]
+    needed = (
+        name for name in names if f"{name}.".startswith(tuple(f"{m}." for m in _TORCH_MODULES))
+    )
+    return True if any(needed) else None
+
 
 # A shell starts background jobs deaf to Ctrl-C, and every child would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from contract.test_ladder import FILES, forbidden_torch, module_name
+from contract.test_ladder import FILES, without_torch
 
 
 def run(code: str) -> str:
@@ -37,21 +37,51 @@ def test_import_elmore_loads_no_torch(record_property: pytest.FixtureRequest) ->
     assert seconds < 1
 
 
-def test_the_floors_without_torch_load_none() -> None:
+# Installed or not, nobody can import it after this.
+BLOCK_TORCH = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+def test_all_that_needs_no_torch_can_be_imported_without_it() -> None:
     """Whatever they import, and whatever that imports."""
-    modules = [module_name(path) for path in forbidden_torch() if path.stem != "__main__"]
-    output = run(
-        f"import importlib, sys\nfor name in {modules!r}:\n"
-        "    importlib.import_module(name)\n"
-        "    if 'torch' in sys.modules:\n        print(name); break"
-    )
-    assert output == ""
+    modules = [module for module in without_torch() if not module.endswith("__main__")]
+    code = f"import importlib\nfor name in {modules!r}: importlib.import_module(name)"
+    assert run(BLOCK_TORCH + code) == ""
 
 
-@pytest.mark.parametrize("name", ["Elmo", "cosine"])
-def test_a_name_is_loaded_when_it_is_used(name: str) -> None:
-    output = run(f"import sys, elmore; elmore.{name}; print('torch' in sys.modules)")
-    assert output.strip() == str(name == "Elmo")
+def test_the_others_say_which_extra_brings_torch() -> None:
+    names = ["ElmoLayer", "ScalarMix", "pretrain", "fine_tune"]
+    code = f"""
+import elmore
+for name in {names!r}:
+    try:
+        getattr(elmore, name)
+    except elmore.ElmoreError as error:
+        print(error)
+"""
+    lines = run(BLOCK_TORCH + code).splitlines()
+    assert [line.split(" ")[0] for line in lines] == [f"elmore.{name}" for name in names]
+    for line in lines:
+        assert "needs torch; install elmore[torch]" in line
+        assert "/whl/cpu" in line
+
+
+def test_using_a_model_loads_no_torch() -> None:
+    code = """
+import sys
+from elmore import Elmo, score
+elmo = Elmo.load()
+assert elmo.embed("It fell .").shape == (3, elmo.dim)
+score(elmo, "It fell .")
+print("torch" in sys.modules)
+"""
+    assert run(code).strip() == "False"
 
 
 def test_importing_everything_changes_nothing_outside() -> None:

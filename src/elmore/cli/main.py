@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import NoReturn, Protocol, TextIO, cast
 
+from elmore._extras import missing_extra
 from elmore._messages import shown
 from elmore._version import __version__
 from elmore.cli.report import one_line, say
@@ -151,7 +152,12 @@ def _dispatch(arguments: list[str]) -> int:
         hint = near if flag.startswith("-") and near else f"see `elmore {name} --help`"
         raise ConfigError(f"unknown argument '{shown(unknown[0], 60)}' of {name}; {hint}")
     with _reporting(args), _offline(args):
-        return verb.run(args)
+        try:
+            return verb.run(args)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise missing_extra("torch", "torch", f"elmore {name}") from None
 
 
 def _help() -> str:
