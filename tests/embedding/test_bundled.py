@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from elmore import Elmo, cosine, perplexity, substitutes
+from elmore.embedding.predictions import LanguageModel
 from elmore.formats.bundled import BUNDLED, bundled_model
+from elmore.text.sentence import Sentence
 
 # Two senses of a word, two sentences each, the word in the same place of its sentence.
 SENSES = {
@@ -79,3 +83,39 @@ def test_it_knows_likely_words(english):
 def test_its_card_says_how_it_was_trained():
     notes = json.loads((bundled_model() / "config.json").read_text(encoding="utf-8"))["notes"]
     assert notes["training"]["tokens_seen"] > 1e6
+
+
+def test_it_stays_sane_on_long_input(english):
+    """Running text as one sequence: no stretch is much worse than the same words in short pieces.
+
+    A model that was trained on sentences alone may diverge after some hundred tokens, and every
+    vector beyond is meaningless.
+    """
+    text = (Path(__file__).parents[2] / "LICENSE").read_text(encoding="utf-8")
+    tokens = english.tokenize(text).tokens
+    tokens = tokens[: len(tokens) // 100 * 100]
+    assert len(tokens) >= 1500
+    model = LanguageModel(english)
+    long, _ = model.predict([Sentence(tokens)])
+    short, _ = model.predict([Sentence(tokens[k : k + 50]) for k in range(0, len(tokens), 50)])
+    for direction in (0, 1):
+        # One sequence predicts n words and a marker, the pieces 50 words and a marker each.
+        whole = long[direction][:-1] if direction == 0 else long[direction][1:]
+        pieces = short[direction].reshape(-1, 51)
+        pieces = (pieces[:, :-1] if direction == 0 else pieces[:, 1:]).reshape(-1)
+        worse = (pieces - whole).reshape(-1, 100).mean(axis=1)  # nats per token, by 100 tokens
+        assert worse.max() < np.log(2)
+
+
+def test_it_says_how_long_its_training_text_was(english):
+    longest = english.checkpoint.notes["training"]["longest"]
+    assert longest >= 1000
+
+
+def test_a_sequence_that_is_much_too_long_is_warned_of_once(tiny_checkpoint):
+    notes = {"training": {"longest": 5}}
+    elmo = Elmo(dataclasses.replace(tiny_checkpoint, notes=notes))
+    elmo.embed_tokens([["a"] * 20])
+    with pytest.warns(UserWarning, match="21 tokens, but the model was trained on at most 5"):
+        elmo.embed_tokens([["a"] * 21])
+    elmo.embed_tokens([["a"] * 21])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -42,6 +43,8 @@ _MOST_WORKERS = 16
 _BURN_IN = Path(__file__).parent.parent / "data" / "burn_in.txt"
 # Words of a token-vector file that are computed anew, to see that it belongs to the model.
 _SAMPLED_WORDS = 8
+# A model may diverge on sequences of more than so many times the length that it was trained on.
+_MUCH_LONGER = 4
 
 
 class Engine:
@@ -80,6 +83,7 @@ class Engine:
         self._lock = threading.Lock()
         self._bilm: BiLm | None = None
         self._softmax: LogSoftmax | None = None
+        self._warned = False
         self.workers = Workers(threads, _MOST_WORKERS)
         self._network: Network
         if self.on_cpu:
@@ -119,6 +123,21 @@ class Engine:
             if self._softmax is None:
                 self._softmax = LogSoftmax(*self.checkpoint.softmax)
             return self._softmax
+
+    def warn_of_length(self, n_tokens: int) -> None:
+        """Warn once of a sequence much longer than any that the model was trained on."""
+        training = self.checkpoint.notes.get("training")
+        longest = training.get("longest") if isinstance(training, dict) else None
+        if not isinstance(longest, int) or n_tokens <= _MUCH_LONGER * longest:
+            return
+        with self._lock:
+            first, self._warned = not self._warned, True
+        if first:
+            warnings.warn(
+                f"a sequence of {n_tokens} tokens, but the model was trained on at most {longest}; "
+                "its vectors may be meaningless, so split the text into sentences",
+                stacklevel=2,
+            )
 
     def zero_state(self, rows: int) -> LstmState:
         """Make the state before any text, for `rows` sentences."""

@@ -73,6 +73,7 @@ def _embed_window(
     results: list[Result | None] = [None] * len(window)
     # An empty sentence needs no computation, whatever its markers would give.
     busy = [k for k, sentence in enumerate(window) if len(sentence)]
+    engine.warn_of_length(max((len(sentence) for sentence in window), default=0))
     longest = max(LONG_TOKENS, batch_tokens)
     long = [k for k in busy if is_long(engine, len(window[k]), longest)]
     for k in long:
