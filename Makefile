@@ -1,6 +1,7 @@
 # Each target is one plain command; read it as documentation.
 PYTHON ?= python3
 VENV ?= .venv
+DEMO ?= .venv-demo
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -12,8 +13,14 @@ $(VENV)/.installed: pyproject.toml setup.py constraints.txt
 	$(INSTALL) --editable '.[dev]'
 	touch $@
 
-demo: $(VENV)/.installed  ## embed a sample text and show what the vectors tell
-	$(BIN)/python examples/demo.py
+# The demonstration has an environment of its own: what `pip install elmore` brings and no more.
+$(DEMO)/.installed: pyproject.toml setup.py $(wildcard native/*)
+	$(PYTHON) -m venv $(DEMO)
+	$(DEMO)/bin/pip install --quiet --disable-pip-version-check .
+	touch $@
+
+demo: $(DEMO)/.installed  ## embed a sample text and show what the vectors tell
+	$(DEMO)/bin/python examples/demo.py
 
 test: $(VENV)/.installed  ## the whole suite
 	$(BIN)/python -m pytest -m "not slow and not published"
@@ -40,4 +47,4 @@ dist: $(VENV)/.installed  ## sdist and wheel
 	$(BIN)/python -m build --outdir dist .
 
 clean:  ## remove what the targets above made
-	rm -rf $(VENV) build dist site src/*.egg-info src/elmore/*.so
+	rm -rf $(VENV) $(DEMO) build dist site src/*.egg-info src/elmore/*.so

@@ -25,7 +25,7 @@ from elmore.embedding.predictions import LanguageModel
 from elmore.text.sentence import Sentence
 
 # Tokens of a sequence, of a stretch, and how many sequences are read.
-SIZES = ((500, 100, 60), (2_000, 400, 24), (10_000, 2_000, 6))
+SIZES = ((500, 100, 200), (2_000, 400, 100), (10_000, 2_000, 25))
 
 
 def tokens_of(path: Path, elmo: Elmo) -> list[str]:
