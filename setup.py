@@ -8,11 +8,32 @@ import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 SOURCES = [
     f"native/{name}.c" for name in ("module", "cpu", "lstm", "panels", "recurrence", "charcnn")
 ]
 HEADERS = sorted(str(path) for path in Path("native").glob("*.h"))
+MSVC_FLAGS = ["/std:c11"]
+FLAGS = [
+    "-O3",
+    "-std=c11",
+    "-ffp-contract=off",
+    "-fvisibility=hidden",
+    # Neither reorders a sum; without them compilers keep the clamps as branches.
+    "-fno-trapping-math",
+    "-fno-math-errno",
+]
+
+
+class BuildExtension(build_ext):
+    """Choose the flags of the compiler: Windows has both MSVC and GCC."""
+
+    def build_extensions(self) -> None:
+        flags = MSVC_FLAGS if self.compiler.compiler_type == "msvc" else FLAGS
+        for extension in self.extensions:
+            extension.extra_compile_args = flags
+        super().build_extensions()
 
 
 def extensions() -> list[Extension]:
@@ -27,26 +48,12 @@ def extensions() -> list[Extension]:
     limited = not sysconfig.get_config_var("Py_GIL_DISABLED")
     if limited:
         macros.append(("Py_LIMITED_API", "0x030B0000"))
-    flags = (
-        []
-        if sys.platform == "win32"
-        else [
-            "-O3",
-            "-std=c11",
-            "-ffp-contract=off",
-            "-fvisibility=hidden",
-            # Neither reorders a sum; without them compilers keep the clamps as branches.
-            "-fno-trapping-math",
-            "-fno-math-errno",
-        ]
-    )
     return [
         Extension(
             "elmore._native",
             SOURCES,
             depends=HEADERS,
             define_macros=macros,
-            extra_compile_args=flags,
             py_limited_api=limited,
             # A missing compiler must not fail an install, unless somebody insists.
             optional=choice != "require",
@@ -56,6 +63,7 @@ def extensions() -> list[Extension]:
 
 setup(
     ext_modules=extensions(),
+    cmdclass={"build_ext": BuildExtension},
     options={"bdist_wheel": {"py_limited_api": "cp311"}}
     if not sysconfig.get_config_var("Py_GIL_DISABLED")
     else {},

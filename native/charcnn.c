@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "compiler.h"
+
 #define NAME(f) charcnn_##f##_plain
 #define TARGET
 #define VECTOR float
@@ -25,8 +27,7 @@
 #undef MAX
 #undef LOWEST
 
-#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
-#define WITH_X86 1
+#ifdef WITH_X86
 #include <immintrin.h>
 
 #define NAME(f) charcnn_##f##_avx2
@@ -61,12 +62,32 @@
 #include "charcnn_windows.h"
 #endif
 
+#ifdef WITH_NEON
+#include <arm_neon.h>
+
+#define NAME(f) charcnn_##f##_neon
+#define TARGET
+#define VECTOR float32x4_t
+#define LANES 4
+#define LOAD(at) vld1q_f32(at)
+#define STORE(at, v) vst1q_f32(at, v)
+#define ADD(a, b) vaddq_f32(a, b)
+/* vmaxq_f32 would keep a NaN, which the others do not. */
+#define MAX(a, b) vbslq_f32(vcgtq_f32(b, a), b, a)
+#define LOWEST() vdupq_n_f32(-INFINITY)
+#include "charcnn_windows.h"
+#endif
+
 static const charcnn_kernels kernels_of[] = {
     {"plain", charcnn_largest_plain},
 #ifdef WITH_X86
     {"avx2", charcnn_largest_avx2},
     {"avx512", charcnn_largest_avx512},
     {"avx512_vnni", charcnn_largest_avx512},
+#endif
+#ifdef WITH_NEON
+    {"neon", charcnn_largest_neon},
+    {"neon_dot", charcnn_largest_neon},
 #endif
 };
 

@@ -1,13 +1,14 @@
-/* What this processor can do; filled once when the module is imported. */
+/* The instruction sets that kernels are compiled for, and which of them this processor has. */
 #ifndef ELMORE_CPU_H
 #define ELMORE_CPU_H
 
-typedef struct {
-    int avx2;        /* AVX2 with FMA and F16C */
-    int avx512;      /* AVX-512 F, BW, VL and DQ */
-    int avx512_vnni; /* the above with VNNI */
-} cpu_features;
+/* From plain C to the best of each processor. */
+#define CPU_SETS 6
+extern const char *const cpu_sets[CPU_SETS];
 
-cpu_features cpu_detect(void);
+/* Whether a set was compiled and both the processor and the operating system support it. */
+int cpu_has(const char *set);
+/* The last of cpu_sets that is there. */
+const char *cpu_best(void);
 
 #endif

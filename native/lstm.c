@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "compiler.h"
+
 #define NAME(f) lstm_##f##_plain
 #define TARGET
 #define MADD(a, b, c) ((a) * (b) + (c))
@@ -13,8 +15,7 @@
 #undef TARGET
 #undef MADD
 
-#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
-#define WITH_X86 1
+#ifdef WITH_X86
 #define MADD(a, b, c) __builtin_fmaf((a), (b), (c))
 
 #define NAME(f) lstm_##f##_avx2
@@ -24,10 +25,23 @@
 #undef TARGET
 
 #define NAME(f) lstm_##f##_avx512
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,prefer-vector-width=512")))
+#ifdef __clang__ /* which does not know the last one and would drop them all */
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")))
+#else
+#define TARGET                                                                                    \
+    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,prefer-vector-width=512")))
+#endif
 #include "lstm_gates.h"
 #undef NAME
 #undef TARGET
+#undef MADD
+#endif
+
+#ifdef WITH_NEON
+#define NAME(f) lstm_##f##_neon
+#define TARGET
+#define MADD(a, b, c) __builtin_fmaf((a), (b), (c))
+#include "lstm_gates.h"
 #endif
 
 static const lstm_kernels kernels[] = {
@@ -35,8 +49,12 @@ static const lstm_kernels kernels[] = {
 #ifdef WITH_X86
     {"avx2", lstm_forward_avx2, lstm_backward_avx2, lstm_cells_avx2},
     {"avx512", lstm_forward_avx512, lstm_backward_avx512, lstm_cells_avx512},
-    /* VNNI adds nothing for floats. */
+    /* VNNI and the dot product of bytes add nothing for floats. */
     {"avx512_vnni", lstm_forward_avx512, lstm_backward_avx512, lstm_cells_avx512},
+#endif
+#ifdef WITH_NEON
+    {"neon", lstm_forward_neon, lstm_backward_neon, lstm_cells_neon},
+    {"neon_dot", lstm_forward_neon, lstm_backward_neon, lstm_cells_neon},
 #endif
 };
 

@@ -17,7 +17,7 @@ typedef struct {
                   int64_t cells, int64_t first);
 } lstm_kernels;
 
-/* The kernels of an instruction set ("plain", "avx2", "avx512", "avx512_vnni"), NULL where it was not compiled. */
+/* The kernels of an instruction set of cpu.h, NULL where it was not compiled. */
 const lstm_kernels *lstm_find(const char *name);
 
 #endif

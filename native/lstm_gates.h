@@ -108,7 +108,7 @@ static TARGET void NAME(backward_row)(
         float i = in[k], f = forget[k], g = candidate[k], o = out[k], s = squashed[k];
         float d = d_memory[k] + d_output[k] * o * (1.0f - s * s);
         float c = memory[k];
-        d = (c < clip) & (c > -clip) ? d : 0.0f;
+        d = ((c < clip) & (c > -clip)) ? d : 0.0f;
         d_out[k] = d_output[k] * s * (o * (1.0f - o));
         d_in[k] = d * g * (i * (1.0f - i));
         d_forget[k] = d * before[k] * (f * (1.0f - f));

@@ -2,10 +2,10 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "charcnn.h"
 #include "cpu.h"
+#include "denormals.h"
 #include "lstm.h"
 #include "panels.h"
 #include "recurrence.h"
@@ -18,21 +18,18 @@ static const charcnn_kernels *charcnn;
 #define POINTER(x) ((float *)(uintptr_t)(x))
 #define ADDRESS(type, x) ((type *)(uintptr_t)(x))
 
-/* cpu() -> tuple of the names of the instruction sets that kernels may use here */
+/* cpu() -> tuple of the names of the instruction sets beside plain C that kernels may use here */
 static PyObject *native_cpu(PyObject *self, PyObject *ignored)
 {
     (void)self;
     (void)ignored;
-    cpu_features found = cpu_detect();
-    const char *names[] = {"avx2", "avx512", "avx512_vnni"};
-    const int present[] = {found.avx2, found.avx512, found.avx512_vnni};
     PyObject *list = PyList_New(0);
     if (list == NULL)
         return NULL;
-    for (int i = 0; i < 3; i++) {
-        if (!present[i])
+    for (int i = 1; i < CPU_SETS; i++) {
+        if (!cpu_has(cpu_sets[i]))
             continue;
-        PyObject *name = PyUnicode_FromString(names[i]);
+        PyObject *name = PyUnicode_FromString(cpu_sets[i]);
         if (name == NULL || PyList_Append(list, name) < 0) {
             Py_XDECREF(name);
             Py_DECREF(list);
@@ -59,10 +56,7 @@ static PyObject *native_force(PyObject *self, PyObject *args)
     const char *name;
     if (!PyArg_ParseTuple(args, "s", &name))
         return NULL;
-    cpu_features found = cpu_detect();
-    if (lstm_find(name) == NULL || (strcmp(name, "avx2") == 0 && !found.avx2) ||
-        (strcmp(name, "avx512") == 0 && !found.avx512) ||
-        (strcmp(name, "avx512_vnni") == 0 && !found.avx512_vnni))
+    if (!cpu_has(name))
         Py_RETURN_FALSE;
     use(name);
     Py_RETURN_TRUE;
@@ -79,8 +73,8 @@ static PyObject *native_lstm_forward(PyObject *self, PyObject *args)
                           &clip, &rows, &cells))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    lstm->forward(POINTER(output), POINTER(gates), POINTER(memory), POINTER(kept_memory),
-                  POINTER(kept_squashed), clip, rows, cells);
+    FLUSHED(lstm->forward(POINTER(output), POINTER(gates), POINTER(memory), POINTER(kept_memory),
+                          POINTER(kept_squashed), clip, rows, cells));
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
@@ -96,26 +90,12 @@ static PyObject *native_lstm_backward(PyObject *self, PyObject *args)
                           &squashed, &before, &clip, &rows, &cells))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    lstm->backward(POINTER(d_gates), POINTER(d_memory), POINTER(d_output), POINTER(gates),
-                   POINTER(memory), POINTER(squashed), POINTER(before), clip, rows, cells);
+    FLUSHED(lstm->backward(POINTER(d_gates), POINTER(d_memory), POINTER(d_output), POINTER(gates),
+                           POINTER(memory), POINTER(squashed), POINTER(before), clip, rows,
+                           cells));
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
-
-/* Some processors are many times slower on denormal numbers, and a thread's own setting must not
- * show in a result: kernels flush them, whoever calls. */
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#define FLUSHED(work)                                                                             \
-    do {                                                                                          \
-        unsigned int before = _mm_getcsr();                                                       \
-        _mm_setcsr(before | 0x8040);                                                              \
-        work;                                                                                     \
-        _mm_setcsr(before);                                                                       \
-    } while (0)
-#else
-#define FLUSHED(work) work
-#endif
 
 /* panels_bytes(n, k, kind), panels_workspace(k, kind), recurrence_workspace(rows, cells, dim, kind) */
 static PyObject *native_panels_bytes(PyObject *self, PyObject *args)
@@ -225,9 +205,9 @@ static PyObject *native_charcnn(PyObject *self, PyObject *args)
                           &chars, &characters, &width, &count, &stride))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    charcnn->largest(POINTER(output), ADDRESS(int32_t, ids), ADDRESS(int64_t, tails),
-                     POINTER(tables), POINTER(bias), words, chars, characters, width, count,
-                     stride);
+    FLUSHED(charcnn->largest(POINTER(output), ADDRESS(int32_t, ids), ADDRESS(int64_t, tails),
+                             POINTER(tables), POINTER(bias), words, chars, characters, width,
+                             count, stride));
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
@@ -250,12 +230,7 @@ static PyMethodDef methods[] = {
 static int choose(PyObject *module)
 {
     (void)module;
-    cpu_features found = cpu_detect();
-    const char *best = found.avx512_vnni ? "avx512_vnni"
-                       : found.avx512    ? "avx512"
-                       : found.avx2      ? "avx2"
-                                         : "plain";
-    use(lstm_find(best) ? best : "plain");
+    use(cpu_best());
     return 0;
 }
 

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "compiler.h"
+
 /* ---------------------------------------------------------------- plain C, the reference */
 
 static float half_to_float(uint16_t half)
@@ -73,8 +75,7 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 
 /* ---------------------------------------------------------------- x86 */
 
-#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
-#define WITH_X86 1
+#ifdef WITH_X86
 #include <immintrin.h>
 
 /* Bytes on AVX2: |x| times w, whose bits are turned over where x is negative. Turned over, w is
@@ -94,6 +95,7 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
                  _mm256_set1_epi16(1)))
 #define BYTES_STORE(at, sum) _mm256_storeu_si256((__m256i *)(void *)(at), sum)
 #define BYTES_AT_ONCE(rows) 1
+#define BYTE_PANELS(rows) 4
 #define OFFSET 0
 #define EXTRA(x) ((x) < 0 ? -(x) : 0)
 
@@ -155,6 +157,7 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 #undef BYTES_DOT
 #undef BYTES_STORE
 #undef BYTES_AT_ONCE
+#undef BYTE_PANELS
 #undef OFFSET
 #undef EXTRA
 #define BYTES __m512i
@@ -165,6 +168,7 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 #define BYTES_DOT(sum, x, w) _mm512_dpbusd_epi32(sum, x, w)
 #define BYTES_STORE(at, sum) _mm512_storeu_si512(at, sum)
 #define BYTES_AT_ONCE(rows) (rows)
+#define BYTE_PANELS(rows) 4
 #define OFFSET 128
 #define EXTRA(x) 0
 
@@ -177,12 +181,75 @@ static void panels_tile_plain(float *out, const panels_matrix *matrix, const pan
 #undef TARGET
 #endif
 
+/* ---------------------------------------------------------------- ARM */
+
+#ifdef WITH_NEON
+#include <arm_neon.h>
+
+#define VECTOR float32x4_t
+#define LANES 4
+#define VECTORS 4
+#define PANELS_OF_2 2
+#define PANELS_OF_6 1
+#define ZERO() vdupq_n_f32(0)
+#define LOAD(at) vld1q_f32(at)
+#define LOAD_HALF(at) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(at)))
+#define SPREAD(x) vdupq_n_f32(x)
+#define FMA(a, b, c) vfmaq_f32(c, a, b)
+#define STORE(at, v) vst1q_f32(at, v)
+
+/* Both operands are signed, so nothing is to be taken off the sums. */
+#define BYTES int32x4_t
+#define BYTE_VECTORS 4
+#define BYTES_ZERO() vdupq_n_s32(0)
+#define BYTES_LOAD(at) vreinterpretq_s32_s8(vld1q_s8(at))
+#define BYTES_SPREAD(four) vdupq_n_s32(four)
+#define BYTES_STORE(at, sum) vst1q_s32(at, sum)
+#define OFFSET 0
+
+/* Products of 16 bits are added in pairs, which stay within 2 * 127 * 128 = 32,512: exact. */
+static inline int32x4_t panels_dot_neon(int32x4_t sum, int32x4_t x, int32x4_t w)
+{
+    int8x16_t a = vreinterpretq_s8_s32(x), b = vreinterpretq_s8_s32(w);
+    int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b)), high = vmull_high_s8(a, b);
+    return vpadalq_s16(sum, vpaddq_s16(low, high));
+}
+
+#define NAME(f) panels_##f##_neon
+#define TARGET
+#define BYTES_DOT(sum, x, w) panels_dot_neon(sum, x, w)
+#define BYTES_AT_ONCE(rows) 1
+#define BYTE_PANELS(rows) 4
+#include "panels_tiles.h"
+#undef NAME
+#undef TARGET
+#undef BYTES_DOT
+#undef BYTES_AT_ONCE
+#undef BYTE_PANELS
+
+#ifdef WITH_NEON_DOT
+#define NAME(f) panels_##f##_neon_dot
+#define TARGET TARGET_DOT
+#define BYTES_DOT(sum, x, w) vdotq_s32(sum, vreinterpretq_s8_s32(x), vreinterpretq_s8_s32(w))
+#define BYTES_AT_ONCE(rows) (rows)
+#define BYTE_PANELS(rows) ((rows) == 1 ? 4 : (rows) == 2 ? 2 : 1)
+#include "panels_tiles.h"
+#endif
+#endif
+
 static const panels_kernels kernels_of[] = {
     {"plain", panels_tile_plain, panels_quantize_plain},
 #ifdef WITH_X86
     {"avx2", panels_tile_avx2, panels_quantize_avx2},
     {"avx512", panels_tile_avx512, panels_quantize_avx512},
     {"avx512_vnni", panels_tile_avx512_vnni, panels_quantize_avx512_vnni},
+#endif
+/* Plain C is compiled to NEON here, and the bytes are those of plain C. */
+#ifdef WITH_NEON
+    {"neon", panels_tile_neon, panels_quantize_plain},
+#endif
+#ifdef WITH_NEON_DOT
+    {"neon_dot", panels_tile_neon_dot, panels_quantize_plain},
 #endif
 };
 

@@ -4,7 +4,6 @@
  * vectors a panel of 16 outputs takes. Accumulators are arrays whose loops are unrolled by force:
  * left alone, compilers keep them on the stack and lose half of the speed.
  */
-#define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
 /* `rows` and `panels` are constants wherever this is called. */
@@ -79,11 +78,13 @@ INLINE void NAME(any_floats)(float *out, const float *x, int64_t stride, const c
     }
 }
 
-/* AVX2 takes row by row, whose weights then come from the first cache: more rows at once would not
- * fit into the registers. */
+/* As many rows and panels at once as the registers hold. Where that is one row (AVX2, NEON without
+ * the dot product), the weights of the others come from the first cache. */
 #define BYTE_ROWS(rows)                                                                           \
     for (int r = 0; r < rows; r += BYTES_AT_ONCE(rows))                                           \
-    NAME(bytes)(out + r * GROUP, x + r * stride, stride, w, step, depth, BYTES_AT_ONCE(rows), 4)
+        for (int p = 0; p < 4; p += BYTE_PANELS(rows))                                            \
+    NAME(bytes)(out + r * GROUP + p * PANEL, x + r * stride, stride, w + p * step, step, depth,   \
+                BYTES_AT_ONCE(rows), BYTE_PANELS(rows))
 
 static TARGET void NAME(any_bytes)(int32_t *out, const uint8_t *x, int64_t stride, const int8_t *w,
                                    int64_t step, int64_t depth, int64_t rows)
@@ -125,7 +126,6 @@ static TARGET void NAME(tile)(float *out, const panels_matrix *matrix, const pan
                          rows, 0);
     }
 }
-#undef UNROLL
 #undef INLINE
 #undef FLOATS
 #undef BYTE_ROWS

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "compiler.h"
+
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -39,13 +41,6 @@ int recurrence_fits(const recurrence *run, int64_t packed, int64_t batch, int64_
     return 1;
 }
 
-/* Rows lie far apart, where no processor guesses the next one: fetched while the product runs. */
-#if defined(__GNUC__) || defined(__clang__)
-#define PREFETCH(at) __builtin_prefetch(at)
-#else
-#define PREFETCH(at) ((void)(at))
-#endif
-
 static const float *gates_of(const recurrence *run, int64_t packed)
 {
     return run->gates + (run->rows ? run->rows[packed] : packed) * 4 * run->cells;
@@ -71,6 +66,8 @@ static void step(const panels_kernels *kernels, const lstm_kernels *lstm, const 
     for (int64_t first = 0; first < cells; first += PANEL)
         for (int64_t r = 0; r < count; r += TILE_ROWS) {
             int64_t few = least(count - r, TILE_ROWS);
+            /* Rows lie far apart, where no processor guesses the next one: fetched while the
+             * product runs. */
             for (int64_t s = 0; s < few; s++) {
                 const float *gates = gates_of(run, row + r + s) + first;
                 for (int64_t gate = 0; gate < 4; gate++)

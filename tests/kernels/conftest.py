@@ -8,7 +8,7 @@ import pytest
 
 from elmore.kernels.native import native
 
-SETS = ("plain", "avx2", "avx512", "avx512_vnni")
+SETS = ("plain", "avx2", "avx512", "avx512_vnni", "neon", "neon_dot")
 
 
 @pytest.fixture(params=SETS)

@@ -1,5 +1,9 @@
 /* Runs every kernel on odd sizes with buffers of exactly the right size, each instruction set
- * beside plain C; built with sanitizers by test_sanitizers.py. Prints what differs. */
+ * beside plain C; built by test_sanitizers.py and test_processors.py.
+ *
+ * Prints the largest difference of each kernel from plain C, and a checksum of all that plain C
+ * gave: it rounds after every operation, so every processor and compiler must give the same bits.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,12 +11,21 @@
 
 #include "charcnn.h"
 #include "cpu.h"
+#include "denormals.h"
 #include "lstm.h"
 #include "panels.h"
 #include "recurrence.h"
 
-static const char *const SETS[] = {"plain", "avx2", "avx512", "avx512_vnni"};
+enum { PRODUCT = 0, RECURRENCE = 3, FORWARD = 6, BACKWARD, CHARACTERS, KERNELS };
+static const char *const NAMES[KERNELS] = {
+    "product float32",    "product float16",    "product int8",
+    "recurrence float32", "recurrence float16", "recurrence int8",
+    "gates forward",      "gates backward",     "characters"};
+static float largest[CPU_SETS][KERNELS];
+static uint32_t checksum = 2166136261u;
 static int failures;
+/* Whether weights and inputs are all at the ends of their range. */
+static int extreme;
 
 static float drawn(void)
 {
@@ -37,24 +50,27 @@ static float *floats(int64_t count)
     return values;
 }
 
-static int present(const char *set)
-{
-    cpu_features found = cpu_detect();
-    return strcmp(set, "plain") == 0 || (strcmp(set, "avx2") == 0 && found.avx2) ||
-           (strcmp(set, "avx512") == 0 && found.avx512) ||
-           (strcmp(set, "avx512_vnni") == 0 && found.avx512_vnni);
-}
-
-static void compare(const char *what, const char *set, const float *a, const float *b, int64_t n,
+/* Compares a set's numbers with those of plain C (set 0), which become part of the checksum. */
+static void compare(int kernel, int set, const float *found, const float *expected, int64_t n,
                     float tolerance)
 {
-    for (int64_t i = 0; i < n; i++)
-        if (!(fabsf(a[i] - b[i]) <= tolerance)) {
-            printf("%s %s: %g and %g at %lld\n", what, set, (double)a[i], (double)b[i],
-                   (long long)i);
+    if (set == 0) {
+        const unsigned char *bytes = (const unsigned char *)found;
+        for (int64_t i = 0; i < n * 4; i++)
+            checksum = (checksum ^ bytes[i]) * 16777619u;
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float difference = fabsf(found[i] - expected[i]);
+        if (!(difference <= tolerance)) {
+            printf("%s, %s: %g and %g at %d\n", cpu_sets[set], NAMES[kernel], (double)found[i],
+                   (double)expected[i], (int)i);
             failures++;
             return;
         }
+        if (difference > largest[set][kernel])
+            largest[set][kernel] = difference;
+    }
 }
 
 /* A packed matrix of random numbers and the buffers that it owns. */
@@ -69,7 +85,8 @@ static panels_matrix make(int64_t n, int64_t k, int kind, int gates, void *owned
         else if (kind == PANELS_FLOAT16) /* any sign and fraction, small exponents */
             ((uint16_t *)values)[i] = (uint16_t)((int)(drawn() * 32767) & 0xb7ff);
         else
-            ((int8_t *)values)[i] = (int8_t)(drawn() * 127.4f);
+            ((int8_t *)values)[i] = (int8_t)(extreme ? drawn() < 0 ? -128 : 127
+                                                     : (int)(drawn() * 127.4f));
     }
     owned[0] = room(panels_bytes(columns, k, kind));
     float *scales = owned[1] = room(columns * 4);
@@ -92,23 +109,32 @@ static void products(int64_t rows, int64_t n, int64_t k, int kind)
 {
     void *owned[3];
     panels_matrix matrix = make(n, k, kind, 0, owned);
-    float *input = floats(rows * k), *bias = floats(n), *expected = NULL;
-    for (int s = 0; s < 4; s++) {
-        if (!present(SETS[s]))
+    float *input = floats(rows * k), *bias = floats(n), *expected = room(rows * n * 4);
+    for (int64_t i = 0; extreme && i < rows * k; i++)
+        input[i] = input[i] < 0 ? -1 : 1;
+    for (int s = 0; s < CPU_SETS; s++) {
+        if (!cpu_has(cpu_sets[s]))
             continue;
-        float *output = room(rows * n * 4);
+        const panels_kernels *kernels = panels_find(cpu_sets[s]);
+        float *output = room(rows * n * 4), *alone = room(n * 4);
+        const float *added = rows % 2 ? bias : NULL;
         void *workspace = room(panels_workspace(k, kind));
-        panels_affine(panels_find(SETS[s]), output, &matrix, input, rows % 2 ? bias : NULL,
-                      workspace, INFINITY, rows);
-        free(workspace);
-        if (expected == NULL)
-            expected = output;
-        else {
-            /* Integer sums are exact, and so is all that is done with them here. */
-            compare("product", SETS[s], output, expected, rows * n,
-                    kind == PANELS_INT8 ? 0 : 1e-4f);
-            free(output);
+        panels_affine(kernels, output, &matrix, input, added, workspace, INFINITY, rows);
+        if (s == 0)
+            memcpy(expected, output, (size_t)(rows * n * 4));
+        /* Integer sums are exact, and so is all that is done with them here. */
+        compare(PRODUCT + kind, s, output, expected, rows * n, kind == PANELS_INT8 ? 0 : 1e-4f);
+        for (int64_t r = 0; r < rows; r++) {
+            panels_affine(kernels, alone, &matrix, input + r * k, added, workspace, INFINITY, 1);
+            if (memcmp(alone, output + r * n, (size_t)(n * 4)) != 0) {
+                printf("%s, %s: row %d of %d is not the row alone\n", cpu_sets[s],
+                       NAMES[PRODUCT + kind], (int)r, (int)rows);
+                failures++;
+            }
         }
+        free(workspace);
+        free(output);
+        free(alone);
     }
     free(expected);
     free(input);
@@ -141,23 +167,23 @@ static void steps(int64_t batch, int64_t n_steps, int64_t cells, int64_t dim, in
         failures++;
     }
     float *expected = NULL, *last = NULL;
-    for (int s = 0; s < 4; s++) {
-        if (!present(SETS[s]))
+    for (int s = 0; s < CPU_SETS; s++) {
+        if (!cpu_has(cpu_sets[s]))
             continue;
         run.output = room(total * dim * 4);
         run.memory = room(batch * cells * 4);
         memset(run.memory, 0, (size_t)(batch * cells * 4));
         void *workspace = room(recurrence_workspace(batch, cells, dim, kind));
-        recurrence_run(panels_find(SETS[s]), lstm_find(SETS[s]), &run, workspace);
+        recurrence_run(panels_find(cpu_sets[s]), lstm_find(cpu_sets[s]), &run, workspace);
         free(workspace);
-        if (expected == NULL) {
+        /* One rounding of int8 may fall the other way and is then carried along. */
+        float tolerance = kind == PANELS_INT8 ? 0.05f : 1e-4f;
+        compare(RECURRENCE + kind, s, run.output, expected, total * dim, tolerance);
+        compare(RECURRENCE + kind, s, run.memory, last, batch * cells, tolerance);
+        if (s == 0) {
             expected = run.output;
             last = run.memory;
         } else {
-            /* One rounding of int8 may fall the other way and is then carried along. */
-            float tolerance = kind == PANELS_INT8 ? 0.05f : 1e-4f;
-            compare("recurrence", SETS[s], run.output, expected, total * dim, tolerance);
-            compare("memory", SETS[s], run.memory, last, batch * cells, tolerance);
             free(run.output);
             free(run.memory);
         }
@@ -183,27 +209,94 @@ static void characters(int64_t words, int64_t chars, int64_t width, int64_t coun
         tails[w] = chars - 1;
     float *tables = floats(panels_up(count, FILTERS) * width * alphabet), *bias = floats(count);
     float *expected = NULL;
-    for (int s = 0; s < 4; s++) {
-        if (!present(SETS[s]))
+    for (int s = 0; s < CPU_SETS; s++) {
+        if (!cpu_has(cpu_sets[s]))
             continue;
         /* The last row ends with its last filter. */
         int64_t size = (words - 1) * stride + count;
         float *output = room(size * 4);
         memset(output, 0, (size_t)(size * 4));
-        charcnn_find(SETS[s])->largest(output, ids, tails, tables, bias, words, chars, alphabet,
-                                       width, count, stride);
-        if (expected == NULL)
+        charcnn_find(cpu_sets[s])->largest(output, ids, tails, tables, bias, words, chars, alphabet,
+                                           width, count, stride);
+        compare(CHARACTERS, s, output, expected, size, 0); /* the same sums in the same order */
+        if (s == 0)
             expected = output;
-        else {
-            compare("characters", SETS[s], output, expected, size, 1e-5f);
+        else
             free(output);
-        }
     }
     free(expected);
     free(ids);
     free(tails);
     free(tables);
     free(bias);
+}
+
+/* Both passes over the gates; the backward pass of every set starts from the same numbers. */
+static void gates(int64_t rows, int64_t cells)
+{
+    int64_t n = rows * cells;
+    float *before = floats(n), *d_output = floats(n), *d_after = floats(n);
+    float *drawn_gates = floats(4 * n);
+    for (int64_t i = 0; i < 4 * n; i++)
+        drawn_gates[i] *= 9; /* beyond the bounds of tanh too */
+    float *expected[5] = {room(16 * n), room(4 * n), room(4 * n), room(4 * n), room(4 * n)};
+    float *d_expected[2] = {room(16 * n), room(4 * n)};
+    for (int s = 0; s < CPU_SETS; s++) {
+        if (!cpu_has(cpu_sets[s]))
+            continue;
+        const lstm_kernels *kernels = lstm_find(cpu_sets[s]);
+        /* activated gates, cell after, kept, squashed, output */
+        float *found[5] = {room(16 * n), room(4 * n), room(4 * n), room(4 * n), room(4 * n)};
+        memcpy(found[0], drawn_gates, (size_t)(16 * n));
+        memcpy(found[1], before, (size_t)(4 * n));
+        kernels->forward(found[4], found[0], found[1], found[2], found[3], 0.8f, rows, cells);
+        for (int i = 0; i < 5; i++) {
+            int64_t count = i == 0 ? 4 * n : n;
+            compare(FORWARD, s, found[i], expected[i], count, 2e-6f);
+            if (s == 0)
+                memcpy(expected[i], found[i], (size_t)(4 * count));
+            free(found[i]);
+        }
+        float *d_found[2] = {room(16 * n), room(4 * n)};
+        memcpy(d_found[1], d_after, (size_t)(4 * n));
+        kernels->backward(d_found[0], d_found[1], d_output, expected[0], expected[2], expected[3],
+                          before, 0.8f, rows, cells);
+        for (int i = 0; i < 2; i++) {
+            int64_t count = i == 0 ? 4 * n : n;
+            compare(BACKWARD, s, d_found[i], d_expected[i], count, 2e-6f);
+            if (s == 0)
+                memcpy(d_expected[i], d_found[i], (size_t)(4 * count));
+            free(d_found[i]);
+        }
+    }
+    for (int i = 0; i < 5; i++)
+        free(expected[i]);
+    free(d_expected[0]);
+    free(d_expected[1]);
+    free(before);
+    free(d_output);
+    free(d_after);
+    free(drawn_gates);
+}
+
+/* A product that is a denormal number is kept, or zero where it is asked for; nothing stays set. */
+static void denormals(void)
+{
+    float value = 1e-20f, packed[GROUP] = {1e-20f}, output;
+    panels_matrix matrix = {packed, NULL, NULL, 1, 1, PANELS_FLOAT32};
+    volatile float small = 1e-38f;
+    for (int s = 0; s < CPU_SETS; s++) {
+        if (!cpu_has(cpu_sets[s]))
+            continue;
+        const panels_kernels *kernels = panels_find(cpu_sets[s]);
+        panels_affine(kernels, &output, &matrix, &value, NULL, NULL, INFINITY, 1);
+        volatile int kept = output > 0; /* compared before the setting changes */
+        FLUSHED(panels_affine(kernels, &output, &matrix, &value, NULL, NULL, INFINITY, 1));
+        if (!kept || (FLUSHES && output != 0) || !(small / 8 > 0)) {
+            printf("%s: denormal numbers are not flushed, or not restored\n", cpu_sets[s]);
+            failures++;
+        }
+    }
 }
 
 int main(void)
@@ -222,6 +315,15 @@ int main(void)
     for (int64_t width = 1; width <= 7; width++)
         for (int64_t count = 1; count <= 33; count += 8)
             characters(1 + width % 3, width + count % 5, width, count);
+    for (int64_t cells = 1; cells <= 37; cells += 4)
+        gates(1 + cells % 3, cells);
+    extreme = 1;
+    products(7, 64, 1024, PANELS_INT8);
+    denormals();
+    for (int s = 1; s < CPU_SETS; s++)
+        for (int kernel = 0; kernel < KERNELS && cpu_has(cpu_sets[s]); kernel++)
+            printf("%s, %s: %.1e\n", cpu_sets[s], NAMES[kernel], (double)largest[s][kernel]);
+    printf("plain C: %08x\n", (unsigned int)checksum);
     printf("%d failures\n", failures);
     return failures != 0;
 }
