@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from elmore.kernels._load import native
+from elmore.kernels.native import native
 
 MODULE = native().module
 pytestmark = [
