@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -18,6 +19,8 @@ from elmore.embedding.network import BiLmArrays, LstmState, Network, in_turn
 from elmore.embedding.torch_network import BiLmTensors, build_bilm, find_device
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint, StartState
+from elmore.kernels.blas import one_blas_thread
+from elmore.kernels.native import native
 from elmore.kernels.softmax import LogSoftmax
 from elmore.kernels.workers import Workers
 from elmore.text.batching import Batch, TokenIndexer
@@ -222,7 +225,8 @@ class Engine:
         run = in_turn
         if self._worthwhile(int(batch.lengths.sum()) * _lstm_products(self.config)):
             run = self.workers.share
-        return self._network.contextualize(vectors, batch.index, batch.lengths, state, run)
+        with self.alone():
+            return self._network.contextualize(vectors, batch.index, batch.lengths, state, run)
 
     def read_on(
         self,
@@ -232,7 +236,8 @@ class Engine:
         cell: NDArray[np.float32],
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         """Read part of one sequence in one direction, as `Network.read_on`."""
-        return self._network.read_on(direction, inputs, hidden, cell)
+        with self.alone():
+            return self._network.read_on(direction, inputs, hidden, cell)
 
     def initial_state(self, rows: int) -> LstmState:
         """Make the state in which `rows` sentences start."""
@@ -271,10 +276,15 @@ class Engine:
             )
 
         parts = [part for part in np.array_split(positions, rounds * count) if len(part)]
-        if len(parts) == 1:
-            return job(positions)
-        run = self.workers.share if rounds == 1 else self.workers.run
-        return np.concatenate(run([partial(job, part) for part in parts]))
+        with self.alone():
+            if len(parts) == 1:
+                return job(positions)
+            run = self.workers.share if rounds == 1 else self.workers.run
+            return np.concatenate(run([partial(job, part) for part in parts]))
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep numpy's BLAS from using threads of its own, where it makes the products."""
+        return nullcontext() if native().vectors else one_blas_thread()
 
     def _worthwhile(self, products: int) -> bool:
         """Tell whether so many multiplications are worth waking other threads."""

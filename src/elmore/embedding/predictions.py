@@ -107,7 +107,8 @@ class LanguageModel:
         """
         table, count = self.engine.log_softmax(), self.engine.workers.count
         parts = zip(np.array_split(hidden, count), np.array_split(targets, count), strict=True)
-        done = self.engine.workers.share([partial(table.of, h, t) for h, t in parts if len(t)])
+        with self.engine.alone():
+            done = self.engine.workers.share([partial(table.of, h, t) for h, t in parts if len(t)])
         logs = np.concatenate(done) if done else np.zeros(0)
         if not np.isfinite(logs).all():
             raise FormatError("the softmax gives values that are not finite; the model is damaged")
