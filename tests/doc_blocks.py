@@ -3,7 +3,8 @@
 In a console block a line that starts with `$ ` is a command, and what follows it is what a terminal
 shows; nothing below it means that the output is not shown. There, `…` stands for anything, and
 numbers with a decimal point may differ a little. Output that begins with `elmore: error:` is a
-command that must fail so. ELMORE_DOCS=write puts what was printed into the page, where it differs.
+command that must fail so. A block called `output` shows what the Python block before it prints.
+ELMORE_DOCS=write puts what was printed into the page, where it differs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from elmore.cli.main import main
 
 __all__ = ["Block", "Command", "blocks_of", "commands_of", "run_block"]
 
-FENCE = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(python|console|output)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ECHO = re.compile(r"""(echo (?:"[^"$`]*"|'[^']*')) \| (elmore .*)""")
 # A word of a shell that only a shell understands.
 SHELL = re.compile(r"[|<>&;$*?`\\]|^\w+=")
@@ -67,19 +68,32 @@ def commands_of(code: str) -> list[Command]:
 def run_block(page: Path, block: Block, space: dict[str, object]) -> None:
     """Run a block in the current folder; names of earlier Python blocks are in `space`."""
     if block.kind == "python":
-        exec(compile(block.code, page.name, "exec"), space)
+        with contextlib.redirect_stdout(io.StringIO()) as printed_here:
+            exec(compile(block.code, page.name, "exec"), space)
+        space["__printed__"] = printed_here.getvalue()
+        return
+    if block.kind == "output":
+        printed = str(space["__printed__"])
+        if not agrees(block.code, printed):
+            before = f"```output\n{block.code}"
+            _differs(page, before, f"```output\n{printed}", block.code, "the code above it")
         return
     for command in commands_of(block.code):
         code, printed = run_command(command.line)
         assert (code != 0) == command.fails, f"$ {command.line}\nexit code {code}\n{printed}"
         if command.shown.strip() and not agrees(command.shown, printed):
-            if os.environ.get("ELMORE_DOCS") == "write" and ANYTHING not in command.shown:
-                text = page.read_text(encoding="utf-8")
-                before = f"$ {command.line}\n{command.shown}"
-                page.write_text(text.replace(before, f"$ {command.line}\n{printed}"), "utf-8")
-            else:
-                message = f"{page.name} shows\n{command.shown}\nbut `{command.line}` prints\n"
-                raise AssertionError(message + printed)
+            before = f"$ {command.line}\n{command.shown}"
+            _differs(page, before, f"$ {command.line}\n{printed}", command.shown, command.line)
+
+
+def _differs(page: Path, before: str, after: str, shown: str, what: str) -> None:
+    """Write what was printed into the page if that is asked for, else fail."""
+    if os.environ.get("ELMORE_DOCS") == "write" and ANYTHING not in shown:
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace(before, after), "utf-8")
+        return
+    printed = after.partition("\n")[2]
+    raise AssertionError(f"{page.name} shows\n{shown}\nbut `{what}` prints\n{printed}")
 
 
 def run_command(line: str) -> tuple[int, str]:

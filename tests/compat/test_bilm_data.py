@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from small_models import FIXTURES, needs_fixtures
 
+pytest.importorskip("torch")
+
 from elmore.compat import bilm
 from elmore.compat.bilm import (
     Batcher,

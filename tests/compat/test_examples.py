@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("torch")
+
 from elmore import Elmo
 from elmore.compat import simple_elmo
 from elmore.compat.allennlp import elmo, embedder, indexing

@@ -47,7 +47,7 @@ __all__ = [
 
 _HERE = "elmore.compat.allennlp"
 _NAMES = {
-    "ConfigurationError": f"{_HERE}.elmo",
+    "ConfigurationError": f"{_HERE}.files",
     "ELMoCharacterMapper": f"{_HERE}.indexing",
     "ELMoTokenCharactersIndexer": f"{_HERE}.indexing",
     "Elmo": f"{_HERE}.elmo",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from elmore.errors import ConfigError
+from elmore.errors import ConfigError as ConfigurationError  # AllenNLP's name
 from elmore.formats.catalog import find_published
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import read_checkpoint
 from elmore.formats.downloads import is_address
 from elmore.formats.hub import fetch_address
 
-__all__ = ["OPTIONS", "WEIGHTS", "FileName", "local_file", "read_files"]
+__all__ = ["OPTIONS", "WEIGHTS", "ConfigurationError", "FileName", "local_file", "read_files"]
 
 FileName = str | Path
 
