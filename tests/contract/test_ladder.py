@@ -31,7 +31,7 @@ FLOORS = {
     1: ("kernels",),
     2: ("text",),
     3: ("nn",),
-    4: ("formats",),
+    4: ("formats", "published"),
     5: ("embedding",),
     6: ("training",),
     7: ("tasks",),
@@ -41,14 +41,14 @@ FLOORS = {
 }
 FLOOR = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
 # Rooms that meet in config.py alone, and rooms that nothing else may import.
-STRANGERS = {("nn", "formats"), ("formats", "nn")}
+STRANGERS = {("nn", "formats"), ("nn", "published"), ("formats", "nn"), ("published", "nn")}
 DOORS = ("cli", "serve", "compat", "integrations")
 # But for the verb that opens one of them.
 OPENERS = {("elmore.cli.serve", "serve")}
 # What stands behind the HTTP door: the facade and its neighbours, nothing that computes below.
 BEHIND_SERVE = ("serve", "embedding", *FLOORS[0])
 # Files without a torch of their own at the top.
-NO_TORCH = (*FLOORS[0], "text", "formats", "cli", "__main__")
+NO_TORCH = (*FLOORS[0], "text", "formats", "published", "cli", "__main__")
 NO_TORCH_FILES = ("kernels/_load.py", "kernels/characters.py")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from elmore import Elmo, cosine, perplexity, substitutes
-from elmore.formats.bundled import BUNDLED, bundled_model
+from elmore.published.catalog import BUNDLED, bundled_model
 
 # Two senses of a word, two sentences each, the word in the same place of its sentence.
 SENSES = {

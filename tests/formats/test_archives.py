@@ -1,4 +1,4 @@
-"""elmore.formats.archives, zips and tars: one view of all of them, and of folders."""
+"""elmore.formats.files.archives, zips and tars: one view of all of them, and of folders."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pytest
 
 from elmore.errors import ElmoreError, FormatError
 from elmore.formats.detect import open_source
-from elmore.formats.sources import FolderSource, Source
-from elmore.formats.tars import TarSource
-from elmore.formats.zips import ZipSource
+from elmore.formats.files.archives import ZipSource
+from elmore.formats.files.sources import FolderSource, Source
+from elmore.formats.files.tars import TarSource
 from elmore.limits import LIMITS
 
 WEIGHTS = np.random.default_rng(0).bytes(3 << 20)  # large enough for a temporary file

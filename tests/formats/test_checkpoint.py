@@ -15,8 +15,8 @@ from elmore.config import Precision, weight_shapes
 from elmore.errors import FormatError
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
 from elmore.formats.detect import read_checkpoint
-from elmore.formats.hdf5_files import Hdf5View
-from elmore.formats.safetensors_files import SafetensorsView
+from elmore.formats.files.hdf5_files import Hdf5View
+from elmore.formats.files.safetensors_files import SafetensorsView
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 

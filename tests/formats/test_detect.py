@@ -9,8 +9,8 @@ from small_models import DATA, make_options, write_pair
 
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.formats import allennlp_archive, allennlp_hdf5, folder, manylangs, tf1
-from elmore.formats.catalog import CATALOG
 from elmore.formats.detect import FORMATS, detect, open_model, open_source, read_checkpoint
+from elmore.published.catalog import CATALOG
 
 
 def test_every_format_offers_what_the_table_needs() -> None:

@@ -14,9 +14,9 @@ import pytest
 from http_server import Server, serve
 
 from elmore.errors import ElmoreError, FormatError
-from elmore.formats import downloads
-from elmore.formats.downloads import Patience, download, is_address
 from elmore.limits import Limits
+from elmore.published import downloads
+from elmore.published.downloads import Patience, download, is_address
 
 DATA = bytes(range(256)) * 40
 SUM = "sha256:" + hashlib.sha256(DATA).hexdigest()

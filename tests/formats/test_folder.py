@@ -27,9 +27,8 @@ from elmore.config import (
 )
 from elmore.errors import ConfigError, ElmoreError, FormatError
 from elmore.formats import allennlp_hdf5, folder
-from elmore.formats.checkpoint import Checkpoint, Mix, Softmax, StartState
+from elmore.formats.checkpoint import Checkpoint, Mix, Softmax, StartState, StoredType
 from elmore.formats.detect import open_source, read_checkpoint
-from elmore.formats.stored_types import StoredType
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 

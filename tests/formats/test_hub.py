@@ -20,10 +20,11 @@ from http_server import Server, serve
 
 from elmore import Elmo
 from elmore.errors import ConfigError, ElmoreError, FormatError, MissingExtra, ModelNotFound
-from elmore.formats import allennlp_hdf5, catalog, detect, downloads, hub
-from elmore.formats.catalog import CATALOG, Published, PublishedFile
+from elmore.formats import allennlp_hdf5, detect
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.downloads import Patience
+from elmore.published import catalog, downloads, hub
+from elmore.published.catalog import CATALOG, Published, PublishedFile
+from elmore.published.downloads import Patience
 
 QUICK = Patience(timeout=5, attempts=2, pause=0.001, longest_pause=0.01)
 

@@ -21,9 +21,9 @@ import torch
 from small_models import DATA
 
 from elmore.errors import FormatError
-from elmore.formats import pickles
 from elmore.formats.detect import read_checkpoint
-from elmore.formats.sources import FolderSource
+from elmore.formats.files import pickles
+from elmore.formats.files.sources import FolderSource
 
 from .attack import SECRET, check_reason, refused
 

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from small_models import DATA
 
-from elmore.formats.crc32c import crc32c, masked_crc32c
 from elmore.formats.detect import read_checkpoint
-from elmore.formats.sorted_tables import read_table
-from elmore.formats.sources import FolderSource
-from elmore.formats.tf_bundles import open_bundle
+from elmore.formats.files.sorted_tables import crc32c, masked_crc32c, read_table
+from elmore.formats.files.sources import FolderSource
+from elmore.formats.files.tf_bundles import open_bundle
 
 from .attack import SECRET, check_reason, refused
 

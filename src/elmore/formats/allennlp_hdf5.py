@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 from elmore._atomic import atomic_file, atomic_folder
 from elmore.config import BiLmConfig
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.bilm_datasets import by_dataset, dump_names, links
-from elmore.formats.bilm_files import (
+from elmore.formats.bilm_options import (
+    config_from_options,
     find_options,
+    options_from_config,
     read_languages,
     read_options,
     read_vocabulary,
 )
-from elmore.formats.bilm_options import config_from_options, options_from_config
-from elmore.formats.bilm_weights import check_arrays, linked_weights
+from elmore.formats.bilm_weights import by_dataset, check_arrays, dump_names, linked_weights, links
 from elmore.formats.checkpoint import Checkpoint, Softmax
-from elmore.formats.hdf5_files import check_finite, open_hdf5
-from elmore.formats.hdf5_writing import create_hdf5
-from elmore.formats.sources import Source
+from elmore.formats.files.hdf5_files import check_finite, open_hdf5
+from elmore.formats.files.hdf5_writing import create_hdf5
+from elmore.formats.files.sources import Source
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 

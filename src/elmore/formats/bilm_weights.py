@@ -3,21 +3,194 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore._messages import shown
-from elmore.config import BiLmConfig, weight_shapes
+from elmore.config import BiLmConfig, LstmConfig, weight_shapes
 from elmore.errors import FormatError
-from elmore.formats.bilm_datasets import Link
 from elmore.formats.checkpoint import LazyWeights
 
-__all__ = ["check_arrays", "linked_weights"]
+__all__ = [
+    "Link",
+    "LstmNames",
+    "by_dataset",
+    "check_arrays",
+    "dump_names",
+    "linked_weights",
+    "links",
+]
 
 Array = NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]
+# Names of kernel, bias and projection of each (direction, layer).
+LstmNames = Mapping[tuple[str, int], tuple[str, str, str]]
+
+
+def _same(part: Array) -> Array:
+    return part
+
+
+def _transpose(part: Array) -> Array:
+    return part.T
+
+
+def _swap_gates(part: Array) -> Array:
+    """Exchange the middle two of four blocks of the last axis: i,j,f,o <-> i,f,j,o."""
+    i, second, third, o = np.split(part, 4, axis=-1)
+    return np.concatenate([i, third, second, o], axis=-1)
+
+
+def _gates_there(part: Array) -> Array:
+    return _swap_gates(part).T
+
+
+def _gates_back(part: Array) -> Array:
+    return _swap_gates(part.T)
+
+
+def _filter_there(part: Array) -> Array:
+    return np.asarray(part[0].transpose(2, 1, 0))
+
+
+def _filter_back(part: Array) -> Array:
+    return part.transpose(2, 1, 0)[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Rows of a dataset that are rows of a weight.
+
+    Attributes:
+        dataset: name of the array in the file.
+        weight: our name.
+        shape: shape of the whole dataset.
+        dataset_rows: the part of the dataset's first axis.
+        weight_rows: the part of the weight's first axis.
+        there: from the dataset's part to the weight's part.
+        back: the inverse.
+    """
+
+    dataset: str
+    weight: str
+    shape: tuple[int, ...]
+    dataset_rows: slice = field(default_factory=lambda: slice(None))
+    weight_rows: slice = field(default_factory=lambda: slice(None))
+    there: Callable[[Array], Array] = _same
+    back: Callable[[Array], Array] = _same
+
+
+def links(config: BiLmConfig, lstm_names: LstmNames) -> list[Link]:
+    """List every link of a model; TensorFlow matrices act on row vectors, ours are (out, in)."""
+    tokens, dim = config.tokens, config.lstm.projection_dim
+    table: list[Link] = []
+    if tokens.n_words:
+        table.append(Link("embedding", "tokens.words", (tokens.n_words, tokens.word_dim)))
+    if tokens.n_characters:
+        shape = (tokens.n_characters, tokens.char_dim)
+        table.append(Link("char_embed", "tokens.characters", shape))
+    for i, (width, count) in enumerate(tokens.filters):
+        weight, filter_shape = f"tokens.convolutions.{i}", (1, width, tokens.char_dim, count)
+        table += [
+            Link(
+                f"CNN/W_cnn_{i}",
+                f"{weight}.weight",
+                filter_shape,
+                there=_filter_there,
+                back=_filter_back,
+            ),
+            Link(f"CNN/b_cnn_{i}", f"{weight}.bias", (count,)),
+        ]
+    for k in range(tokens.n_highway):
+        table += _highway_links(k, tokens.n_filters)
+    if tokens.projected:
+        shape = (tokens.n_features, dim)
+        table += [
+            _matrix("CNN_proj/W_proj", "tokens.projection.weight", shape),
+            Link("CNN_proj/b_proj", "tokens.projection.bias", (dim,)),
+        ]
+    for direction in config.directions:
+        for k in range(config.lstm.n_layers):
+            table += _lstm_links(config.lstm, f"{direction}_layers.{k}", lstm_names[direction, k])
+    return table
+
+
+def by_dataset(table: Iterable[Link]) -> dict[str, list[Link]]:
+    """Group links by the dataset that they fill."""
+    grouped: dict[str, list[Link]] = {}
+    for link in table:
+        grouped.setdefault(link.dataset, []).append(link)
+    return grouped
+
+
+def dump_names(config: BiLmConfig, present: Iterable[str] = ()) -> LstmNames:
+    """Name the LSTM arrays as bilm-tf's `dump_weights` does.
+
+    A one-direction model keeps TensorFlow's own names there, because the renaming knows RNN_0 and
+    RNN_1 only; a one-layer model has no MultiRNNCell.
+
+    Args:
+        config: the model.
+        present: names in a file; where several spellings exist, the one that is there is taken.
+    """
+    known = set(present)
+    two_way = config.lstm.bidirectional
+    leaves = ("W_0", "B", "W_P_0") if two_way else ("kernel", "bias", "projection/kernel")
+    names = {}
+    for d, direction in enumerate(config.directions):
+        scope = f"RNN_{d}/RNN" if two_way else "rnn"
+        for k in range(config.lstm.n_layers):
+            cells = [f"{scope}/MultiRNNCell/Cell{k}/LSTMCell"]
+            if config.lstm.n_layers == 1:
+                cells.append(f"{scope}/LSTMCell")
+            cell = next((c for c in cells if f"{c}/{leaves[0]}" in known), cells[0])
+            kernel, bias, projection = (f"{cell}/{leaf}" for leaf in leaves)
+            names[direction, k] = (kernel, bias, projection)
+    return names
+
+
+def _matrix(dataset: str, weight: str, shape: tuple[int, ...], rows: slice | None = None) -> Link:
+    return Link(
+        dataset,
+        weight,
+        shape,
+        weight_rows=rows or slice(None),
+        there=_transpose,
+        back=_transpose,
+    )
+
+
+def _highway_links(k: int, size: int) -> list[Link]:
+    """bilm-tf's "carry" gate is our gate: it multiplies the transformed part."""
+    weight, table = f"tokens.highways.{k}", []
+    for kind, rows in (("transform", slice(0, size)), ("carry", slice(size, 2 * size))):
+        table.append(_matrix(f"CNN_high_{k}/W_{kind}", f"{weight}.weight", (size, size), rows))
+        table.append(Link(f"CNN_high_{k}/b_{kind}", f"{weight}.bias", (size,), weight_rows=rows))
+    return table
+
+
+def _lstm_links(lstm: LstmConfig, weight: str, names: Sequence[str]) -> list[Link]:
+    """One kernel acts on the input and the previous output together: upper and lower rows."""
+    kernel, bias, projection = names
+    dim, shape = lstm.projection_dim, (2 * lstm.projection_dim, 4 * lstm.dim)
+    table = [
+        Link(
+            kernel,
+            f"{weight}.{part}_weight",
+            shape,
+            dataset_rows=rows,
+            there=_gates_there,
+            back=_gates_back,
+        )
+        for part, rows in (("input", slice(0, dim)), ("state", slice(dim, 2 * dim)))
+    ]
+    table.append(Link(bias, f"{weight}.bias", shape[1:], there=_swap_gates, back=_swap_gates))
+    if lstm.projected:
+        table.append(_matrix(projection, f"{weight}.projection", (lstm.dim, dim)))
+    return table
 
 
 def linked_weights(

@@ -8,16 +8,16 @@ from typing import Protocol
 from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import FormatError, ModelNotFound
-from elmore.formats import allennlp_archive, allennlp_hdf5, folder, hub, manylangs, tf1
-from elmore.formats.bundled import BUNDLED, bundled_model
-from elmore.formats.catalog import find_published
+from elmore.formats import allennlp_archive, allennlp_hdf5, folder, manylangs, tf1
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.downloads import Reporting
-from elmore.formats.named_files import is_named_file, open_named_file, open_named_files
-from elmore.formats.sources import FilesSource, FolderSource, Source
-from elmore.formats.tars import TarSource
-from elmore.formats.zips import ZipSource
+from elmore.formats.files.archives import ZipSource
+from elmore.formats.files.sources import FilesSource, FolderSource, Source
+from elmore.formats.files.tars import TarSource
 from elmore.limits import LIMITS, Limits
+from elmore.published import hub
+from elmore.published.catalog import BUNDLED, bundled_model, find_published
+from elmore.published.downloads import Reporting
+from elmore.published.named_files import is_named_file, open_named_file, open_named_files
 
 __all__ = [
     "FORMATS",

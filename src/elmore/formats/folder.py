@@ -23,8 +23,23 @@ from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import BiLmConfig, Precision, config_from_json, config_to_json, weight_shapes
 from elmore.errors import FormatError
-from elmore.formats.checkpoint import Checkpoint, LazyWeights, Mix, Softmax, StartState
-from elmore.formats.hdf5_files import check_finite
+from elmore.formats.checkpoint import (
+    Checkpoint,
+    LazyWeights,
+    Mix,
+    Softmax,
+    StartState,
+    StoredType,
+    as_stored,
+    is_matrix,
+)
+from elmore.formats.files.hdf5_files import check_finite
+from elmore.formats.files.safetensors_files import (
+    SafetensorsView,
+    read_safetensors,
+    write_safetensors,
+)
+from elmore.formats.files.sources import Source
 from elmore.formats.lexicons import (
     CHARACTERS,
     VOCABULARY,
@@ -34,9 +49,6 @@ from elmore.formats.lexicons import (
     specials_json,
     write_lexicons,
 )
-from elmore.formats.safetensors_files import SafetensorsView, read_safetensors, write_safetensors
-from elmore.formats.sources import Source
-from elmore.formats.stored_types import StoredType, as_stored, is_matrix
 from elmore.kernels.quantize import STEPS, Stored, dequantize
 from elmore.limits import LIMITS
 from elmore.text.tokenizer import CONVENTIONS

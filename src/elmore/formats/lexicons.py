@@ -7,11 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from elmore._io import read_lines
 from elmore._messages import shown
-from elmore.errors import ConfigError, FormatError
-from elmore.formats.dictionaries import dictionary_bytes, read_dictionary
-from elmore.formats.sources import Source
-from elmore.limits import LIMITS
+from elmore.errors import ConfigError, FormatError, InputError
+from elmore.formats.files.sources import Source
+from elmore.limits import LIMITS, Limits
 from elmore.text.characters import Alphabet, ByteAlphabet, DictionaryAlphabet
 from elmore.text.vocabulary import USUAL, Specials, Vocabulary
 
@@ -19,7 +19,9 @@ __all__ = [
     "CHARACTERS",
     "VOCABULARY",
     "alphabet_json",
+    "dictionary_bytes",
     "read_alphabet",
+    "read_dictionary",
     "read_words",
     "specials_json",
     "write_lexicons",
@@ -111,3 +113,54 @@ def _specials(data: Mapping[str, Any]) -> Specials:
     if not fine or not all(isinstance(word, str) for word in words):
         raise FormatError(f"'{_CONFIG}': vocabulary={shown(described)}; copy the folder again")
     return specials
+
+
+# What the original reader takes a line for whose symbol it stripped away as white space.
+_IDEOGRAPHIC_SPACE = "\u3000"
+
+
+def read_dictionary(source: Source, name: str, *, limits: Limits = LIMITS) -> list[str]:
+    """Read the symbols of a dictionary, in the order of their ids.
+
+    Args:
+        source: where the file lies.
+        name: the file.
+        limits: sizes allowed.
+
+    Raises:
+        FormatError: a line without an id, ids that do not count from 0, or a symbol twice.
+    """
+    symbols: list[str] = []
+    seen: set[str] = set()
+    try:
+        with closing(source.open(name)) as stream:
+            for number, line in read_lines(
+                stream, what=name, max_line=limits.vocabulary_line_bytes
+            ):
+                symbol, _, text = line.rpartition("\t")
+                if text.strip() != str(len(symbols)):
+                    raise FormatError(
+                        f"{name}:{number} has {shown(text, 20)!r} for an id, expected "
+                        f"{len(symbols)}; get the file that belongs to the model"
+                    )
+                symbol = symbol or _IDEOGRAPHIC_SPACE
+                if symbol in seen:
+                    raise FormatError(
+                        f"{name}:{number} repeats {shown(symbol, 40)!r}; keep each symbol once"
+                    )
+                if len(symbols) >= limits.vocabulary_lines:
+                    raise FormatError(
+                        f"{name} has over {limits.vocabulary_lines} lines; is it a dictionary?"
+                    )
+                seen.add(symbol)
+                symbols.append(symbol)
+    except InputError as error:
+        raise FormatError(str(error)) from None
+    if not symbols:
+        raise FormatError(f"{name} is empty; a dictionary has a symbol and an id on each line")
+    return symbols
+
+
+def dictionary_bytes(symbols: tuple[str, ...]) -> bytes:
+    """Give the file form."""
+    return "".join(f"{symbol}\t{k}\n" for k, symbol in enumerate(symbols)).encode("utf-8")

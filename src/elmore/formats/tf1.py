@@ -16,18 +16,17 @@ from numpy.typing import NDArray
 from elmore._messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import FormatError
-from elmore.formats.bilm_datasets import dump_names, links
-from elmore.formats.bilm_files import (
+from elmore.formats.bilm_options import (
+    config_from_options,
     find_options,
     read_languages,
     read_options,
     read_vocabulary,
 )
-from elmore.formats.bilm_options import config_from_options
-from elmore.formats.bilm_weights import check_arrays, linked_weights
+from elmore.formats.bilm_weights import check_arrays, dump_names, linked_weights, links
 from elmore.formats.checkpoint import Checkpoint, Mix, Softmax
-from elmore.formats.sources import Source
-from elmore.formats.tf_bundles import Bundle, checkpoint_step, find_prefixes, open_bundle
+from elmore.formats.files.sources import Source
+from elmore.formats.files.tf_bundles import Bundle, checkpoint_step, find_prefixes, open_bundle
 from elmore.limits import LIMITS
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.config import BiLmConfig
-from elmore.formats.bilm_datasets import Link
+from elmore.formats.bilm_weights import Link
 
 __all__ = ["TorchNames", "torch_links", "without_forget_bias"]
 

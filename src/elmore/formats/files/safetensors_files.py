@@ -23,7 +23,7 @@ from elmore._io import open_checked
 from elmore._json import parse_json
 from elmore._messages import shown
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.hdf5_files import check_finite
+from elmore.formats.files.hdf5_files import check_finite
 from elmore.limits import LIMITS, Limits
 
 __all__ = ["SafetensorsView", "Tensor", "header_bytes", "read_safetensors", "write_safetensors"]

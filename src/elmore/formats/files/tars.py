@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol
 
 from elmore._messages import shown
 from elmore.errors import FormatError
-from elmore.formats.archives import CHUNK, IN_MEMORY, ArchiveSource, Member
+from elmore.formats.files.archives import CHUNK, IN_MEMORY, ArchiveSource, Member
 from elmore.limits import LIMITS, Limits
 
 __all__ = ["TarSource"]

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from elmore._messages import shown
 from elmore.errors import FormatError
-from elmore.formats.hdf5_files import check_finite
-from elmore.formats.pickle_machine import unpickle
-from elmore.formats.pickle_names import (
+from elmore.formats.files.archives import ZipSource
+from elmore.formats.files.hdf5_files import check_finite
+from elmore.formats.files.pickle_machine import unpickle
+from elmore.formats.files.pickle_names import (
     NAMES,
     TYPE_NAMES,
     NumpyArray,
@@ -29,8 +30,7 @@ from elmore.formats.pickle_names import (
     item_size,
     read_storage,
 )
-from elmore.formats.sources import Source
-from elmore.formats.zips import ZipSource
+from elmore.formats.files.sources import Source
 
 __all__ = ["StateDict", "Tensor", "read_array", "read_state_dict"]
 

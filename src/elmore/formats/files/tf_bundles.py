@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from elmore._messages import shown
 from elmore.errors import FormatError
-from elmore.formats.crc32c import masked_crc32c
-from elmore.formats.hdf5_files import check_finite
-from elmore.formats.sorted_tables import read_table, read_varint
-from elmore.formats.sources import Source
+from elmore.formats.files.hdf5_files import check_finite
+from elmore.formats.files.sorted_tables import masked_crc32c, read_table, read_varint
+from elmore.formats.files.sources import Source
 from elmore.limits import LIMITS
 
 __all__ = ["Bundle", "Variable", "find_prefixes", "open_bundle"]

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from elmore.errors import ConfigError, ModelNotFound
-from elmore.formats.bilm_files import find_vocabulary
-from elmore.formats.sources import FilesSource, Source
+from elmore.formats.bilm_options import find_vocabulary
+from elmore.formats.files.sources import FilesSource, Source
 from elmore.limits import LIMITS
 
 __all__ = ["is_named_file", "open_named_file", "open_named_files"]

@@ -28,8 +28,8 @@ from elmore._locks import hold_lock
 from elmore._messages import shown
 from elmore._progress import SILENT
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
-from elmore.formats.catalog import Published, PublishedFile, find_file
-from elmore.formats.downloads import PATIENT, Patience, Reporting, download
+from elmore.published.catalog import Published, PublishedFile, find_file
+from elmore.published.downloads import PATIENT, Patience, Reporting, download
 
 __all__ = [
     "fetch_address",

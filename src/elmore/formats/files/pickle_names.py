@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.errors import FormatError
-from elmore.formats.pickle_machine import Names
+from elmore.formats.files.pickle_machine import Names
 from elmore.limits import LIMITS
 
 __all__ = ["NAMES", "TYPE_NAMES", "NumpyArray", "Storage", "Tensor", "item_size", "read_storage"]

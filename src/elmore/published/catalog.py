@@ -10,12 +10,30 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from elmore.errors import ModelNotFound
-from elmore.formats.bundled import BUNDLED
 
-__all__ = ["CATALOG", "Form", "Published", "PublishedFile", "find_file", "find_published"]
+__all__ = [
+    "BUNDLED",
+    "CATALOG",
+    "Form",
+    "Published",
+    "PublishedFile",
+    "bundled_model",
+    "find_file",
+    "find_published",
+]
+
+# What to call it in `Elmo.load` and on the command line.
+BUNDLED = "english"
+
+
+def bundled_model() -> Path:
+    """Give the folder of the bundled English model; see its model card in docs/english.md."""
+    return Path(__file__).resolve().parents[1] / "models" / BUNDLED
+
 
 # What the files are; `other` is no biLM of LSTMs and is listed so that nobody searches in vain.
 Form = Literal["elmore", "allennlp", "tensorflow", "manylangs", "tfhub", "other"]
