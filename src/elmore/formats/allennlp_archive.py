@@ -17,8 +17,8 @@ from elmore.errors import FormatError
 from elmore.formats.bilm_options import config_from_options
 from elmore.formats.bilm_weights import check_arrays, linked_weights
 from elmore.formats.checkpoint import Checkpoint, Mix
-from elmore.formats.files.pickles import StateDict, read_state_dict
 from elmore.formats.files.sources import Source
+from elmore.formats.files.torch_files import StateDict, read_state_dict
 from elmore.formats.torch_layout import TorchNames, torch_links
 from elmore.limits import LIMITS
 from elmore.text.characters import ByteAlphabet

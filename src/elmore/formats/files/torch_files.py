@@ -1,0 +1,258 @@
+"""Files of `torch.save` as arrays, read without torch and without running anything in them.
+
+Both containers are read: the zip of torch >= 1.6, whose members have CRC-32 checksums, and the
+older sequence of pickles followed by raw numbers, which has none.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import weakref
+from collections.abc import Mapping
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._messages import shown
+from elmore.errors import FormatError
+from elmore.formats.files.archives import ZipSource
+from elmore.formats.files.hdf5_files import check_finite
+from elmore.formats.files.pickles import (
+    TYPE_NAMES,
+    NumpyArray,
+    Storage,
+    Tensor,
+    item_size,
+    read_storage,
+    unpickle,
+)
+from elmore.formats.files.sources import Source
+
+__all__ = ["StateDict", "Tensor", "read_array", "read_state_dict"]
+
+_MAGIC = 0x1950A86A20F9469CFC6C
+_VERSION = 1001
+
+
+class _Container(Protocol):
+    """Where the numbers of storages lie."""
+
+    def numbers(self, key: str, size: int) -> bytes:
+        """Give the bytes of a storage."""
+
+
+class StateDict:
+    """The tensors of a file by name, read when they are asked for. Made by `read_state_dict`."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], container: _Container, what: str) -> None:
+        self.tensors = dict(tensors)
+        self._container = container
+        self._what = what
+        self._last: tuple[str, bytes] | None = None
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """List the shapes."""
+        return {name: tensor.shape for name, tensor in self.tensors.items()}
+
+    def read(self, name: str) -> NDArray[np.float32]:
+        """Give a tensor as float32; it must hold finite floats."""
+        tensor = self.tensors[name]
+        kind = tensor.storage.kind
+        if kind not in TYPE_NAMES and kind != "bfloat16":
+            raise FormatError(
+                f"'{self._what}': {shown(name, 60)} has {tensor.type_name}, expected floats; "
+                "convert it to float32"
+            )
+        values = _array(tensor, self._storage(tensor.storage))
+        check_finite(values, what=self._what, name=name)
+        with np.errstate(over="ignore"):
+            result = np.array(values, np.float32)
+        if result.dtype != values.dtype:
+            check_finite(result, what=self._what, name=name)
+        return result
+
+    def _storage(self, storage: Storage) -> bytes:
+        if self._last is None or self._last[0] != storage.key:
+            self._last = None
+            size = storage.count * item_size(storage.kind)
+            self._last = (storage.key, self._container.numbers(storage.key, size))
+        return self._last[1]
+
+
+def read_state_dict(source: Source, name: str) -> StateDict:
+    """Read the table of a state dict; the tensors follow when they are asked for.
+
+    Args:
+        source: where the file lies.
+        name: the file.
+
+    Raises:
+        FormatError: broken, hostile, or no dictionary of tensors.
+    """
+    value, container = _open(source, name)
+    if not isinstance(value, dict):
+        raise FormatError(
+            f"'{name}' holds a {_type_name(value)}, expected a dictionary of tensors; pass the "
+            "weights of a model"
+        )
+    tensors = {k: v for k, v in value.items() if isinstance(k, str) and isinstance(v, Tensor)}
+    if not tensors:
+        raise FormatError(f"'{name}' holds no tensors by name; pass the weights of a model")
+    return StateDict(tensors, container, name)
+
+
+def read_array(source: Source, name: str) -> NDArray[np.float64]:
+    """Read a file that holds one tensor or numpy array, such as an alignment matrix."""
+    value, container = _open(source, name)
+    if isinstance(value, Tensor):
+        array: Any = StateDict({"tensor": value}, container, name).read("tensor")
+    elif isinstance(value, NumpyArray) and value.values is not None:
+        array = value.values
+        check_finite(array, what=name, name="array")
+    else:
+        raise FormatError(
+            f"'{name}' holds a {_type_name(value)}, expected one tensor or array; check the file"
+        )
+    return np.array(array, np.float64)
+
+
+def _type_name(value: Any) -> str:
+    return type(value).__name__.strip("_")
+
+
+# Containers ---------------------------------------------------------------------------------------
+
+
+def _open(source: Source, name: str) -> tuple[Any, _Container]:
+    stream = source.open(name)
+    try:
+        head = stream.read(4)
+        stream.seek(0)
+        opened: _Container
+        if head[:4] == b"PK\x03\x04":
+            value, opened = _open_zip(stream, name)
+        else:
+            value, opened = _open_row(stream, name)
+    except BaseException:
+        stream.close()
+        raise
+    weakref.finalize(opened, stream.close)
+    return value, opened
+
+
+class _ZipContainer:
+    """`NAME/data.pkl` and `NAME/data/KEY` in a zip."""
+
+    def __init__(self, zipped: ZipSource, what: str) -> None:
+        self._zip = zipped
+        self._what = what
+
+    def numbers(self, key: str, size: int) -> bytes:
+        data = self._zip.read(key, size)
+        if len(data) != size:
+            raise FormatError(
+                f"'{self._what}': storage {shown(key, 40)} is too short; copy it again"
+            )
+        return data
+
+
+def _open_zip(stream: BinaryIO, what: str) -> tuple[Any, _ZipContainer]:
+    zipped = ZipSource(what, stream=stream)
+    if "byteorder" in zipped.names() and zipped.read("byteorder", 16) != b"little":
+        raise FormatError(f"'{what}' is of a big-endian machine; save it on a little-endian one")
+    sizes = {name: zipped.size(name) for name in zipped.names()}
+
+    def persistent(key: Any) -> Storage:
+        storage = read_storage(key, what)
+        if sizes.get(storage.key) != storage.count * item_size(storage.kind):
+            raise FormatError(
+                f"'{what}': storage {shown(storage.key, 40)} has {sizes.get(storage.key)} bytes, "
+                f"declared are {storage.count} numbers; copy the file again"
+            )
+        return storage
+
+    with zipped.open("data.pkl") as pickle:
+        value = unpickle(pickle, what=what, persistent=persistent)
+        if pickle.read(1):
+            raise FormatError(f"'{what}' has bytes after its pickle; copy the file again")
+    return value, _ZipContainer(zipped, what)
+
+
+class _RowContainer:
+    """Numbers one after another behind the pickles."""
+
+    def __init__(self, stream: BinaryIO, places: Mapping[str, int], what: str) -> None:
+        self._stream = stream
+        self._places = places
+        self._what = what
+
+    def numbers(self, key: str, size: int) -> bytes:
+        self._stream.seek(self._places[key])
+        data = self._stream.read(size)
+        if len(data) != size:
+            raise FormatError(f"'{self._what}' ends too early; copy it again")
+        return data
+
+
+def _open_row(stream: BinaryIO, what: str) -> tuple[Any, _RowContainer]:
+    """torch's older container: magic number, version, machine, value, keys, then the numbers."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+
+    def plain() -> Any:
+        return unpickle(stream, what=what)
+
+    if plain() != _MAGIC:
+        raise FormatError(f"'{what}' is no file of torch.save; pass the weights of a model")
+    if plain() != _VERSION:
+        raise FormatError(
+            f"'{what}' has an unknown version of torch.save; save it with a newer torch"
+        )
+    machine = plain()
+    if not isinstance(machine, dict) or machine.get("little_endian") is not True:
+        raise FormatError(f"'{what}' is of a big-endian machine; save it on a little-endian one")
+    storages: dict[str, Storage] = {}
+
+    def persistent(key: Any) -> Storage:
+        storage = read_storage(key, what)
+        if storages.setdefault(storage.key, storage) != storage:
+            raise FormatError(
+                f"'{what}' describes storage {shown(storage.key, 40)} in two ways; get another copy"
+            )
+        return storage
+
+    value = unpickle(stream, what=what, persistent=persistent)
+    keys = plain()
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise FormatError(f"'{what}' has no list of storages; copy it again")
+    if sorted(keys) != sorted(storages):
+        raise FormatError(f"'{what}' lists other storages than it uses; copy it again")
+    places: dict[str, int] = {}
+    at = stream.tell()
+    for key in keys:
+        storage = storages[key]
+        stream.seek(at)
+        if int.from_bytes(stream.read(8), "little", signed=True) != storage.count:
+            raise FormatError(f"'{what}': storage {shown(key, 40)} has another size; copy it again")
+        places[key] = at + 8
+        at += 8 + storage.count * item_size(storage.kind)
+    if at != size:
+        raise FormatError(f"'{what}' has {size} bytes, its tensors need {at}; copy it again")
+    return value, _RowContainer(stream, places, what)
+
+
+def _array(tensor: Tensor, data: bytes) -> NDArray[Any]:
+    kind = tensor.storage.kind
+    if kind == "bfloat16":
+        flat: NDArray[Any] = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
+    else:
+        flat = np.frombuffer(data, kind)
+    if not math.prod(tensor.shape):
+        return np.zeros(tensor.shape, flat.dtype)
+    strides = tuple(step * flat.itemsize for step in tensor.strides)
+    # Within bounds: `_tensor` compared the last element with the storage.
+    return np.lib.stride_tricks.as_strided(
+        flat[tensor.offset :], tensor.shape, strides, writeable=False
+    )
