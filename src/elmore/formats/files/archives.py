@@ -125,8 +125,6 @@ class ArchiveSource(NamedSource):
             raise self._error(f"has the member '{shown(clean, 80)}' twice")
         self._full.add(clean)
         self._count_member()
-        if member.size < 0:
-            raise self._error(f"gives '{shown(clean, 80)}' a negative size")
         self._total += member.size
         self._check_total(self._total)
         if not folder:
