@@ -133,9 +133,7 @@ class TarSource(ArchiveSource):
             if header.type in _EXTENSIONS:
                 extensions += 1
                 if extensions > _MAX_EXTENSIONS:
-                    raise self._error(
-                        f"has more headers than the {_MAX_EXTENSIONS} allowed in a row"
-                    )
+                    raise self._error(f"has over {_MAX_EXTENSIONS} headers before one member")
                 extra |= self._extension(header.type, header.size)
             else:
                 self._list_member(header, extra)
