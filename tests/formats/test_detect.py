@@ -75,7 +75,7 @@ def test_names() -> None:
         open_model("original-5.5")
     for model in CATALOG:
         message = (
-            "by hand from https" if model.by_hand else f"'{model.name}' is not on this machine"
+            "download it from https" if model.by_hand else f"'{model.name}' is not on this machine"
         )
         with pytest.raises(ModelNotFound, match=message):
             open_model(model.name)
