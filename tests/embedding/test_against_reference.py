@@ -147,7 +147,7 @@ def break_highway(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def break_residual(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "elmore.formats.bilm_options._flag", lambda *args: False
+        "elmore.formats.bilm_options.Section.flag", lambda *args: False
     )  # reads as a model without skip connections
 
 

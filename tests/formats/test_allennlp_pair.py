@@ -471,11 +471,11 @@ def test_unusual_clips_work(name: str, value: Any, tmp_path: Path) -> None:
         ({"lstm": {"dim": 32, "projection_dim": 16}, "char_cnn": None}, "no object 'char_cnn'"),
         (changed(make_options(), "char_cnn", activation="selu"), "activation=selu is unknown"),
         (changed(make_options(), "char_cnn", filters=...), "filters must be a list"),
-        (changed(make_options(), "char_cnn", embedding=...), "no object 'embedding'"),
+        (changed(make_options(), "char_cnn", embedding=...), "no object 'char_cnn.embedding'"),
         (changed(make_options(), "char_cnn", n_characters=300), "261 .training. or 262"),
         (changed(make_options(), "lstm", projection_dim=33), "larger than dim"),
         (changed(make_options(), "lstm", use_skip_connections="yes"), "true or false"),
-        ({"lstm": make_options()["lstm"]}, "names no char_cnn"),
+        ({"lstm": make_options()["lstm"]}, "has no char_cnn"),
     ],
 )
 def test_broken_options(options: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -557,7 +557,7 @@ def test_any_of_the_two_files_leads_to_the_other(tmp_path: Path) -> None:
     ):
         assert Elmo.load(path).dim == 32
     (tmp_path / "elmo_small_options.json").unlink()
-    with pytest.raises(ModelNotFound, match="one of two files and the other is not beside it"):
+    with pytest.raises(ModelNotFound, match="one of two files and the other is missing"):
         Elmo.load(tmp_path / "elmo_small_weights.hdf5")
 
 

@@ -14,7 +14,7 @@ from elmore._json import parse_json
 from elmore._messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import FormatError
-from elmore.formats.bilm_options import config_from_options
+from elmore.formats.bilm_options import config_from_options, options_from_sizes
 from elmore.formats.bilm_weights import check_arrays, linked_weights
 from elmore.formats.checkpoint import Checkpoint, Mix
 from elmore.formats.files.sources import Source
@@ -172,24 +172,14 @@ def _options_from_shapes(shapes: Shapes, what: str) -> dict[str, Any]:
     highways = 0
     while f"{_NAMES.highway.format(highways)}.weight" in shapes:
         highways += 1
-    return {
-        "lstm": {
-            "dim": projection[1],
-            "projection_dim": projection[0],
-            "n_layers": layers,
-            "cell_clip": 3,
-            "proj_clip": 3,
-            "use_skip_connections": True,
-        },
-        "char_cnn": {
-            "activation": "relu",
-            "embedding": {"dim": embedding[1]},
-            "filters": [[shape[2], shape[0]] for shape in filters],
-            "max_characters_per_token": 50,
-            "n_characters": embedding[0],
-            "n_highway": highways,
-        },
-    }
+    return options_from_sizes(
+        dim=projection[1],
+        projection_dim=projection[0],
+        n_layers=layers,
+        char_dim=embedding[1],
+        filters=[[shape[2], shape[0]] for shape in filters],
+        n_highway=highways,
+    )
 
 
 def _read_mixes(

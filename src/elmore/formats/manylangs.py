@@ -1,7 +1,7 @@
 """ELMoForManyLangs folders and zips: config.json, char.dic, word.dic and two pickles.
 
-`config.json` names the file with the architecture by a path of the machine that trained the model;
-only its last part is used, inside the folder or among the defaults below.
+`config.json` names the file with the architecture by a path of the machine that trained the model.
+Only its last part is used, in the folder or in `PUBLISHED`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._json import parse_json
-from elmore._messages import shown
 from elmore.config import (
     BiLmConfig,
     LstmConfig,
@@ -22,7 +21,7 @@ from elmore.config import (
     weight_shapes,
 )
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.bilm_options import read_languages
+from elmore.formats.bilm_options import Section, read_languages
 from elmore.formats.bilm_weights import check_arrays, linked_weights
 from elmore.formats.checkpoint import Checkpoint, LazyWeights
 from elmore.formats.files.sources import Source
@@ -33,15 +32,7 @@ from elmore.limits import LIMITS
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.vocabulary import Specials, Vocabulary
 
-__all__ = [
-    "NAME",
-    "PUBLISHED",
-    "config_from_architecture",
-    "dimensions",
-    "read",
-    "sniff",
-    "stored_types",
-]
+__all__ = ["NAME", "PUBLISHED", "read", "sniff", "stored_types"]
 
 NAME = "manylangs"
 
@@ -60,24 +51,51 @@ _NAMES = TorchNames(
 # nn.LSTM: tensors of layer k; the backward direction adds "_reverse".
 _MIXED = {"input_weight": "encoder.weight_ih_l{}", "state_weight": "encoder.weight_hh_l{}"}
 _MIXED_BIASES = ("encoder.bias_ih_l{}", "encoder.bias_hh_l{}")
+_KINDS = ("cnn", "lstm")
+
+# The architecture of the published models, whose config.json names this file but whose folders
+# mostly lack it.
+_SAMPLE: dict[str, Any] = {
+    "encoder": {
+        "name": "elmo",
+        "projection_dim": 512,
+        "cell_clip": 3,
+        "proj_clip": 3,
+        "dim": 4096,
+        "n_layers": 2,
+    },
+    "token_embedder": {
+        "name": "cnn",
+        "activation": "relu",
+        "filters": [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]],
+        "n_highway": 2,
+        "word_dim": 100,
+        "char_dim": 50,
+        "max_characters_per_token": 50,
+    },
+}
+PUBLISHED: Mapping[str, dict[str, Any]] = {
+    "cnn_50_100_512_4096_sample.json": _SAMPLE,
+    "cnn_0_100_512_4096_sample.json": _SAMPLE,
+}
 
 
 def sniff(source: Source) -> bool:
-    """Tell whether there are the two pickles."""
+    """Whether the two pickles are there."""
     return {_TOKENS, _ENCODER} <= set(source.names())
 
 
 def read(source: Source) -> Checkpoint:
     """Read a model; the tensors follow when they are asked for."""
     architecture, what = _read_architecture(source)
-    word_dim, char_dim = dimensions(architecture, what)
-    characters = read_dictionary(source, _CHARACTERS) if char_dim else []
-    words = read_dictionary(source, _WORDS) if word_dim else []
-    config, cut = config_from_architecture(
-        architecture, n_characters=len(characters), n_words=len(words), what=what
-    )
+    tokens = Section(architecture, what).section("token_embedder")
+    characters = read_dictionary(source, _CHARACTERS) if tokens.number("char_dim") else []
+    words = read_dictionary(source, _WORDS) if tokens.number("word_dim") else []
+    config = _config(architecture, len(characters), len(words), what)
     alphabet = vocabulary = None
     if words:
+        # With a CNN the original cuts long words before it looks them up.
+        cut = tokens.choice("name", _KINDS) == "cnn"
         longest = config.tokens.max_chars - 2 if cut else None
         vocabulary = Vocabulary(words, what=_WORDS, specials=_specials(longest))
         if "<oov>" not in vocabulary:
@@ -99,7 +117,7 @@ def read(source: Source) -> Checkpoint:
 
 
 def stored_types(source: Source) -> set[str]:
-    """Name the types in which the weights are stored."""
+    """The types in which the weights are stored."""
     return {
         tensor.type_name
         for name in (_TOKENS, _ENCODER)
@@ -116,14 +134,14 @@ def _read_architecture(source: Source) -> tuple[dict[str, Any], str]:
     """Find the file that describes the layers, by the name that config.json gives it."""
     if _CONFIG not in source.names():
         raise FormatError(
-            f"'{source.name}' has {_ENCODER} but no {_CONFIG}; get the whole model folder"
+            f"'{source.name}' has {_ENCODER} but no {_CONFIG}; get the complete model folder"
         )
     outer = parse_json(source.read(_CONFIG, LIMITS.json_bytes + 1), what=_CONFIG)
     if "encoder" in outer and "token_embedder" in outer:
         return outer, _CONFIG
     path = outer.get("config_path")
     if not isinstance(path, str):
-        raise FormatError(f"'{_CONFIG}' names no config_path; get the whole model folder")
+        raise FormatError(f"'{_CONFIG}' names no config_path; get the complete model folder")
     name = path.replace("\\", "/").rpartition("/")[2]
     if name in source.names() and name != _CONFIG:
         return parse_json(source.read(name, LIMITS.json_bytes + 1), what=name), name
@@ -193,105 +211,58 @@ def _mixed_readers(
     for name in found:
         if name not in wanted:
             raise FormatError(
-                f"'{_ENCODER}' has {name[:60]}, of which '{what}' knows nothing; get files that "
+                f"'{_ENCODER}' has {name[:60]}, which '{what}' does not describe; get files that "
                 "belong together"
             )
     return readers
 
 
-# Of the published models, which name this file and mostly do not hold it.
-_SAMPLE: dict[str, Any] = {
-    "encoder": {
-        "name": "elmo",
-        "projection_dim": 512,
-        "cell_clip": 3,
-        "proj_clip": 3,
-        "dim": 4096,
-        "n_layers": 2,
-    },
-    "token_embedder": {
-        "name": "cnn",
-        "activation": "relu",
-        "filters": [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]],
-        "n_highway": 2,
-        "word_dim": 100,
-        "char_dim": 50,
-        "max_characters_per_token": 50,
-    },
-}
-PUBLISHED: Mapping[str, dict[str, Any]] = {
-    "cnn_50_100_512_4096_sample.json": _SAMPLE,
-    "cnn_0_100_512_4096_sample.json": _SAMPLE,
-}
+# The architecture ---------------------------------------------------------------------------------
 
 
-def dimensions(architecture: Mapping[str, Any], what: str) -> tuple[int, int]:
-    """Give the sizes of word and character embeddings; 0 where there is no such part."""
-    tokens = _object(architecture, "token_embedder", what)
-    return (
-        _number(tokens, "token_embedder", "word_dim", what),
-        _number(tokens, "token_embedder", "char_dim", what),
-    )
-
-
-def config_from_architecture(
-    architecture: Mapping[str, Any], *, n_characters: int, n_words: int, what: str
-) -> tuple[BiLmConfig, bool]:
-    """Build a config.
-
-    Args:
-        architecture: the parsed file.
-        n_characters: entries of char.dic, 0 if the model reads none.
-        n_words: entries of word.dic, 0 if the model reads none.
-        what: name of the file, for messages.
-
-    Returns:
-        the config, and whether long words are cut before they are looked up.
-    """
-    section = _object(architecture, "token_embedder", what)
-    encoder = _object(architecture, "encoder", what)
-    kind = _choice(section, "token_embedder", "name", ("cnn", "lstm"), what)
+def _config(
+    architecture: Mapping[str, Any], n_characters: int, n_words: int, what: str
+) -> BiLmConfig:
+    """Build a config; the counts are those of the dictionaries, 0 for one that is not used."""
+    section = Section(architecture, what).section("token_embedder")
+    kind = section.choice("name", _KINDS)
     if kind == "lstm" and n_characters:
         raise FormatError(
-            f"'{what}' has a token layer `lstm` over characters, with which ELMoForManyLangs "
-            "itself cannot run; train it with `cnn`"
+            f"'{what}' has a token layer `lstm` over characters, which ELMoForManyLangs itself "
+            "cannot run; train it with `cnn`"
         )
-    word_dim, char_dim = dimensions(architecture, what)
     try:
         tokens = TokenEncoderConfig(
             n_words=n_words,
-            word_dim=word_dim,
-            max_chars=_number(section, "token_embedder", "max_characters_per_token", what)
-            if kind == "cnn"
-            else 50,
-            **(_characters(section, n_characters, char_dim, what) if n_characters else {}),
+            word_dim=section.number("word_dim"),
+            max_chars=section.number("max_characters_per_token") if kind == "cnn" else 50,
+            **(_characters(section, n_characters) if n_characters else {}),
         )
-        config = BiLmConfig(tokens=tokens, lstm=_lstm(encoder, what))
+        encoder = Section(architecture, what).section("encoder")
+        return BiLmConfig(tokens=tokens, lstm=_lstm(encoder))
     except ConfigError as error:
         raise FormatError(f"'{what}': {error}") from None
-    return config, kind == "cnn"
 
 
-def _characters(
-    section: Mapping[str, Any], n_characters: int, char_dim: int, what: str
-) -> dict[str, Any]:
+def _characters(section: Section, n_characters: int) -> dict[str, Any]:
+    what = f"token_embedder of '{section.what}'"
     return {
         "n_characters": n_characters,
-        "char_dim": char_dim,
-        "filters": filters_from_json(section.get("filters"), what=f"token_embedder of '{what}'"),
-        "activation": _choice(section, "token_embedder", "activation", ("relu", "tanh"), what),
-        "n_highway": _number(section, "token_embedder", "n_highway", what),
+        "char_dim": section.number("char_dim"),
+        "filters": filters_from_json(section.data.get("filters"), what=what),
+        "activation": section.choice("activation", ("relu", "tanh")),
+        "n_highway": section.number("n_highway"),
     }
 
 
-def _lstm(encoder: Mapping[str, Any], what: str) -> LstmConfig:
-    mixed = _choice(encoder, "encoder", "name", ("elmo", "lstm"), what) == "lstm"
+def _lstm(encoder: Section) -> LstmConfig:
+    mixed = encoder.choice("name", ("elmo", "lstm")) == "lstm"
     config = LstmConfig(
-        dim=_number(encoder, "encoder", "dim", what),
-        projection_dim=_number(encoder, "encoder", "projection_dim", what),
-        n_layers=_number(encoder, "encoder", "n_layers", what),
-        cell_clip=None if mixed else _clip(encoder, "cell_clip", what),
-        proj_clip=None if mixed else _clip(encoder, "proj_clip", what),
+        dim=encoder.number("dim"),
+        projection_dim=encoder.number("projection_dim"),
+        n_layers=encoder.number("n_layers"),
+        cell_clip=None if mixed else encoder.clip("cell_clip"),
+        proj_clip=None if mixed else encoder.clip("proj_clip"),
         skip_connections=not mixed,
         mixed=mixed,
     )
@@ -301,41 +272,3 @@ def _lstm(encoder: Mapping[str, Any], what: str) -> LstmConfig:
             "this is not supported, use a larger dim"
         )
     return config
-
-
-def _object(data: Mapping[str, Any], key: str, what: str) -> Mapping[str, Any]:
-    value = data.get(key)
-    if not isinstance(value, dict):
-        raise FormatError(
-            f"'{what}' has no object {key!r}; is it the architecture of an ELMoForManyLangs model?"
-        )
-    return value
-
-
-def _number(data: Mapping[str, Any], path: str, key: str, what: str) -> int:
-    value = data.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise FormatError(
-            f"'{what}': {path}.{key}={shown(value)} must be a whole number; correct it"
-        )
-    return value
-
-
-def _choice(data: Mapping[str, Any], path: str, key: str, known: tuple[str, ...], what: str) -> Any:
-    value = data.get(key)
-    value = value.lower() if isinstance(value, str) and key == "name" else value
-    if value not in known:
-        raise FormatError(
-            f"'{what}': {path}.{key}={shown(value)} is unknown; known are {', '.join(known)}"
-        )
-    return value
-
-
-def _clip(data: Mapping[str, Any], key: str, what: str) -> float | None:
-    """Read a clip; null and 0 mean none, as in the original."""
-    value = data.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise FormatError(f"'{what}': encoder.{key}={shown(value)} must be a number; correct it")
-    return float(value) or None

@@ -17,8 +17,10 @@ from elmore._messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import FormatError
 from elmore.formats.bilm_options import (
+    N_CHARACTERS,
     config_from_options,
     find_options,
+    options_from_sizes,
     read_languages,
     read_options,
     read_vocabulary,
@@ -57,7 +59,6 @@ _LEAVES = {
     ),
 }
 _MIX, _SCALE = "aggregation/weights", "aggregation/scaling"
-_N_CHARACTERS = 261
 
 
 def sniff(source: Source) -> bool:
@@ -129,9 +130,9 @@ class _Arrays:
         self._names = names
         self.shapes = {name: bundle.variables[key].shape for name, key in names.items()}
         # Inference graphs put a row of zeros before the characters, for padded positions.
-        self._padded = (self.shapes.get("char_embed") or (0,))[0] == _N_CHARACTERS + 1
+        self._padded = (self.shapes.get("char_embed") or (0,))[0] == N_CHARACTERS + 1
         if self._padded:
-            self.shapes["char_embed"] = (_N_CHARACTERS, *self.shapes["char_embed"][1:])
+            self.shapes["char_embed"] = (N_CHARACTERS, *self.shapes["char_embed"][1:])
 
     def read(self, name: str) -> Array:
         array = self._bundle.read(self._names[name])
@@ -212,24 +213,14 @@ def _hub_options(shapes: Shapes, prefix: str) -> dict[str, Any]:
         raise FormatError(
             f"'{prefix}.index' has no sizes of a byte model; pass (options, checkpoint)"
         )
-    return {
-        "lstm": {
-            "dim": kernel[1] // 4,
-            "projection_dim": kernel[0] // 2,
-            "n_layers": len(kernels),
-            "cell_clip": 3,
-            "proj_clip": 3,
-            "use_skip_connections": True,
-        },
-        "char_cnn": {
-            "activation": "relu",
-            "embedding": {"dim": embedding[1]},
-            "filters": [[shape[1], shape[3]] for shape in filters],
-            "max_characters_per_token": 50,
-            "n_characters": _N_CHARACTERS + 1,
-            "n_highway": sum(n.endswith("/W_carry") for n in shapes),
-        },
-    }
+    return options_from_sizes(
+        dim=kernel[1] // 4,
+        projection_dim=kernel[0] // 2,
+        n_layers=len(kernels),
+        char_dim=embedding[1],
+        filters=[[shape[1], shape[3]] for shape in filters],
+        n_highway=sum(n.endswith("/W_carry") for n in shapes),
+    )
 
 
 def _read_softmax(

@@ -299,8 +299,8 @@ class _Transfer:
         if free is not None and total - start > free:
             raise ElmoreError(
                 f"'{shown(self._target.name, 60)}' needs {total - start} bytes, but only {free} "
-                f"are free in '{shown(self._target.parent, 100)}'; free some space, or set ELMORE_HOME "
-                "to another disk"
+                f"are free in '{shown(self._target.parent, 100)}'; free some space, or set "
+                "ELMORE_HOME to another disk"
             )
 
     def _too_large(self, size: int) -> FormatError:

@@ -297,7 +297,7 @@ def fetch_hugging_face(name: str) -> Path:
         first = str(error).strip().split("\n")[0]
         where = "elmore is offline" if offline else "cannot be downloaded from the Hugging Face hub"
         raise ModelNotFound(
-            f"'{shown(name)}' does not exist on this machine and {where} ({shown(first, 120)}); check the "
-            "name, or see `elmore models`"
+            f"'{shown(name)}' does not exist on this machine and {where} ({shown(first, 120)}); "
+            "check the name, or see `elmore models`"
         ) from None
     return Path(folder)
