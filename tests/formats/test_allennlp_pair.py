@@ -574,5 +574,5 @@ def test_missing_files(tmp_path: Path) -> None:
 def test_half_a_model_in_a_folder(tmp_path: Path) -> None:
     write_pair(tmp_path, make_options())
     (tmp_path / "weights.hdf5").unlink()
-    with pytest.raises(FormatError, match=r"holds options.json but no \*.hdf5 weights"):
+    with pytest.raises(FormatError, match=r"has options.json but no \*.hdf5 weights"):
         Elmo.load(tmp_path)

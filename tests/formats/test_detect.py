@@ -42,12 +42,12 @@ def test_formats_are_told_apart_by_their_files(tiny_folder: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ([], "is no known model .found nothing.; expected config.json"),
+        ([], "is not a known model .found nothing.; expected config.json"),
         (["a.txt", "b.txt"], "found a.txt, b.txt"),
-        ([f"file{k}.txt" for k in range(30)], "is no known model"),
-        (["my_options.json"], r"holds options.json but no \*.hdf5 weights"),
-        (["weights.hdf5"], r"holds HDF5 but no options.json; pass \(options, weights\)"),
-        (["config.json"], "is no known model"),
+        ([f"file{k}.txt" for k in range(30)], "is not a known model"),
+        (["my_options.json"], r"has options.json but no \*.hdf5 weights"),
+        (["weights.hdf5"], r"has an HDF5 file but no options.json; pass \(options, weights\)"),
+        (["config.json"], "is not a known model"),
     ],
 )
 def test_unknown_folders(files: list[str], message: str, tmp_path: Path) -> None:

@@ -415,7 +415,7 @@ REASONS = {
     "method": "by method",
     "duplicate by dot": "twice",
     "duplicate]": "twice",
-    "duplicate base": "of one name",
+    "duplicate base": "has both",
     "overlap": "overlapping members",
     "zip bomb": "200 times",
     "gz bomb": "200 times",

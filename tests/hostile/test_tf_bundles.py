@@ -106,7 +106,7 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
     "bytes behind": lambda: INDEX + b"x",
     "a sparse gigabyte": lambda: bytes(17 << 20) + INDEX[-48:],
     "a wrong checksum": patched(20, b"\xaa"),
-    "a packed block": lambda: table(ENTRIES, kind=1),
+    "a compressed block": lambda: table(ENTRIES, kind=1),
     "an unknown packing": lambda: table(ENTRIES, kind=77),
     "footer: blocks out of the file": lambda: (
         INDEX[:-48] + (varint(1 << 40) * 4).ljust(40, b"\0") + INDEX[-8:]
@@ -167,7 +167,7 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
 REASONS = {
     "sparse": "allowed are",
     "wrong checksum": "wrong checksum",
-    "a packed block": "packed by method 1",
+    "a compressed block": "compressed by method 1",
     "big-endian": "big-endian",
     "overlap": "overlap",
     "a key twice": "out of order",

@@ -1,7 +1,7 @@
-"""What zips and tars share: one file that holds the files of a model.
+"""Archives that hold the files of a model: what zips and tars share, and zips.
 
-Archives are never extracted: members are read one by one, and the bytes are counted while they
-are unpacked, because headers lie.
+Archives are never extracted. Members are read one by one, and their bytes are counted during
+decompression, because headers may lie.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.formats.files.sources import NamedSource
-from elmore.limits import LIMITS, Limits
+from elmore.limits import LIMITS
 
 __all__ = ["CHUNK", "IN_MEMORY", "ArchiveSource", "Member", "ZipSource"]
 
 CHUNK = 1 << 18  # bytes read at a time
-IN_MEMORY = 1 << 20  # members up to this size are not worth a temporary file
+IN_MEMORY = 1 << 20  # larger members are decompressed into a temporary file
 
 
 @dataclass(frozen=True)
@@ -40,23 +40,22 @@ class Member:
 
     name: str  # with its folders
     size: int
-    offset: int = 0  # of the data in the unpacked tar
-    info: zipfile.ZipInfo | None = None
+    offset: int = 0  # of the data in the decompressed tar
+    info: zipfile.ZipInfo | None = None  # in a zip
 
 
 class ArchiveSource(NamedSource):
-    """What zips and tars share: checked names, limits, unpacking one member."""
+    """What zips and tars share: checked names, limits, decompression of one member."""
 
     kind = "archive"
 
-    def __init__(self, path: Path | str, limits: Limits, stream: BinaryIO | None = None) -> None:
+    def __init__(self, path: Path | str, stream: BinaryIO | None = None) -> None:
         super().__init__(str(path))
-        self._limits = limits
         self._members: dict[str, list[Member]] = {}
         self._full: set[str] = set()
         self._total = 0
         self._file = open_checked(Path(path), what=self.kind) if stream is None else stream
-        self._packed = self._file.seek(0, os.SEEK_END)
+        self._archive_size = self._file.seek(0, os.SEEK_END)
         self._file.seek(0)
         try:
             with self._reading():
@@ -70,15 +69,15 @@ class ArchiveSource(NamedSource):
         raise NotImplementedError
 
     def _chunks(self, member: Member) -> Iterator[bytes]:
-        """Yield the unpacked bytes of a member, however many come."""
+        """Yield the decompressed bytes of a member, however many come."""
         raise NotImplementedError
 
-    def _error(self, problem: str, fix: str = "re-pack it") -> FormatError:
+    def _error(self, problem: str, fix: str = "pack it again") -> FormatError:
         return FormatError(f"{self.kind} '{self._name}' {problem}; {fix}")
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """Turn every way in which the unpackers fail into one `FormatError`."""
+        """Turn every error of the decompressors into a `FormatError`."""
         try:
             yield
         except (
@@ -101,7 +100,7 @@ class ArchiveSource(NamedSource):
             ) from error
 
     def _check_name(self, name: str) -> str:
-        """Refuse names that could reach outside; return the name without './'."""
+        """Refuse a name that could lead outside; return it without './'."""
         parts = name.split("/")
         problem = None
         if "\0" in name:
@@ -119,12 +118,13 @@ class ArchiveSource(NamedSource):
         return "/".join(part for part in parts if part not in ("", "."))
 
     def _add(self, member: Member, *, folder: bool) -> None:
-        """Take a listed member, counting names and bytes."""
+        """List a member; count names and bytes."""
         clean = self._check_name(member.name)
         if clean in self._full:
             raise self._error(f"has the member '{shown(clean, 80)}' twice")
         self._full.add(clean)
-        self._count_member()
+        if len(self._full) > LIMITS.archive_members:
+            raise self._error(f"has more than the {LIMITS.archive_members} members allowed")
         self._total += member.size
         self._check_total(self._total)
         if not folder:
@@ -133,21 +133,17 @@ class ArchiveSource(NamedSource):
             base = clean.rpartition("/")[2]
             self._members.setdefault(base, []).append(member)
 
-    def _count_member(self) -> None:
-        if len(self._full) > self._limits.archive_members:
-            raise self._error(f"has more than the {self._limits.archive_members} members allowed")
-
-    def _check_total(self, unpacked: int) -> None:
-        limits = self._limits
-        if unpacked > limits.archive_unpacked_bytes:
+    def _check_total(self, size: int) -> None:
+        """Refuse an archive that decompresses to too many bytes."""
+        fix = "if you trust it, unpack it and pass the folder"
+        if size > LIMITS.archive_unpacked_bytes:
             raise self._error(
-                f"unpacks to more than the {limits.archive_unpacked_bytes} bytes allowed",
-                "raise limits.archive_unpacked_bytes if you trust it",
+                f"unpacks to more than the {LIMITS.archive_unpacked_bytes} bytes allowed", fix
             )
-        if unpacked > max(limits.archive_ratio_from, limits.archive_ratio * self._packed):
+        ratio = LIMITS.archive_ratio
+        if size > max(LIMITS.archive_ratio_from, ratio * self._archive_size):
             raise self._error(
-                f"unpacks to more than {limits.archive_ratio} times its {self._packed} bytes",
-                "raise limits.archive_ratio if you trust it",
+                f"unpacks to more than {ratio} times its {self._archive_size} bytes", fix
             )
 
     def _find(self, name: str) -> Member:
@@ -163,18 +159,18 @@ class ArchiveSource(NamedSource):
         return tuple(sorted(self._members))
 
     def size(self, name: str) -> int:
-        """Return the unpacked size of a file in bytes, as the archive declares it."""
+        """Return the decompressed size of a file in bytes, as the archive declares it."""
         return self._find(name).size
 
     def read(self, name: str, max_bytes: int) -> bytes:
-        """Return a whole file; one that is larger than `max_bytes` is a `FormatError`."""
+        """Return a complete file; one that is larger than `max_bytes` is a `FormatError`."""
         member = self._find(name)
         if member.size > max_bytes:
             raise self._too_large(name, member.size, max_bytes)
         return b"".join(self._unpack(member))
 
     def open(self, name: str) -> BinaryIO:
-        """Unpack a file into a nameless temporary one, which vanishes when it is closed."""
+        """Decompress a file into memory or a temporary file, which is deleted when it is closed."""
         member = self._find(name)
         if member.size <= IN_MEMORY:
             return io.BytesIO(b"".join(self._unpack(member)))
@@ -185,7 +181,7 @@ class ArchiveSource(NamedSource):
                 try:
                     stream.write(chunk)
                 except OSError as error:
-                    raise write_error(error, folder / "unpacked model file") from error
+                    raise write_error(error, folder / "decompressed model file") from error
             stream.seek(0)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -194,7 +190,7 @@ class ArchiveSource(NamedSource):
         return stream
 
     def local_path(self, name: str) -> Path | None:
-        """Return None: the file is packed."""
+        """Return None: the file is in an archive."""
         self._find(name)
         return None
 
@@ -219,26 +215,26 @@ class ArchiveSource(NamedSource):
             )
 
     def close(self) -> None:
-        """Let go of the archive; streams that were opened live on."""
+        """Close the archive; streams that were opened stay open."""
         self._file.close()
 
 
 class _Bounded(io.RawIOBase):
-    """A view of a file that refuses single reads beyond a size (zipfile reads what it is told)."""
+    """A file that refuses single large reads: zipfile reads as much as a header declares."""
 
-    def __init__(self, file: BinaryIO, most: int) -> None:
+    def __init__(self, file: BinaryIO, max_bytes: int) -> None:
         self._wrapped = file
-        self._most = most
+        self._max_bytes = max_bytes
 
     def read(self, size: int = -1) -> bytes:
         if size < 0:  # zipfile reads the last 64 KiB in this way
-            size = self._most + 1
+            size = self._max_bytes + 1
             data = self._wrapped.read(size)
             if len(data) == size:
-                raise ValueError(f"more than {self._most} bytes after its members")
+                raise ValueError(f"more than {self._max_bytes} bytes after its members")
             return data
-        if size > self._most:
-            raise ValueError(f"a directory of {size} bytes, allowed are {self._most}")
+        if size > self._max_bytes:
+            raise ValueError(f"a directory of {size} bytes, allowed are {self._max_bytes}")
         return self._wrapped.read(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -255,31 +251,21 @@ class _Bounded(io.RawIOBase):
 
 
 class ZipSource(ArchiveSource):
-    """Show the members of a zip.
+    """The members of a zip.
 
     Args:
         path: the zip.
-        limits: sizes allowed.
-        stream: the open zip, if it lies inside another file; `path` is then its name.
+        stream: the open zip, if it is inside another file; `path` is then its name.
     """
 
     kind = "zip"
 
-    def __init__(
-        self, path: Path | str, *, limits: Limits = LIMITS, stream: BinaryIO | None = None
-    ) -> None:
-        super().__init__(path, limits, stream)
-
     def _list(self) -> None:
-        bounded = _Bounded(self._file, max(self._limits.archive_directory_bytes, 2 * CHUNK))
+        bounded = _Bounded(self._file, max(LIMITS.archive_directory_bytes, 2 * CHUNK))
         self._zip = zipfile.ZipFile(cast(BinaryIO, bounded))
         infos = self._zip.infolist()
-        if len(infos) > self._limits.archive_members:
-            raise self._error(
-                f"has {len(infos)} members, allowed are {self._limits.archive_members}"
-            )
         for info in infos:
-            # zipfile cuts `filename` at a NUL; the original tells.
+            # zipfile cuts `filename` at a NUL, which would hide it from the check of names.
             name = info.orig_filename
             self._check_member(info, name)
             self._add(Member(name, info.file_size, info=info), folder=name.endswith("/"))
@@ -287,17 +273,17 @@ class ZipSource(ArchiveSource):
 
     def _check_member(self, info: zipfile.ZipInfo, name: str) -> None:
         if info.flag_bits & 0x2041:  # encrypted, strongly encrypted, masked directory
-            raise self._error(f"has the encrypted member '{shown(name, 80)}'", "unlock it first")
+            raise self._error(f"has the encrypted member '{shown(name, 80)}'", "decrypt it first")
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
             raise self._error(f"has the link or device '{shown(name, 80)}'")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise self._error(
-                f"packs '{shown(name, 80)}' by method {info.compress_type}", "re-pack it by deflate"
+                f"compresses '{shown(name, 80)}' by method {info.compress_type}", "use deflate"
             )
 
     def _check_overlap(self, infos: list[zipfile.ZipInfo]) -> None:
-        """Refuse members that share bytes: the way to pack petabytes into a few (CVE-2024-0450)."""
+        """Refuse members that share bytes: they make petabytes of a small zip (CVE-2024-0450)."""
         free = 0
         directory = self._zip.start_dir
         for info in sorted(infos, key=lambda info: info.header_offset):
@@ -320,7 +306,7 @@ class ZipSource(ArchiveSource):
                 yield chunk
 
     def close(self) -> None:
-        """Let go of the zip; streams that were opened live on."""
+        """Close the zip; streams that were opened stay open."""
         if hasattr(self, "_zip"):
             self._zip.close()
         super().close()

@@ -1,7 +1,7 @@
-"""The table of sorted keys that begins every TensorFlow checkpoint (LevelDB's file format).
+"""The table of sorted keys in the index of a TensorFlow checkpoint (LevelDB's file format).
 
-Every block carries a CRC-32C, which is compared before its bytes are looked at; the blocks must
-follow each other without gap or overlap, so no byte of the file is left unread.
+Each block has a CRC-32C, which is compared before its contents are read. The blocks must follow
+each other without gap or overlap, so that every byte of the file is checked.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ Words = NDArray[np.uint32]
 
 
 def crc32c(chunks: Iterable[bytes | memoryview]) -> int:
-    """Give the checksum of bytes that come in pieces."""
+    """CRC-32C (Castagnoli) of bytes that come in chunks; fast enough for complete models.
+
+    numpy has no such function and a loop over bytes would take minutes. So a block is cut into
+    many short lanes that advance together, and the remainders of neighbours are then joined in
+    pairs. This works because a CRC is linear: the remainder of A followed by B is that of A,
+    shifted by the length of B, plus that of B.
+    """
     state = 0xFFFFFFFF
     for chunk in chunks:
         view = memoryview(chunk).cast("B")
-        whole = len(view) // _BLOCK * _BLOCK
-        for start in range(0, whole, _BLOCK):
-            block = np.frombuffer(view[start : start + _BLOCK], "<u4")
-            state = int(_shift(np.array([state], np.uint32), _BLOCK)[0]) ^ _remainder(block)
-        # The rest by lanes as well, in powers of two, and at last byte by byte.
-        start = whole
-        size = _BLOCK // 2
+        start, size = 0, _BLOCK
+        # Large blocks first, then smaller ones by powers of two, and the last bytes one by one.
         while size >= _LANE:
-            if len(view) - start >= size:
+            while len(view) - start >= size:
                 block = np.frombuffer(view[start : start + size], "<u4")
                 state = int(_shift(np.array([state], np.uint32), size)[0]) ^ _remainder(block)
                 start += size
@@ -52,13 +53,13 @@ def crc32c(chunks: Iterable[bytes | memoryview]) -> int:
 
 
 def masked_crc32c(chunks: Iterable[bytes | memoryview]) -> int:
-    """Give the checksum as TensorFlow and LevelDB store it."""
+    """The checksum as TensorFlow and LevelDB store it."""
     crc = crc32c(chunks)
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
 def _remainder(block: Words) -> int:
-    """Remainder of a block of a power of two of lanes, from the state 0."""
+    """Remainder of a block from the state 0; its number of lanes is a power of two."""
     lanes = np.ascontiguousarray(block.reshape(-1, _LANE // 4).T)
     low, high = _half_tables()
     state = np.zeros(lanes.shape[1], np.uint32)
@@ -73,7 +74,7 @@ def _remainder(block: Words) -> int:
 
 
 def _shift(state: Words, length: int) -> Words:
-    """Move remainders past `length` zero bytes."""
+    """Shift remainders by `length` zero bytes."""
     tables = _shift_tables(length)
     return np.asarray(
         tables[0][state & 255]
@@ -99,7 +100,7 @@ def _byte_list() -> list[int]:
 
 @functools.cache
 def _half_tables() -> tuple[Words, Words]:
-    """What four zero bytes make of the lower and of the upper half of a state."""
+    """The lower and the upper half of a state after four zero bytes."""
     halves = np.arange(1 << 16, dtype=np.uint32)
     return _past_zeros(halves), _past_zeros(halves << np.uint32(16))
 
@@ -113,7 +114,7 @@ def _past_zeros(state: Words) -> Words:
 
 @functools.cache
 def _shift_tables(length: int) -> tuple[Words, ...]:
-    """Tables of the four bytes of a state; `length` is a power of two and at least 4."""
+    """Tables for the four bytes of a state; `length` is a power of two and at least 4."""
     starts = [np.arange(256, dtype=np.uint32) << np.uint32(8 * k) for k in range(4)]
     if length == 4:
         return tuple(_past_zeros(start) for start in starts)
@@ -130,7 +131,7 @@ def read_table(data: bytes, *, what: str) -> dict[bytes, bytes]:
     """Read all keys and values of a table.
 
     Args:
-        data: the whole file.
+        data: the complete file.
         what: its name, for messages.
 
     Raises:
@@ -140,7 +141,7 @@ def read_table(data: bytes, *, what: str) -> dict[bytes, bytes]:
 
 
 def read_varint(data: bytes, at: int, *, what: str) -> tuple[int, int]:
-    """Read a number of 7 bits a byte, lowest first; give it and the place after it."""
+    """Read a number of 7 bits per byte, lowest first; return it and the position after it."""
     value = 0
     for shift in range(0, 64, 7):
         if at >= len(data):
@@ -205,7 +206,7 @@ class _Table:
         offset, size = handle
         end = offset + size
         if end + _TRAILER > len(self._data) - _FOOTER:
-            raise _damaged(self._what, f"a block at {offset} that reaches over its end")
+            raise _damaged(self._what, f"a block at {offset} that reaches beyond its end")
         raw = self._data[offset:end]
         kind = self._data[end]
         (checksum,) = struct.unpack_from("<I", self._data, end + 1)
@@ -213,7 +214,7 @@ class _Table:
             raise _damaged(self._what, f"a wrong checksum of the block at {offset}")
         if kind:
             raise FormatError(
-                f"'{self._what}' has a block packed by method {kind}, which no TensorFlow "
+                f"'{self._what}' has a block compressed by method {kind}, which no TensorFlow "
                 "checkpoint has; save the checkpoint again"
             )
         return self._entries(raw)
@@ -235,7 +236,7 @@ class _Table:
             rest, at = read_varint(raw, at, what=what)
             length, at = read_varint(raw, at, what=what)
             if shared > len(key) or (first in restarts and shared) or at + rest + length > end:
-                raise _damaged(what, "an entry that reaches over its block")
+                raise _damaged(what, "an entry that reaches beyond its block")
             restarts.discard(first)
             key = key[:shared] + raw[at : at + rest]
             entries.append((key, raw[at + rest : at + rest + length]))

@@ -1,4 +1,4 @@
-"""The members of a tar, plain or packed, as a source."""
+"""The members of a tar, plain or compressed, as a source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.formats.files.archives import CHUNK, IN_MEMORY, ArchiveSource, Member
-from elmore.limits import LIMITS, Limits
+from elmore.limits import LIMITS
 
 __all__ = ["TarSource"]
 
@@ -29,21 +29,21 @@ _XZ_MEMORY = 256 << 20
 
 
 class _XzStream:
-    """Unpack xz within bounded memory, which `lzma.LZMAFile` cannot."""
+    """Decompress xz in bounded memory; `lzma.LZMAFile` has no limit."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._packed = file
-        self._unpacker = lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
+        self._file = file
+        self._decompressor = lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
 
     def read(self, size: int) -> bytes:
-        while not self._unpacker.eof:
+        while not self._decompressor.eof:
             data = b""
-            if self._unpacker.needs_input:
-                data = self._packed.read(CHUNK)
+            if self._decompressor.needs_input:
+                data = self._file.read(CHUNK)
                 if not data:
-                    raise EOFError("the packed data ends too early")
-            if unpacked := self._unpacker.decompress(data, size):
-                return unpacked
+                    raise EOFError("the compressed data ends too early")
+            if plain := self._decompressor.decompress(data, size):
+                return plain
         return b""
 
 
@@ -60,18 +60,17 @@ class TarSource(ArchiveSource):
 
     Args:
         path: the tar.
-        limits: sizes allowed.
     """
 
     kind = "tar"
 
-    def __init__(self, path: Path, *, limits: Limits = LIMITS) -> None:
-        # Small members are kept from the first pass: each later one costs unpacking from the start.
+    def __init__(self, path: Path) -> None:
+        # Small members are kept: reading one later means decompressing from the start again.
         self._kept: dict[int, bytes] = {}
         self._kept_bytes = 0
-        super().__init__(path, limits)
+        super().__init__(path)
 
-    # The stream: unpacked bytes, in order, counted.
+    # The stream: decompressed bytes, in order, counted.
 
     def _start(self) -> None:
         self._file.seek(0)
@@ -102,7 +101,7 @@ class TarSource(ArchiveSource):
     def _skip(self, size: int) -> None:
         if self._plain:
             self._position += size
-            if self._position > self._packed:
+            if self._position > self._archive_size:
                 raise self._error("ends within a member", "download it again")
             self._file.seek(self._position)
             return
@@ -187,9 +186,9 @@ class TarSource(ArchiveSource):
 
     def _extension(self, kind: bytes, size: int) -> dict[str, str]:
         """Read a GNU long name or the records of a pax header."""
-        if size > self._limits.archive_header_bytes:
+        if size > LIMITS.archive_header_bytes:
             raise self._error(
-                f"has a header of {size} bytes, allowed are {self._limits.archive_header_bytes}"
+                f"has a header of {size} bytes, allowed are {LIMITS.archive_header_bytes}"
             )
         data = self._take(size)
         self._take(-size % tarfile.BLOCKSIZE)

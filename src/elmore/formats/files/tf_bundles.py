@@ -1,7 +1,7 @@
 """TensorFlow checkpoints ("tensor bundles") without TensorFlow: an index and raw shards.
 
-Nothing but the table of tensors is read: no graph, no operations. Offsets and sizes are compared
-with the shards before any array is read; an array is compared with its CRC-32C when it is read.
+Only the table of tensors is read: no graph, no operations. Offsets and sizes are compared with the
+shards before any array is read. Each array is compared with its CRC-32C when it is read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from elmore._messages import shown
 from elmore.errors import FormatError
-from elmore.formats.files.hdf5_files import check_finite
+from elmore.formats.files.hdf5_files import finite_float32
 from elmore.formats.files.sorted_tables import masked_crc32c, read_table, read_varint
 from elmore.formats.files.sources import Source
 from elmore.limits import LIMITS
@@ -36,7 +36,7 @@ _TYPE_NAMES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Where a tensor lies.
+    """Type, shape and place of a tensor.
 
     Attributes:
         kind: TensorFlow's number of its type.
@@ -45,7 +45,7 @@ class Variable:
         offset: first byte there.
         size: bytes.
         checksum: masked CRC-32C of these bytes.
-        sliced: whether it is cut into parts that are stored under other keys.
+        sliced: whether it is split into slices that are stored under other keys.
     """
 
     kind: int
@@ -63,7 +63,7 @@ class Variable:
 
 
 def find_prefixes(source: Source) -> list[str]:
-    """List the checkpoints in a source: names that have an index and a first shard."""
+    """The checkpoints in a source: names that have an index and a first shard."""
     names = source.names()
     found = []
     for name in names:
@@ -74,7 +74,7 @@ def find_prefixes(source: Source) -> list[str]:
 
 
 class Bundle:
-    """The tensors of a checkpoint, read when they are asked for. Made by `open_bundle`."""
+    """The tensors of a checkpoint, read on request. Made by `open_bundle`."""
 
     def __init__(
         self, variables: Mapping[str, Variable], shards: list[BinaryIO], what: str
@@ -84,7 +84,7 @@ class Bundle:
         self._what = what
 
     def read(self, name: str) -> NDArray[np.float32]:
-        """Give a tensor as float32, compared with its checksum.
+        """Read a tensor as float32 and compare it with its checksum.
 
         Raises:
             FormatError: of another type, damaged, or not finite.
@@ -92,7 +92,7 @@ class Bundle:
         variable = self.variables[name]
         dtype: np.dtype[Any] = _FLOATS.get(variable.kind, np.dtype("<u2"))
         if variable.sliced or variable.kind not in _TYPE_NAMES:
-            what = "is cut into slices" if variable.sliced else f"has {variable.type_name}"
+            what = "is split into slices" if variable.sliced else f"has {variable.type_name}"
             raise self._error(f"{shown(name, 60)} {what}", "save it as one float32 variable")
         raw: NDArray[Any] = np.empty(variable.shape, dtype)
         if masked_crc32c(self._fill(variable, raw)) != variable.checksum:
@@ -101,15 +101,10 @@ class Bundle:
             )
         if variable.kind == _BFLOAT16:
             raw = (raw.astype(np.uint32) << 16).view(np.float32)
-        check_finite(raw, what=self._what, name=name)
-        with np.errstate(over="ignore"):
-            values = np.ascontiguousarray(raw, np.float32).reshape(variable.shape)
-        if values is not raw:
-            check_finite(values, what=self._what, name=name)
-        return values
+        return finite_float32(raw, what=self._what, name=name)
 
     def _fill(self, variable: Variable, raw: NDArray[Any]) -> Iterator[memoryview]:
-        """Read a tensor's bytes into an array, piece by piece for the checksum."""
+        """Read a tensor's bytes into an array; yield them in chunks for the checksum."""
         stream = self._shards[variable.shard]
         view = raw.reshape(-1).view(np.uint8).data
         stream.seek(variable.offset)
@@ -136,14 +131,14 @@ def open_bundle(source: Source, prefix: str) -> Bundle:
     table = read_table(source.read(what, LIMITS.table_bytes), what=what)
     header = table.pop(b"", None)
     if header is None:
-        raise FormatError(f"'{what}' has no header; it is no index of a TensorFlow checkpoint")
+        raise FormatError(f"'{what}' has no header; it is not the index of a TensorFlow checkpoint")
     n_shards = _read_header(header, what)
     variables: dict[str, Variable] = {}
     for key, value in table.items():
         try:
             variables[key.decode()] = _read_entry(value, what, shown(key, 40))
         except UnicodeDecodeError:
-            # Parts of sliced variables have binary keys; only their places matter.
+            # Slices of variables have binary keys; only their places matter.
             variables[f"\0{key.hex()}"] = _read_entry(value, what, shown(key, 40))
     with ExitStack() as stack:
         shards = []
@@ -162,7 +157,7 @@ def open_bundle(source: Source, prefix: str) -> Bundle:
 
 
 def _check_places(variables: list[Variable], size: int, shard: str) -> None:
-    """Refuse tensors that share bytes or leave the shard, and a shard that ends elsewhere."""
+    """Refuse tensors that overlap or leave the shard, and a shard with bytes left over."""
     free = 0
     for variable in sorted(variables, key=lambda v: (v.offset, v.size)):
         if variable.offset < free:
@@ -177,7 +172,7 @@ def _check_places(variables: list[Variable], size: int, shard: str) -> None:
 def _read_header(data: bytes, what: str) -> int:
     fields = _fields(data, what)
     if fields.get(2, [0]) != [0]:
-        raise FormatError(f"'{what}' is of a big-endian machine; save it on a little-endian one")
+        raise FormatError(f"'{what}' has big-endian numbers; save it on a little-endian machine")
     n_shards = _number(fields, 1, what)
     if not 1 <= n_shards <= LIMITS.table_shards:
         raise _broken(what, f"{n_shards} shards, allowed are 1..{LIMITS.table_shards}")
@@ -210,7 +205,7 @@ def _read_entry(data: bytes, what: str, name: str) -> Variable:
 
 
 def _fields(data: bytes, what: str) -> dict[int, list[int | bytes]]:
-    """Read a protocol buffer: values of each field number."""
+    """Parse a protocol buffer: the values of each field number."""
     found: dict[int, list[int | bytes]] = {}
     at = 0
     while at < len(data):
@@ -235,13 +230,13 @@ def _fields(data: bytes, what: str) -> dict[int, list[int | bytes]]:
 def _number(fields: Mapping[int, list[int | bytes]], field: int, what: str) -> int:
     values = fields.get(field, [0])
     if len(values) != 1 or not isinstance(values[0], int) or values[0] >> 63:
-        raise _broken(what, f"field {field} that is no number")
+        raise _broken(what, f"field {field} that is not a number")
     return values[0]
 
 
 def _bytes(value: int | bytes, what: str) -> bytes:
     if not isinstance(value, bytes):
-        raise _broken(what, "a shape that is no message")
+        raise _broken(what, "a shape that is not a message")
     return value
 
 
@@ -250,6 +245,6 @@ def _broken(what: str, problem: str) -> FormatError:
 
 
 def checkpoint_step(prefix: str) -> int:
-    """Give N of `model.ckpt-N`, -1 without one."""
+    """The N of `model.ckpt-N`, -1 without one."""
     match = re.search(r"-(\d{1,18})$", prefix)
     return int(match[1]) if match else -1

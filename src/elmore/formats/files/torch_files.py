@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.formats.files.archives import ZipSource
-from elmore.formats.files.hdf5_files import check_finite
+from elmore.formats.files.hdf5_files import check_finite, finite_float32
 from elmore.formats.files.pickles import (
     TYPE_NAMES,
     NumpyArray,
@@ -37,14 +37,14 @@ _VERSION = 1001
 
 
 class _Container(Protocol):
-    """Where the numbers of storages lie."""
+    """The part of a file that holds the numbers of storages."""
 
     def numbers(self, key: str, size: int) -> bytes:
-        """Give the bytes of a storage."""
+        """The bytes of a storage."""
 
 
 class StateDict:
-    """The tensors of a file by name, read when they are asked for. Made by `read_state_dict`."""
+    """The tensors of a file by name, read on request. Made by `read_state_dict`."""
 
     def __init__(self, tensors: Mapping[str, Tensor], container: _Container, what: str) -> None:
         self.tensors = dict(tensors)
@@ -53,11 +53,11 @@ class StateDict:
         self._last: tuple[str, bytes] | None = None
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """List the shapes."""
+        """Shape of each tensor."""
         return {name: tensor.shape for name, tensor in self.tensors.items()}
 
     def read(self, name: str) -> NDArray[np.float32]:
-        """Give a tensor as float32; it must hold finite floats."""
+        """Read a tensor as float32; it must hold finite floats."""
         tensor = self.tensors[name]
         kind = tensor.storage.kind
         if kind not in TYPE_NAMES and kind != "bfloat16":
@@ -66,12 +66,7 @@ class StateDict:
                 "convert it to float32"
             )
         values = _array(tensor, self._storage(tensor.storage))
-        check_finite(values, what=self._what, name=name)
-        with np.errstate(over="ignore"):
-            result = np.array(values, np.float32)
-        if result.dtype != values.dtype:
-            check_finite(result, what=self._what, name=name)
-        return result
+        return np.array(finite_float32(values, what=self._what, name=name))  # not of the bytes
 
     def _storage(self, storage: Storage) -> bytes:
         if self._last is None or self._last[0] != storage.key:
@@ -82,14 +77,14 @@ class StateDict:
 
 
 def read_state_dict(source: Source, name: str) -> StateDict:
-    """Read the table of a state dict; the tensors follow when they are asked for.
+    """Read the names and shapes of a state dict; the tensors are read on request.
 
     Args:
-        source: where the file lies.
+        source: where the file is.
         name: the file.
 
     Raises:
-        FormatError: broken, hostile, or no dictionary of tensors.
+        FormatError: broken, hostile, or not a dictionary of tensors.
     """
     value, container = _open(source, name)
     if not isinstance(value, dict):
@@ -99,7 +94,7 @@ def read_state_dict(source: Source, name: str) -> StateDict:
         )
     tensors = {k: v for k, v in value.items() if isinstance(k, str) and isinstance(v, Tensor)}
     if not tensors:
-        raise FormatError(f"'{name}' holds no tensors by name; pass the weights of a model")
+        raise FormatError(f"'{name}' has no tensors by name; pass the weights of a model")
     return StateDict(tensors, container, name)
 
 
@@ -161,7 +156,7 @@ class _ZipContainer:
 def _open_zip(stream: BinaryIO, what: str) -> tuple[Any, _ZipContainer]:
     zipped = ZipSource(what, stream=stream)
     if "byteorder" in zipped.names() and zipped.read("byteorder", 16) != b"little":
-        raise FormatError(f"'{what}' is of a big-endian machine; save it on a little-endian one")
+        raise FormatError(f"'{what}' has big-endian numbers; save it on a little-endian machine")
     sizes = {name: zipped.size(name) for name in zipped.names()}
 
     def persistent(key: Any) -> Storage:
@@ -181,7 +176,7 @@ def _open_zip(stream: BinaryIO, what: str) -> tuple[Any, _ZipContainer]:
 
 
 class _RowContainer:
-    """Numbers one after another behind the pickles."""
+    """Numbers one after the other, after the pickles."""
 
     def __init__(self, stream: BinaryIO, places: Mapping[str, int], what: str) -> None:
         self._stream = stream
@@ -205,14 +200,14 @@ def _open_row(stream: BinaryIO, what: str) -> tuple[Any, _RowContainer]:
         return unpickle(stream, what=what)
 
     if plain() != _MAGIC:
-        raise FormatError(f"'{what}' is no file of torch.save; pass the weights of a model")
+        raise FormatError(f"'{what}' was not written by torch.save; pass the weights of a model")
     if plain() != _VERSION:
         raise FormatError(
             f"'{what}' has an unknown version of torch.save; save it with a newer torch"
         )
     machine = plain()
     if not isinstance(machine, dict) or machine.get("little_endian") is not True:
-        raise FormatError(f"'{what}' is of a big-endian machine; save it on a little-endian one")
+        raise FormatError(f"'{what}' has big-endian numbers; save it on a little-endian machine")
     storages: dict[str, Storage] = {}
 
     def persistent(key: Any) -> Storage:
@@ -252,7 +247,7 @@ def _array(tensor: Tensor, data: bytes) -> NDArray[Any]:
     if not math.prod(tensor.shape):
         return np.zeros(tensor.shape, flat.dtype)
     strides = tuple(step * flat.itemsize for step in tensor.strides)
-    # Within bounds: `_tensor` compared the last element with the storage.
+    # Within bounds: the unpickler compared the last element with the storage.
     return np.lib.stride_tricks.as_strided(
         flat[tensor.offset :], tensor.shape, strides, writeable=False
     )
