@@ -116,7 +116,7 @@ def test_models_without_a_place_in_these_files(tmp_path: Path) -> None:
     weights["tokens.projection.weight"] = np.zeros((16, 16), np.float32)
     weights["tokens.projection.bias"] = np.zeros(16, np.float32)
     projected = dataclasses.replace(words, config=config, weights=weights)
-    with pytest.raises(ConfigError, match=r"projects its word vectors.*write --to folder"):
+    with pytest.raises(ConfigError, match=r"projects its word vectors.*use --to folder"):
         allennlp_hdf5.write(projected, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -311,9 +311,9 @@ def test_swapped_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"softmax/W": (5, 16), "softmax/b": (5,)}, "holds a softmax, not weights"),
-        ({"embedding": (5, 16)}, "holds token vectors, not weights"),
-        ({"0": (3, 4, 32), "1": (3, 2, 32)}, "holds vectors of sentences, not weights"),
+        ({"softmax/W": (5, 16), "softmax/b": (5,)}, "is a softmax, not weights"),
+        ({"embedding": (5, 16)}, "has token vectors, not weights"),
+        ({"0": (3, 4, 32), "1": (3, 2, 32)}, "has vectors of sentences, not weights"),
         ({"model_weights/dense": (4, 4)}, "has no LSTM"),
         ({}, "has no LSTM"),
         ({"embedding": ()}, "token vectors"),

@@ -173,7 +173,7 @@ REASONS = {
     "a key twice": "out of order",
     "two names": "for one weight",
     "integers": "type 3",
-    "peepholes": "knows nothing",
+    "peepholes": "does not write",
 }
 
 

@@ -1,4 +1,7 @@
-"""From the arrays of bilm-tf, in whatever file, to our weights; checked before they are read."""
+"""The arrays of bilm-tf as our weights: which part of which array is which part of which weight.
+
+Reading and writing share one table of links, so that they cannot diverge.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def _transpose(part: Array) -> Array:
 
 
 def _swap_gates(part: Array) -> Array:
-    """Exchange the middle two of four blocks of the last axis: i,j,f,o <-> i,f,j,o."""
+    """Swap the middle two of four blocks of the last axis: i,j,f,o <-> i,f,j,o."""
     i, second, third, o = np.split(part, 4, axis=-1)
     return np.concatenate([i, third, second, o], axis=-1)
 
@@ -62,15 +65,15 @@ def _filter_back(part: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Rows of a dataset that are rows of a weight.
+    """Rows of an array in a file that are rows of a weight.
 
     Attributes:
         dataset: name of the array in the file.
         weight: our name.
-        shape: shape of the whole dataset.
-        dataset_rows: the part of the dataset's first axis.
-        weight_rows: the part of the weight's first axis.
-        there: from the dataset's part to the weight's part.
+        shape: shape of the complete array.
+        dataset_rows: rows of the array.
+        weight_rows: rows of the weight.
+        there: converts rows of the array to rows of the weight.
         back: the inverse.
     """
 
@@ -84,7 +87,7 @@ class Link:
 
 
 def links(config: BiLmConfig, lstm_names: LstmNames) -> list[Link]:
-    """List every link of a model; TensorFlow matrices act on row vectors, ours are (out, in)."""
+    """All links of a model; TensorFlow matrices act on row vectors, ours are (out, in)."""
     tokens, dim = config.tokens, config.lstm.projection_dim
     table: list[Link] = []
     if tokens.n_words:
@@ -119,7 +122,7 @@ def links(config: BiLmConfig, lstm_names: LstmNames) -> list[Link]:
 
 
 def by_dataset(table: Iterable[Link]) -> dict[str, list[Link]]:
-    """Group links by the dataset that they fill."""
+    """Group links by array."""
     grouped: dict[str, list[Link]] = {}
     for link in table:
         grouped.setdefault(link.dataset, []).append(link)
@@ -127,14 +130,14 @@ def by_dataset(table: Iterable[Link]) -> dict[str, list[Link]]:
 
 
 def dump_names(config: BiLmConfig, present: Iterable[str] = ()) -> LstmNames:
-    """Name the LSTM arrays as bilm-tf's `dump_weights` does.
+    """Names of the LSTM arrays as bilm-tf's `dump_weights` writes them.
 
-    A one-direction model keeps TensorFlow's own names there, because the renaming knows RNN_0 and
-    RNN_1 only; a one-layer model has no MultiRNNCell.
+    A model of one direction keeps TensorFlow's own names, because the renaming handles RNN_0 and
+    RNN_1 only. A model of one layer has no MultiRNNCell.
 
     Args:
         config: the model.
-        present: names in a file; where several spellings exist, the one that is there is taken.
+        present: names in a file, to choose between spellings.
     """
     known = set(present)
     two_way = config.lstm.bidirectional
@@ -173,7 +176,7 @@ def _highway_links(k: int, size: int) -> list[Link]:
 
 
 def _lstm_links(lstm: LstmConfig, weight: str, names: Sequence[str]) -> list[Link]:
-    """One kernel acts on the input and the previous output together: upper and lower rows."""
+    """One kernel is for the input (upper rows) and the previous output (lower rows)."""
     kernel, bias, projection = names
     dim, shape = lstm.projection_dim, (2 * lstm.projection_dim, 4 * lstm.dim)
     table = [
@@ -196,12 +199,12 @@ def _lstm_links(lstm: LstmConfig, weight: str, names: Sequence[str]) -> list[Lin
 def linked_weights(
     config: BiLmConfig, table: Sequence[Link], read: Callable[[str], Array]
 ) -> LazyWeights:
-    """Give weights that are put together from arrays when they are asked for.
+    """Weights that are assembled from arrays on request.
 
     Args:
         config: the model.
-        table: which array holds which part of which weight.
-        read: gives an array by its name in `table`.
+        table: the links.
+        read: reads an array by its name in `table`.
     """
     reader = _Reader(table, read)
     return LazyWeights(
@@ -210,7 +213,7 @@ def linked_weights(
 
 
 class _Reader:
-    """Puts weights together from arrays; remembers the array that it read last."""
+    """Assembles weights from arrays; keeps the last array, which often has several weights."""
 
     def __init__(self, table: Sequence[Link], read: Callable[[str], Array]) -> None:
         self._table = table
@@ -218,7 +221,7 @@ class _Reader:
         self._last: tuple[str, Array] | None = None
 
     def bind(self, weight: str, shape: tuple[int, ...]) -> Callable[[], Array]:
-        """Give a function that reads one weight."""
+        """A function that reads one weight."""
         return lambda: self.read(weight, shape)
 
     def read(self, weight: str, shape: tuple[int, ...]) -> Array:
@@ -244,36 +247,36 @@ def check_arrays(
     *,
     all_known: bool = False,
 ) -> None:
-    """Compare the arrays of a file with what the options ask for.
+    """Compare the arrays of a file with the options.
 
     Args:
-        table: as the options ask for it.
-        shapes: what is there.
+        table: links of the model that the options describe.
+        shapes: of the arrays in the file.
         options: name of the options file, for messages.
         weights: name of the weights file, for messages.
-        all_known: refuse every array that is not asked for, not only further layers.
+        all_known: refuse every other array, not only further layers.
     """
     for link in table:
         found = shapes.get(link.dataset)
         if found != link.shape:
             what = "is missing" if found is None else f"has shape {found}"
             raise FormatError(
-                f"'{weights}': {link.dataset} {what}, '{options}' asks for {link.shape}; "
+                f"'{weights}': {link.dataset} {what}, '{options}' needs {link.shape}; "
                 f"pass the options that belong to these weights{_guess(shapes)}"
             )
     known = {link.dataset for link in table}
     for name in shapes:
-        # A layer that the options do not name would silently be left out of the computation.
+        # A layer that the options do not describe would silently be left out of the model.
         layer = all_known or name.startswith(("CNN", "RNN_", "rnn/"))
         if layer and name not in known:
             raise FormatError(
-                f"'{weights}' has {shown(name, 80)}, of which '{options}' knows nothing; "
+                f"'{weights}' has {shown(name, 80)}, which '{options}' does not describe; "
                 f"pass the options that belong to these weights{_guess(shapes)}"
             )
 
 
 def _guess(shapes: Shapes) -> str:
-    """Read the sizes off the arrays, to help to find the right options."""
+    """Sizes according to the arrays, as a hint to the right options."""
     kernel = next((s for n, s in shapes.items() if n.endswith(("/W_0", "/kernel"))), None)
     if kernel is None or len(kernel) != 2:
         return ""

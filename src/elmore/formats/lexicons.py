@@ -1,4 +1,4 @@
-"""Alphabets and vocabularies in elmore's own folder: what config.json says, what lies beside it."""
+"""Alphabets and vocabularies of elmore's own folder, and dictionaries of ELMoForManyLangs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elmore._io import read_lines
 from elmore._messages import shown
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.files.sources import Source
-from elmore.limits import LIMITS, Limits
+from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet, ByteAlphabet, DictionaryAlphabet
 from elmore.text.vocabulary import USUAL, Specials, Vocabulary
 
@@ -32,14 +32,14 @@ _CONFIG = "config.json"
 
 
 def alphabet_json(alphabet: Alphabet | None) -> dict[str, Any] | None:
-    """Describe an alphabet."""
+    """An alphabet as config.json describes it."""
     if alphabet is None:
         return None
     return {"kind": alphabet.kind, "max_chars": alphabet.max_chars}
 
 
 def specials_json(vocabulary: Vocabulary | None) -> dict[str, Any]:
-    """Describe how a vocabulary is looked up, unless it is the usual way."""
+    """How words are looked up as config.json describes it; empty for the usual way."""
     if vocabulary is None or vocabulary.specials == USUAL:
         return {}
     return {"vocabulary": vocabulary.specials._asdict()}
@@ -49,7 +49,7 @@ def write_lexicons(folder: Path, alphabet: Alphabet | None, vocabulary: Vocabula
     """Write the files of an alphabet and a vocabulary.
 
     Raises:
-        ConfigError: a word or character that one line of text cannot hold.
+        ConfigError: a word or character that does not fit on one line of text.
     """
     if isinstance(alphabet, DictionaryAlphabet):
         for symbol in alphabet.symbols:
@@ -71,7 +71,7 @@ def read_alphabet(
     Args:
         source: the folder.
         data: the parsed config.json.
-        files: names that the manifest vouches for.
+        files: names in the manifest.
     """
     alphabet = data.get("alphabet")
     if alphabet is None:
@@ -85,7 +85,7 @@ def read_alphabet(
     if alphabet["kind"] == ByteAlphabet.kind:
         return ByteAlphabet(max_chars)
     if CHARACTERS not in files:
-        raise FormatError(f"'{source.name}' lacks {CHARACTERS}; copy the folder again")
+        raise FormatError(f"'{source.name}' has no {CHARACTERS}; copy the folder again")
     try:
         return DictionaryAlphabet(read_dictionary(source, CHARACTERS), max_chars)
     except ConfigError as error:
@@ -115,17 +115,18 @@ def _specials(data: Mapping[str, Any]) -> Specials:
     return specials
 
 
-# What the original reader takes a line for whose symbol it stripped away as white space.
+# The original reader strips this symbol as white space and then takes the empty line for it.
 _IDEOGRAPHIC_SPACE = "\u3000"
 
 
-def read_dictionary(source: Source, name: str, *, limits: Limits = LIMITS) -> list[str]:
-    """Read the symbols of a dictionary, in the order of their ids.
+def read_dictionary(source: Source, name: str) -> list[str]:
+    """Read the symbols of `char.dic` or `word.dic`, in the order of their ids.
+
+    Each line has a symbol, a tab and its id.
 
     Args:
-        source: where the file lies.
+        source: where the file is.
         name: the file.
-        limits: sizes allowed.
 
     Raises:
         FormatError: a line without an id, ids that do not count from 0, or a symbol twice.
@@ -135,7 +136,7 @@ def read_dictionary(source: Source, name: str, *, limits: Limits = LIMITS) -> li
     try:
         with closing(source.open(name)) as stream:
             for number, line in read_lines(
-                stream, what=name, max_line=limits.vocabulary_line_bytes
+                stream, what=name, max_line=LIMITS.vocabulary_line_bytes
             ):
                 symbol, _, text = line.rpartition("\t")
                 if text.strip() != str(len(symbols)):
@@ -148,9 +149,9 @@ def read_dictionary(source: Source, name: str, *, limits: Limits = LIMITS) -> li
                     raise FormatError(
                         f"{name}:{number} repeats {shown(symbol, 40)!r}; keep each symbol once"
                     )
-                if len(symbols) >= limits.vocabulary_lines:
+                if len(symbols) >= LIMITS.vocabulary_lines:
                     raise FormatError(
-                        f"{name} has over {limits.vocabulary_lines} lines; is it a dictionary?"
+                        f"{name} has over {LIMITS.vocabulary_lines} lines; is it a dictionary?"
                     )
                 seen.add(symbol)
                 symbols.append(symbol)
@@ -162,5 +163,5 @@ def read_dictionary(source: Source, name: str, *, limits: Limits = LIMITS) -> li
 
 
 def dictionary_bytes(symbols: tuple[str, ...]) -> bytes:
-    """Give the file form."""
+    """The contents of a dictionary file."""
     return "".join(f"{symbol}\t{k}\n" for k, symbol in enumerate(symbols)).encode("utf-8")

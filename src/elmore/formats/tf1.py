@@ -1,7 +1,7 @@
 """Checkpoints of bilm-tf and TF-Hub's ELMo, read without TensorFlow.
 
-`checkpoint`, `model.ckpt-N.index`, `model.ckpt-N.data-*`, options.json and the vocabulary; softmax
-included, so that such a model can be scored and fine-tuned.
+The files are `checkpoint`, `model.ckpt-N.index`, `model.ckpt-N.data-*`, options.json and the
+vocabulary. The softmax is read too, so that such a model can score text and be fine-tuned.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ _MIX, _SCALE = "aggregation/weights", "aggregation/scaling"
 
 
 def sniff(source: Source) -> bool:
-    """Tell whether there is an index with its data."""
+    """Whether there is an index with its data."""
     return bool(find_prefixes(source))
 
 
 def read(source: Source) -> Checkpoint:
-    """Read options, weights and, where its vocabulary is there, the softmax.
+    """Read options, weights and, if the vocabulary is there, the softmax.
 
-    Names and shapes are compared with the options before any array is read; the arrays follow
-    when they are asked for, each compared with its checksum.
+    Names and shapes are compared with the options before any array is read. The arrays are read
+    on request, and each is compared with its checksum.
     """
     prefix = _choose(source)
     bundle = open_bundle(source, prefix)
@@ -83,8 +83,8 @@ def read(source: Source) -> Checkpoint:
         options, options_name = _hub_options(arrays.shapes, prefix), "TF-Hub's ELMo"
     else:
         raise FormatError(
-            f"'{source.name}' has a TensorFlow checkpoint but no options.json; put it beside the "
-            "checkpoint or pass (options, checkpoint)"
+            f"'{source.name}' has a TensorFlow checkpoint but no options.json; put it into the "
+            "folder or pass (options, checkpoint)"
         )
     config = config_from_options(
         options,
@@ -116,14 +116,14 @@ def read(source: Source) -> Checkpoint:
 
 
 def stored_types(source: Source) -> set[str]:
-    """Name the types in which the weights are stored."""
+    """The types in which the weights are stored."""
     prefix = _choose(source)
     bundle = open_bundle(source, prefix)
     return {bundle.variables[name].type_name for name in _canonical_names(bundle, prefix).values()}
 
 
 class _Arrays:
-    """A checkpoint under the names of bilm-tf's own HDF5 dump."""
+    """The arrays of a checkpoint under the names of bilm-tf's HDF5 dump."""
 
     def __init__(self, bundle: Bundle, names: Mapping[str, str]) -> None:
         self._bundle = bundle
@@ -175,8 +175,7 @@ def _canonical_names(bundle: Bundle, prefix: str) -> dict[str, str]:
             found[name] = key
     if not any(name.startswith(("RNN_", "rnn/")) for name in found):
         raise FormatError(
-            f"'{prefix}.index' holds no biLM (no variable lm/RNN_0/…); is it a checkpoint of "
-            "bilm-tf?"
+            f"'{prefix}.index' has no biLM (no variable lm/RNN_0/…); is it a checkpoint of bilm-tf?"
         )
     weights = set(found.values())
     for key in others:
@@ -184,7 +183,7 @@ def _canonical_names(bundle: Bundle, prefix: str) -> dict[str, str]:
         inner = _SCOPE.sub("", key)
         if key.rpartition("/")[0] not in weights and inner.startswith(("CNN", "RNN", "rnn/")):
             raise FormatError(
-                f"'{prefix}.index' has {shown(key, 80)}, of which bilm-tf knows nothing; is it a "
+                f"'{prefix}.index' has {shown(key, 80)}, which bilm-tf does not write; is it a "
                 "checkpoint of bilm-tf?"
             )
     return found
@@ -204,15 +203,13 @@ def _canonical_name(name: str) -> str | None:
 
 
 def _hub_options(shapes: Shapes, prefix: str) -> dict[str, Any]:
-    """Read the sizes of TF-Hub's model off its arrays; the rest is that of the original model."""
+    """Options of TF-Hub's model: sizes from its arrays, the rest as in the original model."""
     kernels = {n: s for n, s in shapes.items() if re.match(r"RNN_0/.*/W_0$", n)}
     filters = [shapes[name] for k in range(len(shapes)) if (name := f"CNN/W_cnn_{k}") in shapes]
     embedding = shapes.get("char_embed", ())
     kernel = next(iter(kernels.values()), ())
     if len(kernel) != 2 or len(embedding) != 2 or not all(len(shape) == 4 for shape in filters):
-        raise FormatError(
-            f"'{prefix}.index' has no sizes of a byte model; pass (options, checkpoint)"
-        )
+        raise FormatError(f"'{prefix}.index' is not a byte model; pass (options, checkpoint)")
     return options_from_sizes(
         dim=kernel[1] // 4,
         projection_dim=kernel[0] // 2,
@@ -230,14 +227,14 @@ def _read_softmax(
     what: str,
     notes: dict[str, Any],
 ) -> Softmax | None:
-    """Read the output layer; with a shared one the word table is its weight."""
+    """Read the output layer; if it is shared with the input, the word table is its weight."""
     shapes = arrays.shapes
     bias = shapes.get("softmax/b")
     if bias is None:
         return None
     weight = "softmax/W" if "softmax/W" in shapes else "embedding"
     if vocabulary is None:
-        notes["softmax"] = "left out: its vocabulary is not beside the checkpoint"
+        notes["softmax"] = "left out: there is no vocabulary with the checkpoint"
         return None
     wanted: dict[str, tuple[int, ...]] = {
         weight: (len(vocabulary), config.lstm.projection_dim),
@@ -268,6 +265,6 @@ def _read_mixes(bundle: Bundle, config: BiLmConfig, prefix: str) -> tuple[Mix, .
             f"{config.n_layers} layers; its files do not belong together"
         )
     if bundle.variables[scale].shape not in ((), (1,)):
-        raise FormatError(f"'{prefix}.index': {_SCALE} is no single number; copy it again")
+        raise FormatError(f"'{prefix}.index': {_SCALE} is not a single number; copy it again")
     weights = tuple(float(value) for value in bundle.read(mix))
     return (Mix(weights, float(bundle.read(scale).reshape(()))),)

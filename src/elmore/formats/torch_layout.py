@@ -1,8 +1,8 @@
-"""Which tensor of AllenNLP's modules is which of our weights; ELMoForManyLangs copied them.
+"""The tensors of AllenNLP's modules, which ELMoForManyLangs copied, as our weights.
 
-Matrices are (out, in) and gates i, f, j, o as ours. The differences: the gate of a highway layer
-lets the *input* through (ours the transformed part, so its sign is turned), and the forget bias
-of 1 is inside the bias.
+Matrices are (out, in) and gates i, f, j, o, as ours. There are two differences. The gate of a
+highway layer lets the *input* through and ours the transformed part, so its sign is negated. And
+the forget bias of 1 is part of the bias.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True)
 class TorchNames:
-    """What the tensors are called in a state dict.
+    """Names of the tensors in a state dict.
 
     Attributes:
         characters: the character table.
@@ -30,7 +30,7 @@ class TorchNames:
         words: the word table.
         convolution: a filter; {} is its number.
         highway: a highway layer; {} is its number.
-        projection: the layer after them.
+        projection: the layer after the highway layers.
         lstm: a layer of the LSTM; {} are direction and number.
     """
 
@@ -44,7 +44,7 @@ class TorchNames:
 
 
 def torch_links(config: BiLmConfig, names: TorchNames) -> list[Link]:
-    """List every link of a model whose directions are separate, or of the token layer alone."""
+    """All links of a model with separate directions; for mixed ones, of the token layer only."""
     tokens, lstm = config.tokens, config.lstm
     table: list[Link] = []
     if tokens.n_words:
@@ -105,7 +105,7 @@ def _highway(name: str, weight: str, size: int) -> list[Link]:
 
 
 def without_forget_bias(bias: Array) -> Array:
-    """Take 1 from the second of four blocks: it is added when the network runs."""
+    """Subtract 1 from the forget gate, the second of four blocks: our LSTM adds it."""
     cells = len(bias) // 4
     result = bias.copy()
     result[cells : 2 * cells] -= 1
