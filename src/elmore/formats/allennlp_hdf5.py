@@ -64,6 +64,7 @@ def read(source: Source) -> Checkpoint:
         _refuse_other_files(shapes, weights_name)
         config = config_from_options(
             options,
+            # The options do not say it; bilm-tf writes `rnn/` for models of one direction.
             bidirectional=not any(name.startswith("rnn/") for name in shapes),
             n_words=_rows(shapes, "embedding"),
             what=options_name,
@@ -75,6 +76,7 @@ def read(source: Source) -> Checkpoint:
         weakref.finalize(weights, stack.pop_all().close)
     softmax = _read_softmax(source, config, vocabulary)
     languages = read_languages(source)
+    # Byte models run without a vocabulary, and one in the folder may belong to something else.
     needs_words = bool(config.tokens.n_words) or softmax is not None
     return Checkpoint(
         config=config,
@@ -143,6 +145,7 @@ def _find_weights(source: Source) -> str | None:
     for usual in ("weights.hdf5", "model.hdf5"):
         if usual in names:
             return usual
+    # Softmaxes and token vectors are HDF5 files too.
     found = sorted(
         name
         for name in names

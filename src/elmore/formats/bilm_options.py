@@ -134,6 +134,7 @@ class Section:
             raise FormatError(
                 f"'{self.what}' has no {self.path}{key}; add it or pass the right options file"
             )
+        # Some writers store whole numbers as 4096.0.
         if isinstance(value, float) and value.is_integer() and abs(value) <= LIMITS.json_int:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:

@@ -47,7 +47,7 @@ def _swap_gates(part: Array) -> Array:
     return np.concatenate([i, third, second, o], axis=-1)
 
 
-def _gates_there(part: Array) -> Array:
+def _gates_there(part: Array) -> Array:  # (in, gates) -> (gates, in)
     return _swap_gates(part).T
 
 
@@ -55,11 +55,11 @@ def _gates_back(part: Array) -> Array:
     return _swap_gates(part.T)
 
 
-def _filter_there(part: Array) -> Array:
+def _filter_there(part: Array) -> Array:  # (1, width, in, out) -> (out, in, width)
     return np.asarray(part[0].transpose(2, 1, 0))
 
 
-def _filter_back(part: Array) -> Array:
+def _filter_back(part: Array) -> Array:  # (out, in, width) -> (1, width, in, out)
     return part.transpose(2, 1, 0)[None]
 
 

@@ -53,7 +53,7 @@ _SUFFIXES = (
     *(".th", ".pt", ".pth", ".pkl", ".index"),
 )
 
-# Tried in this order: a folder of ours may hold files that other formats recognize.
+# Tried in this order: of HDF5 weights and a TensorFlow checkpoint in one folder, HDF5 is read.
 FORMATS: tuple[Format, ...] = (
     folder,
     manylangs,

@@ -104,6 +104,7 @@ def read(source: Source) -> Checkpoint:
             )
     vocabulary = read_words(source, data, manifest)
     numbers = {name: _stored_reader(view, name) for name in weight_shapes(config)}
+    # Older folders do not state it.
     precision: Precision = (
         _choice(data, "precision", tuple(_VERSIONS)) if "precision" in data else "float32"
     )
@@ -162,6 +163,7 @@ def write(
             write_safetensors(stream, tensors, {"format": _FORMAT})
         (folder / _CONFIG).write_text(_config_text(checkpoint, precision), encoding="utf-8")
         write_lexicons(folder, checkpoint.alphabet, checkpoint.vocabulary)
+        # Last: without its manifest an unfinished folder is refused.
         files = {
             entry.name: {"size": entry.stat().st_size, "sha256": sha256_file(entry)}
             for entry in sorted(folder.iterdir())
@@ -204,6 +206,7 @@ def _check_manifest(source: Source) -> set[str]:
     files = _object(manifest, "files")
     if not {_CONFIG, _MODEL} <= files.keys():
         raise FormatError(f"'{source.name}/{_MANIFEST}' does not list the model; copy it again")
+    # A lexicon that was added later would change the vectors without an error.
     for name in (VOCABULARY, CHARACTERS):
         if name in source.names() and name not in files:
             raise FormatError(
@@ -318,6 +321,7 @@ def _stored_reader(view: SafetensorsView, name: str) -> Callable[[], Stored]:
         if values.dtype != np.int8:
             return Stored(values)
         scales = np.array(view.read(name + _SCALES), np.float32)
+        # Scales are symmetric, so -128 never occurs.
         if values.min(initial=0) < -STEPS or scales.min(initial=0) < 0:
             raise FormatError(
                 f"'{_MODEL}': {name} is not a valid int8 matrix; copy the folder again"

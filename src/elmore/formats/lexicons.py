@@ -58,6 +58,7 @@ def write_lexicons(folder: Path, alphabet: Alphabet | None, vocabulary: Vocabula
         (folder / CHARACTERS).write_bytes(dictionary_bytes(alphabet.symbols))
     if vocabulary is not None:
         for word in vocabulary:
+            # The reader strips these, so the word would come back as another one.
             if not word or "\n" in word or word != word.strip(" \t\r"):
                 raise ConfigError(f"the word {word!r} cannot be stored; leave it out")
         (folder / VOCABULARY).write_bytes(vocabulary.to_bytes())
@@ -138,7 +139,7 @@ def read_dictionary(source: Source, name: str) -> list[str]:
             for number, line in read_lines(
                 stream, what=name, max_line=LIMITS.vocabulary_line_bytes
             ):
-                symbol, _, text = line.rpartition("\t")
+                symbol, _, text = line.rpartition("\t")  # a symbol may be a tab
                 if text.strip() != str(len(symbols)):
                     raise FormatError(
                         f"{name}:{number} has {shown(text, 20)!r} for an id, expected "

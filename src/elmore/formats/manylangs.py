@@ -86,7 +86,7 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> Checkpoint:
-    """Read a model; the tensors follow when they are asked for."""
+    """Read a model; its tensors are read on request."""
     architecture, what = _read_architecture(source)
     tokens = Section(architecture, what).section("token_embedder")
     characters = read_dictionary(source, _CHARACTERS) if tokens.number("char_dim") else []
@@ -157,6 +157,7 @@ def _weights(source: Source, config: BiLmConfig, what: str) -> LazyWeights:
     tokens = read_state_dict(source, _TOKENS)
     encoder = read_state_dict(source, _ENCODER)
     table = torch_links(config, _NAMES)
+    # Two files with one table: the token layer is in one, the LSTMs in the other.
     mine = [link for link in table if link.weight.startswith("tokens.")]
     rest = [link for link in table if not link.weight.startswith("tokens.")]
     check_arrays(mine, tokens.shapes(), what, _TOKENS, all_known=True)

@@ -140,7 +140,7 @@ class _Arrays:
 
 
 def _choose(source: Source) -> str:
-    """Name the checkpoint to read: what `checkpoint` says is the newest, else the highest step."""
+    """The checkpoint to read: the newest according to `checkpoint`, else the highest step."""
     prefixes = find_prefixes(source)
     if len(prefixes) > 1 and "checkpoint" in source.names():
         text = source.read("checkpoint", LIMITS.json_bytes).decode("utf-8", "replace")
@@ -179,7 +179,7 @@ def _canonical_names(bundle: Bundle, prefix: str) -> dict[str, str]:
         )
     weights = set(found.values())
     for key in others:
-        # The optimiser keeps its sums beside each variable, as VARIABLE/Adagrad.
+        # The optimizer stores its sums as VARIABLE/Adagrad.
         inner = _SCOPE.sub("", key)
         if key.rpartition("/")[0] not in weights and inner.startswith(("CNN", "RNN", "rnn/")):
             raise FormatError(

@@ -66,7 +66,7 @@ def torch_links(config: BiLmConfig, names: TorchNames) -> list[Link]:
         shape = (lstm.projection_dim, tokens.n_features)
         table.append(Link(f"{names.projection}.weight", "tokens.projection.weight", shape))
         table.append(Link(f"{names.projection}.bias", "tokens.projection.bias", shape[:1]))
-    if lstm.mixed:
+    if lstm.mixed:  # torch's own nn.LSTM, read in manylangs.py
         return table
     for direction in config.directions:
         for k in range(lstm.n_layers):
@@ -88,6 +88,7 @@ def torch_links(config: BiLmConfig, names: TorchNames) -> list[Link]:
 
 def _highway(name: str, weight: str, size: int) -> list[Link]:
     table = []
+    # The first half of the rows computes the transformed part, the second half the gate.
     for rows, turn in ((slice(0, size), np.positive), (slice(size, 2 * size), np.negative)):
         for part, shape in (("weight", (2 * size, size)), ("bias", (2 * size,))):
             table.append(

@@ -189,6 +189,7 @@ class _Transfer:
             size = self._partial.stat().st_size
         except OSError:
             return 0
+        # With a checksum, bytes of any address may be continued: the result is checked.
         return size if self._checksum or self._validator(address) else 0
 
     def _validator(self, address: str) -> str | None:
@@ -201,6 +202,7 @@ class _Transfer:
         return known if isinstance(known, str) else None
 
     def _try(self, address: str, arrived: int) -> None:
+        # identity: ranges count bytes of the file, not of a compressed transfer.
         headers = {"User-Agent": f"elmore/{__version__}", "Accept-Encoding": "identity"}
         if arrived:
             headers["Range"] = f"bytes={arrived}-"
@@ -283,7 +285,7 @@ class _Transfer:
                 raise self._too_large(size)
             try:
                 stream.write(block)
-                stream.flush()
+                stream.flush()  # so that it survives if we are killed
             except OSError as error:
                 raise write_error(error, self._partial) from error
             progress.update(len(block))
@@ -360,6 +362,7 @@ class _CheckedRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> Any:
+        # A remote host must not send us to a service of this machine.
         _check_address(newurl, local=_is_local(req.full_url))
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 

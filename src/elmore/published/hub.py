@@ -164,6 +164,7 @@ class _Shelf:
     def get(self, file: PublishedFile, missing: str, reporting: Reporting) -> Path:
         """Find a file and check it; `missing` starts the message if it is not in the cache."""
         path = self._folder / file.name
+        # The usual case needs no lock.
         if path.is_file() and file.name in self._sums():
             self._check(file, path)
             return path
@@ -220,6 +221,7 @@ class _Shelf:
 
     def _check(self, file: PublishedFile, path: Path) -> None:
         expected = self._sums().get(file.name)
+        # The first checksum seen is always SHA-256; the catalogue has some SHA-1.
         if expected is None and (file.checksum or "").startswith("sha256:"):
             expected = (file.checksum or "").removeprefix("sha256:")
         if expected is not None and sha256_file(path) != expected:

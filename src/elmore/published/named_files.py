@@ -34,6 +34,7 @@ def open_named_files(files: tuple[str | Path, ...]) -> Source:
             "vocabulary) or (options, weights, vocabulary, softmax)"
         )
     options, weights, *more = (Path(file) for file in files)
+    # The order is easily mixed up.
     if options.suffix in _HDF5 and weights.suffix == ".json":
         raise ConfigError(
             f"'{options}' comes first but is not an options file; pass (options, weights)"
@@ -137,6 +138,6 @@ def _names(folder: Path) -> list[str]:
 def _listed(folder: Path) -> Iterator[str]:
     with os.scandir(folder) as entries:
         for count, entry in enumerate(entries):
-            if count >= LIMITS.archive_members:
+            if count >= LIMITS.archive_members:  # the files may be in a very large folder
                 return
             yield entry.name

@@ -18,11 +18,11 @@ from elmore.errors import FormatError
 
 __all__ = ["crc32c", "masked_crc32c", "read_table", "read_varint"]
 
-_POLYNOMIAL = 0x82F63B78
+_POLYNOMIAL = 0x82F63B78  # bits in reverse order
 _LANE = 64  # bytes of a lane
 _LANES = 1 << 14
 _BLOCK = _LANE * _LANES
-_MASK_DELTA = 0xA282EAD8
+_MASK_DELTA = 0xA282EAD8  # LevelDB masks checksums, because data may contain checksums
 
 Words = NDArray[np.uint32]
 
@@ -167,7 +167,7 @@ class _Table:
                 f"'{what}' does not end like the index of a TensorFlow checkpoint; it is cut off "
                 "or another file, copy it again"
             )
-        footer = data[-_FOOTER:-8]
+        footer = data[-_FOOTER:-8]  # two handles, padded with zeros
         meta, at = self._handle(footer, 0)
         index, at = self._handle(footer, at)
         if footer[at:].strip(b"\0"):
@@ -232,6 +232,7 @@ class _Table:
         key, at = b"", 0
         while at < end:
             first = at
+            # A key is stored without the part that it shares with the previous one.
             shared, at = read_varint(raw, at, what=what)
             rest, at = read_varint(raw, at, what=what)
             length, at = read_varint(raw, at, what=what)

@@ -110,6 +110,7 @@ class _PlainSource(NamedSource):
         """Return a complete file; one that is larger than `max_bytes` is a `FormatError`."""
         with self.open(name) as stream:
             size = os.fstat(stream.fileno()).st_size
+            # The file may grow in the meantime, so the size alone does not bound the read.
             data = b"" if size > max_bytes else stream.read(max_bytes + 1)
         if max(size, len(data)) > max_bytes:
             raise self._too_large(name, max(size, len(data)), max_bytes)
@@ -165,7 +166,7 @@ class FolderSource(_PlainSource):
         self._follow = follow_links
         self._found: dict[str, list[Path]] = {}
         try:
-            self._root = self._path.resolve(strict=True)
+            self._root = self._path.resolve(strict=True)  # links are compared with it
             self._scan()
         except (OSError, RuntimeError, ValueError) as error:
             if isinstance(error, FormatError):
@@ -220,6 +221,7 @@ class FolderSource(_PlainSource):
             first, second = (str(path.relative_to(self._path)) for path in sorted(paths)[:2])
             raise self._ambiguous(first, second)
         path = paths[0]
+        # False: if the file becomes a link after this check, opening it fails.
         if self._follow or not path.is_symlink():
             return path, self._follow
         try:

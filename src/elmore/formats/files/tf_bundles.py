@@ -28,6 +28,7 @@ from elmore.limits import LIMITS
 __all__ = ["Bundle", "Variable", "find_prefixes", "open_bundle"]
 
 _CHUNK = 1 << 24
+# TensorFlow's numbers of types (types.proto): those that we read, and bytes per value of all.
 _FLOATS: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("<f8"), 19: np.dtype("<f2")}
 _BFLOAT16 = 14
 _ITEM = {1: 4, 2: 8, 3: 4, 4: 1, 5: 2, 6: 1, 9: 8, 10: 1, 14: 2, 17: 2, 19: 2, 22: 4, 23: 8}
@@ -99,7 +100,7 @@ class Bundle:
             raise self._error(
                 f"{shown(name, 60)} differs from its checksum", "it is damaged, copy it again"
             )
-        if variable.kind == _BFLOAT16:
+        if variable.kind == _BFLOAT16:  # the upper half of a float32
             raw = (raw.astype(np.uint32) << 16).view(np.float32)
         return finite_float32(raw, what=self._what, name=name)
 
@@ -160,6 +161,7 @@ def _check_places(variables: list[Variable], size: int, shard: str) -> None:
     """Refuse tensors that overlap or leave the shard, and a shard with bytes left over."""
     free = 0
     for variable in sorted(variables, key=lambda v: (v.offset, v.size)):
+        # Gaps are fine: writers align tensors.
         if variable.offset < free:
             raise _broken(shard, "tensors that overlap")
         free = variable.offset + variable.size

@@ -32,6 +32,7 @@ from elmore.formats.files.sources import Source
 
 __all__ = ["StateDict", "Tensor", "read_array", "read_state_dict"]
 
+# The first two pickles of the older container.
 _MAGIC = 0x1950A86A20F9469CFC6C
 _VERSION = 1001
 
@@ -50,7 +51,7 @@ class StateDict:
         self.tensors = dict(tensors)
         self._container = container
         self._what = what
-        self._last: tuple[str, bytes] | None = None
+        self._last: tuple[str, bytes] | None = None  # tensors may share a storage
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each tensor."""
@@ -70,7 +71,7 @@ class StateDict:
 
     def _storage(self, storage: Storage) -> bytes:
         if self._last is None or self._last[0] != storage.key:
-            self._last = None
+            self._last = None  # frees the old bytes before the new ones are read
             size = storage.count * item_size(storage.kind)
             self._last = (storage.key, self._container.numbers(storage.key, size))
         return self._last[1]
@@ -240,7 +241,7 @@ def _open_row(stream: BinaryIO, what: str) -> tuple[Any, _RowContainer]:
 
 def _array(tensor: Tensor, data: bytes) -> NDArray[Any]:
     kind = tensor.storage.kind
-    if kind == "bfloat16":
+    if kind == "bfloat16":  # the upper half of a float32
         flat: NDArray[Any] = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
     else:
         flat = np.frombuffer(data, kind)
