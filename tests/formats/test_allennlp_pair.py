@@ -121,7 +121,7 @@ def test_models_without_a_place_in_these_files(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-# Edge cases of formats.md §5 ---------------------------------------------------------------------
+# Edge cases --------------------------------------------------------------------------------------
 
 
 def changed(options: dict[str, Any], section: str, **changes: Any) -> dict[str, Any]:

@@ -22,7 +22,14 @@ from elmore.formats.bilm_options import (
     read_options,
     read_vocabulary,
 )
-from elmore.formats.bilm_weights import by_dataset, check_arrays, dump_names, linked_weights, links
+from elmore.formats.bilm_weights import (
+    by_dataset,
+    check_arrays,
+    dump_names,
+    linked_weights,
+    links,
+    read_softmax,
+)
 from elmore.formats.checkpoint import Checkpoint, Softmax
 from elmore.formats.files.hdf5_files import check_finite, open_hdf5
 from elmore.formats.files.hdf5_writing import create_hdf5
@@ -164,14 +171,7 @@ def _read_softmax(
     with closing(source.open(name)) as stream, open_hdf5(stream, what=name) as view:
         shapes = {key: info.shape for key, info in view.names().items()}
         words = len(vocabulary) if vocabulary is not None else _rows(shapes, "softmax/b")
-        wanted = {"softmax/W": (words, config.lstm.projection_dim), "softmax/b": (words,)}
-        for key, shape in wanted.items():
-            if shapes.get(key) != shape:
-                raise FormatError(
-                    f"'{name}': {key} has shape {shapes.get(key)}, expected {shape} from the "
-                    "vocabulary and the options; pass files that belong together"
-                )
-        return Softmax(view.read("softmax/W"), view.read("softmax/b"))
+        return read_softmax(shapes, view.read, (words, config.lstm.projection_dim), name)
 
 
 def _rows(shapes: Shapes, name: str) -> int:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from elmore._messages import shown
 from elmore.config import BiLmConfig, LstmConfig, weight_shapes
 from elmore.errors import FormatError
-from elmore.formats.checkpoint import LazyWeights
+from elmore.formats.checkpoint import LazyWeights, Softmax
 
 __all__ = [
     "Link",
@@ -25,6 +25,7 @@ __all__ = [
     "dump_names",
     "linked_weights",
     "links",
+    "read_softmax",
 ]
 
 Array = NDArray[np.float32]
@@ -273,6 +274,32 @@ def check_arrays(
                 f"'{weights}' has {shown(name, 80)}, which '{options}' does not describe; "
                 f"pass the options that belong to these weights{_guess(shapes)}"
             )
+
+
+def read_softmax(
+    shapes: Shapes,
+    read: Callable[[str], Array],
+    shape: tuple[int, int],
+    what: str,
+    *,
+    weight: str = "softmax/W",
+) -> Softmax:
+    """Read the output layer.
+
+    Args:
+        shapes: of the arrays in the file.
+        read: reads an array.
+        shape: (words of the vocabulary, projection_dim).
+        what: name of the file, for messages.
+        weight: name of the matrix.
+    """
+    for name, wanted in ((weight, shape), ("softmax/b", shape[:1])):
+        if shapes.get(name) != wanted:
+            raise FormatError(
+                f"'{what}': {name} has shape {shapes.get(name)}, expected {wanted} from the "
+                "vocabulary and the options; pass files that belong together"
+            )
+    return Softmax(read(weight), read("softmax/b"))
 
 
 def _guess(shapes: Shapes) -> str:

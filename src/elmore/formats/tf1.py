@@ -7,7 +7,7 @@ vocabulary. The softmax is read too, so that such a model can score text and be 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,13 @@ from elmore.formats.bilm_options import (
     read_options,
     read_vocabulary,
 )
-from elmore.formats.bilm_weights import check_arrays, dump_names, linked_weights, links
+from elmore.formats.bilm_weights import (
+    check_arrays,
+    dump_names,
+    linked_weights,
+    links,
+    read_softmax,
+)
 from elmore.formats.checkpoint import Checkpoint, Mix, Softmax
 from elmore.formats.files.sources import Source
 from elmore.formats.files.tf_bundles import Bundle, checkpoint_step, find_prefixes, open_bundle
@@ -236,18 +242,8 @@ def _read_softmax(
     if vocabulary is None:
         notes["softmax"] = "left out: there is no vocabulary with the checkpoint"
         return None
-    wanted: dict[str, tuple[int, ...]] = {
-        weight: (len(vocabulary), config.lstm.projection_dim),
-        "softmax/b": (len(vocabulary),),
-    }
-    for name, shape in wanted.items():
-        if shapes.get(name) != shape:
-            raise FormatError(
-                f"'{what}': {name} has shape {shapes.get(name)}, expected {shape} from the "
-                "vocabulary and the options; pass files that belong together"
-            )
-    read: Callable[[str], Array] = arrays.read
-    return Softmax(read(weight), read("softmax/b"))
+    shape = (len(vocabulary), config.lstm.projection_dim)
+    return read_softmax(shapes, arrays.read, shape, what, weight=weight)
 
 
 def _read_mixes(bundle: Bundle, config: BiLmConfig, prefix: str) -> tuple[Mix, ...]:
