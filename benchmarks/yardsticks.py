@@ -26,7 +26,7 @@ from elmore._io import open_text
 from elmore.analysis import Pos, Wsd
 from elmore.embedding.certificate import certified
 from elmore.formats import folder
-from elmore.formats.bundled import bundled_model
+from elmore.published.catalog import bundled_model
 
 # What `--quick` measures: enough to tell two runs apart, in three minutes of one core.
 QUICK_SENTENCES = 2_000

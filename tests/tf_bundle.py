@@ -12,8 +12,8 @@ import numpy as np
 from small_models import FIXTURES
 
 from elmore.config import BiLmConfig
-from elmore.formats.bilm_datasets import LstmNames, links
 from elmore.formats.bilm_options import config_from_options
+from elmore.formats.bilm_weights import LstmNames, links
 from elmore.formats.checkpoint import Checkpoint, Softmax
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary

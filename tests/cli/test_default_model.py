@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from elmore.formats.bundled import bundled_model
+from elmore.published.catalog import bundled_model
 
 
 def test_embed_and_info_use_it(cli, tmp_path):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from elmore.formats import hub
-from elmore.formats.catalog import CATALOG, find_published
+from elmore.published import hub
+from elmore.published.catalog import CATALOG, find_published
 
 
 @pytest.fixture

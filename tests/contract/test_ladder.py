@@ -31,7 +31,7 @@ FLOORS = {
     1: ("kernels", "initial"),
     2: ("text",),
     3: ("nn",),
-    4: ("formats",),
+    4: ("formats", "published"),
     5: ("embedding",),
     6: ("training",),
     7: ("tasks",),
@@ -41,7 +41,7 @@ FLOORS = {
 }
 FLOOR = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
 # Rooms that meet in config.py alone, and rooms that nothing else may import.
-STRANGERS = {("nn", "formats"), ("formats", "nn")}
+STRANGERS = {("nn", "formats"), ("nn", "published"), ("formats", "nn"), ("published", "nn")}
 DOORS = ("cli", "serve", "compat", "integrations")
 # But for the verb that opens one of them.
 OPENERS = {("elmore.cli.serve", "serve")}

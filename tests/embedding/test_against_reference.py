@@ -145,7 +145,7 @@ def break_forget_bias(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def break_gate_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elmore.formats.bilm_datasets._gates_there", lambda part: part.T)
+    monkeypatch.setattr("elmore.formats.bilm_weights._gates_there", lambda part: part.T)
 
 
 def break_highway(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def break_highway(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def break_residual(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "elmore.formats.bilm_options._flag", lambda *args: False
+        "elmore.formats.bilm_options.Section.flag", lambda *args: False
     )  # reads as a model without skip connections
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from elmore import Elmo, cosine, perplexity, substitutes
 from elmore.embedding.predictions import LanguageModel
-from elmore.formats.bundled import BUNDLED, bundled_model
+from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.text.sentence import Sentence
 
 # Two senses of a word, two sentences each, the word in the same place of its sentence.

@@ -16,7 +16,7 @@ from elmore.embedding.certificate import CERTIFICATE, certified, certify
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import read_checkpoint
-from elmore.formats.safetensors_files import read_safetensors, write_safetensors
+from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 from elmore.kernels.matrix import Matrix, Stored, quantize
 from elmore.kernels.native import Native, native
 

@@ -140,27 +140,27 @@ PREFIX = "text_field_embedder.token_embedder_elmo._elmo."
 CELL = f"{PREFIX}_elmo_lstm._elmo_lstm.forward_layer_0.state_projection.weight"
 GAMMA = f"{PREFIX}scalar_mix_0.gamma"
 WRONG = {
-    "no ELMo": (lambda s: {"linear.weight": torch.zeros(2)}, "holds no ELMo"),
+    "no ELMo": (lambda s: {"linear.weight": torch.zeros(2)}, "has no ELMo"),
     "two": (
         lambda s: s | {f"other.{k.removeprefix(PREFIX)}": v for k, v in s.items()},
-        "holds 2 ELMo models",
+        "has 2 ELMo models",
     ),
     "transformer": (
         lambda s: {"_forward_transformer.layers.0.weight": torch.zeros(2)},
         "transformer language model",
     ),
-    "no cell": (lambda s: {k: v for k, v in s.items() if k != CELL}, "asks for"),
-    "another size": (lambda s: s | {CELL: torch.zeros(3, 8)}, "asks for (4, 8)"),
+    "no cell": (lambda s: {k: v for k, v in s.items() if k != CELL}, "needs"),
+    "another size": (lambda s: s | {CELL: torch.zeros(3, 8)}, "needs (4, 8)"),
     "integers": (lambda s: s | {CELL: torch.zeros(4, 8, dtype=torch.int64)}, "expected floats"),
     "not finite": (lambda s: s | {CELL: torch.full((4, 8), torch.nan)}, "weights must be finite"),
     "another layer": (
         lambda s: s | {CELL.replace("layer_0", "layer_2"): torch.zeros(4, 8)},
-        "knows nothing",
+        "does not describe",
     ),
-    "broken mix": (lambda s: s | {GAMMA: torch.zeros(2)}, "is no mix of 3 layers"),
+    "broken mix": (lambda s: s | {GAMMA: torch.zeros(2)}, "is not a mix of 3 layers"),
     "mix under another name": (
         lambda s: {k.replace("scalar_mix_0.gamma", "scalar_mix_0.gammb"): v for k, v in s.items()},
-        "no part of a mix",
+        "not part of a mix",
     ),
     "nothing": (lambda s: {}, "no tensors by name"),
     "a list": (lambda s: [torch.zeros(2)], "holds a list"),

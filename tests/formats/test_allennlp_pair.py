@@ -116,12 +116,12 @@ def test_models_without_a_place_in_these_files(tmp_path: Path) -> None:
     weights["tokens.projection.weight"] = np.zeros((16, 16), np.float32)
     weights["tokens.projection.bias"] = np.zeros(16, np.float32)
     projected = dataclasses.replace(words, config=config, weights=weights)
-    with pytest.raises(ConfigError, match=r"projects its word vectors.*write --to folder"):
+    with pytest.raises(ConfigError, match=r"projects its word vectors.*use --to folder"):
         allennlp_hdf5.write(projected, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-# Edge cases of formats.md §5 ---------------------------------------------------------------------
+# Edge cases --------------------------------------------------------------------------------------
 
 
 def changed(options: dict[str, Any], section: str, **changes: Any) -> dict[str, Any]:
@@ -311,9 +311,9 @@ def test_swapped_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"softmax/W": (5, 16), "softmax/b": (5,)}, "holds a softmax, not weights"),
-        ({"embedding": (5, 16)}, "holds token vectors, not weights"),
-        ({"0": (3, 4, 32), "1": (3, 2, 32)}, "holds vectors of sentences, not weights"),
+        ({"softmax/W": (5, 16), "softmax/b": (5,)}, "is a softmax, not weights"),
+        ({"embedding": (5, 16)}, "has token vectors, not weights"),
+        ({"0": (3, 4, 32), "1": (3, 2, 32)}, "has vectors of sentences, not weights"),
         ({"model_weights/dense": (4, 4)}, "has no LSTM"),
         ({}, "has no LSTM"),
         ({"embedding": ()}, "token vectors"),
@@ -471,11 +471,11 @@ def test_unusual_clips_work(name: str, value: Any, tmp_path: Path) -> None:
         ({"lstm": {"dim": 32, "projection_dim": 16}, "char_cnn": None}, "no object 'char_cnn'"),
         (changed(make_options(), "char_cnn", activation="selu"), "activation=selu is unknown"),
         (changed(make_options(), "char_cnn", filters=...), "filters must be a list"),
-        (changed(make_options(), "char_cnn", embedding=...), "no object 'embedding'"),
+        (changed(make_options(), "char_cnn", embedding=...), "no object 'char_cnn.embedding'"),
         (changed(make_options(), "char_cnn", n_characters=300), "261 .training. or 262"),
         (changed(make_options(), "lstm", projection_dim=33), "larger than dim"),
         (changed(make_options(), "lstm", use_skip_connections="yes"), "true or false"),
-        ({"lstm": make_options()["lstm"]}, "names no char_cnn"),
+        ({"lstm": make_options()["lstm"]}, "has no char_cnn"),
     ],
 )
 def test_broken_options(options: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -557,7 +557,7 @@ def test_any_of_the_two_files_leads_to_the_other(tmp_path: Path) -> None:
     ):
         assert Elmo.load(path).dim == 32
     (tmp_path / "elmo_small_options.json").unlink()
-    with pytest.raises(ModelNotFound, match="one of two files and the other is not beside it"):
+    with pytest.raises(ModelNotFound, match="one of two files and the other is missing"):
         Elmo.load(tmp_path / "elmo_small_weights.hdf5")
 
 
@@ -574,5 +574,5 @@ def test_missing_files(tmp_path: Path) -> None:
 def test_half_a_model_in_a_folder(tmp_path: Path) -> None:
     write_pair(tmp_path, make_options())
     (tmp_path / "weights.hdf5").unlink()
-    with pytest.raises(FormatError, match=r"holds options.json but no \*.hdf5 weights"):
+    with pytest.raises(FormatError, match=r"has options.json but no \*.hdf5 weights"):
         Elmo.load(tmp_path)

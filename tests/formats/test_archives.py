@@ -1,4 +1,4 @@
-"""elmore.formats.archives, zips and tars: one view of all of them, and of folders."""
+"""formats.files.archives and tars: one view of all of them, and of folders."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import pytest
 
 from elmore.errors import ElmoreError, FormatError
 from elmore.formats.detect import open_source
-from elmore.formats.sources import FolderSource, Source
-from elmore.formats.tars import TarSource
-from elmore.formats.zips import ZipSource
+from elmore.formats.files import archives
+from elmore.formats.files.archives import ZipSource
+from elmore.formats.files.sources import FolderSource, Source
+from elmore.formats.files.tars import TarSource
 from elmore.limits import LIMITS
 
 WEIGHTS = np.random.default_rng(0).bytes(3 << 20)  # large enough for a temporary file
@@ -122,13 +123,16 @@ def test_members_are_only_doubtful_when_wanted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("maker", ["zip", "tar gz", "tar"])
-def test_limits_can_be_set(maker: str, tmp_path: Path) -> None:
+def test_limits(maker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = MAKERS[maker](tmp_path / "x")
-    for change in ({"archive_members": 3}, {"archive_unpacked_bytes": 1 << 20}):
-        with pytest.raises(FormatError, match="allowed"):
-            open_source(path, limits=replace(LIMITS, **change))
-    with pytest.raises(FormatError, match="times its"):
-        open_source(path, limits=replace(LIMITS, archive_ratio=0, archive_ratio_from=1 << 20))
+    for change, message in (
+        ({"archive_members": 3}, "members allowed"),
+        ({"archive_unpacked_bytes": 1 << 20}, "bytes allowed"),
+        ({"archive_ratio": 0, "archive_ratio_from": 1 << 20}, "times its"),
+    ):
+        monkeypatch.setattr(archives, "LIMITS", replace(LIMITS, **change))
+        with pytest.raises(FormatError, match=message):
+            open_source(path)
 
 
 def test_kinds(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from elmore.config import Precision, weight_shapes
 from elmore.errors import FormatError
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
 from elmore.formats.detect import read_checkpoint
-from elmore.formats.hdf5_files import Hdf5View
-from elmore.formats.safetensors_files import SafetensorsView
+from elmore.formats.files.hdf5_files import Hdf5View
+from elmore.formats.files.safetensors_files import SafetensorsView
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 
@@ -48,7 +48,7 @@ def test_all_weights_in_the_order_of_the_config(tiny_checkpoint: Checkpoint) -> 
 def test_a_missing_weight(tiny_checkpoint: Checkpoint) -> None:
     weights = dict(tiny_checkpoint.weights)
     del weights["forward_layers.1.bias"]
-    with pytest.raises(FormatError, match=r"lacks the weight forward_layers\.1\.bias"):
+    with pytest.raises(FormatError, match=r"has no weight forward_layers\.1\.bias"):
         dataclasses.replace(tiny_checkpoint, weights=weights)
 
 
@@ -60,7 +60,7 @@ def test_a_wrong_shape(tiny_checkpoint: Checkpoint) -> None:
 
 
 def test_alphabet_and_vocabulary_must_fit(tiny_checkpoint: Checkpoint) -> None:
-    with pytest.raises(FormatError, match="names no alphabet"):
+    with pytest.raises(FormatError, match="has no alphabet"):
         dataclasses.replace(tiny_checkpoint, alphabet=None)
     with pytest.raises(FormatError, match="alphabet gives 20"):
         dataclasses.replace(tiny_checkpoint, alphabet=ByteAlphabet(20))

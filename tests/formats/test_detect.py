@@ -9,8 +9,8 @@ from small_models import DATA, make_options, write_pair
 
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.formats import allennlp_archive, allennlp_hdf5, folder, manylangs, tf1
-from elmore.formats.catalog import CATALOG
 from elmore.formats.detect import FORMATS, detect, open_model, open_source, read_checkpoint
+from elmore.published.catalog import CATALOG
 
 
 def test_every_format_offers_what_the_table_needs() -> None:
@@ -42,12 +42,12 @@ def test_formats_are_told_apart_by_their_files(tiny_folder: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ([], "is no known model .found nothing.; expected config.json"),
+        ([], "is not a known model .found nothing.; expected config.json"),
         (["a.txt", "b.txt"], "found a.txt, b.txt"),
-        ([f"file{k}.txt" for k in range(30)], "is no known model"),
-        (["my_options.json"], r"holds options.json but no \*.hdf5 weights"),
-        (["weights.hdf5"], r"holds HDF5 but no options.json; pass \(options, weights\)"),
-        (["config.json"], "is no known model"),
+        ([f"file{k}.txt" for k in range(30)], "is not a known model"),
+        (["my_options.json"], r"has options.json but no \*.hdf5 weights"),
+        (["weights.hdf5"], r"has an HDF5 file but no options.json; pass \(options, weights\)"),
+        (["config.json"], "is not a known model"),
     ],
 )
 def test_unknown_folders(files: list[str], message: str, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_names() -> None:
         open_model("original-5.5")
     for model in CATALOG:
         message = (
-            "by hand from https" if model.by_hand else f"'{model.name}' is not on this machine"
+            "download it from https" if model.by_hand else f"'{model.name}' is not on this machine"
         )
         with pytest.raises(ModelNotFound, match=message):
             open_model(model.name)

@@ -1,4 +1,4 @@
-"""elmore.formats.hdf5_writing: a full disk is an error, not a crash, in everything that uses it."""
+"""formats.files.hdf5_writing: a full disk is an error, not a crash, in all that uses it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from elmore.errors import ElmoreError
-from elmore.formats.hdf5_writing import create_hdf5
+from elmore.formats.files.hdf5_writing import create_hdf5
 
 VALUES = np.arange(3000, dtype=np.float32).reshape(30, 100)
 

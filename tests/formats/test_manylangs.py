@@ -19,7 +19,7 @@ from elmore import Elmo, fine_tune
 from elmore.errors import ConfigError, FormatError
 from elmore.formats import allennlp_hdf5
 from elmore.formats.detect import read_checkpoint
-from elmore.formats.manylangs_config import PUBLISHED
+from elmore.formats.manylangs import PUBLISHED
 from elmore.text.characters import DictionaryAlphabet
 
 close = {"atol": 1e-6, "rtol": 1e-5}
@@ -138,7 +138,7 @@ def test_the_published_architecture_is_known() -> None:
 def test_models_that_cannot_be_written_or_trained(tmp_path: Path) -> None:
     for name, reason in {
         "manylangs_both": "words and characters together",
-        "manylangs_characters_old": "an alphabet of its own",
+        "manylangs_characters_old": "its own alphabet",
         "manylangs_words": "projects its word vectors",
         "manylangs_lstm_encoder": "read both directions",
     }.items():
@@ -198,8 +198,8 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "huge size": (edit_json("tiny.json", encoder__dim=1 << 40), "out of range"),
     "no projection": (edit_json("tiny.json", encoder__dim=4), "not supported"),
     "clip of text": (edit_json("tiny.json", encoder__cell_clip="x"), "must be a number"),
-    "other size": (edit_json("tiny.json", encoder__dim=8), "asks for (32, 4)"),
-    "fewer layers": (edit_json("tiny.json", encoder__n_layers=1), "knows nothing"),
+    "other size": (edit_json("tiny.json", encoder__dim=8), "needs (32, 4)"),
+    "fewer layers": (edit_json("tiny.json", encoder__n_layers=1), "does not describe"),
     "more layers": (edit_json("tiny.json", encoder__n_layers=3), "is missing"),
     "more highways": (edit_json("tiny.json", token_embedder__n_highway=2), "is missing"),
     "too few columns": (

@@ -1,4 +1,4 @@
-"""elmore.formats.safetensors_files: what good files give, against the safetensors library."""
+"""elmore.formats.files.safetensors_files: what good files give, against the safetensors library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load, save
 
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.safetensors_files import read_safetensors, write_safetensors
+from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 
 RNG = np.random.default_rng(0)
 TENSORS: dict[str, Any] = {

@@ -30,7 +30,7 @@ def check_reason(error: BaseException, attack: str, reasons: dict[str, str]) -> 
 
 
 def check_message(error: BaseException) -> None:
-    """Hold a message to the grammar of style.md §3.3."""
+    """Hold a message to our form: one printable line with the problem and what to do."""
     message = str(error)
     assert len(message) <= 300, message
     assert "\n" not in message

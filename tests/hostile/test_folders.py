@@ -11,7 +11,7 @@ import pytest
 
 from elmore._io import open_checked
 from elmore.formats.detect import open_source
-from elmore.formats.sources import FolderSource
+from elmore.formats.files.sources import FolderSource
 
 from .attack import SECRET, refused, table
 

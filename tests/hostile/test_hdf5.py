@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from elmore.errors import FormatError
-from elmore.formats.hdf5_files import open_hdf5
+from elmore.formats.files.hdf5_files import open_hdf5
 
 from .attack import SECRET, check_reason, refused, table
 
@@ -304,22 +304,22 @@ REASONS = {
     "reached twice": "twice",
     "deep": "deeper than the 8",
     "groups": "objects",
-    "references": "neither number nor fixed text",
-    "variable-length": "neither number nor fixed text",
-    "compound": "neither number nor fixed text",
-    "array type": "neither number nor fixed text",
-    "opaque": "neither number nor fixed text",
-    "complex": "neither number nor fixed text",
+    "references": "not a number or fixed text",
+    "variable-length": "not a number or fixed text",
+    "compound": "not a number or fixed text",
+    "array type": "not a number or fixed text",
+    "opaque": "not a number or fixed text",
+    "complex": "not a number or fixed text",
     "lzf": "by filter",
     "scale": "by filter",
     "blosc": "by filter",
     "unknown filter": "by filter",
-    "bomb": "over 1000 times",
+    "bomb": "more than 1000 times",
     "one rich chunk": "from 100 to",
     "wide chunk": "into chunks of",
     "shape overflow": "claims",
     "shape 1 TB": "claims",
-    "shape 4 GB": "over 1000 times",
+    "shape 4 GB": "more than 1000 times",
     "cut": "broken HDF5 file",
 }
 

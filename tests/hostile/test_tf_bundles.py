@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from small_models import DATA
 
-from elmore.formats.crc32c import crc32c, masked_crc32c
 from elmore.formats.detect import read_checkpoint
-from elmore.formats.sorted_tables import read_table
-from elmore.formats.sources import FolderSource
-from elmore.formats.tf_bundles import open_bundle
+from elmore.formats.files.sorted_tables import crc32c, masked_crc32c, read_table
+from elmore.formats.files.sources import FolderSource
+from elmore.formats.files.tf_bundles import open_bundle
 
 from .attack import SECRET, check_reason, refused
 
@@ -107,7 +106,7 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
     "bytes behind": lambda: INDEX + b"x",
     "a sparse gigabyte": lambda: bytes(17 << 20) + INDEX[-48:],
     "a wrong checksum": patched(20, b"\xaa"),
-    "a packed block": lambda: table(ENTRIES, kind=1),
+    "a compressed block": lambda: table(ENTRIES, kind=1),
     "an unknown packing": lambda: table(ENTRIES, kind=77),
     "footer: blocks out of the file": lambda: (
         INDEX[:-48] + (varint(1 << 40) * 4).ljust(40, b"\0") + INDEX[-8:]
@@ -168,13 +167,13 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
 REASONS = {
     "sparse": "allowed are",
     "wrong checksum": "wrong checksum",
-    "a packed block": "packed by method 1",
+    "a compressed block": "compressed by method 1",
     "big-endian": "big-endian",
     "overlap": "overlap",
     "a key twice": "out of order",
     "two names": "for one weight",
     "integers": "type 3",
-    "peepholes": "knows nothing",
+    "peepholes": "does not write",
 }
 
 

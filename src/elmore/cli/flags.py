@@ -53,7 +53,7 @@ Parser = argparse.ArgumentParser
 
 def default_model() -> ModelPath:
     """Give the model that is used when none is named: the bundled one."""
-    from elmore.formats.bundled import bundled_model
+    from elmore.published.catalog import bundled_model
 
     return bundled_model()
 

@@ -23,7 +23,7 @@ from elmore.tasks.places import FACTS, find_task
 if TYPE_CHECKING:
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath
-    from elmore.formats.sources import Source
+    from elmore.formats.files.sources import Source
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 

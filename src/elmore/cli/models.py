@@ -10,9 +10,8 @@ from typing import Any
 from elmore.cli import flags
 from elmore.cli.report import say, write_json, write_result
 from elmore.errors import ConfigError, ModelNotFound
-from elmore.formats import hub
-from elmore.formats.bundled import BUNDLED
-from elmore.formats.catalog import CATALOG, Published, find_published
+from elmore.published import hub
+from elmore.published.catalog import BUNDLED, CATALOG, Published, find_published
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from elmore._atomic import atomic_file
 from elmore._io import open_checked
 from elmore.errors import FormatError
-from elmore.formats.hdf5_files import open_hdf5
-from elmore.formats.hdf5_writing import create_hdf5
+from elmore.formats.files.hdf5_files import open_hdf5
+from elmore.formats.files.hdf5_writing import create_hdf5
 from elmore.text.batching import Batch
 from elmore.text.vocabulary import Vocabulary
 

@@ -22,9 +22,9 @@ from elmore.embedding.pooling import Pooling
 from elmore.embedding.sentence_inputs import sentences_from_texts, sentences_from_tokens
 from elmore.embedding.stateful import Stream
 from elmore.formats import folder
-from elmore.formats.bundled import bundled_model
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
+from elmore.published.catalog import bundled_model
 from elmore.text.sentence import Sentence
 from elmore.text.tokenizer import tokenize
 from elmore.text.vocabulary import Vocabulary

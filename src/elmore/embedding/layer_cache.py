@@ -32,7 +32,7 @@ from elmore.embedding.elmo import Elmo
 from elmore.embedding.layers import LayerChoice, layer_weights
 from elmore.embedding.pipe import BATCH_TOKENS
 from elmore.errors import ConfigError, ElmoreError, FormatError
-from elmore.formats.safetensors_files import read_safetensors, write_safetensors
+from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 from elmore.text.sentence import Sentence
 
 __all__ = ["MAX_BYTES", "CachedLayers", "LayerCache", "make_room", "model_digest"]

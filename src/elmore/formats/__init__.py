@@ -1,1 +1,1 @@
-"""Model files of every kind, read into and written from one checkpoint."""
+"""Model formats: each module reads one, some write it, and all share `Checkpoint`."""

@@ -1,7 +1,7 @@
 """AllenNLP's task models (`model.tar.gz`, or a folder with weights.th): the ELMo inside them.
 
-The weights of the biLM and the trained mixes of layers are in the state dict; the options are not:
-they come from the archive's copy of the options file, where it has one, else from the shapes.
+The state dict has the weights of the biLM and the trained mixes of layers, but not the options.
+They come from the copy of the options file in the archive, or else from the shapes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from elmore._json import parse_json
 from elmore._messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import FormatError
-from elmore.formats.bilm_options import config_from_options
+from elmore.formats.bilm_options import config_from_options, options_from_sizes
 from elmore.formats.bilm_weights import check_arrays, linked_weights
 from elmore.formats.checkpoint import Checkpoint, Mix
-from elmore.formats.pickles import StateDict, read_state_dict
-from elmore.formats.sources import Source
+from elmore.formats.files.sources import Source
+from elmore.formats.files.torch_files import StateDict, read_state_dict
 from elmore.formats.torch_layout import TorchNames, torch_links
 from elmore.limits import LIMITS
 from elmore.text.characters import ByteAlphabet
@@ -29,9 +29,9 @@ NAME = "allennlp-archive"
 
 Shapes = Mapping[str, tuple[int, ...]]
 
-# Newest names last: `weights.th` is what an archive holds, the others lie in a training folder.
+# Archives have `weights.th`, training folders the others.
 _WEIGHTS = ("weights.th", "best.th", "model.th")
-_ELMO = "_elmo."  # what models call the module
+_ELMO = "_elmo."  # attribute of the module in models
 _BILM = "_elmo_lstm."
 _CHARACTERS = f"{_BILM}_token_embedder._char_embedding_weights"
 _NAMES = TorchNames(
@@ -46,7 +46,7 @@ _NAMES = TorchNames(
 
 
 def sniff(source: Source) -> bool:
-    """Tell whether there are weights of a task model."""
+    """Whether there are weights of a task model."""
     return _find(source) is not None
 
 
@@ -84,7 +84,7 @@ def read(source: Source) -> Checkpoint:
 
 
 def stored_types(source: Source) -> set[str]:
-    """Name the types in which the weights of the biLM are stored."""
+    """The types in which the weights of the biLM are stored."""
     name = _find(source) or _WEIGHTS[0]
     state = read_state_dict(source, name)
     prefix = _find_elmo(state, name)
@@ -101,28 +101,27 @@ def _find(source: Source) -> str | None:
 
 
 def _find_elmo(state: StateDict, what: str) -> str:
-    """Give what stands before the names of the one ELMo in a state dict."""
+    """The prefix of the names of the only ELMo in a state dict."""
     found = [key.removesuffix(_CHARACTERS) for key in state.tensors if key.endswith(_CHARACTERS)]
     if len(found) == 1:
         return found[0]
     if found:
         names = ", ".join(prefix.rstrip(".") for prefix in found)
         raise FormatError(
-            f"'{what}' holds {len(found)} ELMo models ({shown(names, 120)}); load the (options, "
+            f"'{what}' has {len(found)} ELMo models ({shown(names, 120)}); load the (options, "
             "weights) of one of them"
         )
     if any("transformer" in key.lower() for key in state.tensors):
         raise FormatError(
-            f"'{what}' holds a transformer language model, which is no ELMo of LSTMs; it cannot "
-            "be loaded here"
+            f"'{what}' is a transformer language model; only ELMo models with LSTMs can be loaded"
         )
-    raise FormatError(f"'{what}' holds no ELMo (no {_CHARACTERS}); pass a model that has one")
+    raise FormatError(f"'{what}' has no ELMo (no {_CHARACTERS}); pass a model with ELMo")
 
 
 def _read_options(
     source: Source, shapes: Shapes, prefix: str, weights: str, notes: dict[str, Any]
 ) -> tuple[dict[str, Any], str]:
-    """Find the options: a copy in the archive by its key, a file of that name, or by shapes."""
+    """Find the options: a copy in the archive, a file that config.json names, or the shapes."""
     candidates = [name for name in source.names() if name.endswith(".options_file")]
     if len(candidates) > 1:
         # fta/model.text_field_embedder.token_embedders.NAME.options_file
@@ -137,14 +136,14 @@ def _read_options(
         name = candidates[0]
         return parse_json(source.read(name, LIMITS.json_bytes + 1), what=name), name
     notes["options"] = (
-        "read off the shapes; clips of 3, relu and 50 characters are assumed, as in all published "
+        "from the shapes; clips of 3, relu and 50 characters are assumed, as in all published "
         "models"
     )
     return _options_from_shapes(shapes, weights), weights
 
 
 def _option_files(value: Any) -> list[str]:
-    """Collect every `options_file` of a config, at whatever depth."""
+    """Every `options_file` in a config, at any depth."""
     if isinstance(value, list):
         return [path for item in value for path in _option_files(item)]
     if not isinstance(value, dict):
@@ -166,30 +165,20 @@ def _options_from_shapes(shapes: Shapes, what: str) -> dict[str, Any]:
     fine = len(embedding) == len(projection) == 2 and all(len(shape) == 3 for shape in filters)
     if not fine or not filters:
         raise FormatError(
-            f"'{what}' has an ELMo of odd shapes; put its options file beside it and name it in "
-            "config.json"
+            f"'{what}' has an ELMo of unknown shapes; put its options file into the folder "
+            "and name it in config.json"
         )
     highways = 0
     while f"{_NAMES.highway.format(highways)}.weight" in shapes:
         highways += 1
-    return {
-        "lstm": {
-            "dim": projection[1],
-            "projection_dim": projection[0],
-            "n_layers": layers,
-            "cell_clip": 3,
-            "proj_clip": 3,
-            "use_skip_connections": True,
-        },
-        "char_cnn": {
-            "activation": "relu",
-            "embedding": {"dim": embedding[1]},
-            "filters": [[shape[2], shape[0]] for shape in filters],
-            "max_characters_per_token": 50,
-            "n_characters": embedding[0],
-            "n_highway": highways,
-        },
-    }
+    return options_from_sizes(
+        dim=projection[1],
+        projection_dim=projection[0],
+        n_layers=layers,
+        char_dim=embedding[1],
+        filters=[[shape[2], shape[0]] for shape in filters],
+        n_highway=highways,
+    )
 
 
 def _read_mixes(
@@ -203,8 +192,8 @@ def _read_mixes(
         floats = [float(v.reshape(())) for v in values if v is not None and v.size == 1]
         if len(floats) != len(values):
             raise FormatError(
-                f"'{what}': scalar_mix_{len(mixes)} is no mix of {config.n_layers} layers; copy "
-                "the file again"
+                f"'{what}': scalar_mix_{len(mixes)} is not a mix of {config.n_layers} layers; "
+                "copy the file again"
             )
         mixes.append(Mix(tuple(floats[:-1]), floats[-1]))
     known = {f"scalar_mix_{r}.gamma" for r in range(len(mixes))} | {
@@ -213,11 +202,11 @@ def _read_mixes(
         for k in range(config.n_layers)
     }
     for short, name in inside.items():
-        # An Elmo module holds the biLM and mixes: anything else is a mix that would be lost.
+        # An Elmo module has the biLM and mixes: anything else is a mix that would be lost.
         own = short.startswith("scalar_mix") or name.removesuffix(short).endswith(_ELMO)
         if own and not short.startswith(_BILM) and short not in known:
             raise FormatError(
-                f"'{what}' has {shown(name, 100)}, which is no part of a mix of {config.n_layers} "
-                "layers; copy the file again"
+                f"'{what}' has {shown(name, 100)}, which is not part of a mix of "
+                f"{config.n_layers} layers; copy the file again"
             )
     return tuple(mixes)

@@ -1,4 +1,4 @@
-"""`options.json` + `weights.hdf5`: the files of bilm-tf and AllenNLP, NLPL's zips among them."""
+"""`options.json` and `weights.hdf5`: the files of bilm-tf, AllenNLP, and NLPL's zips."""
 
 from __future__ import annotations
 
@@ -14,19 +14,26 @@ from numpy.typing import NDArray
 from elmore._atomic import atomic_file, atomic_folder
 from elmore.config import BiLmConfig
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.bilm_datasets import by_dataset, dump_names, links
-from elmore.formats.bilm_files import (
+from elmore.formats.bilm_options import (
+    config_from_options,
     find_options,
+    options_from_config,
     read_languages,
     read_options,
     read_vocabulary,
 )
-from elmore.formats.bilm_options import config_from_options, options_from_config
-from elmore.formats.bilm_weights import check_arrays, linked_weights
+from elmore.formats.bilm_weights import (
+    by_dataset,
+    check_arrays,
+    dump_names,
+    linked_weights,
+    links,
+    read_softmax,
+)
 from elmore.formats.checkpoint import Checkpoint, Softmax
-from elmore.formats.hdf5_files import check_finite, open_hdf5
-from elmore.formats.hdf5_writing import create_hdf5
-from elmore.formats.sources import Source
+from elmore.formats.files.hdf5_files import check_finite, open_hdf5
+from elmore.formats.files.hdf5_writing import create_hdf5
+from elmore.formats.files.sources import Source
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 
@@ -39,21 +46,21 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def sniff(source: Source) -> bool:
-    """Tell whether there are options and HDF5 weights."""
+    """Whether there are options and HDF5 weights."""
     return find_options(source) is not None and _find_weights(source) is not None
 
 
 def read(source: Source) -> Checkpoint:
-    """Read options, weights and, where present, vocabulary and softmax.
+    """Read options, weights and, if present, vocabulary and softmax.
 
-    Names and shapes are compared with the options before any array is read; the arrays follow
-    when they are asked for.
+    Names and shapes are compared with the options before any array is read. The arrays are read
+    on request.
     """
     options_name, weights_name = find_options(source), _find_weights(source)
     if options_name is None or weights_name is None:
         missing = "options.json" if options_name is None else "*.hdf5 weights"
         raise FormatError(
-            f"'{source.name}' has no {missing}; pass (options, weights) or re-download it"
+            f"'{source.name}' has no {missing}; pass (options, weights) or download it again"
         )
     options = read_options(source, options_name)
     vocabulary = read_vocabulary(source)
@@ -64,6 +71,7 @@ def read(source: Source) -> Checkpoint:
         _refuse_other_files(shapes, weights_name)
         config = config_from_options(
             options,
+            # The options do not say it; bilm-tf writes `rnn/` for models of one direction.
             bidirectional=not any(name.startswith("rnn/") for name in shapes),
             n_words=_rows(shapes, "embedding"),
             what=options_name,
@@ -71,10 +79,11 @@ def read(source: Source) -> Checkpoint:
         table = links(config, dump_names(config, shapes))
         check_arrays(table, shapes, options_name, weights_name)
         weights = linked_weights(config, table, view.read)
-        # The file stays open as long as somebody may ask for a weight.
+        # The file stays open as long as a weight may be requested.
         weakref.finalize(weights, stack.pop_all().close)
     softmax = _read_softmax(source, config, vocabulary)
     languages = read_languages(source)
+    # Byte models run without a vocabulary, and one in the folder may belong to something else.
     needs_words = bool(config.tokens.n_words) or softmax is not None
     return Checkpoint(
         config=config,
@@ -89,17 +98,17 @@ def read(source: Source) -> Checkpoint:
 
 
 def stored_types(source: Source) -> set[str]:
-    """Name the types in which the weights are stored."""
+    """The types in which the weights are stored."""
     name = _find_weights(source) or "weights.hdf5"
     with closing(source.open(name)) as stream, open_hdf5(stream, what=name) as view:
         return {str(found.dtype) for found in view.names().values()}
 
 
 def write(checkpoint: Checkpoint, path: Path, *, overwrite: bool = False) -> None:
-    """Write a folder with options.json, weights.hdf5 and, where known, vocabulary and softmax.
+    """Write a folder with options.json, weights.hdf5 and, if known, vocabulary and softmax.
 
     Raises:
-        ConfigError: the model has a part for which these files have no place.
+        ConfigError: the model has a part that these files cannot store.
     """
     config = checkpoint.config
     _refuse_unwritable(checkpoint)
@@ -128,7 +137,7 @@ def _weight_datasets(checkpoint: Checkpoint) -> Iterator[tuple[str, Array]]:
 def _write_datasets(
     folder: Path, path: Path, name: str, datasets: Iterable[tuple[str, Array]]
 ) -> None:
-    """Write a file into a folder that is to become `path`."""
+    """Write a file into a temporary folder; `path` is its final name."""
     with (
         atomic_file(folder / name, mode="w+b") as stream,
         create_hdf5(stream, path / name) as (file, patient),
@@ -143,6 +152,7 @@ def _find_weights(source: Source) -> str | None:
     for usual in ("weights.hdf5", "model.hdf5"):
         if usual in names:
             return usual
+    # Softmaxes and token vectors are HDF5 files too.
     found = sorted(
         name
         for name in names
@@ -154,43 +164,36 @@ def _find_weights(source: Source) -> str | None:
 def _read_softmax(
     source: Source, config: BiLmConfig, vocabulary: Vocabulary | None
 ) -> Softmax | None:
-    """Read `softmax/W` and `softmax/b` from a `*softmax*.hdf5` beside the weights."""
+    """Read `softmax/W` and `softmax/b` from a file `*softmax*.hdf5` of the model."""
     name = next((n for n in source.names() if "softmax" in n and n.endswith(".hdf5")), None)
     if name is None:
         return None
     with closing(source.open(name)) as stream, open_hdf5(stream, what=name) as view:
         shapes = {key: info.shape for key, info in view.names().items()}
         words = len(vocabulary) if vocabulary is not None else _rows(shapes, "softmax/b")
-        wanted = {"softmax/W": (words, config.lstm.projection_dim), "softmax/b": (words,)}
-        for key, shape in wanted.items():
-            if shapes.get(key) != shape:
-                raise FormatError(
-                    f"'{name}': {key} has shape {shapes.get(key)}, expected {shape} from the "
-                    "vocabulary and the options; pass files that belong together"
-                )
-        return Softmax(view.read("softmax/W"), view.read("softmax/b"))
+        return read_softmax(shapes, view.read, (words, config.lstm.projection_dim), name)
 
 
 def _rows(shapes: Shapes, name: str) -> int:
-    """Give the length of a dataset; 0 if it is missing or a single number."""
+    """Number of rows of a dataset; 0 if it is missing or a single number."""
     return (shapes.get(name) or (0,))[0]
 
 
 def _refuse_other_files(shapes: Shapes, what: str) -> None:
-    """Recognise the files that people take for weights."""
+    """Recognize files that people mistake for weights."""
     if any(name.startswith(("RNN_", "rnn/")) for name in shapes):
         return
     if any(name.startswith("softmax") for name in shapes):
         raise FormatError(
-            f"'{what}' holds a softmax, not weights; pass the *_weights.hdf5 file of the model"
+            f"'{what}' is a softmax, not weights; pass the *_weights.hdf5 file of the model"
         )
     if set(shapes) == {"embedding"}:
         raise FormatError(
-            f"'{what}' holds token vectors, not weights; pass the *_weights.hdf5 file and use "
+            f"'{what}' has token vectors, not weights; pass the *_weights.hdf5 file and use "
             "this one as token_vectors"
         )
     if "sentence_to_index" in shapes or shapes.keys() & {"0", "1"}:
-        raise FormatError(f"'{what}' holds vectors of sentences, not weights; pass the weights")
+        raise FormatError(f"'{what}' has vectors of sentences, not weights; pass the weights")
     raise FormatError(
         f"'{what}' has no LSTM (no dataset RNN_0/...); pass the *_weights.hdf5 file of the model"
     )
@@ -206,16 +209,16 @@ def _refuse_unwritable(checkpoint: Checkpoint) -> None:
     elif tokens.n_words and tokens.projected:
         reason = "projects its word vectors"
     elif tokens.n_characters and not isinstance(checkpoint.alphabet, ByteAlphabet):
-        reason = "has an alphabet of its own instead of bytes"
+        reason = "has its own alphabet instead of bytes"
     elif checkpoint.softmax is not None and checkpoint.softmax.cutoffs:
         reason = "has an adaptive softmax"
     if reason is not None:
         raise ConfigError(
-            f"this model {reason}, for which AllenNLP's files have no place; write --to folder"
+            f"this model {reason}, which AllenNLP's files cannot store; use --to folder"
         )
 
 
 def is_folder(folder: Path) -> bool:
-    """Tell whether a folder was written by `write`, so that it may be replaced."""
+    """Whether a folder was written by `write`, so that it may be replaced."""
     known = {"options.json", "weights.hdf5", "softmax.hdf5", "vocab.txt"}
     return {entry.name for entry in folder.iterdir()} <= known

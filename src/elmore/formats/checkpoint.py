@@ -1,33 +1,44 @@
-"""The one form in which every model passes from files to modules and back."""
+"""`Checkpoint`: a model as values, between the files of any format and the code that runs it."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.config import BiLmConfig, Precision, weight_shapes
-from elmore.errors import FormatError
-from elmore.formats.stored_types import as_precision
-from elmore.kernels.matrix import Stored
+from elmore.errors import ConfigError, FormatError
+from elmore.kernels.matrix import Stored, quantize
 from elmore.text.characters import Alphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["Checkpoint", "LazyWeights", "Mix", "Softmax", "StartState"]
+__all__ = [
+    "Checkpoint",
+    "LazyWeights",
+    "Mix",
+    "Softmax",
+    "StartState",
+    "StoredType",
+    "as_precision",
+    "as_stored",
+    "is_matrix",
+]
+
+StoredType = Literal["float32", "float16"]
 
 
 class Softmax(NamedTuple):
     """The output layer of the language model, shared by both directions.
 
     Attributes:
-        weight: (n_words, projection_dim); row = word of the vocabulary. An adaptive softmax has
-            a row for each cluster after the words.
-        bias: one for each row.
+        weight: (n_words, projection_dim); one row per word of the vocabulary. An adaptive softmax
+            has one row per cluster after the words.
+        bias: one number per row.
         cutoffs: first word of each cluster of an adaptive softmax; empty for a plain one.
     """
 
@@ -42,18 +53,18 @@ class Softmax(NamedTuple):
 
 
 class Mix(NamedTuple):
-    """A trained mix of layers: scores before the softmax, and the scale."""
+    """A trained mix of layers: weights before the softmax, and the scale."""
 
     weights: tuple[float, ...]
     gamma: float
 
 
 class StartState(NamedTuple):
-    """The state that every sentence starts from.
+    """The LSTM state that every sentence starts from.
 
     Attributes:
         hidden: (directions, layers, projection_dim).
-        memory: (directions, layers, cells).
+        memory: cell states, (directions, layers, dim).
     """
 
     hidden: NDArray[np.float32]
@@ -61,10 +72,10 @@ class StartState(NamedTuple):
 
 
 class LazyWeights(Mapping[str, NDArray[np.float32]]):
-    """Weights that are read when they are asked for.
+    """Weights that are read on request.
 
     Args:
-        readers: for each name a function that gives the array.
+        readers: one function per name that reads the array.
     """
 
     def __init__(self, readers: Mapping[str, Callable[[], NDArray[np.float32]]]) -> None:
@@ -85,21 +96,21 @@ class LazyWeights(Mapping[str, NDArray[np.float32]]):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A model as values, free of torch and of any file format.
+    """A model as values, independent of torch and of any file format.
 
     Attributes:
         config: the shape of the biLM.
         weights: float32 arrays under the names and shapes of `weight_shapes(config)`.
-        alphabet: how tokens become characters, or None if the model reads words alone.
-        vocabulary: rows of the softmax and of the word table, if the model has them.
+        alphabet: how tokens become characters, or None if the model reads only words.
+        vocabulary: words of the softmax and of the word table, if the model has them.
         softmax: output layer of the language model, if known.
         mixes: trained mixes of layers that came with the model.
         start_state: the state after the burn-in text, if it was stored.
-        tokenizer: the convention of tokens that the model was trained on.
-        notes: what the model's card says; JSON values.
+        tokenizer: the tokenization that the model was trained on.
+        notes: further facts for the model's card; JSON values.
         origin: where it was read from, for messages.
         precision: how the weights are stored.
-        stored: for each weight that is not stored as float32, a function that gives its numbers.
+        stored: one function per weight that is not stored as float32; it reads the stored numbers.
     """
 
     config: BiLmConfig
@@ -119,10 +130,12 @@ class Checkpoint:
         tokens = self.config.tokens
         missing = [name for name in weight_shapes(self.config) if name not in self.weights]
         if missing:
-            raise FormatError(f"{self.origin} lacks the weight {missing[0]}; it is incomplete")
+            raise FormatError(f"{self.origin} has no weight {missing[0]}; get another copy")
         if tokens.n_characters:
             if self.alphabet is None:
-                raise FormatError(f"{self.origin} reads characters but names no alphabet")
+                raise FormatError(
+                    f"{self.origin} reads characters but has no alphabet; get another copy"
+                )
             if self.alphabet.n_characters != tokens.n_characters:
                 raise FormatError(
                     f"{self.origin} has {tokens.n_characters} character rows but its alphabet has "
@@ -142,7 +155,7 @@ class Checkpoint:
         if self.vocabulary is None:
             raise FormatError(
                 f"{self.origin} has a {what} of {rows} words but no vocabulary; put vocab.txt "
-                "beside it or pass (options, weights, vocabulary)"
+                "into its folder or pass (options, weights, vocabulary)"
             )
         if len(self.vocabulary) != rows:
             raise FormatError(
@@ -151,7 +164,7 @@ class Checkpoint:
             )
 
     def with_weights(self, weights: Mapping[str, NDArray[np.float32]]) -> Checkpoint:
-        """Give a model of the same shape with weights of its own, and nothing of the old ones.
+        """A model of the same shape with other weights, and nothing left of the old ones.
 
         Args:
             weights: as the attribute.
@@ -161,11 +174,11 @@ class Checkpoint:
         )
 
     def numbers(self, name: str, precision: Precision) -> Stored:
-        """Read one weight in the numbers of a precision; stored ones are taken as they are.
+        """Read one weight in a precision; numbers stored in that precision are not converted.
 
         Args:
-            name: of `weight_shapes`.
-            precision: which numbers are wanted.
+            name: one of `weight_shapes`.
+            precision: of the result.
         """
         found = self.stored[name]() if precision == self.precision and name in self.stored else None
         if found is None or found.values.dtype != precision:
@@ -174,7 +187,7 @@ class Checkpoint:
         return found
 
     def checked_weights(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
-        """Read all weights one by one, each compared with the shape that the config asks for."""
+        """Read all weights one by one, and compare their shapes with the config."""
         for name, shape in weight_shapes(self.config).items():
             array = self.weights[name]
             self._check_shape(name, array.shape, shape)
@@ -186,3 +199,47 @@ class Checkpoint:
                 f"{self.origin}: {name} has shape {found}, the config asks for {wanted}; "
                 "its files do not belong together"
             )
+
+
+# The large matrices. With int8 the rest (characters, filters, biases) stays float32.
+_MATRICES = ("input_weight", "state_weight", "projection", "projection.weight")
+
+
+def is_matrix(name: str) -> bool:
+    """Whether a weight is one of the large matrices, which int8 applies to."""
+    last = name.split(".", 2)[-1]
+    return name == "tokens.projection.weight" or (
+        last in _MATRICES if "_layers." in name else "highways." in name and last.endswith("weight")
+    )
+
+
+def as_precision(name: str, weight: NDArray[np.float32], precision: Precision) -> Stored:
+    """Convert a weight to a precision.
+
+    Args:
+        name: one of `weight_shapes`.
+        weight: float32, finite.
+        precision: "float16" rounds every weight, "int8" the large matrices.
+    """
+    if precision == "int8":
+        return quantize(weight) if is_matrix(name) else Stored(weight)
+    return Stored(as_stored(weight, precision, what=name))
+
+
+def as_stored(values: NDArray[np.float32], dtype: StoredType, *, what: str) -> NDArray[Any]:
+    """Convert finite values to the type of a file.
+
+    Args:
+        values: any shape.
+        dtype: the type of the result.
+        what: the values for messages.
+
+    Raises:
+        ConfigError: a value is too large for float16.
+    """
+    if dtype == "float32":
+        return np.ascontiguousarray(values, np.float32)
+    largest = float(np.abs(values).max(initial=0))
+    if largest > float(np.finfo(np.float16).max):
+        raise ConfigError(f"{what} has the value {largest:.3g}, too large for float16; use float32")
+    return np.ascontiguousarray(values, np.float16)

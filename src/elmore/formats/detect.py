@@ -1,4 +1,4 @@
-"""From a path or a name to a checkpoint: which format is it?"""
+"""From a path or a name to a checkpoint: find out the format and read it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Protocol
 from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import FormatError, ModelNotFound
-from elmore.formats import allennlp_archive, allennlp_hdf5, folder, hub, manylangs, tf1
-from elmore.formats.bundled import BUNDLED, bundled_model
-from elmore.formats.catalog import find_published
+from elmore.formats import allennlp_archive, allennlp_hdf5, folder, manylangs, tf1
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.downloads import Reporting
-from elmore.formats.named_files import is_named_file, open_named_file, open_named_files
-from elmore.formats.sources import FilesSource, FolderSource, Source
-from elmore.formats.tars import TarSource
-from elmore.formats.zips import ZipSource
-from elmore.limits import LIMITS, Limits
+from elmore.formats.files.archives import ZipSource
+from elmore.formats.files.sources import FilesSource, FolderSource, Source
+from elmore.formats.files.tars import TarSource
+from elmore.published import hub
+from elmore.published.catalog import BUNDLED, bundled_model, find_published
+from elmore.published.downloads import Reporting
+from elmore.published.named_files import is_named_file, open_named_file, open_named_files
 
 __all__ = [
     "FORMATS",
@@ -34,27 +33,27 @@ ModelPath = str | Path | tuple[str | Path, ...]
 
 
 class Format(Protocol):
-    """What a module must offer to be a line of `FORMATS`."""
+    """What a module needs to be in `FORMATS`."""
 
     NAME: str
 
     def sniff(self, source: Source) -> bool:
-        """Tell from the file names whether this format may fit."""
+        """Whether the file names look like this format."""
 
     def read(self, source: Source) -> Checkpoint:
         """Read a model."""
 
     def stored_types(self, source: Source) -> set[str]:
-        """Name the types in which its weights are stored."""
+        """The types in which its weights are stored."""
 
 
-# A name that ends so is meant as a path; names of models may hold dots too.
+# A name with such a suffix is a path; names of models may contain dots too.
 _SUFFIXES = (
     *(".zip", ".tar", ".gz", ".tgz", ".hdf5", ".h5", ".json", ".safetensors"),
     *(".th", ".pt", ".pth", ".pkl", ".index"),
 )
 
-# Tried in this order.
+# Tried in this order: of HDF5 weights and a TensorFlow checkpoint in one folder, HDF5 is read.
 FORMATS: tuple[Format, ...] = (
     folder,
     manylangs,
@@ -65,10 +64,10 @@ FORMATS: tuple[Format, ...] = (
 
 
 def detect(source: Source) -> Format:
-    """Find the format of some files.
+    """Find the format of a model's files.
 
     Raises:
-        FormatError: none fits; says what was found.
+        FormatError: no format fits; says what was found.
     """
     for form in FORMATS:
         if form.sniff(source):
@@ -76,16 +75,16 @@ def detect(source: Source) -> Format:
     names = sorted(source.names())
     if any(name.endswith("options.json") for name in names):
         raise FormatError(
-            f"'{source.name}' holds options.json but no *.hdf5 weights and no TensorFlow "
-            "checkpoint; pass (options, weights) or re-download it"
+            f"'{source.name}' has options.json but no *.hdf5 weights and no TensorFlow "
+            "checkpoint; pass (options, weights) or download it again"
         )
     if any(name.endswith((".hdf5", ".h5")) for name in names):
         raise FormatError(
-            f"'{source.name}' holds HDF5 but no options.json; pass (options, weights)"
+            f"'{source.name}' has an HDF5 file but no options.json; pass (options, weights)"
         )
     found = ", ".join(names[:5]) or "nothing"
     raise FormatError(
-        f"'{source.name}' is no known model (found {found}); expected config.json with "
+        f"'{source.name}' is not a known model (found {found}); expected config.json with "
         "model.safetensors, encoder.pkl or weights.th, or options.json with *.hdf5 or *.index"
     )
 
@@ -95,10 +94,10 @@ def open_model(model: ModelPath, *, reporting: Reporting = hub.silent) -> Source
 
     Args:
         model: a path, a tuple of files, a name of `elmore models`, or `hf://owner/name`.
-        reporting: makes the reports of downloads.
+        reporting: makes the progress reports of downloads.
 
     Raises:
-        ModelNotFound: no such path, and no published model of that name can be had.
+        ModelNotFound: no such path, and no published model of that name.
     """
     if isinstance(model, tuple):
         return open_named_files(model)
@@ -120,29 +119,28 @@ def open_model(model: ModelPath, *, reporting: Reporting = hub.silent) -> Source
     return FilesSource(files)
 
 
-def open_source(path: Path, *, follow_links: bool = False, limits: Limits = LIMITS) -> Source:
+def open_source(path: Path, *, follow_links: bool = False) -> Source:
     """Open a folder, zip or tar as a source.
 
     Args:
         path: what the user named.
         follow_links: see `FolderSource`.
-        limits: sizes allowed.
 
     Raises:
-        FormatError: missing, neither of the three, or broken.
+        FormatError: missing, none of the three, or broken.
     """
     path = Path(path)
     if path.is_dir():
-        return FolderSource(path, follow_links=follow_links, limits=limits)
+        return FolderSource(path, follow_links=follow_links)
     with open_checked(path, what="model") as stream:
         head = stream.read(8)
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        return ZipSource(path, limits=limits)
+        return ZipSource(path)
     if head == b"\x89HDF\r\n\x1a\n":
         raise FormatError(
             f"'{shown(path, 120)}' is an HDF5 file without its options; pass (options, weights)"
         )
-    return TarSource(path, limits=limits)
+    return TarSource(path)
 
 
 def read_checkpoint(model: ModelPath) -> Checkpoint:

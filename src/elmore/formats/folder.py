@@ -1,7 +1,7 @@
 """elmore's own model folder: config.json, model.safetensors, vocab.txt, manifest.json.
 
-The manifest is written last and holds the size and SHA-256 of every other file; a folder without
-it is not whole.
+The manifest is written last and has the size and SHA-256 of every other file. A folder without it
+is not complete.
 """
 
 from __future__ import annotations
@@ -23,8 +23,23 @@ from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import BiLmConfig, Precision, config_from_json, config_to_json, weight_shapes
 from elmore.errors import FormatError
-from elmore.formats.checkpoint import Checkpoint, LazyWeights, Mix, Softmax, StartState
-from elmore.formats.hdf5_files import check_finite
+from elmore.formats.checkpoint import (
+    Checkpoint,
+    LazyWeights,
+    Mix,
+    Softmax,
+    StartState,
+    StoredType,
+    as_stored,
+    is_matrix,
+)
+from elmore.formats.files.hdf5_files import check_finite
+from elmore.formats.files.safetensors_files import (
+    SafetensorsView,
+    read_safetensors,
+    write_safetensors,
+)
+from elmore.formats.files.sources import Source
 from elmore.formats.lexicons import (
     CHARACTERS,
     VOCABULARY,
@@ -34,9 +49,6 @@ from elmore.formats.lexicons import (
     specials_json,
     write_lexicons,
 )
-from elmore.formats.safetensors_files import SafetensorsView, read_safetensors, write_safetensors
-from elmore.formats.sources import Source
-from elmore.formats.stored_types import StoredType, as_stored, is_matrix
 from elmore.kernels.matrix import STEPS, Stored, dequantize
 from elmore.limits import LIMITS
 from elmore.text.tokenizer import CONVENTIONS
@@ -51,29 +63,23 @@ _FORMAT, _VERSIONS = "elmore", {"float32": 1, "float16": 1, "int8": 2}
 _VERSION = max(_VERSIONS.values())
 _SCALES = ".scales"
 _CONFIG, _MODEL, _MANIFEST = "config.json", "model.safetensors", "manifest.json"
-# Above this size the bytes are hashed only when asked: below it takes a second or two at most.
+# Larger models are not hashed when they are loaded: that would take more than a second or two.
 _HASHED_BYTES = 1 << 30
 
 
 def sniff(source: Source) -> bool:
-    """Tell whether there are a config and safetensors."""
+    """Whether there are a config and safetensors."""
     return {_CONFIG, _MODEL} <= set(source.names())
 
 
 def is_folder(path: Path) -> bool:
-    """Tell whether a folder is one of ours, so that it may be replaced."""
+    """Whether a folder is one of ours, so that it may be replaced."""
     return (path / _MANIFEST).is_file() and (path / _CONFIG).is_file()
 
 
-def read(source: Source, *, verify: bool | None = None) -> Checkpoint:
-    """Read a model folder.
-
-    Args:
-        source: the files.
-        verify: compare every byte with the manifest; by default up to 1 GiB. Sizes are always
-            compared.
-    """
-    manifest = _check_manifest(source, verify)
+def read(source: Source) -> Checkpoint:
+    """Read a model folder; files are compared with the manifest, above 1 GiB only their sizes."""
+    manifest = _check_manifest(source)
     data = _read_config(source)
     config = config_from_json(_object(data, "config"), what=_CONFIG)
     view = _open_model(source)
@@ -93,11 +99,12 @@ def read(source: Source, *, verify: bool | None = None) -> Checkpoint:
         if shapes.get(name) != shape:
             what = "is missing" if name not in shapes else f"has shape {shapes[name]}"
             raise FormatError(
-                f"'{source.name}/{_MODEL}': {name} {what}, {_CONFIG} asks for {shape}; "
+                f"'{source.name}/{_MODEL}': {name} {what}, {_CONFIG} needs {shape}; "
                 "copy the folder again"
             )
     vocabulary = read_words(source, data, manifest)
     numbers = {name: _stored_reader(view, name) for name in weight_shapes(config)}
+    # Older folders do not state it.
     precision: Precision = (
         _choice(data, "precision", tuple(_VERSIONS)) if "precision" in data else "float32"
     )
@@ -118,7 +125,7 @@ def read(source: Source, *, verify: bool | None = None) -> Checkpoint:
 
 
 def stored_types(source: Source) -> set[str]:
-    """Name the types in which the weights are stored."""
+    """The types in which the weights are stored."""
     return {t.dtype.replace("F", "float") for t in _open_model(source).names().values()}
 
 
@@ -129,18 +136,18 @@ def write(
     overwrite: bool = False,
     precision: Precision = "float32",
 ) -> None:
-    """Write a model folder; it appears under its name only when it is whole.
+    """Write a model folder; it appears under its name only when it is complete.
 
     Args:
         checkpoint: the model.
-        path: the folder to make.
-        overwrite: replace an elmore folder that is there.
-        precision: how weights are stored; the softmax beside int8 is stored in float16.
+        path: the folder to create.
+        overwrite: replace an existing elmore folder.
+        precision: how weights are stored; with int8 the softmax is stored in float16.
     """
     tensors: dict[str, NDArray[Any]] = {}
     for name in weight_shapes(checkpoint.config):
         values, row_scales = checkpoint.numbers(name, precision)
-        check_finite(values, what="this model", name=name)  # no reader would take it back
+        check_finite(values, what="this model", name=name)  # we could not read it again
         tensors[name] = values
         if row_scales is not None:
             tensors[name + _SCALES] = row_scales
@@ -156,6 +163,7 @@ def write(
             write_safetensors(stream, tensors, {"format": _FORMAT})
         (folder / _CONFIG).write_text(_config_text(checkpoint, precision), encoding="utf-8")
         write_lexicons(folder, checkpoint.alphabet, checkpoint.vocabulary)
+        # Last: without its manifest an unfinished folder is refused.
         files = {
             entry.name: {"size": entry.stat().st_size, "sha256": sha256_file(entry)}
             for entry in sorted(folder.iterdir())
@@ -183,21 +191,22 @@ def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:
 
 
 def _store(name: str, array: NDArray[np.float32], precision: StoredType) -> NDArray[Any]:
-    check_finite(array, what="this model", name=name)  # no reader would take it back
+    check_finite(array, what="this model", name=name)  # we could not read it again
     return as_stored(array, precision, what=name)
 
 
-def _check_manifest(source: Source, verify: bool | None) -> set[str]:
-    """Compare the files with the manifest; give their names."""
+def _check_manifest(source: Source) -> set[str]:
+    """Compare the files with the manifest; return their names."""
     if _MANIFEST not in source.names():
         raise FormatError(
-            f"'{source.name}' has no {_MANIFEST}, so it is not whole; copy or convert it again"
+            f"'{source.name}' has no {_MANIFEST}, so it is not complete; copy or convert it again"
         )
     manifest = parse_json(source.read(_MANIFEST, LIMITS.json_bytes + 1), what=_MANIFEST)
     _check_version(manifest, _MANIFEST)
     files = _object(manifest, "files")
     if not {_CONFIG, _MODEL} <= files.keys():
         raise FormatError(f"'{source.name}/{_MANIFEST}' does not list the model; copy it again")
+    # A lexicon that was added later would change the vectors without an error.
     for name in (VOCABULARY, CHARACTERS):
         if name in source.names() and name not in files:
             raise FormatError(
@@ -206,7 +215,7 @@ def _check_manifest(source: Source, verify: bool | None) -> set[str]:
     total = 0
     for name, entry in files.items():
         if name not in source.names():
-            raise FormatError(f"'{source.name}' lacks {shown(name)}; copy the folder again")
+            raise FormatError(f"'{source.name}' has no {shown(name)}; copy the folder again")
         size = entry.get("size") if isinstance(entry, dict) else None
         if size != source.size(name):
             raise FormatError(
@@ -214,7 +223,7 @@ def _check_manifest(source: Source, verify: bool | None) -> set[str]:
                 f"{shown(size)}; copy the folder again"
             )
         total += source.size(name)
-    if verify or (verify is None and total <= _HASHED_BYTES):
+    if total <= _HASHED_BYTES:
         for name, entry in files.items():
             with closing(source.open(name)) as stream:
                 if sha256_stream(stream) != entry.get("sha256"):
@@ -226,7 +235,7 @@ def _check_manifest(source: Source, verify: bool | None) -> set[str]:
 
 
 def _open_model(source: Source) -> SafetensorsView:
-    """Open the weights; the file stays open as long as somebody may ask for one."""
+    """Open the weights; the file stays open as long as one may be requested."""
     path = source.local_path(_MODEL)
     if path is not None:
         return read_safetensors(path, what=_MODEL)
@@ -248,7 +257,7 @@ def _read_config(source: Source) -> dict[str, Any]:
 
 def _check_version(data: Mapping[str, Any], what: str) -> None:
     if data.get("format") != _FORMAT:
-        raise FormatError(f"'{what}' is not one of an elmore folder; pass a model folder")
+        raise FormatError(f"'{what}' does not belong to an elmore folder; pass a model folder")
     version = data.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise FormatError(f"'{what}' has version {shown(version)}; copy the folder again")
@@ -278,7 +287,7 @@ def _read_cutoffs(data: Mapping[str, Any]) -> tuple[int, ...]:
     if not isinstance(cutoffs, list) or not all(type(n) is int and n > 0 for n in cutoffs):
         raise FormatError(f"'{_CONFIG}': softmax_cutoffs={shown(cutoffs)}; copy the folder again")
     if cutoffs != sorted(set(cutoffs)):
-        raise FormatError(f"'{_CONFIG}': softmax_cutoffs must rise; copy the folder again")
+        raise FormatError(f"'{_CONFIG}': softmax_cutoffs must increase; copy the folder again")
     return tuple(cutoffs)
 
 
@@ -312,9 +321,10 @@ def _stored_reader(view: SafetensorsView, name: str) -> Callable[[], Stored]:
         if values.dtype != np.int8:
             return Stored(values)
         scales = np.array(view.read(name + _SCALES), np.float32)
+        # Scales are symmetric, so -128 never occurs.
         if values.min(initial=0) < -STEPS or scales.min(initial=0) < 0:
             raise FormatError(
-                f"'{_MODEL}': {name} is no int8 matrix of ours; copy the folder again"
+                f"'{_MODEL}': {name} is not a valid int8 matrix; copy the folder again"
             )
         return Stored(values, scales)
 

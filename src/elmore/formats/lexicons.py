@@ -1,4 +1,4 @@
-"""Alphabets and vocabularies in elmore's own folder: what config.json says, what lies beside it."""
+"""Alphabets and vocabularies of elmore's own folder, and dictionaries of ELMoForManyLangs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from elmore._io import read_lines
 from elmore._messages import shown
-from elmore.errors import ConfigError, FormatError
-from elmore.formats.dictionaries import dictionary_bytes, read_dictionary
-from elmore.formats.sources import Source
+from elmore.errors import ConfigError, FormatError, InputError
+from elmore.formats.files.sources import Source
 from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet, ByteAlphabet, DictionaryAlphabet
 from elmore.text.vocabulary import USUAL, Specials, Vocabulary
@@ -19,7 +19,9 @@ __all__ = [
     "CHARACTERS",
     "VOCABULARY",
     "alphabet_json",
+    "dictionary_bytes",
     "read_alphabet",
+    "read_dictionary",
     "read_words",
     "specials_json",
     "write_lexicons",
@@ -30,14 +32,14 @@ _CONFIG = "config.json"
 
 
 def alphabet_json(alphabet: Alphabet | None) -> dict[str, Any] | None:
-    """Describe an alphabet."""
+    """An alphabet as config.json describes it."""
     if alphabet is None:
         return None
     return {"kind": alphabet.kind, "max_chars": alphabet.max_chars}
 
 
 def specials_json(vocabulary: Vocabulary | None) -> dict[str, Any]:
-    """Describe how a vocabulary is looked up, unless it is the usual way."""
+    """How words are looked up as config.json describes it; empty for the usual way."""
     if vocabulary is None or vocabulary.specials == USUAL:
         return {}
     return {"vocabulary": vocabulary.specials._asdict()}
@@ -47,7 +49,7 @@ def write_lexicons(folder: Path, alphabet: Alphabet | None, vocabulary: Vocabula
     """Write the files of an alphabet and a vocabulary.
 
     Raises:
-        ConfigError: a word or character that one line of text cannot hold.
+        ConfigError: a word or character that does not fit on one line of text.
     """
     if isinstance(alphabet, DictionaryAlphabet):
         for symbol in alphabet.symbols:
@@ -56,6 +58,7 @@ def write_lexicons(folder: Path, alphabet: Alphabet | None, vocabulary: Vocabula
         (folder / CHARACTERS).write_bytes(dictionary_bytes(alphabet.symbols))
     if vocabulary is not None:
         for word in vocabulary:
+            # The reader strips these, so the word would come back as another one.
             if not word or "\n" in word or word != word.strip(" \t\r"):
                 raise ConfigError(f"the word {word!r} cannot be stored; leave it out")
         (folder / VOCABULARY).write_bytes(vocabulary.to_bytes())
@@ -69,7 +72,7 @@ def read_alphabet(
     Args:
         source: the folder.
         data: the parsed config.json.
-        files: names that the manifest vouches for.
+        files: names in the manifest.
     """
     alphabet = data.get("alphabet")
     if alphabet is None:
@@ -83,7 +86,7 @@ def read_alphabet(
     if alphabet["kind"] == ByteAlphabet.kind:
         return ByteAlphabet(max_chars)
     if CHARACTERS not in files:
-        raise FormatError(f"'{source.name}' lacks {CHARACTERS}; copy the folder again")
+        raise FormatError(f"'{source.name}' has no {CHARACTERS}; copy the folder again")
     try:
         return DictionaryAlphabet(read_dictionary(source, CHARACTERS), max_chars)
     except ConfigError as error:
@@ -111,3 +114,55 @@ def _specials(data: Mapping[str, Any]) -> Specials:
     if not fine or not all(isinstance(word, str) for word in words):
         raise FormatError(f"'{_CONFIG}': vocabulary={shown(described)}; copy the folder again")
     return specials
+
+
+# The original reader strips this symbol as white space and then takes the empty line for it.
+_IDEOGRAPHIC_SPACE = "\u3000"
+
+
+def read_dictionary(source: Source, name: str) -> list[str]:
+    """Read the symbols of `char.dic` or `word.dic`, in the order of their ids.
+
+    Each line has a symbol, a tab and its id.
+
+    Args:
+        source: where the file is.
+        name: the file.
+
+    Raises:
+        FormatError: a line without an id, ids that do not count from 0, or a symbol twice.
+    """
+    symbols: list[str] = []
+    seen: set[str] = set()
+    try:
+        with closing(source.open(name)) as stream:
+            for number, line in read_lines(
+                stream, what=name, max_line=LIMITS.vocabulary_line_bytes
+            ):
+                symbol, _, text = line.rpartition("\t")  # a symbol may be a tab
+                if text.strip() != str(len(symbols)):
+                    raise FormatError(
+                        f"{name}:{number} has {shown(text, 20)!r} for an id, expected "
+                        f"{len(symbols)}; get the file that belongs to the model"
+                    )
+                symbol = symbol or _IDEOGRAPHIC_SPACE
+                if symbol in seen:
+                    raise FormatError(
+                        f"{name}:{number} repeats {shown(symbol, 40)!r}; keep each symbol once"
+                    )
+                if len(symbols) >= LIMITS.vocabulary_lines:
+                    raise FormatError(
+                        f"{name} has over {LIMITS.vocabulary_lines} lines; is it a dictionary?"
+                    )
+                seen.add(symbol)
+                symbols.append(symbol)
+    except InputError as error:
+        raise FormatError(str(error)) from None
+    if not symbols:
+        raise FormatError(f"{name} is empty; a dictionary has a symbol and an id on each line")
+    return symbols
+
+
+def dictionary_bytes(symbols: tuple[str, ...]) -> bytes:
+    """The contents of a dictionary file."""
+    return "".join(f"{symbol}\t{k}\n" for k, symbol in enumerate(symbols)).encode("utf-8")

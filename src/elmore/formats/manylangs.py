@@ -1,7 +1,7 @@
 """ELMoForManyLangs folders and zips: config.json, char.dic, word.dic and two pickles.
 
-`config.json` names the file with the architecture by a path of the machine that trained the model;
-only its last part is used, inside the folder or among the defaults below.
+`config.json` names the file with the architecture by a path of the machine that trained the model.
+Only its last part is used, in the folder or in `PUBLISHED`.
 """
 
 from __future__ import annotations
@@ -13,21 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._json import parse_json
-from elmore.config import BiLmConfig, weight_shapes
+from elmore.config import (
+    BiLmConfig,
+    LstmConfig,
+    TokenEncoderConfig,
+    filters_from_json,
+    weight_shapes,
+)
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.bilm_files import read_languages
+from elmore.formats.bilm_options import Section, read_languages
 from elmore.formats.bilm_weights import check_arrays, linked_weights
 from elmore.formats.checkpoint import Checkpoint, LazyWeights
-from elmore.formats.dictionaries import read_dictionary
-from elmore.formats.manylangs_config import PUBLISHED, config_from_architecture, dimensions
-from elmore.formats.pickles import StateDict, read_state_dict
-from elmore.formats.sources import Source
+from elmore.formats.files.sources import Source
+from elmore.formats.files.torch_files import StateDict, read_state_dict
+from elmore.formats.lexicons import read_dictionary
 from elmore.formats.torch_layout import TorchNames, torch_links, without_forget_bias
 from elmore.limits import LIMITS
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.vocabulary import Specials, Vocabulary
 
-__all__ = ["NAME", "read", "sniff", "stored_types"]
+__all__ = ["NAME", "PUBLISHED", "read", "sniff", "stored_types"]
 
 NAME = "manylangs"
 
@@ -46,24 +51,51 @@ _NAMES = TorchNames(
 # nn.LSTM: tensors of layer k; the backward direction adds "_reverse".
 _MIXED = {"input_weight": "encoder.weight_ih_l{}", "state_weight": "encoder.weight_hh_l{}"}
 _MIXED_BIASES = ("encoder.bias_ih_l{}", "encoder.bias_hh_l{}")
+_KINDS = ("cnn", "lstm")
+
+# The architecture of the published models, whose config.json names this file but whose folders
+# mostly lack it.
+_SAMPLE: dict[str, Any] = {
+    "encoder": {
+        "name": "elmo",
+        "projection_dim": 512,
+        "cell_clip": 3,
+        "proj_clip": 3,
+        "dim": 4096,
+        "n_layers": 2,
+    },
+    "token_embedder": {
+        "name": "cnn",
+        "activation": "relu",
+        "filters": [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]],
+        "n_highway": 2,
+        "word_dim": 100,
+        "char_dim": 50,
+        "max_characters_per_token": 50,
+    },
+}
+PUBLISHED: Mapping[str, dict[str, Any]] = {
+    "cnn_50_100_512_4096_sample.json": _SAMPLE,
+    "cnn_0_100_512_4096_sample.json": _SAMPLE,
+}
 
 
 def sniff(source: Source) -> bool:
-    """Tell whether there are the two pickles."""
+    """Whether the two pickles are there."""
     return {_TOKENS, _ENCODER} <= set(source.names())
 
 
 def read(source: Source) -> Checkpoint:
-    """Read a model; the tensors follow when they are asked for."""
+    """Read a model; its tensors are read on request."""
     architecture, what = _read_architecture(source)
-    word_dim, char_dim = dimensions(architecture, what)
-    characters = read_dictionary(source, _CHARACTERS) if char_dim else []
-    words = read_dictionary(source, _WORDS) if word_dim else []
-    config, cut = config_from_architecture(
-        architecture, n_characters=len(characters), n_words=len(words), what=what
-    )
+    tokens = Section(architecture, what).section("token_embedder")
+    characters = read_dictionary(source, _CHARACTERS) if tokens.number("char_dim") else []
+    words = read_dictionary(source, _WORDS) if tokens.number("word_dim") else []
+    config = _config(architecture, len(characters), len(words), what)
     alphabet = vocabulary = None
     if words:
+        # With a CNN the original cuts long words before it looks them up.
+        cut = tokens.choice("name", _KINDS) == "cnn"
         longest = config.tokens.max_chars - 2 if cut else None
         vocabulary = Vocabulary(words, what=_WORDS, specials=_specials(longest))
         if "<oov>" not in vocabulary:
@@ -85,7 +117,7 @@ def read(source: Source) -> Checkpoint:
 
 
 def stored_types(source: Source) -> set[str]:
-    """Name the types in which the weights are stored."""
+    """The types in which the weights are stored."""
     return {
         tensor.type_name
         for name in (_TOKENS, _ENCODER)
@@ -102,14 +134,14 @@ def _read_architecture(source: Source) -> tuple[dict[str, Any], str]:
     """Find the file that describes the layers, by the name that config.json gives it."""
     if _CONFIG not in source.names():
         raise FormatError(
-            f"'{source.name}' has {_ENCODER} but no {_CONFIG}; get the whole model folder"
+            f"'{source.name}' has {_ENCODER} but no {_CONFIG}; get the complete model folder"
         )
     outer = parse_json(source.read(_CONFIG, LIMITS.json_bytes + 1), what=_CONFIG)
     if "encoder" in outer and "token_embedder" in outer:
         return outer, _CONFIG
     path = outer.get("config_path")
     if not isinstance(path, str):
-        raise FormatError(f"'{_CONFIG}' names no config_path; get the whole model folder")
+        raise FormatError(f"'{_CONFIG}' names no config_path; get the complete model folder")
     name = path.replace("\\", "/").rpartition("/")[2]
     if name in source.names() and name != _CONFIG:
         return parse_json(source.read(name, LIMITS.json_bytes + 1), what=name), name
@@ -125,6 +157,7 @@ def _weights(source: Source, config: BiLmConfig, what: str) -> LazyWeights:
     tokens = read_state_dict(source, _TOKENS)
     encoder = read_state_dict(source, _ENCODER)
     table = torch_links(config, _NAMES)
+    # Two files with one table: the token layer is in one, the LSTMs in the other.
     mine = [link for link in table if link.weight.startswith("tokens.")]
     rest = [link for link in table if not link.weight.startswith("tokens.")]
     check_arrays(mine, tokens.shapes(), what, _TOKENS, all_known=True)
@@ -179,7 +212,64 @@ def _mixed_readers(
     for name in found:
         if name not in wanted:
             raise FormatError(
-                f"'{_ENCODER}' has {name[:60]}, of which '{what}' knows nothing; get files that "
+                f"'{_ENCODER}' has {name[:60]}, which '{what}' does not describe; get files that "
                 "belong together"
             )
     return readers
+
+
+# The architecture ---------------------------------------------------------------------------------
+
+
+def _config(
+    architecture: Mapping[str, Any], n_characters: int, n_words: int, what: str
+) -> BiLmConfig:
+    """Build a config; the counts are those of the dictionaries, 0 for one that is not used."""
+    section = Section(architecture, what).section("token_embedder")
+    kind = section.choice("name", _KINDS)
+    if kind == "lstm" and n_characters:
+        raise FormatError(
+            f"'{what}' has a token layer `lstm` over characters, which ELMoForManyLangs itself "
+            "cannot run; train it with `cnn`"
+        )
+    try:
+        tokens = TokenEncoderConfig(
+            n_words=n_words,
+            word_dim=section.number("word_dim"),
+            max_chars=section.number("max_characters_per_token") if kind == "cnn" else 50,
+            **(_characters(section, n_characters) if n_characters else {}),
+        )
+        encoder = Section(architecture, what).section("encoder")
+        return BiLmConfig(tokens=tokens, lstm=_lstm(encoder))
+    except ConfigError as error:
+        raise FormatError(f"'{what}': {error}") from None
+
+
+def _characters(section: Section, n_characters: int) -> dict[str, Any]:
+    what = f"token_embedder of '{section.what}'"
+    return {
+        "n_characters": n_characters,
+        "char_dim": section.number("char_dim"),
+        "filters": filters_from_json(section.data.get("filters"), what=what),
+        "activation": section.choice("activation", ("relu", "tanh")),
+        "n_highway": section.number("n_highway"),
+    }
+
+
+def _lstm(encoder: Section) -> LstmConfig:
+    mixed = encoder.choice("name", ("elmo", "lstm")) == "lstm"
+    config = LstmConfig(
+        dim=encoder.number("dim"),
+        projection_dim=encoder.number("projection_dim"),
+        n_layers=encoder.number("n_layers"),
+        cell_clip=None if mixed else encoder.clip("cell_clip"),
+        proj_clip=None if mixed else encoder.clip("proj_clip"),
+        skip_connections=not mixed,
+        mixed=mixed,
+    )
+    if not config.projected:
+        raise ConfigError(
+            f"encoder.dim={config.dim} equals projection_dim, yet such a model projects; "
+            "this is not supported, use a larger dim"
+        )
+    return config

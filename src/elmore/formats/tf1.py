@@ -1,13 +1,13 @@
 """Checkpoints of bilm-tf and TF-Hub's ELMo, read without TensorFlow.
 
-`checkpoint`, `model.ckpt-N.index`, `model.ckpt-N.data-*`, options.json and the vocabulary; softmax
-included, so that such a model can be scored and fine-tuned.
+The files are `checkpoint`, `model.ckpt-N.index`, `model.ckpt-N.data-*`, options.json and the
+vocabulary. The softmax is read too, so that such a model can score text and be fine-tuned.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,18 +16,25 @@ from numpy.typing import NDArray
 from elmore._messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import FormatError
-from elmore.formats.bilm_datasets import dump_names, links
-from elmore.formats.bilm_files import (
+from elmore.formats.bilm_options import (
+    N_CHARACTERS,
+    config_from_options,
     find_options,
+    options_from_sizes,
     read_languages,
     read_options,
     read_vocabulary,
 )
-from elmore.formats.bilm_options import config_from_options
-from elmore.formats.bilm_weights import check_arrays, linked_weights
+from elmore.formats.bilm_weights import (
+    check_arrays,
+    dump_names,
+    linked_weights,
+    links,
+    read_softmax,
+)
 from elmore.formats.checkpoint import Checkpoint, Mix, Softmax
-from elmore.formats.sources import Source
-from elmore.formats.tf_bundles import Bundle, checkpoint_step, find_prefixes, open_bundle
+from elmore.formats.files.sources import Source
+from elmore.formats.files.tf_bundles import Bundle, checkpoint_step, find_prefixes, open_bundle
 from elmore.limits import LIMITS
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
@@ -58,19 +65,18 @@ _LEAVES = {
     ),
 }
 _MIX, _SCALE = "aggregation/weights", "aggregation/scaling"
-_N_CHARACTERS = 261
 
 
 def sniff(source: Source) -> bool:
-    """Tell whether there is an index with its data."""
+    """Whether there is an index with its data."""
     return bool(find_prefixes(source))
 
 
 def read(source: Source) -> Checkpoint:
-    """Read options, weights and, where its vocabulary is there, the softmax.
+    """Read options, weights and, if the vocabulary is there, the softmax.
 
-    Names and shapes are compared with the options before any array is read; the arrays follow
-    when they are asked for, each compared with its checksum.
+    Names and shapes are compared with the options before any array is read. The arrays are read
+    on request, and each is compared with its checksum.
     """
     prefix = _choose(source)
     bundle = open_bundle(source, prefix)
@@ -83,8 +89,8 @@ def read(source: Source) -> Checkpoint:
         options, options_name = _hub_options(arrays.shapes, prefix), "TF-Hub's ELMo"
     else:
         raise FormatError(
-            f"'{source.name}' has a TensorFlow checkpoint but no options.json; put it beside the "
-            "checkpoint or pass (options, checkpoint)"
+            f"'{source.name}' has a TensorFlow checkpoint but no options.json; put it into the "
+            "folder or pass (options, checkpoint)"
         )
     config = config_from_options(
         options,
@@ -116,23 +122,23 @@ def read(source: Source) -> Checkpoint:
 
 
 def stored_types(source: Source) -> set[str]:
-    """Name the types in which the weights are stored."""
+    """The types in which the weights are stored."""
     prefix = _choose(source)
     bundle = open_bundle(source, prefix)
     return {bundle.variables[name].type_name for name in _canonical_names(bundle, prefix).values()}
 
 
 class _Arrays:
-    """A checkpoint under the names of bilm-tf's own HDF5 dump."""
+    """The arrays of a checkpoint under the names of bilm-tf's HDF5 dump."""
 
     def __init__(self, bundle: Bundle, names: Mapping[str, str]) -> None:
         self._bundle = bundle
         self._names = names
         self.shapes = {name: bundle.variables[key].shape for name, key in names.items()}
         # Inference graphs put a row of zeros before the characters, for padded positions.
-        self._padded = (self.shapes.get("char_embed") or (0,))[0] == _N_CHARACTERS + 1
+        self._padded = (self.shapes.get("char_embed") or (0,))[0] == N_CHARACTERS + 1
         if self._padded:
-            self.shapes["char_embed"] = (_N_CHARACTERS, *self.shapes["char_embed"][1:])
+            self.shapes["char_embed"] = (N_CHARACTERS, *self.shapes["char_embed"][1:])
 
     def read(self, name: str) -> Array:
         array = self._bundle.read(self._names[name])
@@ -140,7 +146,7 @@ class _Arrays:
 
 
 def _choose(source: Source) -> str:
-    """Name the checkpoint to read: what `checkpoint` says is the newest, else the highest step."""
+    """The checkpoint to read: the newest according to `checkpoint`, else the highest step."""
     prefixes = find_prefixes(source)
     if len(prefixes) > 1 and "checkpoint" in source.names():
         text = source.read("checkpoint", LIMITS.json_bytes).decode("utf-8", "replace")
@@ -175,16 +181,15 @@ def _canonical_names(bundle: Bundle, prefix: str) -> dict[str, str]:
             found[name] = key
     if not any(name.startswith(("RNN_", "rnn/")) for name in found):
         raise FormatError(
-            f"'{prefix}.index' holds no biLM (no variable lm/RNN_0/…); is it a checkpoint of "
-            "bilm-tf?"
+            f"'{prefix}.index' has no biLM (no variable lm/RNN_0/…); is it a checkpoint of bilm-tf?"
         )
     weights = set(found.values())
     for key in others:
-        # The optimiser keeps its sums beside each variable, as VARIABLE/Adagrad.
+        # The optimizer stores its sums as VARIABLE/Adagrad.
         inner = _SCOPE.sub("", key)
         if key.rpartition("/")[0] not in weights and inner.startswith(("CNN", "RNN", "rnn/")):
             raise FormatError(
-                f"'{prefix}.index' has {shown(key, 80)}, of which bilm-tf knows nothing; is it a "
+                f"'{prefix}.index' has {shown(key, 80)}, which bilm-tf does not write; is it a "
                 "checkpoint of bilm-tf?"
             )
     return found
@@ -204,33 +209,21 @@ def _canonical_name(name: str) -> str | None:
 
 
 def _hub_options(shapes: Shapes, prefix: str) -> dict[str, Any]:
-    """Read the sizes of TF-Hub's model off its arrays; the rest is that of the original model."""
+    """Options of TF-Hub's model: sizes from its arrays, the rest as in the original model."""
     kernels = {n: s for n, s in shapes.items() if re.match(r"RNN_0/.*/W_0$", n)}
     filters = [shapes[name] for k in range(len(shapes)) if (name := f"CNN/W_cnn_{k}") in shapes]
     embedding = shapes.get("char_embed", ())
     kernel = next(iter(kernels.values()), ())
     if len(kernel) != 2 or len(embedding) != 2 or not all(len(shape) == 4 for shape in filters):
-        raise FormatError(
-            f"'{prefix}.index' has no sizes of a byte model; pass (options, checkpoint)"
-        )
-    return {
-        "lstm": {
-            "dim": kernel[1] // 4,
-            "projection_dim": kernel[0] // 2,
-            "n_layers": len(kernels),
-            "cell_clip": 3,
-            "proj_clip": 3,
-            "use_skip_connections": True,
-        },
-        "char_cnn": {
-            "activation": "relu",
-            "embedding": {"dim": embedding[1]},
-            "filters": [[shape[1], shape[3]] for shape in filters],
-            "max_characters_per_token": 50,
-            "n_characters": _N_CHARACTERS + 1,
-            "n_highway": sum(n.endswith("/W_carry") for n in shapes),
-        },
-    }
+        raise FormatError(f"'{prefix}.index' is not a byte model; pass (options, checkpoint)")
+    return options_from_sizes(
+        dim=kernel[1] // 4,
+        projection_dim=kernel[0] // 2,
+        n_layers=len(kernels),
+        char_dim=embedding[1],
+        filters=[[shape[1], shape[3]] for shape in filters],
+        n_highway=sum(n.endswith("/W_carry") for n in shapes),
+    )
 
 
 def _read_softmax(
@@ -240,27 +233,17 @@ def _read_softmax(
     what: str,
     notes: dict[str, Any],
 ) -> Softmax | None:
-    """Read the output layer; with a shared one the word table is its weight."""
+    """Read the output layer; if it is shared with the input, the word table is its weight."""
     shapes = arrays.shapes
     bias = shapes.get("softmax/b")
     if bias is None:
         return None
     weight = "softmax/W" if "softmax/W" in shapes else "embedding"
     if vocabulary is None:
-        notes["softmax"] = "left out: its vocabulary is not beside the checkpoint"
+        notes["softmax"] = "left out: there is no vocabulary with the checkpoint"
         return None
-    wanted: dict[str, tuple[int, ...]] = {
-        weight: (len(vocabulary), config.lstm.projection_dim),
-        "softmax/b": (len(vocabulary),),
-    }
-    for name, shape in wanted.items():
-        if shapes.get(name) != shape:
-            raise FormatError(
-                f"'{what}': {name} has shape {shapes.get(name)}, expected {shape} from the "
-                "vocabulary and the options; pass files that belong together"
-            )
-    read: Callable[[str], Array] = arrays.read
-    return Softmax(read(weight), read("softmax/b"))
+    shape = (len(vocabulary), config.lstm.projection_dim)
+    return read_softmax(shapes, arrays.read, shape, what, weight=weight)
 
 
 def _read_mixes(bundle: Bundle, config: BiLmConfig, prefix: str) -> tuple[Mix, ...]:
@@ -278,6 +261,6 @@ def _read_mixes(bundle: Bundle, config: BiLmConfig, prefix: str) -> tuple[Mix, .
             f"{config.n_layers} layers; its files do not belong together"
         )
     if bundle.variables[scale].shape not in ((), (1,)):
-        raise FormatError(f"'{prefix}.index': {_SCALE} is no single number; copy it again")
+        raise FormatError(f"'{prefix}.index': {_SCALE} is not a single number; copy it again")
     weights = tuple(float(value) for value in bundle.read(mix))
     return (Mix(weights, float(bundle.read(scale).reshape(()))),)

@@ -1,8 +1,8 @@
-"""Which tensor of AllenNLP's modules is which of our weights; ELMoForManyLangs copied them.
+"""The tensors of AllenNLP's modules, which ELMoForManyLangs copied, as our weights.
 
-Matrices are (out, in) and gates i, f, j, o as ours. The differences: the gate of a highway layer
-lets the *input* through (ours the transformed part, so its sign is turned), and the forget bias
-of 1 is inside the bias.
+Matrices are (out, in) and gates i, f, j, o, as ours. There are two differences. The gate of a
+highway layer lets the *input* through and ours the transformed part, so its sign is negated. And
+the forget bias of 1 is part of the bias.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.config import BiLmConfig
-from elmore.formats.bilm_datasets import Link
+from elmore.formats.bilm_weights import Link
 
 __all__ = ["TorchNames", "torch_links", "without_forget_bias"]
 
@@ -22,7 +22,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True)
 class TorchNames:
-    """What the tensors are called in a state dict.
+    """Names of the tensors in a state dict.
 
     Attributes:
         characters: the character table.
@@ -30,7 +30,7 @@ class TorchNames:
         words: the word table.
         convolution: a filter; {} is its number.
         highway: a highway layer; {} is its number.
-        projection: the layer after them.
+        projection: the layer after the highway layers.
         lstm: a layer of the LSTM; {} are direction and number.
     """
 
@@ -44,7 +44,7 @@ class TorchNames:
 
 
 def torch_links(config: BiLmConfig, names: TorchNames) -> list[Link]:
-    """List every link of a model whose directions are separate, or of the token layer alone."""
+    """All links of a model with separate directions; for mixed ones, of the token layer only."""
     tokens, lstm = config.tokens, config.lstm
     table: list[Link] = []
     if tokens.n_words:
@@ -66,7 +66,7 @@ def torch_links(config: BiLmConfig, names: TorchNames) -> list[Link]:
         shape = (lstm.projection_dim, tokens.n_features)
         table.append(Link(f"{names.projection}.weight", "tokens.projection.weight", shape))
         table.append(Link(f"{names.projection}.bias", "tokens.projection.bias", shape[:1]))
-    if lstm.mixed:
+    if lstm.mixed:  # torch's own nn.LSTM, read in manylangs.py
         return table
     for direction in config.directions:
         for k in range(lstm.n_layers):
@@ -88,6 +88,7 @@ def torch_links(config: BiLmConfig, names: TorchNames) -> list[Link]:
 
 def _highway(name: str, weight: str, size: int) -> list[Link]:
     table = []
+    # The first half of the rows computes the transformed part, the second half the gate.
     for rows, turn in ((slice(0, size), np.positive), (slice(size, 2 * size), np.negative)):
         for part, shape in (("weight", (2 * size, size)), ("bias", (2 * size,))):
             table.append(
@@ -105,7 +106,7 @@ def _highway(name: str, weight: str, size: int) -> list[Link]:
 
 
 def without_forget_bias(bias: Array) -> Array:
-    """Take 1 from the second of four blocks: it is added when the network runs."""
+    """Subtract 1 from the forget gate, the second of four blocks: our LSTM adds it."""
     cells = len(bias) // 4
     result = bias.copy()
     result[cells : 2 * cells] -= 1

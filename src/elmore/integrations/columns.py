@@ -29,10 +29,10 @@ from elmore.embedding.writers import Record
 from elmore.embedding.writers.arrow_columns import VectorColumns
 from elmore.embedding.writers.storing import stored
 from elmore.errors import ConfigError, InputError
-from elmore.formats.bundled import BUNDLED
+from elmore.formats.checkpoint import StoredType
 from elmore.formats.detect import ModelPath, read_checkpoint
-from elmore.formats.stored_types import StoredType
 from elmore.integrations.loaded import load_once
+from elmore.published.catalog import BUNDLED
 from elmore.text.sentence import Sentence
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The Hugging Face hub: put a model there, with a card made from what is known of it.
 
-What is there is loaded by `Elmo.load("owner/name")`; `formats/hub.py` fetches it.
+What is there is loaded by `Elmo.load("owner/name")`; `published/hub.py` fetches it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from elmore._version import __version__
 from elmore.config import count_parameters
 from elmore.errors import ConfigError, ElmoreError
 from elmore.formats import folder
-from elmore.formats.bundled import BUNDLED
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
-from elmore.formats.hub import is_hugging_face, is_offline
+from elmore.published.catalog import BUNDLED
+from elmore.published.hub import is_hugging_face, is_offline
 from elmore.training.run import Run
 
 if TYPE_CHECKING:

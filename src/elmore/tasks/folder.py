@@ -24,7 +24,7 @@ from elmore.config import Precision
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.engine import Start
 from elmore.errors import FormatError
-from elmore.formats.safetensors_files import read_safetensors, write_safetensors
+from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 from elmore.limits import LIMITS
 from elmore.tasks.inputs import WordList
 from elmore.tasks.places import FACTS, find_task, is_task

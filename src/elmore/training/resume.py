@@ -17,7 +17,7 @@ from elmore._atomic import atomic_folder
 from elmore._io import sha256_file
 from elmore._json import read_json
 from elmore.errors import FormatError, ResumeError
-from elmore.formats.safetensors_files import read_safetensors, write_safetensors
+from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 
 __all__ = ["load_state", "save_state"]
 

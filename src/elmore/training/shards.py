@@ -18,7 +18,11 @@ from numpy.typing import NDArray
 from elmore._atomic import atomic_file
 from elmore._messages import shown
 from elmore.errors import FormatError
-from elmore.formats.safetensors_files import SafetensorsView, read_safetensors, write_safetensors
+from elmore.formats.files.safetensors_files import (
+    SafetensorsView,
+    read_safetensors,
+    write_safetensors,
+)
 
 __all__ = [
     "KEYS",

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from elmore.errors import ConfigError
 from elmore.errors import ConfigError as ConfigurationError  # AllenNLP's name
-from elmore.formats.catalog import find_published
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import read_checkpoint
-from elmore.formats.downloads import is_address
-from elmore.formats.hub import fetch_address
+from elmore.published.catalog import find_published
+from elmore.published.downloads import is_address
+from elmore.published.hub import fetch_address
 
 __all__ = ["OPTIONS", "WEIGHTS", "ConfigurationError", "FileName", "local_file", "read_files"]
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from elmore.compat.allennlp.elmo import Elmo
 from elmore.compat.allennlp.files import OPTIONS, WEIGHTS, FileName, local_file
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.pickles import read_array
-from elmore.formats.sources import FilesSource
+from elmore.formats.files.sources import FilesSource
+from elmore.formats.files.torch_files import read_array
 
 __all__ = ["ElmoTokenEmbedder", "ElmoTokenEmbedderMultiLang"]
 

@@ -17,8 +17,8 @@ from elmore.embedding.layers import LayerChoice
 from elmore.embedding.pooling import Pooling
 from elmore.embedding.reading import Counts, Errors, TextReader
 from elmore.errors import InputError
+from elmore.formats.checkpoint import StoredType
 from elmore.formats.detect import ModelPath, read_checkpoint
-from elmore.formats.stored_types import StoredType
 
 __all__ = ["embed_files", "run_job"]
 

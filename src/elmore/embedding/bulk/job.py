@@ -14,8 +14,8 @@ from elmore.embedding.pooling import Pooling, check_pooling
 from elmore.embedding.reading import Errors
 from elmore.embedding.writers import WRITERS, Settings
 from elmore.errors import ConfigError
+from elmore.formats.checkpoint import StoredType
 from elmore.formats.detect import ModelPath
-from elmore.formats.stored_types import StoredType
 
 __all__ = ["SHARD_BYTES", "Job", "value_shape"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from elmore.formats.stored_types import StoredType
+    from elmore.formats.checkpoint import StoredType
 
 __all__ = ["WRITERS", "Record", "Settings", "Writer", "WriterInfo", "open_writer"]
 

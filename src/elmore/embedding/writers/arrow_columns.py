@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._extras import require
-from elmore.formats.stored_types import StoredType
+from elmore.formats.checkpoint import StoredType
 
 __all__ = ["VectorColumns"]
 

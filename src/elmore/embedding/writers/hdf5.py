@@ -31,7 +31,7 @@ from elmore.embedding.writers.storing import stored
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmore.formats.hdf5_writing import PatientFile
+    from elmore.formats.files.hdf5_writing import PatientFile
 
 __all__ = ["Hdf5Writer", "open"]
 
@@ -153,7 +153,7 @@ def _last_ones(spool: BinaryIO, count: int) -> NDArray[np.bool_]:
 @contextmanager
 def open(path: Path | None, settings: Settings) -> Iterator[Hdf5Writer]:
     """Open a file."""
-    from elmore.formats.hdf5_writing import create_hdf5
+    from elmore.formats.files.hdf5_writing import create_hdf5
 
     if path is None:
         raise ConfigError("hdf5 cannot be written to a pipe; pass -o FILE")

@@ -28,7 +28,7 @@ from elmore._atomic import atomic_file
 from elmore.embedding.writers import Record, Settings
 from elmore.embedding.writers.storing import stored
 from elmore.errors import ConfigError
-from elmore.formats.safetensors_files import header_bytes
+from elmore.formats.files.safetensors_files import header_bytes
 
 __all__ = ["SafetensorsWriter", "open"]
 

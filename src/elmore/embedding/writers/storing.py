@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from elmore._messages import shown
 from elmore.embedding.writers import Record
 from elmore.errors import ElmoreError
-from elmore.formats.stored_types import StoredType, as_stored
+from elmore.formats.checkpoint import StoredType, as_stored
 
 __all__ = ["stored"]
 

@@ -1,6 +1,6 @@
-"""Show the files of a model, wherever they lie, through one read-only view.
+"""The files of a model, wherever they are, behind one read-only interface.
 
-A `Source` is a folder, a handful of named files, a zip or a tar (zips.py, tars.py); format readers
+A `Source` is a folder, a few named files, a zip or a tar (archives.py, tars.py). Format readers
 see base names only.
 """
 
@@ -15,39 +15,39 @@ from typing import BinaryIO, Protocol, Self, runtime_checkable
 from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import FormatError
-from elmore.limits import LIMITS, Limits
+from elmore.limits import LIMITS
 
 __all__ = ["FilesSource", "FolderSource", "NamedSource", "Source"]
 
 
 @runtime_checkable
 class Source(Protocol):
-    """The read-only view of a model's files that every format reader uses."""
+    """Read-only access to the files of a model, as every format reader uses it."""
 
     @property
     def name(self) -> str:
-        """How messages call this source."""
+        """What messages call this source."""
 
     def names(self) -> tuple[str, ...]:
         """Return the sorted base names of the files.
 
-        A link, FIFO or ambiguous name is listed too: reading it tells what is wrong with it.
+        A link, FIFO or ambiguous name is listed too; reading it reports what is wrong.
         """
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
 
     def read(self, name: str, max_bytes: int) -> bytes:
-        """Return a whole file; one that is larger than `max_bytes` is a `FormatError`."""
+        """Return a complete file; one that is larger than `max_bytes` is a `FormatError`."""
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading and seeking; the caller closes it."""
 
     def local_path(self, name: str) -> Path | None:
-        """Return where the file lies on the disk, or None if it is packed."""
+        """Return the path of the file, or None if it is in an archive."""
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
 
     def __enter__(self) -> Self:
         """Return the source itself."""
@@ -57,18 +57,18 @@ class Source(Protocol):
 
 
 class NamedSource:
-    """What all sources share: a name, and what messages say with it."""
+    """What all sources share: a name, and messages."""
 
     def __init__(self, name: str) -> None:
         self._name = shown(name, 100)
 
     @property
     def name(self) -> str:
-        """How messages call this source."""
+        """What messages call this source."""
         return self._name
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
 
     def __enter__(self) -> Self:
         return self
@@ -89,13 +89,13 @@ class NamedSource:
 
     def _ambiguous(self, first: str, second: str) -> FormatError:
         return FormatError(
-            f"'{self._name}' has '{shown(first, 60)}' and '{shown(second, 60)}' of one name; "
+            f"'{self._name}' has both '{shown(first, 60)}' and '{shown(second, 60)}'; "
             "keep one model only"
         )
 
 
 class _PlainSource(NamedSource):
-    """Files on the disk, each looked up by `_find`."""
+    """Files on the disk; `_find` looks each of them up."""
 
     def _find(self, name: str) -> tuple[Path, bool]:
         """Return the path of a file and whether opening it may follow a link."""
@@ -107,9 +107,10 @@ class _PlainSource(NamedSource):
             return os.fstat(stream.fileno()).st_size
 
     def read(self, name: str, max_bytes: int) -> bytes:
-        """Return a whole file; one that is larger than `max_bytes` is a `FormatError`."""
+        """Return a complete file; one that is larger than `max_bytes` is a `FormatError`."""
         with self.open(name) as stream:
             size = os.fstat(stream.fileno()).st_size
+            # The file may grow in the meantime, so the size alone does not bound the read.
             data = b"" if size > max_bytes else stream.read(max_bytes + 1)
         if max(size, len(data)) > max_bytes:
             raise self._too_large(name, max(size, len(data)), max_bytes)
@@ -121,14 +122,14 @@ class _PlainSource(NamedSource):
         return open_checked(path, what="model file", follow=follow)
 
     def local_path(self, name: str) -> Path | None:
-        """Return where the file lies on the disk."""
+        """Return the path of the file."""
         path, follow = self._find(name)
         open_checked(path, what="model file", follow=follow).close()
         return path
 
 
 class FilesSource(_PlainSource):
-    """Show files that the user named one by one.
+    """Files that the user named one by one.
 
     Args:
         files: base name that the readers ask for → the file itself.
@@ -149,25 +150,24 @@ class FilesSource(_PlainSource):
 
 
 class FolderSource(_PlainSource):
-    """Show the files of a folder and of the folders directly in it.
+    """The files of a folder and of its subfolders, one level deep.
 
-    A name in the folder itself hides the same name further down.
+    A name in the folder itself hides the same name in a subfolder.
 
     Args:
         path: the folder.
         follow_links: allow links to regular files outside, as in a Hugging Face cache, whose
             folders link to `../../blobs`. Without it a link may not leave the folder.
-        limits: how many files are allowed.
     """
 
-    def __init__(self, path: Path, *, follow_links: bool = False, limits: Limits = LIMITS) -> None:
+    def __init__(self, path: Path, *, follow_links: bool = False) -> None:
         super().__init__(str(path))
         self._path = Path(path)
         self._follow = follow_links
         self._found: dict[str, list[Path]] = {}
         try:
-            self._root = self._path.resolve(strict=True)
-            self._scan(limits.archive_members)
+            self._root = self._path.resolve(strict=True)  # links are compared with it
+            self._scan()
         except (OSError, RuntimeError, ValueError) as error:
             if isinstance(error, FormatError):
                 raise
@@ -176,36 +176,36 @@ class FolderSource(_PlainSource):
                 f"folder '{self._name}' cannot be read: {shown(reason, 60)}; check the path"
             ) from error
 
-    def _scan(self, most: int) -> None:
+    def _scan(self) -> None:
         below: dict[str, list[Path]] = {}
         folders: list[str] = []
         count = 0
         with os.scandir(self._path) as entries:
             for entry in entries:
                 count += 1
-                self._check_count(count, most)
+                self._check_count(count)
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.name)
                 else:
                     self._found[entry.name] = [self._path / entry.name]
         for folder in sorted(folders):
-            # A folder we may not list cannot hold what we need; a later miss says so.
+            # If a folder cannot be listed, a file that is missing later is the error to report.
             with (
                 contextlib.suppress(OSError),
                 os.scandir(self._path / folder) as entries,
             ):
                 for entry in entries:
                     count += 1
-                    self._check_count(count, most)
+                    self._check_count(count)
                     if not entry.is_dir(follow_symlinks=False):
                         below.setdefault(entry.name, []).append(self._path / folder / entry.name)
         for name, paths in below.items():
             self._found.setdefault(name, paths)
 
-    def _check_count(self, count: int, most: int) -> None:
-        if count > most:
+    def _check_count(self, count: int) -> None:
+        if count > LIMITS.archive_members:
             raise FormatError(
-                f"folder '{self._name}' holds more than the {most} files allowed; "
+                f"folder '{self._name}' has more than the {LIMITS.archive_members} files allowed; "
                 "pass the folder of one model"
             )
 
@@ -221,6 +221,7 @@ class FolderSource(_PlainSource):
             first, second = (str(path.relative_to(self._path)) for path in sorted(paths)[:2])
             raise self._ambiguous(first, second)
         path = paths[0]
+        # False: if the file becomes a link after this check, opening it fails.
         if self._follow or not path.is_symlink():
             return path, self._follow
         try:

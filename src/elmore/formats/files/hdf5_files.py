@@ -1,9 +1,9 @@
 """Read HDF5 weight files without trusting them.
 
-HDF5 is a file system in a file: links may lead to other files, data may lie elsewhere, filters
-may load code, chunks may unpack without end. All of it is refused before the first value is
-read (Keras followed external storage: CVE-2026-1669). The library gets an open descriptor, never
-a name, so it has no folder to look around in.
+HDF5 is a file system in a file: links may lead to other files, data may be stored elsewhere,
+filters may load code, chunks may decompress without end. All of this is refused before the first
+value is read (Keras followed external storage: CVE-2026-1669). The library gets an open file, never
+a path, so it has no folder to search.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import FormatError
-from elmore.limits import LIMITS, Limits
+from elmore.limits import LIMITS
 
-__all__ = ["Hdf5Dataset", "Hdf5View", "check_finite", "open_hdf5"]
+__all__ = ["Hdf5Dataset", "Hdf5View", "check_finite", "finite_float32", "open_hdf5"]
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 _FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
-# Types whose values lie in the dataset itself. Anything else (references, variable length,
+# Types whose values are in the dataset itself. Anything else (references, variable length,
 # compounds, arrays, opaque, complex) points elsewhere or is never a weight.
 _TYPES = {h5py.h5t.FLOAT, h5py.h5t.INTEGER, h5py.h5t.STRING, h5py.h5t.ENUM, h5py.h5t.BITFIELD}
 _LIBRARY_ERRORS = (
@@ -44,14 +44,14 @@ _LIBRARY_ERRORS = (
     AttributeError,
     NotImplementedError,
 )
-_SEARCH = 1 << 20  # values checked at a time, so that the check needs little memory
+_SEARCH = 1 << 20  # values checked at a time, to use little memory
 
 _plugin_lock = threading.RLock()
 
 
 @contextlib.contextmanager
 def _no_plugins() -> Iterator[None]:
-    """Take away the search path of dynamic filters; give it back, since it is the process's."""
+    """Remove the search path of plugins, which belongs to the process; restore it afterwards."""
     with _plugin_lock:
         paths: list[bytes] = []
         while h5py.h5pl.size():
@@ -90,25 +90,38 @@ def check_finite(values: NDArray[Any], *, what: str, name: str) -> None:
             )
 
 
+def finite_float32(raw: NDArray[Any], *, what: str, name: str) -> NDArray[np.float32]:
+    """Convert a tensor of floats to C-contiguous float32; arguments as in `check_finite`.
+
+    Raises:
+        FormatError: NaN, infinite, or a float64 too large for float32.
+    """
+    check_finite(raw, what=what, name=name)
+    with np.errstate(over="ignore"):
+        values = np.ascontiguousarray(raw, np.float32).reshape(raw.shape)
+    if raw.dtype.itemsize > 4:
+        check_finite(values, what=what, name=name)
+    return values
+
+
 @dataclass(frozen=True)
 class Hdf5Dataset:
-    """Shape and numpy type of a dataset; `dtype` is None for types without values for us."""
+    """Shape and numpy type of a dataset; `dtype` is None for types that we do not read."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any] | None
 
 
 class Hdf5View:
-    """A checked HDF5 file: the datasets it holds, and their values as float32.
+    """A checked HDF5 file: its datasets, and their values as float32.
 
-    Made by `open_hdf5`; good until that block ends.
+    Made by `open_hdf5`; valid until that block ends.
     """
 
-    def __init__(self, file: Any, *, what: str, size: int, limits: Limits) -> None:
+    def __init__(self, file: Any, *, what: str, size: int) -> None:
         self._file = file
         self._what = shown(what, 100)
         self._size = size
-        self._limits = limits
         self._datasets: dict[str, Any] = {}
         self._infos: dict[str, Hdf5Dataset] = {}
         self._stored = 0
@@ -134,19 +147,19 @@ class Hdf5View:
     # ------------------------------------------------------------- the walk
 
     def _walk(self) -> None:
-        """Visit every object by its hard links, before any value is read."""
+        """Visit every object through its hard links, before any value is read."""
         root = h5py.h5g.open(self._file.id, b"/")
         pending: list[tuple[Any, str, int]] = [(root, "", 0)]
         groups = {self._address(root)}
         count = 0
         while pending:
             group, prefix, depth = pending.pop()
-            if depth > self._limits.hdf5_depth:
+            if depth > LIMITS.hdf5_depth:
                 raise self._error(
-                    f"nests '{shown(prefix, 80)}' deeper than the {self._limits.hdf5_depth} "
+                    f"nests '{shown(prefix, 80)}' deeper than the {LIMITS.hdf5_depth} "
                     "levels allowed"
                 )
-            for link in self._links(group, prefix, self._limits.hdf5_objects - count):
+            for link in self._links(group, LIMITS.hdf5_objects - count):
                 count += 1
                 name = prefix + link.decode("utf-8", "backslashreplace")
                 self._check_link(group, link, name)
@@ -159,23 +172,23 @@ class Hdf5View:
                     pending.append((item, name + "/", depth + 1))
                 elif isinstance(item, h5py.h5d.DatasetID):
                     self._check_dataset(item, name)
-                # What is left are named types: they hold no data.
+                # The rest are named types, which have no data.
 
     def _address(self, item: Any) -> tuple[int, int]:
         info = h5py.h5o.get_info(item)
         return int(info.fileno), int(info.addr)
 
-    def _links(self, group: Any, prefix: str, room: int) -> list[bytes]:
+    def _links(self, group: Any, max_links: int) -> list[bytes]:
         found: list[bytes] = []
 
         def take(name: bytes) -> bool | None:
             found.append(name)
-            return True if len(found) > room else None  # anything but None ends the iteration
+            return True if len(found) > max_links else None  # anything but None ends the iteration
 
         group.links.iterate(take)
-        if len(found) > room:
+        if len(found) > max_links:
             raise self._error(
-                f"holds more than the {self._limits.hdf5_objects} objects allowed",
+                f"has more than the {LIMITS.hdf5_objects} objects allowed",
                 "check that it is a weight file",
             )
         return found
@@ -194,20 +207,20 @@ class Hdf5View:
         label = f"'{shown(name, 80)}'"
         plan = dataset.get_create_plist()
         layout = plan.get_layout()
-        # Before anything asks for the shape: for a virtual dataset that opens its sources.
+        # Must come first: asking a virtual dataset for its shape opens its source files.
         if layout == h5py.h5d.VIRTUAL:
             raise self._error(f"has the virtual dataset {label}", "store the data itself")
         if plan.get_external_count():
-            raise self._error(f"keeps {label} in another file", "store the data itself")
+            raise self._error(f"stores {label} in another file", "store the data itself")
         kind = dataset.get_type()
         if kind.get_class() not in _TYPES or (
             isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str()
         ):
-            raise self._error(f"has {label} of a type that is neither number nor fixed text")
+            raise self._error(f"has {label} of a type that is not a number or fixed text")
         for i in range(plan.get_nfilters()):
             code = plan.get_filter(i)[0]
             if code not in _FILTERS:
-                raise self._error(f"packs {label} by filter {code}", "use gzip or none")
+                raise self._error(f"compresses {label} by filter {code}", "use gzip or none")
         space = dataset.get_space()
         if space.get_simple_extent_type() == h5py.h5s.NULL:
             raise self._error(f"has no values in {label}", "download it again")
@@ -223,11 +236,10 @@ class Hdf5View:
         self, dataset: Any, plan: Any, shape: tuple[int, ...], item: int, label: str
     ) -> None:
         """Compare what a dataset claims with what the file holds."""
-        limits = self._limits
         claimed = math.prod(shape) * item
-        if claimed > limits.model_bytes:
+        if claimed > LIMITS.model_bytes:
             raise self._error(
-                f"claims {claimed} bytes for {label}, allowed are {limits.model_bytes}",
+                f"claims {claimed} bytes for {label}, allowed are {LIMITS.model_bytes}",
                 "download it again",
             )
         stored = int(dataset.get_storage_size())
@@ -247,20 +259,21 @@ class Hdf5View:
             self._check_chunks(dataset, math.prod(plan.get_chunk()) * item, claimed, label)
 
     def _check_ratio(self, claimed: int, stored: int, label: str) -> None:
-        limits = self._limits
-        if claimed > limits.hdf5_ratio_from and claimed > limits.hdf5_ratio * stored:
+        if claimed > LIMITS.hdf5_ratio_from and claimed > LIMITS.hdf5_ratio * stored:
             raise self._error(
-                f"unpacks {label} from {stored} to {claimed} bytes, over {limits.hdf5_ratio} times",
-                "store it unpacked",
+                f"decompresses {label} from {stored} to {claimed} bytes, more than "
+                f"{LIMITS.hdf5_ratio} times as many",
+                "store it uncompressed",
             )
 
     def _check_chunks(self, dataset: Any, chunk: int, claimed: int, label: str) -> None:
-        # The library takes memory for a whole chunk, whatever the dataset needs of it.
-        if chunk > max(claimed, self._limits.hdf5_ratio_from):
+        # The library allocates complete chunks, however little of one the dataset needs.
+        if chunk > max(claimed, LIMITS.hdf5_ratio_from):
             raise self._error(
-                f"cuts {label} of {claimed} bytes into chunks of {chunk}", "store it unchunked"
+                f"splits {label} of {claimed} bytes into chunks of {chunk}",
+                "do not chunk it",
             )
-        if chunk > self._limits.hdf5_ratio_from:
+        if chunk > LIMITS.hdf5_ratio_from:
             for i in range(dataset.get_num_chunks()):
                 self._check_ratio(chunk, int(dataset.get_chunk_info(i).size), label)
 
@@ -289,25 +302,19 @@ class Hdf5View:
             raw = np.empty(info.shape, info.dtype)
             if raw.size:
                 self._datasets[name].read(h5py.h5s.ALL, h5py.h5s.ALL, raw)
-        check_finite(raw, what=self._what, name=name)
-        with np.errstate(over="ignore"):
-            values = np.ascontiguousarray(raw, dtype=np.float32).reshape(info.shape)
-        if values is not raw:
-            check_finite(values, what=self._what, name=name)  # a float64 beyond float32
-        return values
+        return finite_float32(raw, what=self._what, name=name)
 
 
 @contextlib.contextmanager
-def open_hdf5(source: BinaryIO | Path, *, what: str, limits: Limits = LIMITS) -> Iterator[Hdf5View]:
-    """Open an HDF5 file, check all of it but the values, and show it.
+def open_hdf5(source: BinaryIO | Path, *, what: str) -> Iterator[Hdf5View]:
+    """Open an HDF5 file and check all of it except the values.
 
     Args:
         source: a path, or a seekable stream, which stays open.
         what: the file for messages.
-        limits: sizes allowed.
 
     Raises:
-        FormatError: not HDF5, truncated, or with anything refused in this file's first lines.
+        FormatError: not HDF5, truncated, or with anything that this module refuses.
     """
     what = shown(what, 100)
     with contextlib.ExitStack() as stack:
@@ -327,4 +334,4 @@ def open_hdf5(source: BinaryIO | Path, *, what: str, limits: Limits = LIMITS) ->
             raise FormatError(
                 f"{what} is a broken HDF5 file: {shown(error, 90)}; download it again"
             ) from error
-        yield Hdf5View(file, what=what, size=size, limits=limits)
+        yield Hdf5View(file, what=what, size=size)

@@ -1,44 +1,49 @@
-"""The members of a tar, plain or packed, as a source."""
+"""The members of a tar, plain or compressed, as a source."""
 
 from __future__ import annotations
 
 import bz2
-import contextlib
 import gzip
 import lzma
 import re
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from elmore._messages import shown
 from elmore.errors import FormatError
-from elmore.formats.archives import CHUNK, IN_MEMORY, ArchiveSource, Member
-from elmore.limits import LIMITS, Limits
+from elmore.formats.files.archives import CHUNK, IN_MEMORY, ArchiveSource, Member
+from elmore.limits import LIMITS
 
 __all__ = ["TarSource"]
 
-_BLOCK = 512
+_FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
+_EXTENSIONS = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
+_MAX_EXTENSIONS = 16  # before one member; writers need up to four
 # xz files of the strongest preset need 65 MiB; a header may ask for 4 GiB.
 _XZ_MEMORY = 256 << 20
 
 
 class _XzStream:
-    """Unpack xz within bounded memory, which `lzma.LZMAFile` cannot."""
+    """Decompress xz in bounded memory; `lzma.LZMAFile` has no limit."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._packed = file
-        self._unpacker = lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
+        self._file = file
+        self._decompressor = lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
 
     def read(self, size: int) -> bytes:
-        while not self._unpacker.eof:
+        while not self._decompressor.eof:
             data = b""
-            if self._unpacker.needs_input:
-                data = self._packed.read(CHUNK)
+            if self._decompressor.needs_input:
+                data = self._file.read(CHUNK)
                 if not data:
-                    raise EOFError("the packed data ends too early")
-            if unpacked := self._unpacker.decompress(data, size):
-                return unpacked
+                    raise EOFError("the compressed data ends too early")
+            if plain := self._decompressor.decompress(data, size):
+                return plain
         return b""
 
 
@@ -47,25 +52,25 @@ class _Readable(Protocol):
 
 
 class TarSource(ArchiveSource):
-    """Show the members of a tar: plain or packed by gzip, bzip2 or xz.
+    """The members of a tar: plain, or compressed by gzip, bzip2 or xz.
 
-    The headers are read here, not by `tarfile`, which takes sizes in headers at their word
-    (CVE-2025-8194, CVE-2024-6232) and ends silently at a broken one.
+    `tarfile` parses each header; the walk over them and the extended headers are ours. Its own
+    walk ends silently at a broken header, and a pax header of 60 kB keeps it busy for ten seconds
+    in Python releases that we support (CVE-2024-6232).
 
     Args:
         path: the tar.
-        limits: sizes allowed.
     """
 
     kind = "tar"
 
-    def __init__(self, path: Path, *, limits: Limits = LIMITS) -> None:
-        # Small members are kept from the first pass: each later one costs unpacking from the start.
+    def __init__(self, path: Path) -> None:
+        # Small members are kept: reading one later means decompressing from the start again.
         self._kept: dict[int, bytes] = {}
         self._kept_bytes = 0
-        super().__init__(path, limits)
+        super().__init__(path)
 
-    # The stream: unpacked bytes, in order, counted.
+    # The stream: decompressed bytes, in order, counted.
 
     def _start(self) -> None:
         self._file.seek(0)
@@ -96,7 +101,7 @@ class TarSource(ArchiveSource):
     def _skip(self, size: int) -> None:
         if self._plain:
             self._position += size
-            if self._position > self._packed:
+            if self._position > self._archive_size:
                 raise self._error("ends within a member", "download it again")
             self._file.seek(self._position)
             return
@@ -122,42 +127,52 @@ class TarSource(ArchiveSource):
     def _list(self) -> None:
         self._start()
         extra: dict[str, str] = {}
-        headers = 0
-        while header := self._take(_BLOCK):
-            if header.count(0) == _BLOCK:
-                break
-            headers += 1
-            if headers > 4 * self._limits.archive_members:
-                raise self._error("has more headers than allowed")
-            self._check_header(header, first=headers == 1)
-            kind = header[156:157]
-            size = self._number(header[124:136])
-            if kind in (b"x", b"g", b"L", b"K"):
-                extra |= self._extension(kind, size)
-                continue
-            self._list_member(header, kind, size, extra)
-            extra = {}
-        else:
-            if not headers:
-                raise self._error("is empty", "download it again")
+        extensions = 0
+        while (header := self._next_header()) is not None:
+            if header.type in _EXTENSIONS:
+                extensions += 1
+                if extensions > _MAX_EXTENSIONS:
+                    raise self._error(f"has over {_MAX_EXTENSIONS} headers before one member")
+                extra |= self._extension(header.type, header.size)
+            else:
+                self._list_member(header, extra)
+                extra, extensions = {}, 0
+        if not self._position:
+            raise self._error("is empty", "download it again")
         if not self._plain:
-            while self._take(CHUNK):  # the checksum of the packing stands at its very end
+            while self._take(CHUNK):  # the checksum of the compression is at its very end
                 pass
 
-    def _list_member(self, header: bytes, kind: bytes, size: int, extra: dict[str, str]) -> None:
-        name = extra.get("path") or self._name_in(header)
+    def _next_header(self) -> tarfile.TarInfo | None:
+        block = self._take(tarfile.BLOCKSIZE)
+        if not block or block.count(0) == tarfile.BLOCKSIZE:
+            return None
+        try:
+            header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except tarfile.HeaderError:
+            if self._position <= tarfile.BLOCKSIZE:
+                raise FormatError(
+                    f"'{self._name}' is neither a zip nor a tar; pass a model folder, zip or tar"
+                ) from None
+            raise self._error(
+                f"has a broken header at byte {self._position}", "download it again"
+            ) from None
+        if header.size < 0:
+            raise self._error(f"gives '{shown(header.name, 60)}' a broken size")
+        return header
+
+    def _list_member(self, header: tarfile.TarInfo, extra: dict[str, str]) -> None:
+        name, size = extra.get("path") or header.name, header.size
         if "size" in extra:
             if not re.fullmatch(r"\d{1,18}", extra["size"], re.ASCII):
                 raise self._error(f"gives '{shown(name, 60)}' a broken size")
             size = int(extra["size"])
-        folder = kind == b"5" or (kind == b"\0" and name.endswith("/"))
-        if not folder and kind not in (b"0", b"\0", b"7"):
+        if not header.isdir() and header.type not in _FILES:
             raise self._error(f"has the link, device or sparse file '{shown(name, 80)}'")
-        if folder and size:
+        if header.isdir() and size:
             raise self._error(f"gives the folder '{shown(name, 80)}' a size")
         offset = self._position
-        self._add(Member(name, size, offset), folder=folder)
-        padding = -size % _BLOCK
+        self._add(Member(name, size, offset), folder=header.isdir())
         if not self._plain and size <= IN_MEMORY and self._kept_bytes + size <= 32 * IN_MEMORY:
             data = self._take(size)
             if len(data) != size:
@@ -167,56 +182,26 @@ class TarSource(ArchiveSource):
         else:
             self._skip(size)
         # The very last padding may be missing in tars that were cut by hand; harmless.
-        self._take(padding)
-
-    def _check_header(self, header: bytes, *, first: bool) -> None:
-        good = False
-        if len(header) == _BLOCK:
-            blanked = header[:148] + b" " * 8 + header[156:]
-            with contextlib.suppress(FormatError):
-                found, wanted = self._number(header[148:156]), sum(blanked)
-                # Some old tars summed signed characters.
-                good = found == wanted or found == wanted - 256 * sum(map((127).__lt__, blanked))
-        if not good and first:
-            raise FormatError(
-                f"'{self._name}' is neither a zip nor a tar; pass a model folder, zip or tar"
-            )
-        if not good:
-            raise self._error(f"has a broken header at byte {self._position}", "download it again")
-
-    def _number(self, field: bytes) -> int:
-        """Read an octal field, or GNU's base 256 for large sizes."""
-        if field[0] == 0x80:
-            return int.from_bytes(field[1:], "big")
-        text = field.split(b"\0", 1)[0].strip(b" ")
-        if not re.fullmatch(rb"[0-7]*", text):
-            raise self._error("has a header with a broken number", "download it again")
-        return int(text or b"0", 8)
-
-    def _name_in(self, header: bytes) -> str:
-        name = header[:100].split(b"\0", 1)[0]
-        if header[257:263] == b"ustar\0" and header[345] != 0:
-            name = header[345:500].split(b"\0", 1)[0] + b"/" + name
-        return name.decode("utf-8", "surrogateescape")
+        self._take(-size % tarfile.BLOCKSIZE)
 
     def _extension(self, kind: bytes, size: int) -> dict[str, str]:
         """Read a GNU long name or the records of a pax header."""
-        if size > self._limits.archive_header_bytes:
+        if size > LIMITS.archive_header_bytes:
             raise self._error(
-                f"has a header of {size} bytes, allowed are {self._limits.archive_header_bytes}"
+                f"has a header of {size} bytes, allowed are {LIMITS.archive_header_bytes}"
             )
         data = self._take(size)
-        self._take(-size % _BLOCK)
+        self._take(-size % tarfile.BLOCKSIZE)
         if len(data) != size:
             raise self._error("ends within a header", "download it again")
-        if kind == b"L":
+        if kind == tarfile.GNUTYPE_LONGNAME:
             return {"path": data.rstrip(b"\0").decode("utf-8", "surrogateescape")}
-        if kind == b"K":
+        if kind == tarfile.GNUTYPE_LONGLINK:
             return {}  # the target of a link, which is refused anyway
         records = self._pax_records(data)
         if any(key.startswith("GNU.sparse") for key in records):
             raise self._error("has a sparse file")
-        if kind == b"g" and ("path" in records or "size" in records):
+        if kind == tarfile.XGLTYPE and ("path" in records or "size" in records):
             raise self._error("sets a name or size for all members")
         return {key: records[key] for key in ("path", "size") if key in records}
 

@@ -1,8 +1,7 @@
-"""Files of torch.save as arrays, read without torch and without unpickling.
+"""Files of `torch.save` as arrays, read without torch and without running anything in them.
 
-Both containers are read: the zip of torch >= 1.6, whose members carry CRC-32, and the older row of
-pickles followed by raw numbers, which carries no checksum. Only tensors, plain containers and
-numpy arrays are known (see `pickle_machine`); anything else is refused, without exception.
+Both containers are read: the zip of torch >= 1.6, whose members have CRC-32 checksums, and the
+older sequence of pickles followed by raw numbers, which has none.
 """
 
 from __future__ import annotations
@@ -18,48 +17,48 @@ from numpy.typing import NDArray
 
 from elmore._messages import shown
 from elmore.errors import FormatError
-from elmore.formats.hdf5_files import check_finite
-from elmore.formats.pickle_machine import unpickle
-from elmore.formats.pickle_names import (
-    NAMES,
+from elmore.formats.files.archives import ZipSource
+from elmore.formats.files.hdf5_files import check_finite, finite_float32
+from elmore.formats.files.pickles import (
     TYPE_NAMES,
     NumpyArray,
     Storage,
     Tensor,
     item_size,
     read_storage,
+    unpickle,
 )
-from elmore.formats.sources import Source
-from elmore.formats.zips import ZipSource
+from elmore.formats.files.sources import Source
 
 __all__ = ["StateDict", "Tensor", "read_array", "read_state_dict"]
 
+# The first two pickles of the older container.
 _MAGIC = 0x1950A86A20F9469CFC6C
 _VERSION = 1001
 
 
 class _Container(Protocol):
-    """Where the numbers of storages lie."""
+    """The part of a file that holds the numbers of storages."""
 
     def numbers(self, key: str, size: int) -> bytes:
-        """Give the bytes of a storage."""
+        """The bytes of a storage."""
 
 
 class StateDict:
-    """The tensors of a file by name, read when they are asked for. Made by `read_state_dict`."""
+    """The tensors of a file by name, read on request. Made by `read_state_dict`."""
 
     def __init__(self, tensors: Mapping[str, Tensor], container: _Container, what: str) -> None:
         self.tensors = dict(tensors)
         self._container = container
         self._what = what
-        self._last: tuple[str, bytes] | None = None
+        self._last: tuple[str, bytes] | None = None  # tensors may share a storage
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """List the shapes."""
+        """Shape of each tensor."""
         return {name: tensor.shape for name, tensor in self.tensors.items()}
 
     def read(self, name: str) -> NDArray[np.float32]:
-        """Give a tensor as float32; it must hold finite floats."""
+        """Read a tensor as float32; it must hold finite floats."""
         tensor = self.tensors[name]
         kind = tensor.storage.kind
         if kind not in TYPE_NAMES and kind != "bfloat16":
@@ -68,40 +67,35 @@ class StateDict:
                 "convert it to float32"
             )
         values = _array(tensor, self._storage(tensor.storage))
-        check_finite(values, what=self._what, name=name)
-        with np.errstate(over="ignore"):
-            result = np.array(values, np.float32)
-        if result.dtype != values.dtype:
-            check_finite(result, what=self._what, name=name)
-        return result
+        return np.array(finite_float32(values, what=self._what, name=name))  # not of the bytes
 
     def _storage(self, storage: Storage) -> bytes:
         if self._last is None or self._last[0] != storage.key:
-            self._last = None
+            self._last = None  # frees the old bytes before the new ones are read
             size = storage.count * item_size(storage.kind)
             self._last = (storage.key, self._container.numbers(storage.key, size))
         return self._last[1]
 
 
 def read_state_dict(source: Source, name: str) -> StateDict:
-    """Read the table of a state dict; the tensors follow when they are asked for.
+    """Read the names and shapes of a state dict; the tensors are read on request.
 
     Args:
-        source: where the file lies.
+        source: where the file is.
         name: the file.
 
     Raises:
-        FormatError: broken, hostile, or no dictionary of tensors.
+        FormatError: broken, hostile, or not a dictionary of tensors.
     """
     value, container = _open(source, name)
     if not isinstance(value, dict):
         raise FormatError(
-            f"'{name}' holds a {type(value).__name__}, expected a dictionary of tensors; pass the "
+            f"'{name}' holds a {_type_name(value)}, expected a dictionary of tensors; pass the "
             "weights of a model"
         )
     tensors = {k: v for k, v in value.items() if isinstance(k, str) and isinstance(v, Tensor)}
     if not tensors:
-        raise FormatError(f"'{name}' holds no tensors by name; pass the weights of a model")
+        raise FormatError(f"'{name}' has no tensors by name; pass the weights of a model")
     return StateDict(tensors, container, name)
 
 
@@ -115,13 +109,16 @@ def read_array(source: Source, name: str) -> NDArray[np.float64]:
         check_finite(array, what=name, name="array")
     else:
         raise FormatError(
-            f"'{name}' holds a {type(value).__name__.strip('_')}, expected one tensor or array; "
-            "check the file"
+            f"'{name}' holds a {_type_name(value)}, expected one tensor or array; check the file"
         )
     return np.array(array, np.float64)
 
 
-# --------------------------------------------------------------------------- containers
+def _type_name(value: Any) -> str:
+    return type(value).__name__.strip("_")
+
+
+# Containers ---------------------------------------------------------------------------------------
 
 
 def _open(source: Source, name: str) -> tuple[Any, _Container]:
@@ -160,7 +157,7 @@ class _ZipContainer:
 def _open_zip(stream: BinaryIO, what: str) -> tuple[Any, _ZipContainer]:
     zipped = ZipSource(what, stream=stream)
     if "byteorder" in zipped.names() and zipped.read("byteorder", 16) != b"little":
-        raise FormatError(f"'{what}' is of a big-endian machine; save it on a little-endian one")
+        raise FormatError(f"'{what}' has big-endian numbers; save it on a little-endian machine")
     sizes = {name: zipped.size(name) for name in zipped.names()}
 
     def persistent(key: Any) -> Storage:
@@ -173,14 +170,14 @@ def _open_zip(stream: BinaryIO, what: str) -> tuple[Any, _ZipContainer]:
         return storage
 
     with zipped.open("data.pkl") as pickle:
-        value = unpickle(pickle, what=what, names=NAMES, persistent=persistent)
+        value = unpickle(pickle, what=what, persistent=persistent)
         if pickle.read(1):
             raise FormatError(f"'{what}' has bytes after its pickle; copy the file again")
     return value, _ZipContainer(zipped, what)
 
 
 class _RowContainer:
-    """Numbers one after another behind the pickles."""
+    """Numbers one after the other, after the pickles."""
 
     def __init__(self, stream: BinaryIO, places: Mapping[str, int], what: str) -> None:
         self._stream = stream
@@ -201,17 +198,17 @@ def _open_row(stream: BinaryIO, what: str) -> tuple[Any, _RowContainer]:
     stream.seek(0)
 
     def plain() -> Any:
-        return unpickle(stream, what=what, names={})
+        return unpickle(stream, what=what)
 
     if plain() != _MAGIC:
-        raise FormatError(f"'{what}' is no file of torch.save; pass the weights of a model")
+        raise FormatError(f"'{what}' was not written by torch.save; pass the weights of a model")
     if plain() != _VERSION:
         raise FormatError(
             f"'{what}' has an unknown version of torch.save; save it with a newer torch"
         )
     machine = plain()
     if not isinstance(machine, dict) or machine.get("little_endian") is not True:
-        raise FormatError(f"'{what}' is of a big-endian machine; save it on a little-endian one")
+        raise FormatError(f"'{what}' has big-endian numbers; save it on a little-endian machine")
     storages: dict[str, Storage] = {}
 
     def persistent(key: Any) -> Storage:
@@ -222,7 +219,7 @@ def _open_row(stream: BinaryIO, what: str) -> tuple[Any, _RowContainer]:
             )
         return storage
 
-    value = unpickle(stream, what=what, names=NAMES, persistent=persistent)
+    value = unpickle(stream, what=what, persistent=persistent)
     keys = plain()
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise FormatError(f"'{what}' has no list of storages; copy it again")
@@ -244,14 +241,14 @@ def _open_row(stream: BinaryIO, what: str) -> tuple[Any, _RowContainer]:
 
 def _array(tensor: Tensor, data: bytes) -> NDArray[Any]:
     kind = tensor.storage.kind
-    if kind == "bfloat16":
+    if kind == "bfloat16":  # the upper half of a float32
         flat: NDArray[Any] = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
     else:
         flat = np.frombuffer(data, kind)
     if not math.prod(tensor.shape):
         return np.zeros(tensor.shape, flat.dtype)
     strides = tuple(step * flat.itemsize for step in tensor.strides)
-    # Within bounds: `_tensor` compared the last element with the storage.
+    # Within bounds: the unpickler compared the last element with the storage.
     return np.lib.stride_tricks.as_strided(
         flat[tensor.offset :], tensor.shape, strides, writeable=False
     )

@@ -1,7 +1,7 @@
 """TensorFlow checkpoints ("tensor bundles") without TensorFlow: an index and raw shards.
 
-Nothing but the table of tensors is read: no graph, no operations. Offsets and sizes are compared
-with the shards before any array is read; an array is compared with its CRC-32C when it is read.
+Only the table of tensors is read: no graph, no operations. Offsets and sizes are compared with the
+shards before any array is read. Each array is compared with its CRC-32C when it is read.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 
 from elmore._messages import shown
 from elmore.errors import FormatError
-from elmore.formats.crc32c import masked_crc32c
-from elmore.formats.hdf5_files import check_finite
-from elmore.formats.sorted_tables import read_table, read_varint
-from elmore.formats.sources import Source
+from elmore.formats.files.hdf5_files import finite_float32
+from elmore.formats.files.sorted_tables import masked_crc32c, read_table, read_varint
+from elmore.formats.files.sources import Source
 from elmore.limits import LIMITS
 
 __all__ = ["Bundle", "Variable", "find_prefixes", "open_bundle"]
 
 _CHUNK = 1 << 24
+# TensorFlow's numbers of types (types.proto): those that we read, and bytes per value of all.
 _FLOATS: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("<f8"), 19: np.dtype("<f2")}
 _BFLOAT16 = 14
 _ITEM = {1: 4, 2: 8, 3: 4, 4: 1, 5: 2, 6: 1, 9: 8, 10: 1, 14: 2, 17: 2, 19: 2, 22: 4, 23: 8}
@@ -37,7 +37,7 @@ _TYPE_NAMES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Where a tensor lies.
+    """Type, shape and place of a tensor.
 
     Attributes:
         kind: TensorFlow's number of its type.
@@ -46,7 +46,7 @@ class Variable:
         offset: first byte there.
         size: bytes.
         checksum: masked CRC-32C of these bytes.
-        sliced: whether it is cut into parts that are stored under other keys.
+        sliced: whether it is split into slices that are stored under other keys.
     """
 
     kind: int
@@ -64,7 +64,7 @@ class Variable:
 
 
 def find_prefixes(source: Source) -> list[str]:
-    """List the checkpoints in a source: names that have an index and a first shard."""
+    """The checkpoints in a source: names that have an index and a first shard."""
     names = source.names()
     found = []
     for name in names:
@@ -75,7 +75,7 @@ def find_prefixes(source: Source) -> list[str]:
 
 
 class Bundle:
-    """The tensors of a checkpoint, read when they are asked for. Made by `open_bundle`."""
+    """The tensors of a checkpoint, read on request. Made by `open_bundle`."""
 
     def __init__(
         self, variables: Mapping[str, Variable], shards: list[BinaryIO], what: str
@@ -85,7 +85,7 @@ class Bundle:
         self._what = what
 
     def read(self, name: str) -> NDArray[np.float32]:
-        """Give a tensor as float32, compared with its checksum.
+        """Read a tensor as float32 and compare it with its checksum.
 
         Raises:
             FormatError: of another type, damaged, or not finite.
@@ -93,24 +93,19 @@ class Bundle:
         variable = self.variables[name]
         dtype: np.dtype[Any] = _FLOATS.get(variable.kind, np.dtype("<u2"))
         if variable.sliced or variable.kind not in _TYPE_NAMES:
-            what = "is cut into slices" if variable.sliced else f"has {variable.type_name}"
+            what = "is split into slices" if variable.sliced else f"has {variable.type_name}"
             raise self._error(f"{shown(name, 60)} {what}", "save it as one float32 variable")
         raw: NDArray[Any] = np.empty(variable.shape, dtype)
         if masked_crc32c(self._fill(variable, raw)) != variable.checksum:
             raise self._error(
                 f"{shown(name, 60)} differs from its checksum", "it is damaged, copy it again"
             )
-        if variable.kind == _BFLOAT16:
+        if variable.kind == _BFLOAT16:  # the upper half of a float32
             raw = (raw.astype(np.uint32) << 16).view(np.float32)
-        check_finite(raw, what=self._what, name=name)
-        with np.errstate(over="ignore"):
-            values = np.ascontiguousarray(raw, np.float32).reshape(variable.shape)
-        if values is not raw:
-            check_finite(values, what=self._what, name=name)
-        return values
+        return finite_float32(raw, what=self._what, name=name)
 
     def _fill(self, variable: Variable, raw: NDArray[Any]) -> Iterator[memoryview]:
-        """Read a tensor's bytes into an array, piece by piece for the checksum."""
+        """Read a tensor's bytes into an array; yield them in chunks for the checksum."""
         stream = self._shards[variable.shard]
         view = raw.reshape(-1).view(np.uint8).data
         stream.seek(variable.offset)
@@ -137,14 +132,14 @@ def open_bundle(source: Source, prefix: str) -> Bundle:
     table = read_table(source.read(what, LIMITS.table_bytes), what=what)
     header = table.pop(b"", None)
     if header is None:
-        raise FormatError(f"'{what}' has no header; it is no index of a TensorFlow checkpoint")
+        raise FormatError(f"'{what}' has no header; it is not the index of a TensorFlow checkpoint")
     n_shards = _read_header(header, what)
     variables: dict[str, Variable] = {}
     for key, value in table.items():
         try:
             variables[key.decode()] = _read_entry(value, what, shown(key, 40))
         except UnicodeDecodeError:
-            # Parts of sliced variables have binary keys; only their places matter.
+            # Slices of variables have binary keys; only their places matter.
             variables[f"\0{key.hex()}"] = _read_entry(value, what, shown(key, 40))
     with ExitStack() as stack:
         shards = []
@@ -163,9 +158,10 @@ def open_bundle(source: Source, prefix: str) -> Bundle:
 
 
 def _check_places(variables: list[Variable], size: int, shard: str) -> None:
-    """Refuse tensors that share bytes or leave the shard, and a shard that ends elsewhere."""
+    """Refuse tensors that overlap or leave the shard, and a shard with bytes left over."""
     free = 0
     for variable in sorted(variables, key=lambda v: (v.offset, v.size)):
+        # Gaps are fine: writers align tensors.
         if variable.offset < free:
             raise _broken(shard, "tensors that overlap")
         free = variable.offset + variable.size
@@ -178,7 +174,7 @@ def _check_places(variables: list[Variable], size: int, shard: str) -> None:
 def _read_header(data: bytes, what: str) -> int:
     fields = _fields(data, what)
     if fields.get(2, [0]) != [0]:
-        raise FormatError(f"'{what}' is of a big-endian machine; save it on a little-endian one")
+        raise FormatError(f"'{what}' has big-endian numbers; save it on a little-endian machine")
     n_shards = _number(fields, 1, what)
     if not 1 <= n_shards <= LIMITS.table_shards:
         raise _broken(what, f"{n_shards} shards, allowed are 1..{LIMITS.table_shards}")
@@ -211,7 +207,7 @@ def _read_entry(data: bytes, what: str, name: str) -> Variable:
 
 
 def _fields(data: bytes, what: str) -> dict[int, list[int | bytes]]:
-    """Read a protocol buffer: values of each field number."""
+    """Parse a protocol buffer: the values of each field number."""
     found: dict[int, list[int | bytes]] = {}
     at = 0
     while at < len(data):
@@ -236,13 +232,13 @@ def _fields(data: bytes, what: str) -> dict[int, list[int | bytes]]:
 def _number(fields: Mapping[int, list[int | bytes]], field: int, what: str) -> int:
     values = fields.get(field, [0])
     if len(values) != 1 or not isinstance(values[0], int) or values[0] >> 63:
-        raise _broken(what, f"field {field} that is no number")
+        raise _broken(what, f"field {field} that is not a number")
     return values[0]
 
 
 def _bytes(value: int | bytes, what: str) -> bytes:
     if not isinstance(value, bytes):
-        raise _broken(what, "a shape that is no message")
+        raise _broken(what, "a shape that is not a message")
     return value
 
 
@@ -251,6 +247,6 @@ def _broken(what: str, problem: str) -> FormatError:
 
 
 def checkpoint_step(prefix: str) -> int:
-    """Give N of `model.ckpt-N`, -1 without one."""
+    """The N of `model.ckpt-N`, -1 without one."""
     match = re.search(r"-(\d{1,18})$", prefix)
     return int(match[1]) if match else -1

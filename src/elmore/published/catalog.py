@@ -1,8 +1,8 @@
-"""The models that people may name: what they are and where they live.
+"""The catalogue of published models: what they are, and where to download them.
 
-Sizes are estimates (parameters times four bytes) where no host tells them. A checksum stands here
-only where the bytes were held or their host published it; for all others the cache keeps the first
-one seen (hub.py). Hosts that publish under plain http are asked by https.
+Sizes are estimates (parameters times four bytes) where the host does not state them. A checksum is
+listed only if its host published it or we held the bytes; for all others the cache keeps the first
+one seen (hub.py). Hosts that publish under plain http are asked over https.
 """
 
 from __future__ import annotations
@@ -10,14 +10,32 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from elmore.errors import ModelNotFound
-from elmore.formats.bundled import BUNDLED
 
-__all__ = ["CATALOG", "Form", "Published", "PublishedFile", "find_file", "find_published"]
+__all__ = [
+    "BUNDLED",
+    "CATALOG",
+    "Form",
+    "Published",
+    "PublishedFile",
+    "bundled_model",
+    "find_file",
+    "find_published",
+]
 
-# What the files are; `other` is no biLM of LSTMs and is listed so that nobody searches in vain.
+# Name of the bundled model in `Elmo.load` and on the command line.
+BUNDLED = "english"
+
+
+def bundled_model() -> Path:
+    """The folder of the bundled English model; its model card is docs/english.md."""
+    return Path(__file__).resolve().parents[1] / "models" / BUNDLED
+
+
+# What the files are. `other` is not an LSTM model; it is listed to save people the search.
 Form = Literal["elmore", "allennlp", "tensorflow", "manylangs", "tfhub", "other"]
 
 
@@ -26,9 +44,9 @@ class PublishedFile:
     """A file of a published model.
 
     Attributes:
-        name: the name under which it is kept.
-        addresses: where it lies; mirrors after the first.
-        checksum: "sha256:…" or "sha1:…", where it is known for certain.
+        name: file name in the cache.
+        addresses: where to download it; the first is the original, the others are mirrors.
+        checksum: "sha256:…" or "sha1:…", if it is known for certain.
     """
 
     name: str
@@ -41,13 +59,13 @@ class Published:
     """A published model.
 
     Attributes:
-        name: what to call it.
+        name: its name in `elmore models`.
         language: ISO 639 code.
         form: what its files are.
         trained_on: the text.
         licence: as its host states it.
-        files: what is downloaded; none if it must be fetched by hand.
-        page: where people read about it, or fetch it.
+        files: what is downloaded; empty if users must download it by hand.
+        page: where people read about it, or download it.
         parameters: size of the biLM, if known.
         dim: size of a token's vector in each layer, if known.
         megabytes: size of the download, if known or estimated.
@@ -66,13 +84,13 @@ class Published:
 
     @property
     def by_hand(self) -> bool:
-        """Whether it has no address that a program may fetch."""
+        """Whether it has no address that a program may download from."""
         return not self.files
 
 
 Files = tuple[PublishedFile, ...]
 _ALLENNLP = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo"
-# Later AllenNLP releases name the same bucket so.
+# The same bucket, as later AllenNLP releases name it.
 _ALLENNLP_TOO = "https://allennlp.s3.amazonaws.com/models/elmo"
 _ALLENNLP_PAGE = "https://allenai.org/allennlp/software/elmo"
 _NLPL = "https://vectors.nlpl.eu/repository"
@@ -170,7 +188,7 @@ def _contributed(name: str, language: str, folder: str, weights: str, trained_on
     )
 
 
-# ELMoForManyLangs: the numbers of its zips at NLPL, and the language of each.
+# ELMoForManyLangs: the number of each zip at NLPL, and its language.
 _MANYLANGS = (
     "136 ar, 137 bg, 138 ca, 139 cs, 140 cu, 141 da, 142 de, 143 el, 144 en, 145 es, 146 et, "
     "147 eu, 148 fa, 149 fi, 150 fr, 151 ga, 152 gl, 153 grc, 154 he, 155 hi, 156 hr, 157 hu, "
@@ -289,7 +307,7 @@ _CLARIN = "https://www.clarin.si/repository/xmlui/handle/11356/1277"
 _OSCAR = "https://oscar-project.org"
 
 CATALOG: tuple[Published, ...] = (
-    # Peters et al. 2018; the one checksum comes from a Git-LFS pointer to the very file.
+    # Peters et al. 2018. The one checksum comes from a Git LFS pointer to this file.
     _english(
         "small",
         "2x1024_128_2048cnn_1xhighway",
@@ -383,7 +401,7 @@ CATALOG: tuple[Published, ...] = (
     *_nlpl(),
     *_russian(),
     *_tfhub(),
-    # No address that a program may fetch: a form to fill in, a drive, a host without https.
+    # No address that a program may download from: a form, a shared drive, a host without https.
     _by_hand("manylangs-zhs", "zh", "Gigaword, simplified script", _MANYLANGS_PAGE, "manylangs"),
     _by_hand(
         "bioelmo", "en", "PubMed, 2.46 G tokens", "https://github.com/Andy-jqa/bioelmo", "allennlp"
@@ -420,7 +438,7 @@ _BY_ADDRESS = {
 
 
 def find_published(name: str) -> Published:
-    """Look a name up.
+    """The model of that name.
 
     Raises:
         ModelNotFound: with the nearest names.
@@ -435,5 +453,5 @@ def find_published(name: str) -> Published:
 
 
 def find_file(address: str) -> tuple[Published, PublishedFile] | None:
-    """Find the published model, and its file, that lies at an address."""
+    """The published model and its file at an address, if it is a known one."""
     return _BY_ADDRESS.get(address)

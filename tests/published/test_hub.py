@@ -20,12 +20,13 @@ from http_server import Server, serve
 
 from elmore import Elmo
 from elmore.errors import ConfigError, ElmoreError, FormatError, MissingExtra, ModelNotFound
-from elmore.formats import allennlp_hdf5, catalog, detect, downloads, hub
-from elmore.formats.catalog import CATALOG, Published, PublishedFile
+from elmore.formats import allennlp_hdf5, detect
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.downloads import Patience
+from elmore.published import catalog, downloads, hub
+from elmore.published.catalog import CATALOG, Published, PublishedFile
+from elmore.published.downloads import Patience
 
-QUICK = Patience(timeout=5, attempts=2, pause=0.001, longest_pause=0.01)
+QUICK = Patience(timeout=5, attempts=2, pause=0.001, max_pause=0.01)
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def published(server: Server, name: str = "tiny", checksum: str | None = None) -
 def test_a_model_is_fetched_once(server: Server) -> None:
     model = published(server)
     assert not hub.is_downloaded(model)
-    files = hub.fetch_model(model, patience=QUICK)
+    files = hub.fetch_model(model)
     assert hub.is_downloaded(model)
     assert files["weights.hdf5"].read_bytes() == server.files["/weights.hdf5"]
     assert files["weights.hdf5"].parent == hub.home() / "models" / "tiny"
@@ -96,7 +97,9 @@ def test_the_first_sum_seen_outlives_the_files(server: Server) -> None:
     hub.fetch_model(model)  # the same bytes are welcome again
     hub.prune([model])
     server.files["/weights.hdf5"] += b"x"
-    with pytest.raises(ElmoreError, match=r"first sum seen is in .*tiny\.json', delete") as caught:
+    with pytest.raises(
+        ElmoreError, match=r"first checksum seen is in .*tiny\.json', delete"
+    ) as caught:
         hub.fetch_model(model)
     assert "\n" not in str(caught.value)
     assert not hub.is_downloaded(model)
@@ -145,7 +148,7 @@ def test_a_model_without_addresses() -> None:
     by_hand = [model for model in CATALOG if model.by_hand]
     assert by_hand
     for model in by_hand:
-        with pytest.raises(ModelNotFound, match=r"get it by hand from https://"):
+        with pytest.raises(ModelNotFound, match=r"download it from https://"):
             hub.fetch_model(model)
         assert not hub.is_downloaded(model)
 
@@ -356,7 +359,7 @@ def test_hugging_face_offline(fake: FakeHub, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_hugging_face_refusals(fake: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ModelNotFound, match="does not exist here, and from the Hugging Face hub"):
+    with pytest.raises(ModelNotFound, match="cannot be downloaded from the Hugging Face hub"):
         Elmo.load("a/missing")
     with pytest.raises(ConfigError, match="write hf://owner/name"):
         Elmo.load("hf://x")

@@ -1,7 +1,9 @@
 """Read and write safetensors files: a JSON header, then the raw tensors.
 
-The header is checked in full before a byte of data is touched: names once, sizes multiplied
-without overflow, tensors side by side from byte 0 to the end of the file.
+The header is checked in full before any data is read: each name once, sizes multiplied without
+overflow, tensors next to each other from byte 0 to the end of the file. The `safetensors` library
+would copy each tensor for numpy, while here processes share one map of the file; tests compare the
+two.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import math
 import os
 import struct
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -23,28 +25,17 @@ from elmore._io import open_checked
 from elmore._json import parse_json
 from elmore._messages import shown
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.hdf5_files import check_finite
-from elmore.limits import LIMITS, Limits
+from elmore.formats.files.hdf5_files import check_finite
+from elmore.limits import LIMITS
 
-__all__ = ["SafetensorsView", "Tensor", "header_bytes", "read_safetensors", "write_safetensors"]
+__all__ = ["SafetensorsView", "TensorInfo", "header_bytes", "read_safetensors", "write_safetensors"]
 
 # Bytes of one value, for every type of the format whose values fill whole bytes.
 _SIZES = {
-    "BOOL": 1,
-    "U8": 1,
-    "I8": 1,
-    "F8_E5M2": 1,
-    "F8_E4M3": 1,
-    "I16": 2,
-    "U16": 2,
-    "F16": 2,
-    "BF16": 2,
-    "I32": 4,
-    "U32": 4,
-    "F32": 4,
-    "F64": 8,
-    "I64": 8,
-    "U64": 8,
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3"), 1),
+    **dict.fromkeys(("I16", "U16", "F16", "BF16"), 2),
+    **dict.fromkeys(("I32", "U32", "F32"), 4),
+    **dict.fromkeys(("I64", "U64", "F64"), 8),
 }
 # What we read and write; little-endian, as the format demands.
 _DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "|i1", "I32": "<i4", "I64": "<i8"}
@@ -52,8 +43,8 @@ _CODES = {np.dtype(text): code for code, text in _DTYPES.items()}
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """Where a tensor lies: `begin` and `end` count from the end of the header."""
+class TensorInfo:
+    """Type, shape and place of a tensor; `begin` and `end` count from the end of the header."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -62,39 +53,30 @@ class Tensor:
 
 
 class SafetensorsView:
-    """A checked safetensors file; tensors are read when asked for.
+    """A checked safetensors file; tensors are read on request, and outlive the view.
 
-    Made by `read_safetensors`. Arrays outlive the view.
+    Made by `read_safetensors`.
     """
 
-    def __init__(
-        self,
-        stream: BinaryIO,
-        *,
-        what: str,
-        size: int,
-        start: int,
-        tensors: dict[str, Tensor],
-        metadata: dict[str, str],
-        owned: bool,
-    ) -> None:
+    def __init__(self, stream: BinaryIO, what: str, *, owned: bool) -> None:
         self._stream = stream
         self._what = what
-        self._size = size
-        self._start = start
-        self._tensors = tensors
         self._owned = owned  # opened here by path: it may be mapped, and is closed here
-        if owned:
-            weakref.finalize(self, stream.close)  # readers that are lazy forget to close
+        self._size = stream.seek(0, os.SEEK_END)
+        header, self._start = _read_header(stream, self._size, what)
+        self.metadata: Mapping[str, str] = _metadata(header, what)
+        self._tensors = {name: _tensor(name, value, what) for name, value in header.items()}
+        _check_cover(self._tensors, self._size - self._start, what)
         self._map: NDArray[np.uint8] | None = None
-        self.metadata: Mapping[str, str] = metadata
+        if owned:
+            weakref.finalize(self, stream.close)  # lazy readers forget to close
 
-    def names(self) -> dict[str, Tensor]:
-        """Return every tensor by name, without reading it."""
+    def names(self) -> dict[str, TensorInfo]:
+        """Every tensor by name, without reading it."""
         return dict(self._tensors)
 
     def read(self, name: str, *, copy: bool = False) -> NDArray[Any]:
-        """Return a tensor in its own type, refusing NaN and infinite values.
+        """Read a tensor in its own type; NaN and infinite values are refused.
 
         Args:
             name: one of `names()`.
@@ -115,7 +97,7 @@ class SafetensorsView:
         if self._owned and not copy and tensor.end > tensor.begin:
             values = self._mapped()[tensor.begin : tensor.end]
             if (self._start + tensor.begin) % dtype.itemsize:
-                values = values.copy()  # foreign writers need not align
+                values = values.copy()  # other writers need not align
             array = values.view(dtype).reshape(tensor.shape)
         else:
             array = np.empty(tensor.shape, dtype)
@@ -138,7 +120,7 @@ class SafetensorsView:
             self._map = np.asarray(mapped)[self._start :]
         return self._map
 
-    def _fill(self, array: NDArray[Any], tensor: Tensor) -> None:
+    def _fill(self, array: NDArray[Any], tensor: TensorInfo) -> None:
         self._stream.seek(self._start + tensor.begin)
         left = array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
         while left:
@@ -148,7 +130,7 @@ class SafetensorsView:
             left = left[count:]
 
     def close(self) -> None:
-        """Let go of the file if it was opened here."""
+        """Close the file if it was opened here."""
         self._map = None
         if self._owned:
             self._stream.close()
@@ -160,67 +142,47 @@ class SafetensorsView:
         self.close()
 
 
-def read_safetensors(
-    source: BinaryIO | Path, *, what: str, limits: Limits = LIMITS
-) -> SafetensorsView:
-    """Open a safetensors file and check its whole header.
+def read_safetensors(source: BinaryIO | Path, *, what: str) -> SafetensorsView:
+    """Open a safetensors file and check its complete header.
 
     Args:
         source: a path, or a seekable stream, which stays open.
         what: the file for messages.
-        limits: sizes allowed.
 
     Raises:
         FormatError: the header is too large, broken, or does not cover the file exactly.
     """
     what = shown(what, 100)
-    owned = isinstance(source, (str, os.PathLike))
-    if isinstance(source, (str, os.PathLike)):
-        stream = open_checked(Path(source), what="safetensors file")
-    else:
-        stream = source
+    if not isinstance(source, (str, os.PathLike)):
+        return SafetensorsView(source, what, owned=False)
+    stream = open_checked(Path(source), what="safetensors file")
     try:
-        size = stream.seek(0, os.SEEK_END)
-        stream.seek(0)
-        header, start = _read_header(stream, size, what, limits)
-        metadata = _metadata(header, what)
-        tensors = {name: _tensor(name, value, what) for name, value in header.items()}
-        _check_cover(tensors, size - start, what)
+        return SafetensorsView(stream, what, owned=True)
     except BaseException:
-        if owned:
-            stream.close()
+        stream.close()
         raise
-    return SafetensorsView(
-        stream,
-        what=what,
-        size=size,
-        start=start,
-        tensors=tensors,
-        metadata=metadata,
-        owned=owned,
-    )
 
 
-def _read_header(
-    stream: BinaryIO, size: int, what: str, limits: Limits
-) -> tuple[dict[str, Any], int]:
+def _read_header(stream: BinaryIO, size: int, what: str) -> tuple[dict[str, Any], int]:
+    """Read the JSON of the header; return it with the number of bytes before the data."""
+    stream.seek(0)
     prefix = stream.read(8)
     length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
-    most = limits.safetensors_header_bytes
     if length < 2 or length > size - 8:
         raise FormatError(
-            f"{what} is not a whole safetensors file: {size} bytes with a header of {length}; "
+            f"{what} is not a complete safetensors file: {size} bytes with a header of {length}; "
             "check the file or download it again"
         )
-    if length > most:
+    max_bytes = LIMITS.safetensors_header_bytes
+    if length > max_bytes:
         raise FormatError(
-            f"{what} has a header of {length} bytes, allowed are {most}; "
-            "raise limits.safetensors_header_bytes if you trust it"
+            f"{what} has a header of {length} bytes, allowed are {max_bytes}; "
+            "check that it is the right file"
         )
     data = stream.read(length)
     if not data.startswith(b"{"):
         raise FormatError(f"{what} has a header that does not start with '{{'; download it again")
-    bounded = replace(limits, json_bytes=most, json_depth=4)
+    bounded = replace(LIMITS, json_bytes=max_bytes, json_depth=4)
     return parse_json(data, what=f"header of {what}", limits=bounded), 8 + length
 
 
@@ -231,44 +193,35 @@ def _metadata(header: dict[str, Any], what: str) -> dict[str, str]:
     return metadata
 
 
-def _count(value: object) -> int | None:
-    """Return a JSON value that is a count; true and 1.0 are none."""
-    return value if type(value) is int and value >= 0 else None
-
-
-def _counts(value: object) -> tuple[int, ...] | None:
-    if not isinstance(value, list):
-        return None
-    counts = tuple(count for count in map(_count, value) if count is not None)
-    return counts if len(counts) == len(value) else None
-
-
-def _tensor(name: str, entry: object, what: str) -> Tensor:
+def _tensor(name: str, entry: object, what: str) -> TensorInfo:
     def refuse(problem: str) -> FormatError:
         return FormatError(f"{what} has tensor '{shown(name, 60)}' {problem}; download it again")
 
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise refuse("without exactly dtype, shape and data_offsets")
-    dtype = entry["dtype"]
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in _SIZES:
         raise refuse(f"of unknown type {shown(dtype, 30)}")
-    shape = _counts(entry["shape"])
-    if shape is None or len(shape) > 32:
-        raise refuse(f"of shape {shown(entry['shape'], 50)}")
-    offsets = _counts(entry["data_offsets"])
-    if offsets is None or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise refuse(f"with data_offsets {shown(entry['data_offsets'], 50)}")
+    if not _are_counts(shape) or len(shape) > 32:
+        raise refuse(f"of shape {shown(shape, 50)}")
+    if not _are_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise refuse(f"with data_offsets {shown(offsets, 50)}")
     begin, end = offsets
     expected = math.prod(shape) * _SIZES[dtype]
     if end - begin != expected:
         raise refuse(
-            f"of {end - begin} bytes, shape {shown(list(shape), 40)} needs {shown(expected, 30)}"
+            f"of {end - begin} bytes, shape {shown(shape, 40)} needs {shown(expected, 30)}"
         )
-    return Tensor(dtype, shape, begin, end)
+    return TensorInfo(dtype, tuple(shape), begin, end)
 
 
-def _check_cover(tensors: Mapping[str, Tensor], size: int, what: str) -> None:
-    """Demand that tensors lie side by side and fill the file: no hole, overlap or tail."""
+def _are_counts(values: object) -> bool:
+    """Whether a JSON value is a list of counts; true and 1.0 are not counts."""
+    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+
+
+def _check_cover(tensors: Mapping[str, TensorInfo], size: int, what: str) -> None:
+    """Require tensors next to each other that fill the file: no hole, overlap or tail."""
     place = 0
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].begin, item[1].end)):
         if tensor.begin != place:
@@ -296,13 +249,20 @@ def write_safetensors(
         tensors: name → float16, float32, float64, int8, int32 or int64 array.
         metadata: text → text, kept in the header.
     """
-    names = _ordered(tensors)
+    for name, array in tensors.items():
+        if name == "__metadata__" or array.dtype.newbyteorder("<") not in _CODES:
+            raise ConfigError(
+                f"tensor '{shown(name, 60)}' of type {array.dtype} cannot be written; use one of "
+                f"{', '.join(dtype.name for dtype in _CODES)} and another name than __metadata__"
+            )
+    # Wide types first, so that each tensor stays aligned; then by name.
+    ordered = dict(sorted(tensors.items(), key=lambda item: (-item[1].dtype.itemsize, item[0])))
     described = {
-        name: (_CODES[tensors[name].dtype.newbyteorder("<")], tensors[name].shape) for name in names
+        name: (_CODES[array.dtype.newbyteorder("<")], array.shape)
+        for name, array in ordered.items()
     }
     stream.write(header_bytes(described, metadata))
-    for name in names:
-        array = tensors[name]
+    for array in ordered.values():
         plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         if plain.size:
             stream.write(plain.reshape(-1).view(np.uint8).data)
@@ -311,7 +271,7 @@ def write_safetensors(
 def header_bytes(
     tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[str, str]
 ) -> bytes:
-    """Make what stands in front of the tensors.
+    """Make the header, which comes before the tensors.
 
     Args:
         tensors: name → type, such as "F32", and shape, in the order of their data; wide types
@@ -327,20 +287,5 @@ def header_bytes(
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [place, end]}
         place = end
     data = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-    data += b" " * (-len(data) % 8)  # the format aligns the tensors by blanks here
+    data += b" " * (-len(data) % 8)  # the format aligns the tensors by spaces here
     return struct.pack("<Q", len(data)) + data
-
-
-def _ordered(tensors: Mapping[str, NDArray[Any]]) -> list[str]:
-    """Put wide types first, so that each tensor stays aligned; then by name."""
-    for name, array in tensors.items():
-        if name == "__metadata__" or array.dtype.newbyteorder("<") not in _CODES:
-            raise ConfigError(
-                f"tensor '{shown(name, 60)}' of type {array.dtype} cannot be written; "
-                f"use one of {', '.join(_names(_CODES))} and another name than __metadata__"
-            )
-    return sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
-
-
-def _names(dtypes: Iterable[np.dtype[Any]]) -> list[str]:
-    return [dtype.name for dtype in dtypes]

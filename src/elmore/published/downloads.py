@@ -1,7 +1,7 @@
-"""Fetch one file over HTTP: it goes on where it stopped, and is whole and checked or not there.
+"""Download one file over HTTP: it resumes, and appears under its name only complete and checked.
 
-What has arrived lies beside the target as NAME.download, with the server's mark of the version
-(ETag or date) in NAME.download.json, so that two versions are never joined.
+Until then the bytes are in NAME.download, beside the target. NAME.download.json holds the server's
+validator of the version (ETag or date), so that parts of two versions are never joined.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from elmore.limits import LIMITS
 
 __all__ = ["PATIENT", "Fetched", "Patience", "Reporting", "download", "is_address"]
 
-# Makes a report for a file, given its name and its size, if known.
+# Makes a progress report for a file, given its name and its size, if known.
 Reporting = Callable[[str, int | None], Progress]
 
 _LOGGER = logging.getLogger(__name__)
 _BLOCK = 1 << 18
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
-# Later tries at the same address may help: too many requests, or a server in trouble.
-_PASSING = {408, 425, 429, 500, 502, 503, 504}
-# How a file of this kind begins. Hosts that moved answer with a web page and "200 OK".
-_BEGINNINGS = {
+# Worth another attempt: too many requests, or a server in trouble.
+_TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
+# First bytes by suffix. Hosts that moved answer with a web page and "200 OK".
+_MAGIC = {
     ".hdf5": (b"\x89HDF\r\n\x1a\n",),
     ".zip": (b"PK\x03\x04", b"PK\x05\x06"),
     ".gz": (b"\x1f\x8b",),
@@ -56,25 +56,25 @@ class Patience:
 
     Attributes:
         timeout: seconds without any answer or byte.
-        attempts: tries in a row that bring nothing.
-        pause: seconds before the second try; doubled each time.
-        longest_pause: most seconds between two tries, also if a server asks for more.
+        attempts: attempts in a row that bring no byte.
+        pause: seconds before the second attempt; doubled each time.
+        max_pause: maximum seconds between two attempts, even if a server asks for more.
     """
 
     timeout: float = 30.0
     attempts: int = 5
     pause: float = 1.0
-    longest_pause: float = 60.0
+    max_pause: float = 60.0
 
 
 PATIENT = Patience()
-# A server that gives a few bytes at a time must not hold us for ever.
-_MOST_TRIES = 200
+# A server that gives a few bytes at a time must not keep us for ever.
+_MAX_ATTEMPTS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A file that has arrived: its SHA-256, its size, and where it came from."""
+    """A downloaded file: its SHA-256, its size, and where it came from."""
 
     sha256: str
     size: int
@@ -82,11 +82,11 @@ class Fetched:
 
 
 class _Gone(ElmoreError):
-    """This address will not help, another may."""
+    """This address does not have the file; another may."""
 
 
 class _Interrupted(Exception):
-    """The connection failed; what came is kept.
+    """The connection failed; the bytes so far are kept.
 
     Args:
         reason: for the message.
@@ -99,7 +99,7 @@ class _Interrupted(Exception):
 
 
 def is_address(text: object) -> bool:
-    """Tell whether a text is an address and not a path."""
+    """Whether a text is an address and not a path."""
     return isinstance(text, str) and text.startswith(("https://", "http://"))
 
 
@@ -109,29 +109,29 @@ def download(
     *,
     checksum: str | None = None,
     reporting: Reporting = lambda name, size: SILENT,
-    patience: Patience = PATIENT,
+    patience: Patience | None = None,
     partial: Path | None = None,
 ) -> Fetched:
-    """Fetch a file from the first address that has it.
+    """Download a file from the first address that has it.
 
     Args:
         addresses: the same file in several places; tried in order.
         target: where it goes; its folder must exist.
-        checksum: the sum that it must have, if known: "sha256:…" or "sha1:…", in hex.
-        reporting: makes the report of progress, which counts bytes.
-        patience: how long to try.
-        partial: where to keep what has arrived; NAME.download by default.
+        checksum: the checksum that it must have, if known: "sha256:…" or "sha1:…", in hex.
+        reporting: makes the progress report, which counts bytes.
+        patience: how long to try; `PATIENT` by default.
+        partial: where to keep the bytes so far; NAME.download by default.
 
     Raises:
         ElmoreError: no address gave the file; says what each one answered.
-        FormatError: what came is not the file.
+        FormatError: the file is too large.
     """
     transfer = _Transfer(
         target,
         partial or target.with_name(f"{target.name}.download"),
         checksum,
         reporting,
-        patience,
+        patience or PATIENT,
     )
     refusals: list[str] = []
     for address in addresses:
@@ -141,7 +141,7 @@ def download(
             refusals.append(str(error))
             _LOGGER.info("%s", error)
     if len(refusals) == 1:
-        raise ElmoreError(f"{refusals[0]}; see `elmore models` for where else it may be")
+        raise ElmoreError(f"{refusals[0]}; see `elmore models` for the page of the model")
     raise ElmoreError(
         f"none of {len(refusals)} addresses gave '{shown(target.name, 60)}' "
         f"({'; '.join(shown(refusal, 120) for refusal in refusals)}); try again later"
@@ -149,7 +149,7 @@ def download(
 
 
 class _Transfer:
-    """One file on its way."""
+    """The download of one file."""
 
     def __init__(
         self,
@@ -164,35 +164,36 @@ class _Transfer:
         self._reporting, self._patience = reporting, patience
 
     def fetch(self, address: str) -> Fetched:
-        """Fetch from one address, in as many tries as it takes."""
+        """Download from one address, in as many attempts as it takes."""
         _check_address(address)
-        fruitless, pause = 0, self._patience.pause
-        for _ in range(_MOST_TRIES):
+        failures, pause = 0, self._patience.pause
+        for _ in range(_MAX_ATTEMPTS):
             before = self._arrived(address)
             try:
                 self._try(address, before)
                 return self._finish(address)
             except _Interrupted as error:
                 gained = self._arrived(address) > before
-                fruitless, pause = (0, self._patience.pause) if gained else (fruitless + 1, pause)
-                if fruitless >= self._patience.attempts:
+                failures, pause = (0, self._patience.pause) if gained else (failures + 1, pause)
+                if failures >= self._patience.attempts:
                     raise _Gone(f"{_short(address)}: {shown(error, 100)}") from None
                 _LOGGER.info("%s: %s; trying again", _short(address), error)
                 if not gained or error.wait:
-                    time.sleep(min(max(pause, error.wait), self._patience.longest_pause))
+                    time.sleep(min(max(pause, error.wait), self._patience.max_pause))
                     pause *= 2
-        raise _Gone(f"{_short(address)}: the connection broke {_MOST_TRIES} times")
+        raise _Gone(f"{_short(address)}: the connection broke {_MAX_ATTEMPTS} times")
 
     def _arrived(self, address: str) -> int:
-        """Count the bytes that are here and of use for this address."""
+        """Number of bytes that are here and of use for this address."""
         try:
             size = self._partial.stat().st_size
         except OSError:
             return 0
+        # With a checksum, bytes of any address may be continued: the result is checked.
         return size if self._checksum or self._validator(address) else 0
 
     def _validator(self, address: str) -> str | None:
-        """Give the mark of the version that the first part belongs to."""
+        """The validator of the version that the bytes so far belong to."""
         try:
             mark = json.loads(self._mark.read_text(encoding="utf-8"))
             known = mark["validator"] if mark["address"] == address else None
@@ -201,6 +202,7 @@ class _Transfer:
         return known if isinstance(known, str) else None
 
     def _try(self, address: str, arrived: int) -> None:
+        # identity: ranges count bytes of the file, not of a compressed transfer.
         headers = {"User-Agent": f"elmore/{__version__}", "Accept-Encoding": "identity"}
         if arrived:
             headers["Range"] = f"bytes={arrived}-"
@@ -224,23 +226,23 @@ class _Transfer:
             raise _Interrupted(_reason(error)) from None
 
     def _refused(self, error: urllib.error.HTTPError, address: str, arrived: int) -> None:
-        if error.code == 416 and arrived:  # nothing after our last byte: complete, or another file
+        if error.code == 416 and arrived:  # nothing after our last byte: complete, or changed
             total = _RANGE.fullmatch(error.headers.get("Content-Range", ""))
             if total is not None and total[2] == str(arrived):
                 return
             self._discard()
             raise _Interrupted("the file has changed on the server")
         what = f"{error.code} {shown(error.reason, 40)}".strip()
-        if error.code in _PASSING:
+        if error.code in _TEMPORARY:
             raise _Interrupted(what, _seconds(error.headers.get("Retry-After")))
         raise _Gone(f"{_short(address)} answers {what}")
 
     def _receive(self, response: Any, address: str, arrived: int) -> None:
-        """Write what comes after what is here."""
+        """Append the answer to the bytes that are here."""
         start = self._start(response, arrived)
         length = response.headers.get("Content-Length")
         total = start + int(length) if length is not None and length.isdigit() else None
-        self._check_room(total, start)
+        self._check_space(total, start)
         if start == 0:
             headers = response.headers
             self._note(address, _strong(headers.get("ETag")) or headers.get("Last-Modified"))
@@ -254,11 +256,11 @@ class _Transfer:
 
     def _start(self, response: Any, arrived: int) -> int:
         if response.status != 206:
-            return 0  # the server knows no ranges, or the file is another one by now
+            return 0  # the server does not support ranges, or the file has changed
         found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if found is None or found[1] != str(arrived):
             self._discard()
-            raise _Interrupted("the server sent another part than asked for")
+            raise _Interrupted("the server sent other bytes than asked for")
         return arrived
 
     def _open(self, start: int) -> BinaryIO:
@@ -275,7 +277,7 @@ class _Transfer:
     ) -> None:
         size = start
         while True:
-            block = response.read1(_BLOCK)  # read would lose what came before a silence
+            block = response.read1(_BLOCK)  # read() would lose the bytes before a timeout
             if not block:
                 break
             size += len(block)
@@ -283,14 +285,14 @@ class _Transfer:
                 raise self._too_large(size)
             try:
                 stream.write(block)
-                stream.flush()
+                stream.flush()  # so that it survives if we are killed
             except OSError as error:
                 raise write_error(error, self._partial) from error
             progress.update(len(block))
         if total is not None and size < total:
             raise _Interrupted(f"the connection ended after {size} of {total} bytes")
 
-    def _check_room(self, total: int | None, start: int) -> None:
+    def _check_space(self, total: int | None, start: int) -> None:
         if total is None:
             return
         if total > LIMITS.model_bytes:
@@ -298,8 +300,8 @@ class _Transfer:
         free = free_bytes(self._target.parent)
         if free is not None and total - start > free:
             raise ElmoreError(
-                f"'{shown(self._target.name, 60)}' needs {total - start} bytes but "
-                f"{free} are free in '{shown(self._target.parent, 100)}'; free some, or set "
+                f"'{shown(self._target.name, 60)}' needs {total - start} bytes, but only {free} "
+                f"are free in '{shown(self._target.parent, 100)}'; free some space, or set "
                 "ELMORE_HOME to another disk"
             )
 
@@ -321,14 +323,17 @@ class _Transfer:
         self._mark.unlink(missing_ok=True)
 
     def _finish(self, address: str) -> Fetched:
-        """Check what has arrived, and give it its name."""
+        """Check the complete file, and give it its name."""
         size = self._partial.stat().st_size
         with self._partial.open("rb") as stream:
             head = stream.read(8)
-        beginnings = _BEGINNINGS.get(self._target.suffix)
-        if beginnings is not None and not head.startswith(beginnings):
+        magic = _MAGIC.get(self._target.suffix)
+        if magic is not None and not head.startswith(magic):
             self._discard()
-            raise _Gone(f"{_short(address)} gives no {self._target.suffix} file but {head!r}")
+            raise _Gone(
+                f"{_short(address)} gives a file that starts with {head!r}, which is not a valid "
+                f"{self._target.suffix} file"
+            )
         self._check_sum(address)
         found = sha256_file(self._partial)
         finish_file(self._partial, self._target)
@@ -347,22 +352,23 @@ class _Transfer:
             self._discard()
             raise _Gone(
                 f"{_short(address)} gives a file of {algorithm} {found[:16]}…, expected "
-                f"{expected[:16]}…: another file, or damaged on the way"
+                f"{expected[:16]}…: a different or damaged file"
             )
 
 
 class _CheckedRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows a server's hint only to where we would go ourselves."""
+    """Follow a redirect only to an address that we would open ourselves."""
 
     def redirect_request(
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> Any:
+        # A remote host must not send us to a service of this machine.
         _check_address(newurl, local=_is_local(req.full_url))
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Make an opener of HTTP alone: no files, no FTP; proxies as the environment says."""
+    """An opener for HTTP only: no files, no FTP; proxies are those of the environment."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
@@ -377,13 +383,13 @@ def _opener() -> urllib.request.OpenerDirector:
 
 
 def _check_address(address: str, *, local: bool = True) -> None:
-    """Refuse what anybody on the way could change; plain http stays inside this machine."""
+    """Refuse addresses that others could tamper with; plain http only inside this machine."""
     parts = urllib.parse.urlsplit(address)
     if parts.scheme == "https" and parts.hostname:
         return
     if parts.scheme == "http" and local and _is_local(address):
         return
-    raise _Gone(f"'{shown(address, 120)}' is no https address, which is the only kind fetched")
+    raise _Gone(f"'{shown(address, 120)}' is not an https address, and only https is allowed")
 
 
 def _is_local(address: str) -> bool:
@@ -400,13 +406,13 @@ def _short(address: str) -> str:
 
 def _reason(error: object) -> str:
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return "timed out"
     strerror = getattr(error, "strerror", None)
     return str(strerror or error or type(error).__name__).lower()
 
 
 def _strong(tag: str | None) -> str | None:
-    """Drop a weak ETag, by which parts may not be joined."""
+    """Drop a weak ETag, which does not identify bytes."""
     return None if tag is None or tag.startswith("W/") else tag
 
 

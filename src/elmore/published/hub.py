@@ -1,8 +1,8 @@
-"""The cache of published models: fetched once, checked each time they are opened.
+"""The cache of published models: downloaded once, checked each time they are opened.
 
 ELMORE_HOME/models/NAME holds the files of a model, ELMORE_HOME/files those of other addresses.
-ELMORE_HOME/sums/NAME.json keeps the SHA-256 first seen of each file; it outlives the files, so that
-a host that gives something else later is noticed.
+ELMORE_HOME/sums/NAME.json keeps the first SHA-256 seen of each file. It outlives the files, so we
+notice a host that changes them later.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from elmore._locks import hold_lock
 from elmore._messages import shown
 from elmore._progress import SILENT
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
-from elmore.formats.catalog import Published, PublishedFile, find_file
-from elmore.formats.downloads import PATIENT, Patience, Reporting, download
+from elmore.published.catalog import Published, PublishedFile, find_file
+from elmore.published.downloads import Reporting, download
 
 __all__ = [
     "fetch_address",
@@ -46,7 +46,7 @@ __all__ = [
 _LOGGER = logging.getLogger(__name__)
 _HUGGING_FACE = "hf://"
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?:@[\w./-]+)?")
-# What the formats read; a repository may hold much else.
+# What our formats read; a repository may hold much else.
 _WANTED = (
     "*.json *.safetensors *.hdf5 *.h5 *.txt *.txt.gz *.dic *.pkl *.th *.zip *.tar.gz *.index "
     "*.data-* checkpoint"
@@ -59,7 +59,7 @@ def silent(name: str, size: int | None) -> Any:
 
 
 def home() -> Path:
-    """Give the folder of downloads: ELMORE_HOME, or the system's place for caches."""
+    """The folder of downloads: ELMORE_HOME, or the system's place for caches."""
     chosen = os.environ.get("ELMORE_HOME")
     if chosen:
         return Path(chosen).expanduser()
@@ -71,56 +71,46 @@ def home() -> Path:
 
 
 def is_offline() -> bool:
-    """Tell whether ELMORE_OFFLINE forbids the network."""
+    """Whether ELMORE_OFFLINE forbids the network."""
     return os.environ.get("ELMORE_OFFLINE", "").lower() not in ("", "0", "false", "no", "off")
 
 
 def is_downloaded(model: Published) -> bool:
-    """Tell whether all files of a model are here."""
+    """Whether all files of a model are in the cache."""
     folder = _folder(model)
     return bool(model.files) and all((folder / file.name).is_file() for file in model.files)
 
 
-def fetch_model(
-    model: Published, *, reporting: Reporting = silent, patience: Patience = PATIENT
-) -> dict[str, Path]:
-    """Give the files of a published model, fetching what is not here.
+def fetch_model(model: Published, *, reporting: Reporting = silent) -> dict[str, Path]:
+    """Find the files of a published model; download what is missing.
 
     Args:
-        model: a line of the catalogue.
-        reporting: makes the reports of progress.
-        patience: how long to try.
+        model: an entry of the catalogue.
+        reporting: makes the progress reports.
 
     Returns:
-        name of each file to its path.
+        file name → path.
 
     Raises:
-        ModelNotFound: it is not here and may not or cannot be fetched.
+        ModelNotFound: it is not in the cache and cannot be downloaded.
         FormatError: a file is not the one that was first seen.
         ElmoreError: its hosts do not give it.
     """
     if model.by_hand:
         raise ModelNotFound(
-            f"model {model.name!r} has no address to fetch it from; get it by hand from "
+            f"model {model.name!r} cannot be downloaded automatically; download it from "
             f"{model.page} and pass its path"
         )
     shelf = _Shelf(_folder(model), model.name)
     missing = _missing(model)
-    return {
-        file.name: shelf.get(file, missing, reporting=reporting, patience=patience)
-        for file in model.files
-    }
+    return {file.name: shelf.get(file, missing, reporting) for file in model.files}
 
 
-def fetch_address(
-    address: str, *, reporting: Reporting = silent, patience: Patience = PATIENT
-) -> Path:
-    """Give the file at an address, fetching it the first time.
+def fetch_address(address: str) -> Path:
+    """Find the file of an address; it is downloaded the first time.
 
     Args:
         address: that of a published model's file, or any other.
-        reporting: makes the report of progress.
-        patience: how long to try.
     """
     known = find_file(address)
     if known is not None:
@@ -132,15 +122,15 @@ def fetch_address(
         key = hashlib.sha256(address.encode()).hexdigest()[:16]
         shelf = _Shelf(home() / "files" / key, f"file-{key}")
         missing = f"'{shown(address, 120)}' is not on this machine"
-    return shelf.get(file, missing, reporting=reporting, patience=patience)
+    return shelf.get(file, missing, silent)
 
 
 def prune(models: Sequence[Published], *, dry_run: bool = False) -> list[Path]:
-    """Delete the downloads of models, and what unfinished downloads left; the sums stay.
+    """Delete the downloads of models, and unfinished downloads; the checksums stay.
 
     Args:
         models: which ones.
-        dry_run: only tell.
+        dry_run: delete nothing.
 
     Returns:
         the folders and files that are deleted.
@@ -154,7 +144,7 @@ def prune(models: Sequence[Published], *, dry_run: bool = False) -> list[Path]:
     if not dry_run:
         for path in (*gone, *left):
             folder = path if path.is_dir() else path.parent
-            # A download that goes on at this moment is waited for, not torn.
+            # The lock waits for a download that is running now.
             with _Shelf(folder, folder.name).held():
                 if path == folder:
                     shutil.rmtree(path, ignore_errors=True)
@@ -164,29 +154,28 @@ def prune(models: Sequence[Published], *, dry_run: bool = False) -> list[Path]:
 
 
 class _Shelf:
-    """The files of one model, with their sums and their lock."""
+    """The files of one model, with their checksums and their lock."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
         self._name = name
         self._sums_path = home() / "sums" / f"{name}.json"
 
-    def get(
-        self, file: PublishedFile, missing: str, *, reporting: Reporting, patience: Patience
-    ) -> Path:
-        """Give a file, checked; `missing` says in messages what is not here."""
+    def get(self, file: PublishedFile, missing: str, reporting: Reporting) -> Path:
+        """Find a file and check it; `missing` starts the message if it is not in the cache."""
         path = self._folder / file.name
+        # The usual case needs no lock.
         if path.is_file() and file.name in self._sums():
             self._check(file, path)
             return path
         if not path.is_file() and is_offline():
             raise ModelNotFound(
-                f"{missing} and elmore is offline (--offline or ELMORE_OFFLINE); load it once "
-                f"without, or get {shown(file.addresses[0], 110)} and pass its path"
+                f"{missing} and elmore is offline (--offline or ELMORE_OFFLINE); load it online "
+                f"once, or download {shown(file.addresses[0], 110)} and pass its path"
             )
         with self.held() as held:
             if not path.is_file():
-                self._fetch(file, path, held, reporting, patience)
+                self._fetch(file, path, held, reporting)
             elif file.name not in self._sums():  # put there by hand, or before a crash
                 self._check(file, path)
                 self._record(file.name, sha256_file(path), path.stat().st_size, None)
@@ -194,7 +183,7 @@ class _Shelf:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
-        """Keep other processes from these files."""
+        """Keep other processes away from these files."""
         locks = home() / "locks"
         try:
             for folder in (locks, self._folder, self._sums_path.parent):
@@ -203,38 +192,36 @@ class _Shelf:
             raise write_error(error, self._folder) from error
 
         def tell() -> None:
-            _LOGGER.info("waiting for another process that fetches %s", self._name)
+            _LOGGER.info("waiting for another process that is downloading %s", self._name)
 
         with hold_lock(locks / f"{self._name}.lock", on_wait=tell) as held:
             yield held
 
-    def _fetch(
-        self, file: PublishedFile, path: Path, held: bool, reporting: Reporting, patience: Patience
-    ) -> None:
+    def _fetch(self, file: PublishedFile, path: Path, held: bool, reporting: Reporting) -> None:
         known = self._sums().get(file.name)
         expected = file.checksum or (known and f"sha256:{known}")
-        _LOGGER.info("fetching %s", file.addresses[0])
+        _LOGGER.info("downloading %s", file.addresses[0])
         try:
             fetched = download(
                 file.addresses,
                 path,
                 checksum=expected,
                 reporting=reporting,
-                patience=patience,
                 # Without locks two processes must not write into one file.
                 partial=None if held else path.with_name(f"{path.name}.download-{os.getpid()}"),
             )
         except ElmoreError as error:
             if known and not file.checksum and "expected" in str(error):
                 raise ElmoreError(
-                    f"{error}; the first sum seen is in '{shown(self._sums_path, 120)}', delete "
-                    "that file to trust the new one"
+                    f"{error}; the first checksum seen is in '{shown(self._sums_path, 120)}', "
+                    "delete that file to trust the new one"
                 ) from None
             raise
         self._record(file.name, fetched.sha256, fetched.size, fetched.address)
 
     def _check(self, file: PublishedFile, path: Path) -> None:
         expected = self._sums().get(file.name)
+        # The first checksum seen is always SHA-256; the catalogue has some SHA-1.
         if expected is None and (file.checksum or "").startswith("sha256:"):
             expected = (file.checksum or "").removeprefix("sha256:")
         if expected is not None and sha256_file(path) != expected:
@@ -273,21 +260,23 @@ def _missing(model: Published) -> str:
 
 
 def is_hugging_face(name: str) -> bool:
-    """Tell whether a name is `hf://owner/name`, or looks like `owner/name`."""
+    """Whether a name is `hf://owner/name`, or looks like `owner/name`."""
     if name.startswith(_HUGGING_FACE):
         return True
     return _REPOSITORY.fullmatch(name) is not None
 
 
 def fetch_hugging_face(name: str) -> Path:
-    """Give the folder of a model on the Hugging Face hub; its files are links into a cache.
+    """Download a model from the Hugging Face hub; return its folder of links into a cache.
 
     Args:
-        name: `owner/name` or `hf://owner/name`, with `@revision` at the end for a certain one.
+        name: `owner/name` or `hf://owner/name`; `@revision` at the end chooses a revision.
     """
     repository, _, revision = name.removeprefix(_HUGGING_FACE).partition("@")
     if _REPOSITORY.fullmatch(repository) is None:
-        raise ConfigError(f"'{shown(name)}' is no model on the hub; write hf://owner/name")
+        raise ConfigError(
+            f"'{shown(name)}' is not a valid name of a model on the hub; write hf://owner/name"
+        )
     if name.startswith(_HUGGING_FACE):
         hub = require("huggingface_hub", "hub", f"'{shown(name)}'")
     else:
@@ -306,11 +295,11 @@ def fetch_hugging_face(name: str) -> Path:
             allow_patterns=list(_WANTED),
             local_files_only=offline,
         )
-    except Exception as error:  # its errors have no common base, and change with its versions
+    except Exception as error:  # its errors have no common base and change between versions
         first = str(error).strip().split("\n")[0]
-        where = "is not on this machine and elmore is offline" if offline else "cannot be had"
+        where = "elmore is offline" if offline else "cannot be downloaded from the Hugging Face hub"
         raise ModelNotFound(
-            f"'{shown(name)}' does not exist here, and from the Hugging Face hub it {where} "
-            f"({shown(first, 120)}); check the name, or see `elmore models`"
+            f"'{shown(name)}' does not exist on this machine and {where} ({shown(first, 120)}); "
+            "check the name, or see `elmore models`"
         ) from None
     return Path(folder)

@@ -1,4 +1,4 @@
-"""Write HDF5 files so that a full disk is an error and not a crash."""
+"""Write HDF5 files so that a full disk raises an error and does not crash Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["PatientFile", "create_hdf5"]
 def create_hdf5(
     stream: BinaryIO, path: Path, *, versions: tuple[str, str] | None = None
 ) -> Iterator[tuple[Any, PatientFile]]:
-    """Make an HDF5 file in a stream, and close it when the block ends.
+    """Create an HDF5 file in a stream, and close it when the block ends.
 
     Args:
         stream: empty, open for reading and writing.
@@ -28,8 +28,8 @@ def create_hdf5(
         versions: oldest and newest version of the file format, as `libver` of h5py.
 
     Yields:
-        the h5py.File and the file under it. What is written inside `PatientFile.checked` fails
-        at once; what is not, at the end of the block.
+        the h5py.File and the file below it. A failed write inside `PatientFile.checked` raises
+        at once, any other at the end of the block.
     """
     patient = PatientFile(stream, path)
     file = h5py.File(patient, "w", libver=versions)
@@ -39,17 +39,17 @@ def create_hdf5(
             file.close()
             patient.flush()
     finally:
-        # Closing twice does no harm; not closing would let the library do it too late.
+        # Closing twice is harmless; without it the library would close it when Python exits.
         patient.give_up()
         with suppress(Exception):
             file.close()
 
 
 class PatientFile:
-    """A file that takes every write and remembers the first that failed.
+    """A file that accepts every write and remembers the first error.
 
-    The HDF5 library cannot close a file of which a write failed: it tries again when the program
-    ends, and crashes it. So it is told that all is well, and `checked` raises what went wrong.
+    The HDF5 library cannot close a file after a failed write: it tries again when the program
+    ends, and crashes it. So the library sees every write succeed, and `checked` raises the error.
 
     Args:
         stream: open for reading and writing.
@@ -65,7 +65,7 @@ class PatientFile:
 
     @contextmanager
     def checked(self) -> Iterator[None]:
-        """Raise for a write that failed, whatever the library made of it."""
+        """Raise the error of a failed write, whatever the library did with it."""
         try:
             yield
         except (OSError, RuntimeError):
@@ -77,7 +77,7 @@ class PatientFile:
             raise self.error
 
     def give_up(self) -> None:
-        """Touch the stream no more, because it is about to be deleted."""
+        """Stop using the stream, because it is about to be deleted."""
         self.error = self.error or OSError(errno.EIO, os.strerror(errno.EIO))
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -86,7 +86,7 @@ class PatientFile:
         return self._position
 
     def tell(self) -> int:
-        """Tell the position."""
+        """The position."""
         return self._position
 
     def write(self, data: bytes) -> int:
@@ -126,6 +126,6 @@ class PatientFile:
             try:
                 self._stream.seek(self._position)
                 return action()
-            except BaseException as error:  # an interrupt would leave the library as helpless
+            except BaseException as error:  # an interrupt leaves the library in the same state
                 self.error = error
         return None

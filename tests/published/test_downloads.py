@@ -14,13 +14,13 @@ import pytest
 from http_server import Server, serve
 
 from elmore.errors import ElmoreError, FormatError
-from elmore.formats import downloads
-from elmore.formats.downloads import Patience, download, is_address
 from elmore.limits import Limits
+from elmore.published import downloads
+from elmore.published.downloads import Patience, download, is_address
 
 DATA = bytes(range(256)) * 40
 SUM = "sha256:" + hashlib.sha256(DATA).hexdigest()
-QUICK = Patience(timeout=2, attempts=3, pause=0.001, longest_pause=0.01)
+QUICK = Patience(timeout=2, attempts=3, pause=0.001, max_pause=0.01)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_broken_connection_goes_on_where_it_stopped(
 def test_another_run_goes_on_too(server: Server, tmp_path: Path) -> None:
     server.cuts = [3000]
     server.answers = []
-    once = Patience(timeout=2, attempts=1, pause=0, longest_pause=0)
+    once = Patience(timeout=2, attempts=1, pause=0, max_pause=0)
     target = tmp_path / "x.bin"
     original = server.files["/x.bin"]
 
@@ -155,7 +155,7 @@ def test_a_file_without_a_length(server: Server, tmp_path: Path) -> None:
 
 def test_a_silent_server_is_given_up_and_asked_again(server: Server, tmp_path: Path) -> None:
     server.cuts, server.delay = [2000], [1.0]
-    slow = Patience(timeout=0.2, attempts=2, pause=0.001, longest_pause=0.01)
+    slow = Patience(timeout=0.2, attempts=2, pause=0.001, max_pause=0.01)
     download([server.url("/x.bin")], tmp_path / "x.bin", patience=slow)
     assert server.asked() == [None, "bytes=2000-"]
     assert (tmp_path / "x.bin").read_bytes() == DATA
@@ -199,7 +199,7 @@ def test_a_busy_server_is_asked_again(server: Server, tmp_path: Path, code: int)
     "checksum", ["sha256:" + "0" * 64, "sha1:" + hashlib.sha1(b"other").hexdigest()]
 )
 def test_a_wrong_sum(server: Server, tmp_path: Path, checksum: str) -> None:
-    with pytest.raises(ElmoreError, match=r"expected .*another file, or damaged"):
+    with pytest.raises(ElmoreError, match=r"expected .*a different or damaged file"):
         download([server.url("/x.bin")], tmp_path / "x.bin", checksum=checksum, patience=QUICK)
     assert names(tmp_path) == []
 
@@ -220,7 +220,9 @@ def test_a_mirror_with_another_file_is_passed_over(server: Server, tmp_path: Pat
 @pytest.mark.parametrize("name", ["weights.hdf5", "model.zip", "model.tar.gz"])
 def test_a_web_page_is_no_model(server: Server, tmp_path: Path, name: str) -> None:
     server.files[f"/{name}"] = b"<html>Access denied</html>"
-    with pytest.raises(ElmoreError, match=r"gives no \.\w+ file but b'<html>Ac'"):
+    with pytest.raises(
+        ElmoreError, match=r"starts with b'<html>Ac', which is not a valid \.\w+ file"
+    ):
         download([server.url(f"/{name}")], tmp_path / name, patience=QUICK)
     assert names(tmp_path) == []
 
@@ -244,12 +246,12 @@ def test_redirects_elsewhere_are_not(server: Server, tmp_path: Path, where: str)
     "address", ["http://example.org/x", "http://10.0.0.1/x", "ftp://a/x", "file:///x", "https:///x"]
 )
 def test_only_https_leaves_this_machine(tmp_path: Path, address: str) -> None:
-    with pytest.raises(ElmoreError, match="is no https address"):
+    with pytest.raises(ElmoreError, match="is not an https address"):
         download([address], tmp_path / "x", patience=QUICK)
 
 
 def test_a_local_answer_to_a_public_address_is_refused() -> None:
-    with pytest.raises(ElmoreError, match="is no https address"):
+    with pytest.raises(ElmoreError, match="is not an https address"):
         downloads._check_address("http://127.0.0.1/x", local=False)
 
 
@@ -265,7 +267,7 @@ def test_sizes_are_checked_before_the_disk_is_filled(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloads, "free_bytes", lambda folder: 100)
-    with pytest.raises(ElmoreError, match=r"needs 10240 bytes but 100 are free.*ELMORE_HOME"):
+    with pytest.raises(ElmoreError, match=r"needs 10240 bytes, but only 100 are free.*ELMORE_HOME"):
         download([server.url("/x.bin")], tmp_path / "x.bin", patience=QUICK)
     monkeypatch.setattr(downloads, "LIMITS", Limits(model_bytes=5000))
     with pytest.raises(FormatError, match="allowed are 5000"):

@@ -9,7 +9,7 @@ import pytest
 from elmore.config import count_parameters
 from elmore.errors import ModelNotFound
 from elmore.formats.bilm_options import config_from_options
-from elmore.formats.catalog import CATALOG, find_file, find_published
+from elmore.published.catalog import CATALOG, find_file, find_published
 
 
 def test_every_name_once_and_fit_for_a_folder() -> None:

@@ -1,4 +1,4 @@
-"""Models that a user names file by file: what belongs to them, and what lies beside them."""
+"""Models that a user names file by file: which files belong to them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from elmore.errors import ConfigError, ModelNotFound
-from elmore.formats.bilm_files import find_vocabulary
-from elmore.formats.sources import FilesSource, Source
+from elmore.formats.bilm_options import find_vocabulary
+from elmore.formats.files.sources import FilesSource, Source
 from elmore.limits import LIMITS
 
 __all__ = ["is_named_file", "open_named_file", "open_named_files"]
@@ -20,7 +20,7 @@ _SHARD = re.compile(r"\.data-\d{5}-of-\d{5}")
 
 
 def is_named_file(path: Path) -> bool:
-    """Tell whether a path is one file of a model that has several, or a checkpoint's prefix."""
+    """Whether a path is one of several files of a model, or the prefix of a checkpoint."""
     if path.is_file() and path.suffix in (*_HDF5, *_PICKLES, ".json", ".index"):
         return True
     return not path.is_dir() and _prefix(path) is not None
@@ -34,9 +34,10 @@ def open_named_files(files: tuple[str | Path, ...]) -> Source:
             "vocabulary) or (options, weights, vocabulary, softmax)"
         )
     options, weights, *more = (Path(file) for file in files)
+    # The order is easily mixed up.
     if options.suffix in _HDF5 and weights.suffix == ".json":
         raise ConfigError(
-            f"'{options}' comes first but is no options file; pass (options, weights)"
+            f"'{options}' comes first but is not an options file; pass (options, weights)"
         )
     named = {"options.json": options}
     prefix = _prefix(weights)
@@ -52,7 +53,7 @@ def open_named_files(files: tuple[str | Path, ...]) -> Source:
 
 
 def open_named_file(path: Path) -> Source:
-    """Open a model of which one file was named; the others lie beside it."""
+    """Open a model of which one file was named; the others are in the same folder."""
     prefix = _prefix(path)
     if prefix is not None:
         options = _options(path, [prefix.with_name("options.json"), _sibling_options(prefix)])
@@ -71,7 +72,7 @@ def open_named_file(path: Path) -> Source:
         options = _options(path, [likely, path.with_name("options.json")])
     if options is None or not (options.is_file() and weights.is_file()):
         raise ModelNotFound(
-            f"'{path}' is one of two files and the other is not beside it; pass (options, weights)"
+            f"'{path}' is one of two files and the other is missing; pass (options, weights)"
         )
     named = {"options.json": options, "weights.hdf5": weights}
     return FilesSource({**_beside(weights, named, None), **named})
@@ -82,13 +83,13 @@ def _options(path: Path, likely: list[Path | None]) -> Path | None:
 
 
 def _sibling_options(prefix: Path) -> Path | None:
-    """The one other options file beside a checkpoint, such as `elmo_…_options.json`."""
+    """The only options file beside a checkpoint, such as `elmo_…_options.json`."""
     found = [name for name in _names(prefix.parent) if name.endswith("options.json")]
     return prefix.with_name(found[0]) if len(found) == 1 else None
 
 
 def _prefix(path: Path) -> Path | None:
-    """Give the prefix of a TensorFlow checkpoint that is named by it or by one of its files."""
+    """The prefix of a TensorFlow checkpoint, given by itself or by one of its files."""
     name = _SHARD.sub("", path.name)
     prefix = path.with_name(name.removesuffix(".index")) if name else path
     return prefix if prefix.with_name(f"{prefix.name}.index").is_file() else None
@@ -104,10 +105,10 @@ def _shards(prefix: Path) -> dict[str, Path]:
 
 
 def _beside(weights: Path, named: dict[str, Path], prefix: Path | None) -> dict[str, Path]:
-    """Find the softmax and the vocabulary that lie beside weights and clearly belong to them.
+    """Find the softmax and the vocabulary in the folder of weights that clearly belong to them.
 
-    A softmax belongs to weights that are called alike (`x_softmax.hdf5`, `x_weights.hdf5`) or
-    that are alone in their folder. Links are passed over: they may lead anywhere.
+    A softmax belongs to weights of the same name (`x_softmax.hdf5`, `x_weights.hdf5`), or to
+    weights that are alone with it in their folder. Links are ignored: they may lead anywhere.
     """
     names = [name for name in _names(weights.parent) if not weights.with_name(name).is_symlink()]
     found: dict[str, Path] = {}
@@ -137,6 +138,6 @@ def _names(folder: Path) -> list[str]:
 def _listed(folder: Path) -> Iterator[str]:
     with os.scandir(folder) as entries:
         for count, entry in enumerate(entries):
-            if count >= LIMITS.archive_members:
+            if count >= LIMITS.archive_members:  # the files may be in a very large folder
                 return
             yield entry.name
