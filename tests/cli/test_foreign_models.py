@@ -12,7 +12,7 @@ import pytest
 from small_models import DATA
 
 from elmore import Elmo
-from elmore.formats.detect import FORMATS
+from elmore.formats.detect import formats
 
 MODELS = {
     "tf1_characters": "tensorflow",
@@ -103,4 +103,4 @@ def test_options_and_checkpoint_as_arguments(cli, tmp_path: Path) -> None:
 
 
 def test_every_format_is_shown_here() -> None:
-    assert {form.NAME for form in FORMATS} == {*MODELS.values(), "folder", "allennlp"}
+    assert {form.NAME for form in formats()} == {*MODELS.values(), "folder", "allennlp"}

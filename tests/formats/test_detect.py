@@ -9,17 +9,17 @@ from small_models import DATA, make_options, write_pair
 
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.formats import allennlp_archive, allennlp_hdf5, folder, manylangs, tf1
-from elmore.formats.detect import FORMATS, detect, open_model, open_source, read_checkpoint
+from elmore.formats.detect import detect, formats, open_model, open_source, read_checkpoint
 from elmore.published.catalog import CATALOG
 
 
 def test_every_format_offers_what_the_table_needs() -> None:
-    for form in FORMATS:
+    for form in formats():
         assert isinstance(form.NAME, str)
         assert callable(form.sniff)
         assert callable(form.read)
         assert callable(form.stored_types)
-    names = [form.NAME for form in FORMATS]
+    names = [form.NAME for form in formats()]
     assert len(set(names)) == len(names)
 
 

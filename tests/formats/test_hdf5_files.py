@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from elmore.errors import FormatError
-from elmore.formats.files.hdf5_files import Hdf5Dataset, check_finite, open_hdf5
+from elmore.formats.files.finite import check_finite
+from elmore.formats.files.hdf5_files import Hdf5Dataset, open_hdf5
 
 VALUES = np.random.default_rng(0).standard_normal((40, 30)).astype(np.float32)
 

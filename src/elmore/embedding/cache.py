@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from elmore._atomic import atomic_file
 from elmore._io import open_checked
 from elmore.errors import FormatError
-from elmore.formats.files.hdf5_files import open_hdf5
-from elmore.formats.files.hdf5_writing import create_hdf5
 from elmore.text.batching import Batch
 from elmore.text.vocabulary import Vocabulary
 
@@ -120,6 +118,8 @@ def read_token_vectors(vectors: Path, dim: int, vocabulary: Vocabulary) -> Array
     The file has one dataset `embedding`, row = line of the vocabulary (`dump_token_embeddings`
     of bilm-tf and AllenNLP's cached vocabularies).
     """
+    from elmore.formats.files.hdf5_files import open_hdf5  # most models never need h5py
+
     what = str(vectors)
     with (
         closing(open_checked(vectors, what="token vectors")) as stream,
@@ -146,6 +146,8 @@ def write_token_vectors(
         n_words: rows in all.
         overwrite: replace a file that is there.
     """
+    from elmore.formats.files.hdf5_writing import create_hdf5
+
     with (
         atomic_file(path, overwrite=overwrite, mode="w+b") as stream,
         create_hdf5(stream, path) as (file, patient),

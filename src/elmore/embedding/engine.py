@@ -91,11 +91,12 @@ class Engine:
         self._network: Network
         if self.on_cpu:
             large = count_parameters(config) > _LARGE and self.workers.count > 1
-            self._network = BiLmArrays(
-                config,
-                lambda name: checkpoint.numbers(name, self.precision),
-                self.workers.share if large else in_turn,
-            )
+            with one_blas_thread():  # for products so small its threads cost more than they bring
+                self._network = BiLmArrays(
+                    config,
+                    lambda name: checkpoint.numbers(name, self.precision),
+                    self.workers.share if large else in_turn,
+                )
         else:
             self._network = network = BiLmTensors(checkpoint, self.device)
             self._bilm = network.bilm

@@ -31,7 +31,8 @@ from elmore.formats.bilm_weights import (
     read_softmax,
 )
 from elmore.formats.checkpoint import Checkpoint, Softmax
-from elmore.formats.files.hdf5_files import check_finite, open_hdf5
+from elmore.formats.files.finite import check_finite
+from elmore.formats.files.hdf5_files import open_hdf5
 from elmore.formats.files.hdf5_writing import create_hdf5
 from elmore.formats.files.sources import Source
 from elmore.text.characters import ByteAlphabet

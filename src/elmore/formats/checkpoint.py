@@ -36,8 +36,9 @@ class Softmax(NamedTuple):
     """The output layer of the language model, shared by both directions.
 
     Attributes:
-        weight: (n_words, projection_dim); one row per word of the vocabulary. An adaptive softmax
-            has one row per cluster after the words.
+        weight: (n_words, projection_dim), one row per word of the vocabulary, in float32 or in
+            the type in which it is stored. An adaptive softmax has one row per cluster after the
+            words.
         bias: one number per row.
         cutoffs: first word of each cluster of an adaptive softmax; empty for a plain one.
     """

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import FormatError, ModelNotFound
-from elmore.formats import allennlp_archive, allennlp_hdf5, folder, manylangs, tf1
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.files.archives import ZipSource
 from elmore.formats.files.sources import FilesSource, FolderSource, Source
-from elmore.formats.files.tars import TarSource
-from elmore.published import hub
 from elmore.published.catalog import BUNDLED, bundled_model, find_published
-from elmore.published.downloads import Reporting
 from elmore.published.named_files import is_named_file, open_named_file, open_named_files
+
+if TYPE_CHECKING:
+    from elmore.published.downloads import Reporting
 
 __all__ = [
     "FORMATS",
     "Format",
     "ModelPath",
     "detect",
+    "formats",
     "open_model",
     "open_source",
     "read_checkpoint",
@@ -53,14 +54,16 @@ _SUFFIXES = (
     *(".th", ".pt", ".pth", ".pkl", ".index"),
 )
 
-# Tried in this order: of HDF5 weights and a TensorFlow checkpoint in one folder, HDF5 is read.
-FORMATS: tuple[Format, ...] = (
-    folder,
-    manylangs,
-    allennlp_hdf5,
-    tf1,
-    allennlp_archive,
-)
+# Modules beside this one, tried in this order: of HDF5 weights and a TensorFlow checkpoint in one
+# folder, HDF5 is read. Each is imported when those before it do not fit, so that the usual model
+# waits neither for h5py nor for anything else that it does not need.
+FORMATS = ("folder", "manylangs", "allennlp_hdf5", "tf1", "allennlp_archive")
+
+
+def formats() -> Iterator[Format]:
+    """The formats in the order in which they are tried."""
+    for name in FORMATS:
+        yield cast(Format, importlib.import_module(f"elmore.formats.{name}"))
 
 
 def detect(source: Source) -> Format:
@@ -69,7 +72,7 @@ def detect(source: Source) -> Format:
     Raises:
         FormatError: no format fits; says what was found.
     """
-    for form in FORMATS:
+    for form in formats():
         if form.sniff(source):
             return form
     names = sorted(source.names())
@@ -89,12 +92,12 @@ def detect(source: Source) -> Format:
     )
 
 
-def open_model(model: ModelPath, *, reporting: Reporting = hub.silent) -> Source:
+def open_model(model: ModelPath, *, reporting: Reporting | None = None) -> Source:
     """Open the files of a model; a published one is downloaded the first time.
 
     Args:
         model: a path, a tuple of files, a name of `elmore models`, or `hf://owner/name`.
-        reporting: makes the progress reports of downloads.
+        reporting: makes the progress reports of downloads; silent by default.
 
     Raises:
         ModelNotFound: no such path, and no published model of that name.
@@ -107,13 +110,15 @@ def open_model(model: ModelPath, *, reporting: Reporting = hub.silent) -> Source
     if path.exists() or path.is_symlink():
         return open_source(path)
     name = str(model)
+    if name == BUNDLED and isinstance(model, str):
+        return open_source(bundled_model())
+    from elmore.published import hub  # the network is not needed above
+
     if isinstance(model, str) and path.suffix not in _SUFFIXES and hub.is_hugging_face(name):
         return open_source(hub.fetch_hugging_face(name), follow_links=True)
     if isinstance(model, Path) or "/" in name or path.suffix in _SUFFIXES:
         raise ModelNotFound(f"'{model}' does not exist; check the path, or see `elmore models`")
-    if name == BUNDLED:
-        return open_source(bundled_model())
-    files = hub.fetch_model(find_published(name), reporting=reporting)
+    files = hub.fetch_model(find_published(name), reporting=reporting or hub.silent)
     if len(files) == 1:
         return open_source(next(iter(files.values())))
     return FilesSource(files)
@@ -135,11 +140,15 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
     with open_checked(path, what="model") as stream:
         head = stream.read(8)
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+        from elmore.formats.files.archives import ZipSource
+
         return ZipSource(path)
     if head == b"\x89HDF\r\n\x1a\n":
         raise FormatError(
             f"'{shown(path, 120)}' is an HDF5 file without its options; pass (options, weights)"
         )
+    from elmore.formats.files.tars import TarSource
+
     return TarSource(path)
 
 

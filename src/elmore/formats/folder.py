@@ -33,7 +33,7 @@ from elmore.formats.checkpoint import (
     as_stored,
     is_matrix,
 )
-from elmore.formats.files.hdf5_files import check_finite
+from elmore.formats.files.finite import check_finite
 from elmore.formats.files.safetensors_files import (
     SafetensorsView,
     read_safetensors,
@@ -278,8 +278,10 @@ def _read_softmax(
         return None
     rows = (len(vocabulary) if vocabulary is not None else 0) + len(cutoffs)
     wanted = {"softmax.weight": (rows, config.lstm.projection_dim), "softmax.bias": (rows,)}
-    arrays = _extra_arrays(view, wanted)
-    return Softmax(arrays["softmax.weight"], arrays["softmax.bias"], cutoffs)
+    _check_extra(view, wanted)
+    # As it is stored and mapped: most users never ask for the largest matrix of a model.
+    weight = view.read("softmax.weight")
+    return Softmax(weight, np.array(view.read("softmax.bias"), np.float32), cutoffs)
 
 
 def _read_cutoffs(data: Mapping[str, Any]) -> tuple[int, ...]:
@@ -306,13 +308,17 @@ def _read_start(view: SafetensorsView, config: BiLmConfig) -> StartState | None:
 def _extra_arrays(
     view: SafetensorsView, wanted: Mapping[str, tuple[int, ...]]
 ) -> dict[str, NDArray[np.float32]]:
+    _check_extra(view, wanted)
+    return {name: np.array(view.read(name), np.float32) for name in wanted}
+
+
+def _check_extra(view: SafetensorsView, wanted: Mapping[str, tuple[int, ...]]) -> None:
     found = view.names()
     for name, shape in wanted.items():
         if name not in found or found[name].shape != shape:
             raise FormatError(
                 f"'{_MODEL}': {name} should have shape {shape}; copy the folder again"
             )
-    return {name: np.array(view.read(name), np.float32) for name in wanted}
 
 
 def _stored_reader(view: SafetensorsView, name: str) -> Callable[[], Stored]:

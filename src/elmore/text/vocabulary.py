@@ -17,6 +17,9 @@ __all__ = ["BEGIN", "END", "UNKNOWN", "USUAL", "Specials", "Vocabulary"]
 
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 
+# A vocabulary up to this size is read at one go.
+_PLAIN_BYTES = 1 << 24
+
 
 class Specials(NamedTuple):
     """How a vocabulary is looked up: the words that stand for others, and where words are cut.
@@ -128,6 +131,9 @@ class Vocabulary:
         specials: Specials = USUAL,
     ) -> Vocabulary:
         """Read a vocabulary from an open file; bilm-tf's `!!!MAXTERMID` line is skipped."""
+        plain = _plain_words(stream, limits)
+        if plain is not None:
+            return cls(plain, what=what, specials=specials)
         words: list[str] = []
         for number, line in read_lines(stream, what=what, max_line=limits.vocabulary_line_bytes):
             word = line.strip(" \t\r")  # not U+3000 and its kin: they are words of some models
@@ -147,3 +153,23 @@ class Vocabulary:
     def to_bytes(self) -> bytes:
         """Give the file form: one word a line."""
         return "".join(f"{word}\n" for word in self.words).encode("utf-8")
+
+
+def _plain_words(stream: BinaryIO, limits: Limits) -> list[str] | None:
+    """Read a file of words without anything that needs care, ten times as fast; else None.
+
+    The stream is then where it was.
+    """
+    if not stream.seekable():
+        return None
+    start = stream.tell()
+    data = stream.read(_PLAIN_BYTES + 1)
+    stream.seek(start)
+    text = data.decode("utf-8", "replace") if len(data) <= _PLAIN_BYTES else ""
+    strange = any(mark in text for mark in (" ", "\t", "\r", "\ufffd", "\ufeff", "!!!MAXTERMID"))
+    if strange or not text.endswith("\n"):
+        return None
+    words = text[:-1].split("\n")
+    longest = max(map(len, words))
+    fine = len(words) <= limits.vocabulary_lines and 4 * longest <= limits.vocabulary_line_bytes
+    return words if fine and "" not in words else None

@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import FormatError
+from elmore.formats.files.finite import finite_float32
 from elmore.limits import LIMITS
 
-__all__ = ["Hdf5Dataset", "Hdf5View", "check_finite", "finite_float32", "open_hdf5"]
+__all__ = ["Hdf5Dataset", "Hdf5View", "open_hdf5"]
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 _FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
@@ -44,7 +45,6 @@ _LIBRARY_ERRORS = (
     AttributeError,
     NotImplementedError,
 )
-_SEARCH = 1 << 20  # values checked at a time, to use little memory
 
 _plugin_lock = threading.RLock()
 
@@ -62,46 +62,6 @@ def _no_plugins() -> Iterator[None]:
         finally:
             for path in paths:
                 h5py.h5pl.append(path)
-
-
-def check_finite(values: NDArray[Any], *, what: str, name: str) -> None:
-    """Refuse a tensor with NaN or infinite values.
-
-    Args:
-        values: any shape; integers pass.
-        what: the file for messages.
-        name: the tensor for messages.
-
-    Raises:
-        FormatError: names the file, the tensor and the first bad index.
-    """
-    if values.dtype.kind != "f":
-        return
-    flat = values.reshape(-1)
-    for start in range(0, flat.size, _SEARCH):
-        part = flat[start : start + _SEARCH]
-        good = np.isfinite(part)
-        if not good.all():
-            place = start + int(np.argmin(good))
-            index = tuple(int(i) for i in np.unravel_index(place, values.shape))
-            raise FormatError(
-                f"{shown(what, 100)} has {flat[place]} in '{shown(name, 80)}' at index {index}; "
-                "weights must be finite, download or convert it again"
-            )
-
-
-def finite_float32(raw: NDArray[Any], *, what: str, name: str) -> NDArray[np.float32]:
-    """Convert a tensor of floats to C-contiguous float32; arguments as in `check_finite`.
-
-    Raises:
-        FormatError: NaN, infinite, or a float64 too large for float32.
-    """
-    check_finite(raw, what=what, name=name)
-    with np.errstate(over="ignore"):
-        values = np.ascontiguousarray(raw, np.float32).reshape(raw.shape)
-    if raw.dtype.itemsize > 4:
-        check_finite(values, what=what, name=name)
-    return values
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from elmore._io import open_checked
 from elmore._json import parse_json
 from elmore._messages import shown
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.files.hdf5_files import check_finite
+from elmore.formats.files.finite import check_finite
 from elmore.limits import LIMITS
 
 __all__ = ["SafetensorsView", "TensorInfo", "header_bytes", "read_safetensors", "write_safetensors"]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from elmore._messages import shown
 from elmore.errors import FormatError
-from elmore.formats.files.hdf5_files import finite_float32
+from elmore.formats.files.finite import finite_float32
 from elmore.formats.files.sorted_tables import masked_crc32c, read_table, read_varint
 from elmore.formats.files.sources import Source
 from elmore.limits import LIMITS

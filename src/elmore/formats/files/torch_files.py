@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.formats.files.archives import ZipSource
-from elmore.formats.files.hdf5_files import check_finite, finite_float32
+from elmore.formats.files.finite import check_finite, finite_float32
 from elmore.formats.files.pickles import (
     TYPE_NAMES,
     NumpyArray,
