@@ -10,6 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from small_models import needs_torch
 
 from elmore import Elmo
 from elmore.compat.allennlp import ConfigurationError, ElmoEmbedder
@@ -45,6 +46,7 @@ def test_embedding_sentences(pair: Pair) -> None:
     assert np.abs(again - vectors).max() > 1e-3  # the state went on
 
 
+@needs_torch
 def test_batches(pair: Pair) -> None:
     embedder = ElmoEmbedder(*pair)
     values, mask = embedder.batch_to_embeddings([LINE.split(), ["Yes"]])
@@ -69,6 +71,7 @@ def test_empty_sentences(pair: Pair) -> None:
     assert [v.shape for v in embedder.embed_batch([[], []])] == [(3, 0, 1024)] * 2
 
 
+@needs_torch
 def test_refusals(small_pair: Pair) -> None:
     embedder = ElmoEmbedder(*small_pair)
     with pytest.raises(ConfigurationError, match="sentence 0 is a string"):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from reference import MUTATIONS, ReferenceElmo, random_weights
-from small_models import SENTENCES, TEXT, make_options, write_pair
+from small_models import SENTENCES, TEXT, make_options, needs_torch, write_pair
 
 from elmore import Elmo
 from elmore.embedding import network
@@ -88,6 +88,7 @@ def test_carried_state(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(stream.state.cell, state.cell, **close)
 
 
+@needs_torch
 @pytest.mark.parametrize("name", MODELS)
 def test_the_torch_modules_compute_the_same(name: str, tmp_path: Path) -> None:
     """What learns and runs on GPUs agrees with what computes on the CPU."""

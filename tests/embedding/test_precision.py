@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small_models import SENTENCES, make_checkpoint, make_options
+from small_models import SENTENCES, make_checkpoint, make_options, needs_torch
 
 from elmore import Elmo
 from elmore.embedding.certificate import CERTIFICATE, certified, certify
@@ -174,6 +174,7 @@ def test_little_work_wakes_no_thread(checkpoint: Checkpoint) -> None:
     assert elmo.engine.workers._jobs is None
 
 
+@needs_torch
 @needs_native
 def test_the_torch_module_is_made_when_asked_for(checkpoint: Checkpoint) -> None:
     elmo = Elmo(checkpoint)

@@ -449,4 +449,4 @@ def test_products_in_bfloat16_round_and_no_more(words: bool) -> None:
         cosine = torch.nn.functional.cosine_similarity(gradient.flatten(), other.flatten(), dim=0)
         assert not torch.equal(gradient, other)
         # Clips are forced active here: a value on the other side of one moves a whole row.
-        assert cosine > 0.97
+        assert cosine > 0.95

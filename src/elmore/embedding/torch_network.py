@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BiLmTensors", "build_bilm", "find_device"]
 
+# What torch calls the kinds of devices that people have.
+_DEVICES = ("cpu", "cuda", "mps", "xpu")
+
 Array = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
@@ -115,6 +118,8 @@ def find_device(name: str) -> str:
     """
     if name == "cpu":
         return name
+    if name.partition(":")[0] not in _DEVICES:
+        raise ConfigError(f"device={name!r} is unknown; use cpu, cuda or cuda:0")
     torch = require_torch(f"device={name!r}")
     try:
         device = torch.device(name)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file
+from small_models import needs_torch
 
 from elmore.embedding.writers import Record, Settings, open_writer
 
@@ -59,6 +60,7 @@ def test_no_sentence_at_all(tmp_path):
     assert found["offsets"].tolist() == [0]
 
 
+@needs_torch
 def test_torch_maps_it_and_metadata_tells_the_first_number(tmp_path):
     write(tmp_path / "x", (None, 3), dtype="float16", first=7)
     with safe_open(tmp_path / "x", "pt") as file:

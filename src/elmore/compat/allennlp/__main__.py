@@ -50,12 +50,15 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; exit codes as those of `elmore`."""
     args = _parser().parse_args(arguments)
-    logging.getLogger("elmore").addHandler(logging.StreamHandler())
+    logger, handler = logging.getLogger("elmore"), logging.StreamHandler()
+    logger.addHandler(handler)
     try:
         _embed(args)
     except ElmoreError as error:
         sys.stderr.write(f"elmore: error: {shown(error, 380)}\n")
         return 2 if isinstance(error, ConfigError) else 1
+    finally:
+        logger.removeHandler(handler)
     return 0
 
 
