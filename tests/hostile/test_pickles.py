@@ -112,7 +112,41 @@ def laughs(depth: int) -> bytes:
     )
 
 
+def again_and_again(made: bytes, name: bytes, step: bytes) -> bytes:
+    """Make a large value once, and hand it to a name some thousand times."""
+    return b"\x80\x02" + made + b"q\x00" + name + b"q\x01" + step * 20_000 + b"t."
+
+
+def colliding(count: int) -> bytes:
+    """A dictionary of numbers that all have the hash 0."""
+    keys = (b"\x8a\x0c" + (k * (2**61 - 1)).to_bytes(12, "little") + b"N" for k in range(count))
+    return b"\x80\x02}(" + b"".join(keys) + b"u."
+
+
 ATTACKS: dict[str, Callable[[], bytes]] = {
+    "a dictionary copied again and again": lambda: row(
+        again_and_again(
+            b"](" + b"".join(text(f"{k}") + b"N\x86" for k in range(20_000)) + b"e",
+            name_of("collections", "OrderedDict"),
+            b"h\x01h\x00\x85R",
+        )
+    ),
+    "a string encoded again and again": lambda: row(
+        again_and_again(text("x" * 1_000_000), name_of("_codecs", "encode"), b"h\x01h\x00\x85R")
+    ),
+    "an array filled again and again": lambda: row(
+        again_and_again(
+            b"(K\x01M\x10'\x85"
+            + (name_of("numpy", "dtype") + b"(" + text("f8") + b"tR")
+            + (b"\x89" + text("x" * 80_000) + b"t"),
+            name_of("numpy", "ndarray"),
+            b"h\x01)Rh\x00b",
+        )
+    ),
+    "a dictionary of a long string": lambda: row(
+        state(name_of("collections", "OrderedDict") + text("x" * 50_000_000) + b"\x85R")
+    ),
+    "keys of one hash": lambda: row(colliding(100_000)),
     "os.system": call(__import__("os").system, f"touch {TRACE}"),
     "eval": call(eval, f"open({TRACE!r}, 'w')"),
     "exec": call(exec, f"open({TRACE!r}, 'w')"),
@@ -278,6 +312,9 @@ REASONS = {
     "bytes after the pickle": "bytes after its pickle",
     "s without end": "greater length than allowed",
     "a dictionary of nested": "key of type tuple",
+    "a long string": "other than names and values",
+    "keys of one hash": "key of type int",
+    "again and again": "greater length than allowed",
     "data after the end": "its tensors need",
     "zip: a storage by a path": "secret.txt has None bytes",
 }
