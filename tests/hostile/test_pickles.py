@@ -144,7 +144,7 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
         )
     ),
     "a dictionary of a long string": lambda: row(
-        state(name_of("collections", "OrderedDict") + text("x" * 50_000_000) + b"\x85R")
+        state(name_of("collections", "OrderedDict") + text("x" * 30_000_000) + b"\x85R")
     ),
     "keys of one hash": lambda: row(colliding(100_000)),
     "os.system": call(__import__("os").system, f"touch {TRACE}"),
@@ -210,11 +210,11 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
     "a frame longer than the file": lambda: row(
         b"\x80\x04\x95" + struct.pack("<Q", 1 << 62) + state(laughs(40))[2:]
     ),
-    "a key of many levels": lambda: row(b"\x80\x02})" + b"\x85" * 400_000 + b"K\x01s."),
+    "a key of many levels": lambda: row(b"\x80\x02})" + b"\x85" * 200_000 + b"K\x01s."),
     "pairs with a key of several levels": lambda: row(
         state(name_of("collections", "OrderedDict") + b"(]()" + b"\x85" * 9 + b"K\x01tatR")
     ),
-    "a value of many levels": lambda: row(state(b"]" + b"\x85" * 400_000)),
+    "a value of many levels": lambda: row(state(b"]" + b"\x85" * 200_000)),
     "a set of nested tuples": lambda: row(b"\x80\x04\x8f(" + laughs(40) + b"\x90."),
     "a frozen set of nested tuples": lambda: row(b"\x80\x04(" + laughs(40) + b"\x91."),
     "a bytearray of 4 GB": lambda: row(b"\x80\x05\x96" + struct.pack("<Q", 1 << 32) + b"abc"),
