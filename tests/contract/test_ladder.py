@@ -126,6 +126,15 @@ def test_no_import_goes_up() -> None:
     assert not wrong
 
 
+def test_containers_know_no_model_format() -> None:
+    files = {m: path for m, path in FILES.items() if m.startswith("elmore.formats.files.")}
+    assert len(files) > 8
+    for module, path in files.items():
+        for other in imports(path):
+            outside = other.startswith(("elmore.formats.", "elmore.published"))
+            assert other in files or not outside, f"{module} imports {other}"
+
+
 def test_the_service_stands_on_the_facade() -> None:
     rooms = {
         (module, room(other))

@@ -136,12 +136,12 @@ NAME, BIAS = "forward_layers.0.state_weight", "forward_layers.0.bias"
     [
         (lambda t: t.pop(f"{NAME}.scales"), "state_weight.scales is missing"),
         (lambda t: t.update({f"{NAME}.scales": np.ones(3, np.float32)}), "scales has shape"),
-        (lambda t: t[NAME].fill(-128), "no int8 matrix of ours"),
+        (lambda t: t[NAME].fill(-128), "not a valid int8 matrix"),
         (
             lambda t: t.update({BIAS: t[BIAS].astype(np.int8), f"{BIAS}.scales": t[BIAS]}),
             "bias is int8, only large matrices may be",
         ),
-        (lambda t: t[f"{NAME}.scales"].fill(-1), "no int8 matrix of ours"),
+        (lambda t: t[f"{NAME}.scales"].fill(-1), "not a valid int8 matrix"),
         (lambda t: t[f"{NAME}.scales"].fill(np.nan), "not finite|NaN|nan"),
     ],
 )

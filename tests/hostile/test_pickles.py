@@ -112,7 +112,41 @@ def laughs(depth: int) -> bytes:
     )
 
 
+def again_and_again(made: bytes, name: bytes, step: bytes) -> bytes:
+    """Make a large value once, and hand it to a name some thousand times."""
+    return b"\x80\x02" + made + b"q\x00" + name + b"q\x01" + step * 20_000 + b"t."
+
+
+def colliding(count: int) -> bytes:
+    """A dictionary of numbers that all have the hash 0."""
+    keys = (b"\x8a\x0c" + (k * (2**61 - 1)).to_bytes(12, "little") + b"N" for k in range(count))
+    return b"\x80\x02}(" + b"".join(keys) + b"u."
+
+
 ATTACKS: dict[str, Callable[[], bytes]] = {
+    "a dictionary copied again and again": lambda: row(
+        again_and_again(
+            b"](" + b"".join(text(f"{k}") + b"N\x86" for k in range(20_000)) + b"e",
+            name_of("collections", "OrderedDict"),
+            b"h\x01h\x00\x85R",
+        )
+    ),
+    "a string encoded again and again": lambda: row(
+        again_and_again(text("x" * 1_000_000), name_of("_codecs", "encode"), b"h\x01h\x00\x85R")
+    ),
+    "an array filled again and again": lambda: row(
+        again_and_again(
+            b"(K\x01M\x10'\x85"
+            + (name_of("numpy", "dtype") + b"(" + text("f8") + b"tR")
+            + (b"\x89" + text("x" * 80_000) + b"t"),
+            name_of("numpy", "ndarray"),
+            b"h\x01)Rh\x00b",
+        )
+    ),
+    "a dictionary of a long string": lambda: row(
+        state(name_of("collections", "OrderedDict") + text("x" * 30_000_000) + b"\x85R")
+    ),
+    "keys of one hash": lambda: row(colliding(100_000)),
     "os.system": call(__import__("os").system, f"touch {TRACE}"),
     "eval": call(eval, f"open({TRACE!r}, 'w')"),
     "exec": call(exec, f"open({TRACE!r}, 'w')"),
@@ -176,11 +210,11 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
     "a frame longer than the file": lambda: row(
         b"\x80\x04\x95" + struct.pack("<Q", 1 << 62) + state(laughs(40))[2:]
     ),
-    "a key of many levels": lambda: row(b"\x80\x02})" + b"\x85" * 400_000 + b"K\x01s."),
+    "a key of many levels": lambda: row(b"\x80\x02})" + b"\x85" * 200_000 + b"K\x01s."),
     "pairs with a key of several levels": lambda: row(
         state(name_of("collections", "OrderedDict") + b"(]()" + b"\x85" * 9 + b"K\x01tatR")
     ),
-    "a value of many levels": lambda: row(state(b"]" + b"\x85" * 400_000)),
+    "a value of many levels": lambda: row(state(b"]" + b"\x85" * 200_000)),
     "a set of nested tuples": lambda: row(b"\x80\x04\x8f(" + laughs(40) + b"\x90."),
     "a frozen set of nested tuples": lambda: row(b"\x80\x04(" + laughs(40) + b"\x91."),
     "a bytearray of 4 GB": lambda: row(b"\x80\x05\x96" + struct.pack("<Q", 1 << 32) + b"abc"),
@@ -278,6 +312,9 @@ REASONS = {
     "bytes after the pickle": "bytes after its pickle",
     "s without end": "greater length than allowed",
     "a dictionary of nested": "key of type tuple",
+    "a long string": "other than names and values",
+    "keys of one hash": "key of type int",
+    "again and again": "greater length than allowed",
     "data after the end": "its tensors need",
     "zip: a storage by a path": "secret.txt has None bytes",
 }

@@ -242,5 +242,7 @@ def as_stored(values: NDArray[np.float32], dtype: StoredType, *, what: str) -> N
         return np.ascontiguousarray(values, np.float32)
     largest = float(np.abs(values).max(initial=0))
     if largest > float(np.finfo(np.float16).max):
-        raise ConfigError(f"{what} has the value {largest:.3g}, too large for float16; use float32")
+        raise ConfigError(
+            f"{what} has the value {largest:.3g}, too large for float16; store float32"
+        )
     return np.ascontiguousarray(values, np.float16)

@@ -88,7 +88,7 @@ class _NumpyType:
         self.dtype = np.dtype("<" + text.lstrip("<=|"))
 
     def set_state(self, state: Any) -> None:
-        if not isinstance(state, tuple) or len(state) < 2 or state[1] not in ("<", "|", "="):
+        if len(state) < 2 or state[1] not in ("<", "|", "="):
             raise ValueError("it has arrays of another byte order")
 
 
@@ -142,11 +142,13 @@ def _parameter(data: Any, *_: Any) -> Tensor:
 
 
 def _ordered_dict(items: Any = ()) -> dict[Any, Any]:
-    pairs = list(items)
-    for pair in pairs:
-        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise ValueError("it has a dictionary of other than names and values")
-    return dict(pairs)
+    fine = isinstance(items, list | tuple) and all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)
+        for pair in items
+    )
+    if not fine:
+        raise ValueError("it has a dictionary of other than names and values")
+    return dict(items)
 
 
 def _encode(text: Any, encoding: Any = "latin-1") -> bytes:
@@ -198,6 +200,7 @@ def item_size(kind: str) -> int:
 
 # The unpickler ------------------------------------------------------------------------------------
 
+_ITEM_BYTES = 128  # at least what an entry of a dictionary takes
 # Taken over as they are: they push plain values, build lists and tuples, and use the memo.
 _OPCODES = [
     getattr(pickle, name)[0]
@@ -241,7 +244,7 @@ class _Reader:
         self._reads = LIMITS.pickle_steps
 
     def read(self, size: int) -> bytes:
-        self._count(size)
+        self.count(size)
         data = self._stream.read(size)
         if len(data) != size:
             raise pickle.UnpicklingError("it ends in the middle of a pickle")
@@ -249,12 +252,13 @@ class _Reader:
 
     def readline(self) -> bytes:
         data = self._stream.readline(256)
-        self._count(len(data))
+        self.count(len(data))
         if not data.endswith(b"\n"):
             raise pickle.UnpicklingError("it has a name that does not end")
         return data
 
-    def _count(self, size: int) -> None:
+    def count(self, size: int) -> None:
+        """Count bytes that were read, or that a value takes."""
         self._bytes -= size
         self._reads -= 1
         if self._bytes < 0 or self._reads < 0:
@@ -273,6 +277,7 @@ class _TensorUnpickler(pickle._Unpickler):
     def __init__(self, reader: _Reader, persistent: Callable[[Any], Any] | None) -> None:
         # Strings of Python 2 hold bytes; those of array data come back by latin-1.
         super().__init__(reader, encoding="latin-1")
+        self._reader = reader
         self._persistent = persistent
 
     def load(self) -> Any:
@@ -301,14 +306,22 @@ class _TensorUnpickler(pickle._Unpickler):
         arguments, name = self.stack.pop(), self.stack[-1]
         if not isinstance(name, _Name) or not isinstance(arguments, tuple):
             raise pickle.UnpicklingError("it calls something that is not a name")
+        self._count_copies(arguments)
         self.stack[-1] = name.make(*arguments)
 
     def _build(self) -> None:
         state, value = self.stack.pop(), self.stack[-1]
-        if isinstance(value, NumpyArray | _NumpyType):
+        if isinstance(value, NumpyArray | _NumpyType) and isinstance(state, tuple):
+            self._count_copies(state)
             value.set_state(state)
         elif not isinstance(value, dict):  # attributes of a state dict (_metadata) do not matter
             raise pickle.UnpicklingError("it sets the state of a value that has none")
+
+    def _count_copies(self, values: tuple[Any, ...]) -> None:
+        # A short file can hand the same large value to a name many times, which copies it.
+        for value in values:
+            if isinstance(value, str | list | tuple):
+                self._reader.count(len(value) * (1 if isinstance(value, str) else _ITEM_BYTES))
 
     def _set_item(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
@@ -322,8 +335,9 @@ class _TensorUnpickler(pickle._Unpickler):
         if len(items) % 2:
             raise pickle.UnpicklingError("it has a key without a value")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            # Hashing tuples within tuples can take for ever, or overflow C's stack.
-            if not isinstance(target, dict) or not isinstance(key, str | int | bytes):
+            # Hashing tuples within tuples can take for ever, or overflow C's stack. Numbers can be
+            # chosen to have the same hash, which makes a dictionary slow.
+            if not isinstance(target, dict) or not isinstance(key, str):
                 raise pickle.UnpicklingError(f"it has a key of type {type(key).__name__}")
             target[key] = value
 
