@@ -9,16 +9,15 @@ resume/        the two newest states to go on from
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from elmore._atomic import atomic_file
 from elmore._json import read_json
+from elmore._locks import locked
+from elmore._messages import shown
 from elmore.errors import FormatError, ResumeError
 from elmore.training.recipe import Recipe
 
@@ -174,27 +173,14 @@ class Run:
         with atomic_file(self.log_path, overwrite=True) as stream:
             stream.write("".join(f"{line}\n" for line in kept).encode())
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder for this process; another one gets a clear refusal.
-
-        The lock is the operating system's, so a dead process holds none.
-        """
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the folder for this process; a second one gets a `ResumeError`."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "lock").open("a+") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                stream.seek(0)
-                owner = stream.read().strip() or "unknown"
-                raise ResumeError(
-                    f"'{self.path}' is in use by process {owner}; wait for it, stop it, or train "
-                    "in another folder"
-                ) from None
-            stream.truncate(0)
-            stream.write(str(os.getpid()))
-            stream.flush()
-            yield
+        busy = (
+            f"'{shown(self.path, 120)}' is in use by process {{owner}}; wait for it, stop it, or "
+            "train in another folder"
+        )
+        return locked(self.path / "lock", busy, error=ResumeError)
 
     def _facts(self) -> dict[str, Any]:
         facts = read_json(self.path / "recipe.json")
