@@ -25,10 +25,9 @@ FLOORS = {
         "_machine",
         "_messages",
         "_progress",
-        "_remote_errors",
         "_version",
     ),
-    1: ("kernels",),
+    1: ("kernels", "jobs"),
     2: ("text",),
     3: ("nn",),
     4: ("formats",),
@@ -48,7 +47,7 @@ OPENERS = {("elmore.cli.serve", "serve")}
 # What stands behind the HTTP door: the facade and its neighbours, nothing that computes below.
 BEHIND_SERVE = ("serve", "embedding", *FLOORS[0])
 # Files without a torch of their own at the top.
-NO_TORCH = (*FLOORS[0], "text", "formats", "cli", "__main__")
+NO_TORCH = (*FLOORS[0], "jobs", "text", "formats", "cli", "__main__")
 NO_TORCH_FILES = ("kernels/_load.py", "kernels/characters.py")
 
 

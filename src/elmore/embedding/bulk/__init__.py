@@ -1,4 +1,4 @@
-"""Vectors of large text files: several processes, shards of output, runs that can be stopped."""
+"""Vectors of large text files: several processes, output in shards, runs that can resume."""
 
 from __future__ import annotations
 

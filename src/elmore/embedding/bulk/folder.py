@@ -1,8 +1,8 @@
-"""The folder of a bulk run: shards, a journal while it goes on, a manifest when it is whole.
+"""The folder of a bulk run: shards, a journal until it is complete, then a manifest.
 
     shard-000000.parquet ...    each appears under its name when it is complete
-    journal.jsonl, lock         while the run is not finished: what it is, and what is done
-    manifest.json               in their place when it is: settings, digests, counts, shards
+    journal.jsonl, lock         while the run is not finished (jobs/journal.py)
+    manifest.json               when it is: settings, digests, counts, shards
 
 Nothing in the finished folder depends on the number of processes, the time or the interruptions.
 """
@@ -12,58 +12,51 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from elmore._atomic import atomic_file, clean_partials, write_error
+from elmore._atomic import atomic_file
 from elmore._json import read_json
-from elmore._locks import locked
 from elmore._messages import shown
-from elmore.embedding.reading import Counts
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError, ResumeError
+from elmore.jobs.journal import JournalFolder, Record
 from elmore.limits import LIMITS
+from elmore.text.reading import Counts
 
 __all__ = ["BulkFolder", "BulkResult", "ShardRecord", "run_facts"]
 
 _FORMAT = "elmore-vectors"
 _VERSION = 1
 _MANIFEST = "manifest.json"
-_JOURNAL = "journal.jsonl"
-_LOCK = "lock"
 _SHARD = re.compile(r"shard-\d{6,}\.[a-z0-9]+")
 # Of a manifest that we wrote ourselves: ten million shards are 5 TB of text.
 _LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 32, json_nodes=1 << 28)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShardRecord:
-    """A shard that is done.
+class ShardRecord(Record):
+    """A finished shard.
 
     Attributes:
         number: from 0.
-        file: its name in the folder.
         first: number of its first sentence.
         sentences: how many there are.
         tokens: in all.
         empty: sentences without tokens.
-        cut: tokens that the model does not see whole.
-        bytes: of the file.
+        cut: tokens of which the model sees only the start.
         sha256: of the file.
     """
 
     number: int
-    file: str
     first: int
     sentences: int
     tokens: int
     empty: int
     cut: int
-    bytes: int
     sha256: str
 
 
@@ -74,7 +67,7 @@ class BulkResult:
     Attributes:
         folder: where it is.
         shards: its files, in the order of the input.
-        counts: what was met on the way.
+        counts: sentences, tokens, and what was unusual.
     """
 
     folder: Path
@@ -86,59 +79,49 @@ class BulkFolder:
     """The folder while it is written; made by `opened`.
 
     Args:
-        path: the folder.
-        form: format of the shards.
+        journal: the folder and its journal.
+        suffix: of the shards' names.
+        overwrite: forget what an earlier run left there.
     """
 
-    def __init__(self, path: Path, form: str) -> None:
-        self.path = path
-        self._suffix = WRITERS[form].suffixes[0]
+    def __init__(self, journal: JournalFolder[ShardRecord], suffix: str, overwrite: bool) -> None:
+        self.path = journal.path
+        self._journal = journal
+        self._suffix = suffix
+        self._overwrite = overwrite
         self._done: dict[int, ShardRecord] = {}
         self._facts: dict[str, Any] = {}
 
     @classmethod
     @contextlib.contextmanager
     def opened(cls, path: Path, form: str, *, overwrite: bool) -> Iterator[BulkFolder]:
-        """Make or find a folder, and keep others from it.
+        """Create or find a folder, and keep other processes out of it.
 
         Args:
             path: the folder; its parent must exist.
             form: format of the shards.
-            overwrite: forget what an earlier run left there.
+            overwrite: forget what an earlier run left there, once this one is ready to start.
 
         Raises:
             ConfigError: something that is not ours is there.
-            ElmoreError: another process works on it.
+            ElmoreError: another process is writing to it.
         """
-        _check_ours(path)
-        try:
-            path.mkdir(exist_ok=True)
-        except OSError as error:
-            raise write_error(error, path) from error
+        _check_manifest(path)
         busy = (
-            f"'{shown(path, 120)}' is being filled by process {{owner}}; wait for it or choose "
+            f"'{shown(path, 120)}' is being written by process {{owner}}; wait for it or choose "
             "another folder"
         )
-        with locked(path / _LOCK, busy):
-            folder = cls(path, form)
-            try:
-                if overwrite:
-                    folder._clear()
-                yield folder
-            finally:
-                clean_partials(path, alone=True)
-                # Without a journal there is nothing to go on with: leave no trace, or a whole run.
-                if not (path / _JOURNAL).exists():
-                    with contextlib.suppress(OSError):
-                        (path / _LOCK).unlink()
-                        path.rmdir()
+        with JournalFolder.opened(
+            path, ShardRecord, _SHARD, busy=busy, marks=(_MANIFEST,)
+        ) as journal:
+            yield cls(journal, WRITERS[form].suffixes[0], overwrite)
 
     def shard(self, number: int) -> Path:
-        """Give the file of a shard."""
+        """The file of a shard."""
         return self.path / f"shard-{number:06d}{self._suffix}"
 
     def resume(self, facts: Mapping[str, Any]) -> dict[int, ShardRecord]:
-        """Find the shards that are done, and start or go on with the journal.
+        """Find the finished shards, and start or resume the journal.
 
         Args:
             facts: what the run is: settings, model, software, inputs.
@@ -148,31 +131,26 @@ class BulkFolder:
         """
         self._facts = json.loads(json.dumps(facts))
         records: list[ShardRecord] = []
-        found = self._found()
+        found = None if self._overwrite else self._manifest() or self._journal.found()
         if found is not None:
             earlier, records = found
             _check_same(self.path, earlier, self._facts)
-        self._done = {r.number: r for r in records if _size(self.path / r.file) == r.bytes}
-        lines = [self._facts, *(asdict(record) for record in self._done.values())]
-        with atomic_file(self.path / _JOURNAL, overwrite=True) as stream:
-            stream.writelines(_line(line) for line in lines)
+        kept = self._journal.begin(self._facts, records)
+        # Only now: if we are killed between the two, the manifest still names every shard.
         (self.path / _MANIFEST).unlink(missing_ok=True)
+        self._done = {record.number: record for record in kept}
         return dict(self._done)
 
     def add(self, record: ShardRecord) -> None:
-        """Note that a shard is done."""
+        """Record a finished shard."""
         self._done[record.number] = record
-        try:
-            with (self.path / _JOURNAL).open("ab") as stream:
-                stream.write(_line(asdict(record)))
-        except OSError as error:
-            raise write_error(error, self.path / _JOURNAL) from error
+        self._journal.add(record)
 
     def finish(self, read: Counts) -> BulkResult:
         """Write the manifest.
 
         Args:
-            read: lines that were not UTF-8.
+            read: the lines that were not UTF-8.
         """
         records = [self._done[number] for number in sorted(self._done)]
         counts = Counts(
@@ -188,89 +166,44 @@ class BulkFolder:
             "counts": asdict(counts),
             "shards": [asdict(record) for record in records],
         }
-        kept = {record.file for record in records} | {_JOURNAL, _LOCK}
-        for entry in self.path.iterdir():  # of an earlier run that got further
-            if entry.name not in kept and _SHARD.fullmatch(entry.name):
-                entry.unlink()
         with atomic_file(self.path / _MANIFEST, overwrite=True) as stream:
             stream.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")
-        (self.path / _JOURNAL).unlink()
+        self._journal.finish()
         shards = tuple(self.path / record.file for record in records)
         return BulkResult(folder=self.path, shards=shards, counts=counts)
 
-    def _found(self) -> tuple[dict[str, Any], list[ShardRecord]] | None:
-        """Read the manifest or the journal; None where there is neither."""
-        if (self.path / _MANIFEST).exists():
-            manifest = read_json(self.path / _MANIFEST, _LIMITS, follow=False)
-            shards = manifest.pop("shards", [])
-            manifest.pop("counts", None)
-            try:
-                return manifest, [ShardRecord(**shard) for shard in shards]
-            except TypeError:
-                raise FormatError(
-                    f"'{shown(self.path / _MANIFEST, 120)}' is damaged; pass overwrite=True "
-                    "(--force) to start anew"
-                ) from None
-        try:
-            data = (self.path / _JOURNAL).read_bytes()
-        except FileNotFoundError:
+    def _manifest(self) -> tuple[dict[str, Any], list[ShardRecord]] | None:
+        """What a finished run was, and its shards; None if there is none."""
+        path = self.path / _MANIFEST
+        if not path.exists():
             return None
-        head, *lines = data.split(b"\n")
-        records = []
-        with contextlib.suppress(ValueError, TypeError):  # the last line may be torn
-            for line in lines:
-                if line:
-                    records.append(ShardRecord(**json.loads(line)))
-        return json.loads(head), records
-
-    def _clear(self) -> None:
-        for name in (_MANIFEST, _JOURNAL):
-            (self.path / name).unlink(missing_ok=True)
-        for entry in self.path.iterdir():
-            if _SHARD.fullmatch(entry.name):
-                entry.unlink()
+        manifest = read_json(path, _LIMITS, follow=False)
+        shards = manifest.pop("shards", [])
+        manifest.pop("counts", None)
+        try:
+            return manifest, [ShardRecord(**shard) for shard in shards]
+        except TypeError:
+            raise FormatError(
+                f"'{shown(path, 120)}' is damaged; pass overwrite=True (--force) to start again"
+            ) from None
 
 
-def _line(values: Mapping[str, Any]) -> bytes:
-    return json.dumps(values, ensure_ascii=False).encode() + b"\n"
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return -1
-
-
-def _check_ours(path: Path) -> None:
-    """Refuse to fill anything but a new, an empty or one of our own folders."""
-    label = f"'{shown(path, 140)}'"
-    if not path.parent.is_dir():
-        raise ConfigError(f"cannot write {label}: its folder does not exist; create it first")
-    if not os.path.lexists(path):
+def _check_manifest(folder: Path) -> None:
+    """Refuse a folder with a manifest that another program wrote."""
+    path = folder / _MANIFEST
+    if not path.exists():
         return
-    if path.is_symlink() or not path.is_dir():
-        raise ConfigError(f"{label} is not a folder; choose another name")
-    ours = (_MANIFEST, _JOURNAL, _LOCK)
-    names = {entry.name for entry in path.iterdir()}
-    foreign = [n for n in names if n not in ours and not _SHARD.fullmatch(n) and n[0] != "."]
-    unmarked = names and not names & set(ours)
-    manifest = path / _MANIFEST
-    if foreign or unmarked or (manifest.exists() and not _is_ours(manifest)):
-        raise ConfigError(
-            f"{label} holds files that elmore did not write; choose another name or empty it"
-        )
-
-
-def _is_ours(manifest: Path) -> bool:
-    try:
-        return read_json(manifest, _LIMITS, follow=False).get("format") == _FORMAT
-    except FormatError:
-        return False
+    with contextlib.suppress(FormatError):
+        if read_json(path, _LIMITS, follow=False).get("format") == _FORMAT:
+            return
+    raise ConfigError(
+        f"'{shown(folder, 140)}' holds files that elmore did not write; choose another name or "
+        "empty it"
+    )
 
 
 def _check_same(path: Path, earlier: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    fix = "choose another folder, or pass overwrite=True (--force) to start anew"
+    fix = "choose another folder, or pass overwrite=True (--force) to start again"
     label = f"'{shown(path, 100)}'"
     for part in ("settings", "software"):
         old, new = earlier.get(part, {}), now[part]
@@ -293,7 +226,7 @@ def _check_inputs(
     for before, after in zip(old, new, strict=True):
         if before["sha256"] != after["sha256"]:
             raise ResumeError(
-                f"{label} was started with another content of '{shown(after['path'], 100)}'; {fix}"
+                f"'{shown(after['path'], 100)}' changed since {label} was started; {fix}"
             )
 
 
@@ -306,7 +239,7 @@ def run_facts(
 
     Args:
         settings: of the job.
-        worker: what a worker tells of its model and software.
+        worker: what a worker reports about its model and software.
         inputs: path, size and SHA-256 of each file.
     """
     return {
