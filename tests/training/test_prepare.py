@@ -200,6 +200,23 @@ def test_killed_and_started_again(
     assert len(reused) >= seen - 1  # all that the journal had
 
 
+def test_a_killed_worker_is_replaced(made: Prepared, corpus: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "data"
+    journal = tmp_path / "data.partial" / "journal.jsonl"
+    command = [sys.executable, "-c", SLOW, str(out), "2", *map(str, corpus)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 20
+        while not journal.exists() or len(journal.read_bytes().splitlines()) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in errors) == (0, False)
+    assert contents(out) == contents(made.folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
 def test_pieces_of_other_texts_are_not_used(tmp_path: Path) -> None:
     text = tmp_path / "in.txt"
     text.write_text("a b\n\nc d\n")

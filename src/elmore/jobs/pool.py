@@ -139,10 +139,10 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
         process = self._idle.get()
         try:
             reply = self._attempt(lambda: process.ask(request), f"{request.name} is repeated")
+            self._checked(process.facts)
+            return reply
         finally:
             self._idle.put(process)
-        self._checked(process.facts)
-        return reply
 
     def _attempt(self, action: Callable[[], _T], remedy: str) -> _T:
         attempt = 1
