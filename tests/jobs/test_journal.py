@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from elmore.errors import ConfigError, ElmoreError, FormatError
-from elmore.jobs.journal import JournalFolder, Record
+from elmore.jobs.journal import FinishedFile, JournalFolder
 
 NAMES = re.compile(r"file-\d|work")
 HEADER = {"format": "test", "options": [1, "é"]}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbered(Record):
+class Numbered(FinishedFile):
     number: int
 
 

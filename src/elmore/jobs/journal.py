@@ -24,13 +24,13 @@ from elmore._locks import locked
 from elmore._messages import shown
 from elmore.errors import ConfigError, FormatError
 
-__all__ = ["JournalFolder", "Record"]
+__all__ = ["FinishedFile", "JournalFolder"]
 
 _JOURNAL, _LOCK = "journal.jsonl", "lock"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class FinishedFile:
     """A finished file; what else is known about it, a subclass adds.
 
     Attributes:
@@ -42,17 +42,11 @@ class Record:
     bytes: int
 
 
-_R = TypeVar("_R", bound=Record)
+_R = TypeVar("_R", bound=FinishedFile)
 
 
 class JournalFolder(Generic[_R]):
-    """The folder while it is written; made by `opened`.
-
-    Args:
-        path: the folder.
-        record: the type of the journal's lines.
-        files: the names of what may be in it, besides journal and lock.
-    """
+    """The folder while it is written; made by `opened`, which explains the arguments."""
 
     def __init__(self, path: Path, record: type[_R], files: re.Pattern[str]) -> None:
         self.path = path
@@ -79,7 +73,7 @@ class JournalFolder(Generic[_R]):
         Args:
             path: the folder; its parent must exist.
             record: the type of the journal's lines.
-            files: the names of what may be in it.
+            files: the names of what may be in it, besides journal and lock.
             busy: the message if another process holds it, with {owner} for its process id.
             marks: further names by which a folder of ours is known.
 

@@ -23,7 +23,7 @@ from elmore._json import json_digest
 from elmore._messages import shown
 from elmore._progress import Progress
 from elmore.errors import InputError
-from elmore.jobs.journal import JournalFolder, Record
+from elmore.jobs.journal import FinishedFile, JournalFolder
 from elmore.jobs.pool import Pool, Request
 from elmore.text.reading import Reading
 from elmore.training.blocks import BLOCK_BYTES, Position, read_blocks
@@ -40,7 +40,7 @@ _NAMES = re.compile(r"piece-\d{6,}\.safetensors|shards-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PieceRecord(Record):
+class PieceRecord(FinishedFile):
     """What a piece holds, and where the next one starts."""
 
     tokens: int

@@ -17,7 +17,7 @@ import pytest
 from small_models import make_checkpoint, make_options
 
 from elmore.embedding.bulk import embed_files
-from elmore.embedding.bulk.job import Embedder, Job
+from elmore.embedding.bulk.job import Job, ShardEmbedder
 from elmore.errors import ConfigError, InputError
 from embedding.bulk.conftest import digests
 
@@ -178,7 +178,7 @@ def lines(corpus):
 @pytest.mark.parametrize("layers", ["all", [0.2, 0.3, 0.5]])
 def test_a_shard_does_not_depend_on_earlier_ones(model, lines, tmp_path, layers):
     job = Job(model=model, tokenized=True, format="safetensors", layers=layers)
-    embedder = Embedder(Job.from_json(json.loads(json.dumps(job.to_json()))))
+    embedder = ShardEmbedder(Job.from_json(json.loads(json.dumps(job.to_json()))))
     first = embedder.write_shard(tmp_path / "a", 0, lines[:30])
     embedder.write_shard(tmp_path / "b", 0, lines[30:])
     assert len(embedder.elmo.engine.cache._young) > 0

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from elmore.embedding.bulk.embed_files import embed_files
-from elmore.embedding.bulk.folder import BulkResult
+from elmore.embedding.bulk.output_folder import BulkResult
 
 __all__ = ["BulkResult", "embed_files"]

@@ -14,8 +14,8 @@ from elmore._io import open_checked, open_text, sha256_stream
 from elmore._messages import shown
 from elmore._progress import SILENT, Progress
 from elmore.config import Precision
-from elmore.embedding.bulk.folder import BulkFolder, BulkResult, ShardRecord, run_facts
 from elmore.embedding.bulk.job import SHARD_BYTES, Job, start, value_shape
+from elmore.embedding.bulk.output_folder import BulkFolder, BulkResult, ShardRecord, run_facts
 from elmore.embedding.layers import LayerChoice
 from elmore.embedding.pooling import Pooling
 from elmore.errors import InputError
@@ -24,7 +24,7 @@ from elmore.formats.stored_types import StoredType
 from elmore.jobs.pool import Pool, Request
 from elmore.text.reading import Counts, Errors, Reading
 
-__all__ = ["InputFile", "Shard", "cut_shards", "embed_files", "inspect_input", "run_job"]
+__all__ = ["InputFile", "TextShard", "cut_shards", "embed_files", "inspect_input", "run_job"]
 
 
 def embed_files(
@@ -144,7 +144,7 @@ def run_job(
                 files, job.reading(), read, shard_bytes=job.shard_bytes, limit=job.limit
             )
             for shard in shards:
-                if shard.number in done:
+                if shard.number in done:  # read all the same, to find where the next one starts
                     progress.update(len(shard.texts))
                     continue
                 path = str(folder.shard(shard.number))
@@ -192,7 +192,7 @@ class InputFile:
 
 
 @dataclass(frozen=True)
-class Shard:
+class TextShard:
     """Sentences that one process embeds into one file.
 
     Attributes:
@@ -221,7 +221,7 @@ def cut_shards(
     *,
     shard_bytes: int,
     limit: int | None = None,
-) -> Iterator[Shard]:
+) -> Iterator[TextShard]:
     """Divide the sentences of files into shards, in order.
 
     Shards depend on the files and these arguments alone. A shard may hold the end of a file and
@@ -240,10 +240,10 @@ def cut_shards(
         texts.append(text)
         size += len(text) + 1 if text.isascii() else len(text.encode("utf-8", "replace")) + 1
         if size >= shard_bytes:
-            yield Shard(number, first, texts)
+            yield TextShard(number, first, texts)
             number, first, size, texts = number + 1, first + len(texts), 0, []
     if texts:
-        yield Shard(number, first, texts)
+        yield TextShard(number, first, texts)
 
 
 def _texts(files: Sequence[InputFile], reading: Reading, counts: Counts) -> Iterator[str]:

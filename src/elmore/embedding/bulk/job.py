@@ -23,7 +23,7 @@ from elmore.text.reading import Counts, Errors, Reading, SentenceReader
 from elmore.text.sentence import Sentence
 from elmore.text.tokenizer import Convention
 
-__all__ = ["SHARD_BYTES", "Embedder", "Job", "start", "value_shape"]
+__all__ = ["SHARD_BYTES", "Job", "ShardEmbedder", "start", "value_shape"]
 
 # Of text in a shard, about 100,000 tokens of English: what is lost when a worker is killed.
 SHARD_BYTES = 1 << 19
@@ -112,6 +112,7 @@ class Job:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Job:
         """Undo `to_json`."""
+        # Several files of a model are a tuple, which JSON turns into a list.
         places = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in fields.items()
@@ -164,7 +165,7 @@ def start(setup: Mapping[str, Any]) -> Worker:
     """Load the model of a job, given as JSON."""
     job = Job.from_json(setup)
     torch_version = _limit_torch(job.threads)
-    embedder = Embedder(job)
+    embedder = ShardEmbedder(job)
 
     def perform(fields: Mapping[str, Any], data: bytes) -> dict[str, Any]:
         return embedder.write_shard(Path(fields["path"]), fields["first"], json.loads(data))
@@ -180,7 +181,7 @@ def _limit_torch(threads: int) -> str:
     return str(torch.__version__)
 
 
-class Embedder:
+class ShardEmbedder:
     """A loaded model that writes shards.
 
     Args:

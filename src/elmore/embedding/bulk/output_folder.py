@@ -23,7 +23,7 @@ from elmore._json import read_json
 from elmore._messages import shown
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError, ResumeError
-from elmore.jobs.journal import JournalFolder, Record
+from elmore.jobs.journal import FinishedFile, JournalFolder
 from elmore.limits import LIMITS
 from elmore.text.reading import Counts
 
@@ -38,7 +38,7 @@ _LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 32, json_nodes=1 << 28)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShardRecord(Record):
+class ShardRecord(FinishedFile):
     """A finished shard.
 
     Attributes:
