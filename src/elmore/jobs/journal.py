@@ -68,7 +68,7 @@ class JournalFolder(Generic[_R]):
     ) -> Iterator[JournalFolder[_R]]:
         """Create or find a folder, and keep other processes out of it.
 
-        If nothing was finished at the end, the folder is left as it was before.
+        If nothing was finished at the end, nothing is left.
 
         Args:
             path: the folder; its parent must exist.
@@ -124,6 +124,8 @@ class JournalFolder(Generic[_R]):
 
     def is_intact(self, record: _R) -> bool:
         """Whether the file of a record is there, with the recorded size."""
+        if not self._files.fullmatch(str(record.file)):
+            return False  # an edited journal may name any file
         try:
             return (self.path / record.file).lstat().st_size == record.bytes
         except OSError:

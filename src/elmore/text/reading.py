@@ -21,7 +21,7 @@ from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet
 from elmore.text.sentence import Sentence
-from elmore.text.sentences import sentence_spans, split_sentences
+from elmore.text.splitter import sentence_spans, split_sentences
 from elmore.text.tokenizer import CONVENTIONS, Convention, tokenize
 
 __all__ = [
