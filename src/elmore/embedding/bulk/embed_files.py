@@ -14,7 +14,7 @@ from elmore._io import open_checked, open_text, sha256_stream
 from elmore._messages import shown
 from elmore._progress import SILENT, Progress
 from elmore.config import Precision
-from elmore.embedding.bulk.job import SHARD_BYTES, Job, start, value_shape
+from elmore.embedding.bulk.job import SHARD_BYTES, Job, start_embedder, value_shape
 from elmore.embedding.bulk.output_folder import BulkFolder, BulkResult, ShardRecord, run_facts
 from elmore.embedding.layers import LayerChoice
 from elmore.embedding.pooling import Pooling
@@ -126,7 +126,7 @@ def run_job(
     with (
         BulkFolder.opened(Path(os.path.abspath(out)), job.format, overwrite=overwrite) as folder,
         Pool(
-            start,
+            start_embedder,
             workers,
             setup=job.to_json(),
             environment=dict.fromkeys(names, str(job.threads)),

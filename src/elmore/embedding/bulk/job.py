@@ -23,7 +23,7 @@ from elmore.text.reading import Counts, Errors, Reading, SentenceReader
 from elmore.text.sentence import Sentence
 from elmore.text.tokenizer import Convention
 
-__all__ = ["SHARD_BYTES", "Job", "ShardEmbedder", "start", "value_shape"]
+__all__ = ["SHARD_BYTES", "Job", "ShardEmbedder", "start_embedder", "value_shape"]
 
 # Of text in a shard, about 100,000 tokens of English: what is lost when a worker is killed.
 SHARD_BYTES = 1 << 19
@@ -161,7 +161,7 @@ def _names(paths: ModelPath | tuple[str | Path, ...] | None) -> str | list[str] 
 # --------------------------------------------------------------------------- in a worker process
 
 
-def start(setup: Mapping[str, Any]) -> Worker:
+def start_embedder(setup: Mapping[str, Any]) -> Worker:
     """Load the model of a job, given as JSON."""
     job = Job.from_json(setup)
     torch_version = _limit_torch(job.threads)
