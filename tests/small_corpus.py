@@ -1,13 +1,13 @@
-"""Text files as documents: read in blocks, tokenised, and put in order again."""
+"""Text files as documents: read in blocks, tokenized, and put in order again."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from elmore.text.reading import Reading
 from elmore.training import tokenizing
 from elmore.training.blocks import read_blocks
-from elmore.training.reading import Reading
-from elmore.training.text_files import TextFile, inspect_file
+from elmore.training.corpus import TextFile, inspect_file
 from elmore.training.tokenizing import tokenize_block
 
 TEXT = "One here .\nTwo there .\n\nThree .\n"

@@ -62,7 +62,9 @@ def test_open_text_reads_several_streams(tmp_path: Path, pack: Any) -> None:
 def test_open_text_tells_damage(tmp_path: Path, pack: Any) -> None:
     data = pack(hashlib.sha256(TEXT).hexdigest().encode() + b"\n" * 3000)
     for bad in (data[:-9], data[:20] + b"\x00" * 9 + data[29:]):
-        with pytest.raises(InputError, match=r"x: the packed data is damaged: .*; copy it again$"):
+        with pytest.raises(
+            InputError, match=r"x: the compressed data is damaged: .*; copy it again$"
+        ):
             text_of(tmp_path / "x", bad)
 
 

@@ -18,13 +18,14 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NoReturn, cast
+from typing import Any, BinaryIO, Literal, NoReturn, TypeAlias, cast
 
 from elmore._extras import require
 from elmore._messages import shown
 from elmore.errors import FormatError, InputError
 
 __all__ = [
+    "Errors",
     "invalid_utf8",
     "long_line",
     "open_checked",
@@ -33,6 +34,9 @@ __all__ = [
     "sha256_file",
     "sha256_stream",
 ]
+
+# What to do with a line that is not UTF-8: raise, put U+FFFD, or leave the line out.
+Errors: TypeAlias = Literal["strict", "replace", "skip"]
 
 _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 # What follows the level in bzip2: the mark of a block, or of the end where there is no block.
@@ -45,21 +49,21 @@ def open_checked(path: Path, *, what: str, follow: bool = True) -> BinaryIO:
     Args:
         path: the file.
         what: its role for messages, such as "options file".
-        follow: whether the last component may be a symbolic link. Right for a path that the
-            user named, wrong for a name found inside a foreign folder.
+        follow: whether the last component may be a symbolic link: yes for a path that the user
+            named, no for a name found inside a folder that may be hostile.
 
     Raises:
         FormatError: missing, unreadable, a folder, link, FIFO, socket or device.
     """
     label = f"{shown(what, 60)} '{shown(path, 140)}'"
     flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    # O_NONBLOCK: opening a FIFO without a writer would wait for ever.
+    # O_NONBLOCK: opening a FIFO without a writer would wait forever.
     flags |= getattr(os, "O_NONBLOCK", 0)
     if not follow:
         flags |= getattr(os, "O_NOFOLLOW", 0)
     try:
-        # Looking first keeps us from opening devices, which may act when opened; the look at
-        # the open descriptor is the one that counts, since the name may change in between.
+        # Checked before opening, because a device may act when it is opened; and checked again on
+        # the open descriptor, because the name may have changed in between.
         _refuse_special(os.stat(path, follow_symlinks=follow), label)
         descriptor = os.open(path, flags)
     except FileNotFoundError:
@@ -96,7 +100,7 @@ def _refuse_special(status: os.stat_result, label: str) -> None:
 
 @contextlib.contextmanager
 def open_text(path: Path, *, what: str) -> Iterator[BinaryIO]:
-    """Open a text file and undo its compression (gz, bz2, xz, zst), which its first bytes tell.
+    """Open a text file and decompress it (gz, bz2, xz, zst; known by its first bytes).
 
     Args:
         path: the file, under any name.
@@ -104,22 +108,22 @@ def open_text(path: Path, *, what: str) -> Iterator[BinaryIO]:
 
     Raises:
         FormatError: as `open_checked`.
-        InputError: the compressed data is damaged; raised inside the block, too.
+        InputError: the compressed data is damaged; raised inside the block too.
         MissingExtra: zst without the package that reads it.
     """
-    with open_checked(path, what=what) as raw, _unpacked(raw, path) as stream:
+    with open_checked(path, what=what) as raw, _decompressed(raw, path) as stream:
         try:
             yield stream
         except Exception as error:
-            if stream is raw or not _tells_damage(error):
+            if stream is raw or not _is_damage(error):
                 raise
             raise InputError(
-                f"the packed data is damaged: {shown(error, 80)}; copy it again",
+                f"the compressed data is damaged: {shown(error, 80)}; copy it again",
                 file=shown(path, 140),
             ) from error
 
 
-def _unpacked(raw: BinaryIO, path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
+def _decompressed(raw: BinaryIO, path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
     head = raw.read(10)
     raw.seek(0)
     stream: Any = contextlib.nullcontext(raw)
@@ -136,12 +140,12 @@ def _unpacked(raw: BinaryIO, path: Path) -> contextlib.AbstractContextManager[Bi
     return cast(contextlib.AbstractContextManager[BinaryIO], stream)
 
 
-def _tells_damage(error: Exception) -> bool:
-    """Tell what unpackers raise from other failures; those of the disk have a number."""
+def _is_damage(error: Exception) -> bool:
+    """Whether a decompressor raised it; errors of the disk have a number."""
     if isinstance(error, OSError):
         return error.errno is None
-    packer = type(error).__module__.partition(".")[0] == "zstandard"
-    return packer or isinstance(error, (EOFError, zlib.error, lzma.LZMAError))
+    zstandard = type(error).__module__.partition(".")[0] == "zstandard"
+    return zstandard or isinstance(error, (EOFError, zlib.error, lzma.LZMAError))
 
 
 def read_lines(
@@ -149,7 +153,7 @@ def read_lines(
     *,
     what: str,
     max_line: int,
-    errors: Literal["strict", "replace", "skip"] | None = None,
+    errors: Errors | None = None,
     on_invalid: Callable[[int], object] | None = None,
 ) -> Iterator[tuple[int, str]]:
     r"""Yield the lines of a UTF-8 text with their numbers, in memory bounded by one line.
@@ -160,11 +164,10 @@ def read_lines(
     Args:
         stream: read from its present position, which is taken as the start of the file.
         what: name of the file for messages.
-        max_line: most bytes of a line, its ending not counted.
-        errors: what to do with invalid UTF-8: raise, put U+FFFD, or leave the line out (its
-            number is then missing from the result). None raises, too, where users have no
-            --errors to choose by: messages then do not name it.
-        on_invalid: told the number of each line that was mended or left out.
+        max_line: the maximum number of bytes of a line, without its ending.
+        errors: what to do with invalid UTF-8; the number of a line that is left out is missing
+            from the result. None raises too, with a message that does not mention --errors.
+        on_invalid: called with the number of each line that was changed or left out.
 
     Yields:
         (line number from 1, text).
@@ -173,10 +176,10 @@ def read_lines(
         InputError: invalid UTF-8 (strict, None), or a line over max_line.
     """
     readline = stream.readline
-    most = max_line + 2  # "\r\n"
+    longest = max_line + 2  # "\r\n"
     number = 0
     dropped = 0
-    while data := readline(most + (3 if number == 0 else 0)):  # 3: a byte order mark
+    while data := readline(longest + (3 if number == 0 else 0)):  # 3: a byte order mark
         number += 1
         dropped = 0
         if number == 1 and data.startswith(codecs.BOM_UTF8):
@@ -201,17 +204,17 @@ def read_lines(
         yield number, text
 
 
-def long_line(most: int, file: str, line: int) -> InputError:
-    """Say that a line has more than `most` bytes."""
+def long_line(max_bytes: int, file: str, line: int) -> InputError:
+    """The error for a line that is too long."""
     return InputError(
-        f"the line is longer than the {most} bytes allowed; split it into lines",
+        f"the line is longer than the {max_bytes} bytes allowed; split it into lines",
         file=shown(file, 120),
         line=line,
     )
 
 
 def invalid_utf8(place: int, file: str, line: int, *, choice: bool) -> InputError:
-    """Say that a line is not UTF-8 at a byte of it; name --errors where there is that choice."""
+    """The error for a line that is not UTF-8; `choice`: the user can choose --errors."""
     other = " or pass --errors replace or --errors skip" if choice else ""
     return InputError(
         f"invalid UTF-8 at byte {place} of the line; convert the file to UTF-8{other}",

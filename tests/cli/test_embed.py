@@ -131,7 +131,7 @@ def test_split_sentences(cli, tiny_folder):
 
 
 def test_split_sentences_of_a_long_paragraph(cli, tiny_folder, monkeypatch):
-    monkeypatch.setattr("elmore.embedding.reading._PARAGRAPH", 64)
+    monkeypatch.setattr("elmore.text.reading._PARAGRAPH", 64)
     text = "\n".join(f"Sentence {k} stands\nhere." for k in range(50)).encode()
     result = cli("embed", "--model", tiny_folder, "--split-sentences", "--pool", "last", stdin=text)
     texts = [record["text"] for record in result.records()]
@@ -191,11 +191,11 @@ def test_packed_files(cli, tiny_folder, text, tmp_path, pack):
     assert result.code == 0
     assert result.out == cli("embed", "--model", tiny_folder, text).out
     result = cli("embed", "--model", tiny_folder, packed, "-o", packed, "-f", "jsonl", "--force")
-    assert "is input and output at once" in result.err
+    assert "is both input and output" in result.err
     packed.write_bytes(pack(text.read_bytes() * 99)[:-5])
     result = cli("embed", "--model", tiny_folder, packed, "-o", tmp_path / "out.jsonl")
     assert (result.code, result.err.count("\n")) == (1, 1)
-    assert f"{packed}: the packed data is damaged" in result.err
+    assert f"{packed}: the compressed data is damaged" in result.err
     assert not (tmp_path / "out.jsonl").exists()
 
 

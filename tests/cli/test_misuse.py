@@ -39,7 +39,7 @@ CASES = [
     (1, "embed {d}/no.txt --model {m} --workers 2 -o {d}/x", "does not exist"),
     (2, "embed {t} --model {m} -o {d}", "is a folder"),
     (1, "embed {t} --model {m} -o {d}/no/x.npz", "its folder does not exist"),
-    (2, "embed {t} --model {m} -o {t} -f jsonl --force", "input and output at once"),
+    (2, "embed {t} --model {m} -o {t} -f jsonl --force", "both input and output"),
     (2, "embed {t} --model {m} -o {v} -f jsonl", "--force"),
     (2, "embed {t} --model {m} -o /dev/null -f jsonl --force", "not a regular file"),
     (2, "embed {t} --model {m} --layers 3", "layers 0..2"),

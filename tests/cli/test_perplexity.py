@@ -98,7 +98,7 @@ def test_packed_files(cli, model, lines, tmp_path, suffix, pack):
     packed.write_bytes(pack.compress(lines.read_bytes() * 100)[:-6])
     result = cli("perplexity", model, packed)
     assert (result.code, result.out) == (1, "")
-    assert f"{packed}: the packed data is damaged" in result.err
+    assert f"{packed}: the compressed data is damaged" in result.err
     assert result.err.count("\n") == 1
     packed.write_bytes(lines.read_bytes())  # the first bytes tell, not the name
     assert json.loads(cli("perplexity", model, packed, "--json").out)["total"] == plain["total"]

@@ -22,7 +22,7 @@ def test_prepare(cli, corpus: Path) -> None:
     result = cli("prepare", "corpus.txt", "-o", "data/", "--tokenized", "--heldout", "0.1")
     assert (result.code, result.out) == (0, "")
     assert "training: " in result.err
-    assert "tokens a CPU second" in result.err
+    assert "tokens per CPU second" in result.err
     made = Prepared.open(corpus / "data")
     assert made.training.documents + made.heldout.documents == 40
     assert made.tokenizer == "spaces"
@@ -54,7 +54,7 @@ def test_an_unsorted_vocabulary_is_warned_about_in_one_line(cli, corpus: Path) -
     result = cli("prepare", "corpus.txt", "-o", "data", "--vocabulary", "vocab.txt")
     assert result.code == 0
     [line] = [line for line in result.err.splitlines() if "warning" in line]
-    assert "not sorted by falling frequency" in line
+    assert "not sorted by frequency" in line
 
 
 @pytest.mark.parametrize(

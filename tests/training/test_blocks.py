@@ -1,4 +1,4 @@
-"""elmore.training.blocks: whole documents, however they are cut."""
+"""elmore.training.blocks: complete documents, however they are cut."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from small_corpus import documents, write
 
 from elmore.errors import InputError
 from elmore.training import blocks as blocks_module
-from elmore.training import documents as documents_module
+from elmore.training import corpus as corpus_module
 from elmore.training.blocks import read_blocks
-from elmore.training.text_files import TextFile, inspect_file
+from elmore.training.corpus import TextFile, inspect_file
+
+
+def stripped(sentences: list[list[str]]) -> list[list[str]]:
+    """Without tabs and carriage returns: those around a blank line belong to nothing."""
+    words = [[word for w in sentence if (word := w.strip("\t\r"))] for sentence in sentences]
+    return [sentence for sentence in words if sentence]
 
 
 @settings(max_examples=60, deadline=None)
@@ -32,22 +38,18 @@ def test_blocks_do_not_matter(
     paths = [write(folder / f"{k}", text) for k, text in enumerate(files)]
     with pytest.MonkeyPatch.context() as patch:
         whole = documents(paths)
-        patch.setattr(documents_module, "READ_BYTES", read_bytes)
+        patch.setattr(corpus_module, "READ_BYTES", read_bytes)
         patch.setattr(blocks_module, "READ_BYTES", read_bytes)
         assert documents(paths, block_bytes=block_bytes) == whole
         known = [TextFile(**inspect_file(str(path))) for path in paths]
         blocks = list(read_blocks(known, block_bytes=block_bytes))
         for k, block in enumerate(blocks):
             rest = list(read_blocks(known, block.end, block_bytes=block_bytes))
-            assert rest == blocks[k + 1 :]  # an interrupted reader goes on
-    lines = [line for text in files for line in text.split("\n")]
-    expected = [
-        words
-        for line in lines
-        if (words := [w for w in line.removesuffix("\r").split(" ") if w]) and line.strip(" \t\r")
-    ]
+            assert rest == blocks[k + 1 :]  # an interrupted reader resumes
+    lines = [line.split(" ") for text in files for line in text.split("\n")]
     found = [sentence for document in whole.values() for sentence in document]
-    assert [s for s in found if "".join(s).strip("\t\r")] == expected
+    assert stripped(found) == stripped(lines)
+    assert all("".join(sentence).strip("\t\r") for sentence in found)
 
 
 def test_long_documents_are_cut_and_long_lines_refused(

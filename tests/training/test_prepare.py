@@ -22,10 +22,10 @@ from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
 from elmore.training import pieces
 from elmore.training import prepare as module
 from elmore.training.blocks import read_blocks
+from elmore.training.pieces import Workspace
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Prepared
 from elmore.training.shards import read_shard
-from elmore.training.workspace import Workspace
 
 
 def make_text(n_documents: int, name: str) -> str:
@@ -40,7 +40,7 @@ def make_text(n_documents: int, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two files with documents, one of them packed, and one without blank lines."""
+    """Two files with documents, one of them compressed, and one without blank lines."""
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "a.txt").write_text(make_text(90, "a"))
     (folder / "b.txt.bz2").write_bytes(bz2.compress(make_text(70, "b").encode()))
@@ -90,7 +90,7 @@ def test_every_document_comes_once(made: Prepared, corpus: list[Path]) -> None:
     assert len(heldout) == made.heldout.documents
     assert 8 <= len(heldout) <= 30
     assert any("do n't" in text for text in training)
-    assert "every 100 lines count as a document" in " ".join(made.notes)
+    assert "every 100 lines of them count as a document" in " ".join(made.notes)
 
 
 def test_documents_are_shuffled_over_the_files(made: Prepared) -> None:
@@ -171,7 +171,7 @@ def test_killed_and_started_again(
     made: Prepared, corpus: list[Path], tmp_path: Path, workers: str
 ) -> None:
     out = tmp_path / "data"
-    journal = tmp_path / "data.partial" / "journal"
+    journal = tmp_path / "data.partial" / "journal.jsonl"
     command = [sys.executable, "-c", SLOW, str(out), workers, *map(str, corpus)]
     seen = 0
     for _ in range(2):
@@ -189,15 +189,32 @@ def test_killed_and_started_again(
         seen = now
     with journal.open("ab") as stream:
         stream.write(b'{"size": 1, "tok')  # a torn line
-    before = {p.name: p.stat().st_mtime_ns for p in (journal.parent / "pieces").glob("piece*")}
+    before = {p.name: p.stat().st_mtime_ns for p in journal.parent.glob("piece*")}
     with pytest.MonkeyPatch.context() as patch:
         small_blocks(patch)
         patch.setattr(Workspace, "remove", lambda self: None)
         prepare(corpus, out, workers=1, **OPTIONS)
     assert contents(out) == contents(made.folder)
-    after = {p.name: p.stat().st_mtime_ns for p in (journal.parent / "pieces").glob("piece*")}
+    after = {p.name: p.stat().st_mtime_ns for p in journal.parent.glob("piece*")}
     reused = [name for name in before if before[name] == after[name]]
     assert len(reused) >= seen - 1  # all that the journal had
+
+
+def test_a_killed_worker_is_replaced(made: Prepared, corpus: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "data"
+    journal = tmp_path / "data.partial" / "journal.jsonl"
+    command = [sys.executable, "-c", SLOW, str(out), "2", *map(str, corpus)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 20
+        while not journal.exists() or len(journal.read_bytes().splitlines()) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in errors) == (0, False)
+    assert contents(out) == contents(made.folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 def test_pieces_of_other_texts_are_not_used(tmp_path: Path) -> None:
@@ -207,7 +224,7 @@ def test_pieces_of_other_texts_are_not_used(tmp_path: Path) -> None:
         patch.setattr(module, "make_shards", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             prepare([text], tmp_path / "data")
-    assert (tmp_path / "data.partial" / "journal").exists()
+    assert (tmp_path / "data.partial" / "journal.jsonl").exists()
     text.write_text("e f\n\nc d\n")
     made = prepare([text], tmp_path / "data", heldout=0)
     assert sorted(documents(*made.shard_paths)) == ["c d", "e f"]
@@ -216,7 +233,7 @@ def test_pieces_of_other_texts_are_not_used(tmp_path: Path) -> None:
 def test_only_one_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a\n")
     with (
-        Workspace.open(tmp_path / "data"),
+        Workspace.opened(tmp_path / "data"),
         pytest.raises(ElmoreError, match=f"being prepared by process {os.getpid()}; wait"),
     ):
         prepare([tmp_path / "in.txt"], tmp_path / "data")
@@ -284,7 +301,7 @@ BAD = [
     ({"out": "good.txt"}, ConfigError, "not a folder"),
     ({"out": "full"}, ConfigError, "did not write"),
     ({"out": "full", "overwrite": True}, ConfigError, "did not write"),
-    ({"out": "taken"}, ConfigError, "is in the way"),
+    ({"out": "taken"}, ConfigError, r"taken\.partial' holds files that elmore did not write"),
 ]
 
 

@@ -100,7 +100,7 @@ def test_damage_is_seen(tmp_path: Path, name: str, value: np.ndarray | None) -> 
     else:
         arrays[name] = value
     save_file(arrays, tmp_path / "b")
-    with pytest.raises(FormatError, match=r"damaged|no shard"):
+    with pytest.raises(FormatError, match=r"damaged|not a shard"):
         read_shard(tmp_path / "b")
 
 
@@ -139,14 +139,14 @@ def test_merging_deals_every_document_once(
         known += zip(keys.tolist(), hashes.tolist(), documents, strict=True)
     limit = KEYS // 3
     bounds = [k * KEYS // n_shards for k in range(n_shards + 1)]
-    chosen = [Selection(low=low, high=high, least_hash=limit) for low, high in pairwise(bounds)]
-    for k, selection in enumerate([*chosen, Selection(most_hash=limit)]):
+    chosen = [Selection(low=low, high=high, min_hash=limit) for low, high in pairwise(bounds)]
+    for k, selection in enumerate([*chosen, Selection(max_hash=limit)]):
         out = folder / f"shard{k}"
         expected = [
             document
             for key, value, document in sorted(known, key=lambda item: item[0])
             if selection.low <= key < selection.high
-            and selection.least_hash <= value < selection.most_hash
+            and selection.min_hash <= value < selection.max_hash
         ]
         assert merge(out, [(path, selection) for path in paths]) == len(expected)
         assert out.exists() == bool(expected)

@@ -8,8 +8,8 @@ import pytest
 from small_corpus import EXPECTED, TEXT, documents, texts, write
 
 from elmore.errors import InputError
+from elmore.text.reading import Reading
 from elmore.text.tokenizer import tokenize
-from elmore.training.reading import Reading
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from elmore.errors import InputError
-from elmore.text.data_files import numbered_lines
+from elmore.text.reading import numbered_lines
 
 __all__ = ["TagKind", "TaggedSentence", "read_conllu"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from elmore.errors import ConfigError, InputError
-from elmore.text.data_files import numbered_lines
+from elmore.text.reading import numbered_lines
 
 __all__ = ["Instance", "SenseText", "WsdData", "read_wsd"]
 

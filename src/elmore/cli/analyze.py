@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from elmore.analysis.probe import PROBES
 from elmore.cli import flags
-from elmore.cli.inputs import Counts, check_inputs, make_reader
 from elmore.cli.report import make_progress, say, write_json, write_result
 from elmore.cli.training import add_recipe, overrides
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.task import TASKS
+from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
     from elmore._progress import Progress
@@ -277,7 +277,7 @@ class _Text:
         return self._read() if self._kept is None else iter(self._kept)
 
     def _read(self) -> Iterator[Sequence[str]]:
-        read = make_reader(self._args, self._elmo).read(self._inputs, Counts())
+        read = flags.make_reader(self._args, self._elmo).read(self._inputs, Counts())
         return (sentence.tokens for _, sentence in itertools.islice(read, self._args.limit))
 
 

@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the centroids of a text's words."""
-    from elmore.cli.inputs import check_inputs
+    from elmore.text.reading import check_inputs
 
     if args.output is None or args.output == "-":
         raise ConfigError("a word2vec file starts with its counts; pass -o FILE")
@@ -136,10 +136,10 @@ def _words(args: argparse.Namespace, checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def _sentences(args: argparse.Namespace, elmo: Elmo, inputs: list[str]) -> Iterator[Sentence]:
-    from elmore.cli.inputs import Counts, make_reader
+    from elmore.text.reading import Counts
 
     progress = make_progress(unit="sentences", quiet=args.quiet)
-    sentences = make_reader(args, elmo).read(inputs, Counts())
+    sentences = flags.make_reader(args, elmo).read(inputs, Counts())
     try:
         for _, sentence in itertools.islice(sentences, args.limit):
             progress.update(1)

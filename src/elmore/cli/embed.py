@@ -17,9 +17,9 @@ from elmore.errors import ConfigError
 if TYPE_CHECKING:
     from elmore._progress import Progress
     from elmore.embedding.elmo import Elmo
-    from elmore.embedding.reading import Counts
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath
+    from elmore.text.reading import Counts
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -30,15 +30,16 @@ EXAMPLES = """\
   elmore embed --model my-model corpus/*.txt --workers 4 -f parquet --dtype float16 -o vectors/
 
 formats:
-  jsonl  one object a sentence: {"tokens": [...], "spans": [...], "vectors": [[...], ...]};
+  jsonl  one object per sentence: {"tokens": [...], "spans": [...], "vectors": [[...], ...]};
          "layers" with --layers all, "vector" with --pool
   npz    arrays "0", "1", ... (time, dim) for numpy.load; with --pool one matrix "vectors"
   hdf5   datasets "0", "1", ... and sentence_to_index, as the `allennlp elmo` command wrote them
-  parquet      a row a sentence: number, tokens, spans, vectors; needs elmore[parquet]
+  parquet      one row per sentence: number, tokens, spans, vectors; needs elmore[parquet]
   safetensors  one matrix "vectors" of all tokens, and "offsets", where each sentence starts
 
 With --workers, -o is a folder: shards in the order of the input, and manifest.json when all are
-there. Stopped and started again, it goes on; the bytes are the same for any number of workers.
+there. An interrupted run resumes when it is started again. The bytes are the same for any number of
+workers.
 """
 
 
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     flags.add_inputs(parser)
     flags.add_model(parser)
-    flags.add_output(parser, "file to make; - or none for stdout (jsonl only)")
+    flags.add_output(parser, "file to create; - or none for stdout (jsonl only)")
     flags.add_format(parser)
     flags.add_layers(parser)
     parser.add_argument(
@@ -81,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Embed text."""
-    from elmore.cli.inputs import check_files, check_inputs
+    from elmore.text.reading import check_inputs, check_rereadable
 
     model, rest = flags.split_model(args.model)
     inputs = [*rest, *args.inputs]
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = flags.read_model(model)
     _settings(args, checkpoint)
     if args.workers is not None:
-        check_files(inputs)
+        check_rereadable(inputs)
     else:
         check_inputs(inputs, output)
     if not inputs and sys.stdin.isatty() and not args.quiet:
@@ -119,8 +120,7 @@ def _run_single(
     progress: Progress,
 ) -> Counts:
     """Embed into one file, or to stdout."""
-    from elmore.cli.inputs import make_reader
-    from elmore.embedding.reading import Counts
+    from elmore.text.reading import Counts
 
     counts = Counts()
     output = None if args.output in (None, "-") else Path(args.output)
@@ -128,7 +128,7 @@ def _run_single(
         from elmore.embedding.records import embed_records  # torch comes with it
 
         elmo = _load(args, checkpoint)
-        sentences = make_reader(args, elmo).read(inputs, counts)
+        sentences = flags.make_reader(args, elmo).read(inputs, counts)
         records = embed_records(
             elmo,
             itertools.islice(sentences, args.limit),
@@ -218,7 +218,7 @@ def _load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
 
 
 def _load_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Give what `Elmo` and a bulk job take alike."""
+    """The options that `Elmo` and a bulk job share."""
     return {
         "device": args.device,
         "precision": args.precision,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from elmore._messages import shown
 from elmore.cli import flags
-from elmore.cli.inputs import read_input
 from elmore.cli.report import write_json, write_result
 from elmore.errors import ConfigError, InputError
+from elmore.text.reading import read_input
 
 if TYPE_CHECKING:
     import numpy as np

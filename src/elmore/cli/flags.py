@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from elmore.embedding.layers import LayerChoice
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath
+    from elmore.text.reading import SentenceReader
 
 __all__ = [
     "ALL_LAYERS",
@@ -37,6 +38,8 @@ __all__ = [
     "add_start",
     "add_workers",
     "default_model",
+    "make_elmo",
+    "make_reader",
     "model_path",
     "parse_count",
     "parse_layers",
@@ -332,3 +335,16 @@ def make_elmo(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
         threads=args.threads,
         start=args.start,
     )
+
+
+def make_reader(args: argparse.Namespace, elmo: Elmo) -> SentenceReader:
+    """Read the inputs of a verb for a model, as the flags of `add_inputs` say."""
+    from elmore.text.reading import Reading, SentenceReader
+
+    reading = Reading(
+        tokenized=args.tokenized,
+        split_sentences=args.split_sentences,
+        tokenizer=elmo.checkpoint.tokenizer,
+        errors=args.errors,
+    )
+    return SentenceReader(reading, elmo.checkpoint.alphabet)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from elmore.cli import flags
-from elmore.cli.inputs import Counts, check_inputs, make_reader
 from elmore.cli.report import make_progress, say, write_json, write_result
 from elmore.errors import InputError
+from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
@@ -80,7 +80,7 @@ def _measure(
             if left == 0:
                 break
             shown = "stdin" if name == "-" else name
-            read = itertools.islice(make_reader(args, elmo).read([name], counts), left)
+            read = itertools.islice(flags.make_reader(args, elmo).read([name], counts), left)
             try:
                 result = perplexity(
                     elmo,

@@ -21,19 +21,19 @@ EXAMPLES = """\
   elmore prepare books/*.txt --split-sentences --vocabulary 100000 -o data/
   elmore prepare train/* --tokenized --heldout-files 'heldout/*' --vocabulary vocab.txt -o data/
 
-Blank lines separate documents. An interrupted run goes on when it is started again.
+Blank lines separate documents. An interrupted run resumes when it is started again.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     flags.add_corpus(parser, "+")
-    flags.add_output(parser, "folder to make", required=True)
+    flags.add_output(parser, "folder to create", required=True)
     parser.add_argument(
         "--vocabulary",
         type=_vocabulary,
         metavar="N|FILE",
-        help="number of words, <S> </S> <UNK> included (default: 50000), or a vocabulary file",
+        help="number of words, with <S> </S> <UNK> (default: 50000), or a vocabulary file",
     )
     parser.add_argument(
         "--min-count", type=int, metavar="N", help="leave out words that occur less often"
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1_000_000,
         metavar="N",
-        help="tokens of a shard, about (default: 1000000)",
+        help="approximate tokens per shard (default: 1000000)",
     )
     flags.add_json(parser)
     flags.add_common(parser)
@@ -129,20 +129,21 @@ def _lines(prepared: Prepared, cost: dict[str, float]) -> list[str]:
         f"held out: {heldout.tokens:,} tokens, {heldout.sentences:,} sentences, "
         f"{heldout.documents:,} documents",
         f"vocabulary: {len(prepared.vocabulary):,} words; {oov}",
-        f"time: {cost['seconds']:.1f} s; {cost['tokens_per_cpu_second']:,.0f} tokens a CPU second",
+        f"time: {cost['seconds']:.1f} s; "
+        f"{cost['tokens_per_cpu_second']:,.0f} tokens per CPU second",
         *(f"note: {note}" for note in prepared.notes),
         f"wrote '{prepared.folder}'",
     ]
 
 
 class Stopwatch:
-    """Measures time, and the time of processors with that of child processes."""
+    """Measures elapsed and CPU time, child processes included."""
 
     def __init__(self) -> None:
         self._start = time.perf_counter(), _cpu_seconds()
 
     def report(self, n_tokens: int) -> dict[str, float]:
-        """Tell what was spent since the start, and memory where the system knows it."""
+        """What was spent since the start, and memory where the system reports it."""
         seconds = time.perf_counter() - self._start[0]
         cpu = _cpu_seconds() - self._start[1]
         report = {

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
-from elmore.cli.inputs import Counts, check_inputs, make_reader
 from elmore.cli.perplexity import notes
 from elmore.cli.report import make_progress, say, write_result
 from elmore.errors import ConfigError
+from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = flags.read_model(model)
     check_inputs(inputs, None)
     elmo, counts = flags.make_elmo(args, checkpoint), Counts()
-    read = itertools.islice(make_reader(args, elmo).read(inputs, counts), args.limit)
+    read = itertools.islice(flags.make_reader(args, elmo).read(inputs, counts), args.limit)
     progress = make_progress(unit="sentences", quiet=args.quiet)
     missing = 0
     try:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from elmore._extras import require_torch
 from elmore.cli import flags
-from elmore.cli.inputs import check_inputs, read_input
 from elmore.cli.report import make_progress, say, write_json, write_result
 from elmore.cli.training import add_recipe, ending_by_signal, overrides
 from elmore.errors import ConfigError
 from elmore.tasks.task import TASKS
+from elmore.text.reading import check_inputs, read_input
 
 if TYPE_CHECKING:
     from elmore.tasks.task import Report

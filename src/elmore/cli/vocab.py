@@ -13,7 +13,7 @@ from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
     from elmore.text.vocabulary import Vocabulary
-    from elmore.training.word_counts import WordCounts
+    from elmore.training.words import WordCounts
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -58,8 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _make(args: argparse.Namespace, output: Path | None) -> int:
     from elmore._atomic import atomic_file
-    from elmore.training.counting import count_words
-    from elmore.training.vocabulary_choice import VocabularyChoice
+    from elmore.training.words import VocabularyChoice, count_words
 
     choice = VocabularyChoice.of(args.size, args.min_count)
     if output is not None and output.exists() and not args.force:
@@ -108,7 +107,7 @@ def _report(words: Vocabulary, counts: WordCounts) -> dict[str, Any]:
 
 def _show(args: argparse.Namespace) -> int:
     from elmore.training.prepared import COUNTS, Prepared
-    from elmore.training.word_counts import read_counts
+    from elmore.training.words import read_counts
 
     prepared = Prepared.open(args.show)
     counts = (count for _, count in read_counts(prepared.folder / COUNTS))

@@ -24,7 +24,6 @@ from elmore.config import BiLmConfig, Precision
 from elmore.embedding.bulk.job import Job, value_shape
 from elmore.embedding.layers import LayerChoice
 from elmore.embedding.pooling import Pooling
-from elmore.embedding.reading import Counts, SentenceMaker
 from elmore.embedding.writers import Record
 from elmore.embedding.writers.arrow_columns import VectorColumns
 from elmore.embedding.writers.storing import stored
@@ -33,6 +32,7 @@ from elmore.formats.checkpoint import StoredType
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.integrations.loaded import load_once
 from elmore.published.catalog import BUNDLED
+from elmore.text.reading import Reading
 from elmore.text.sentence import Sentence
 
 if TYPE_CHECKING:
@@ -290,13 +290,13 @@ class ColumnEmbedder:
             yield self._arrays(piece, kind)
 
     def _sentences(self, values: Sequence[Any], kind: Kind) -> Iterator[tuple[str, Sentence]]:
-        maker = SentenceMaker.of(self.elmo, tokenized=self.job.tokenized)
-        counts = Counts()
+        checkpoint = self.elmo.checkpoint
+        reading = Reading(tokenized=self.job.tokenized, tokenizer=checkpoint.tokenizer)
         for value in values:
             if value is None:
                 continue
             if kind == "text":
-                yield value, maker.make(value, counts)
+                yield value, reading.sentence(value)
             elif None in value:
                 raise InputError(
                     f"a list in column '{shown(self.job.column)}' holds a null among its tokens; "

@@ -26,7 +26,7 @@ from elmore.tasks.readers.ontonotes import read_documents
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.tags import Span
 from elmore.tasks.terminal import mark_spans
-from elmore.text.sentences import split_sentences
+from elmore.text.splitter import split_sentences
 
 __all__ = ["Clusters", "Coref", "CorefExample", "CorefSizes"]
 

@@ -15,7 +15,7 @@ from elmore._atomic import atomic_file
 from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import ConfigError, FormatError, InputError
-from elmore.text.data_files import numbered_lines
+from elmore.text.reading import numbered_lines
 
 __all__ = [
     "WordVectors",

@@ -1,4 +1,4 @@
-"""Text files read as blocks of whole documents, each of which one worker tokenises."""
+"""Text files read as blocks of complete documents; one worker tokenizes a block."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ from typing import Any
 from elmore._io import long_line, open_text
 from elmore._messages import shown
 from elmore.errors import InputError
-from elmore.training.documents import BORDER, LINES_PER_DOCUMENT, READ_BYTES, count_documents
-from elmore.training.text_files import TextFile
+from elmore.training.corpus import (
+    BORDER,
+    LINES_PER_DOCUMENT,
+    READ_BYTES,
+    TextFile,
+    count_documents,
+)
 
 __all__ = ["BLOCK_BYTES", "Block", "Position", "Segment", "read_blocks"]
 
@@ -42,7 +47,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Block:
-    """Whole documents of one or several files.
+    """Complete documents of one or several files.
 
     Attributes:
         segments: where the text is from, in order.
@@ -62,11 +67,11 @@ class Block:
 def read_blocks(
     files: Sequence[TextFile], start: Position | None = None, *, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[Block]:
-    """Read files as blocks; what was held out never shares a block with the rest.
+    """Read files as blocks; held-out files never share a block with others.
 
     Args:
-        files: the whole corpus.
-        start: the `end` of an earlier block, to go on from there.
+        files: all files of the corpus.
+        start: the `end` of an earlier block, to resume from there.
         block_bytes: a block ends with the first document that ends beyond this size.
 
     Yields:
@@ -131,7 +136,7 @@ class _Documents(contextlib.AbstractContextManager["_Documents"]):
         return self._stack.__exit__(*details)
 
     def take(self, room: int) -> bytes:
-        """Give whole documents, up to the first that ends beyond `room`; b"" at the end."""
+        """Read complete documents, up to the first that ends beyond `room`; b"" at the end."""
         cut = self._cut(room)
         while not cut:
             chunk = self._stream.read(READ_BYTES)
@@ -148,11 +153,11 @@ class _Documents(contextlib.AbstractContextManager["_Documents"]):
     def _check_unchanged(self) -> None:
         if os.path.getsize(self._file.path) != self._file.size:
             raise InputError(
-                f"'{shown(self._file.path, 140)}' changed while it was read; run it again"
+                f"'{shown(self._file.path, 140)}' changed while it was being read; run it again"
             )
 
     def _cut(self, room: int) -> int:
-        """Find where to cut; 0 when more text is needed."""
+        """Where to cut; 0 if more text is needed."""
         buffer = self._buffer
         if len(buffer) <= room:
             return 0

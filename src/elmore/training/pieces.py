@@ -1,41 +1,113 @@
-"""Every block of text becomes a piece, on all processors."""
+"""From blocks of text to pieces, and from pieces to shards, on several processes.
+
+A block is text of about 2 MB; a piece is the same text tokenized, its documents in random order. A
+shard takes its share of documents from all pieces, so that the corpus is shuffled without being in
+memory. All of it happens in the folder OUT.partial, where an interrupted run resumes.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import logging
+import math
 import os
+import re
+import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from elmore._json import json_digest
+from elmore._messages import shown
 from elmore._progress import Progress
-from elmore.training.blocks import BLOCK_BYTES, Position, Segment, read_blocks
-from elmore.training.input_files import no_tokens
-from elmore.training.reading import Reading
-from elmore.training.text_files import TextFile
-from elmore.training.worker_processes import Workers
-from elmore.training.workspace import PieceRecord, Workspace
+from elmore.errors import InputError
+from elmore.jobs.journal import FinishedFile, JournalFolder
+from elmore.jobs.pool import Pool, Request
+from elmore.text.reading import Reading
+from elmore.training.blocks import BLOCK_BYTES, Position, read_blocks
+from elmore.training.corpus import TextFile, no_tokens
+from elmore.training.prepared import HELDOUT
+from elmore.training.shards import KEYS
+from elmore.training.worker_tasks import block_fields
 
-__all__ = ["block_request", "make_pieces"]
+__all__ = ["PieceRecord", "Plan", "Workspace", "make_pieces", "make_shards", "shard_name"]
 
 _log = logging.getLogger(__name__)
-_VERSION = 1  # of what pieces look like and how blocks are cut
+_VERSION = 2  # of what pieces look like and where blocks end
+_NAMES = re.compile(r"piece-\d{6,}\.safetensors|shards-[0-9a-f]{16}")
 
 
-def block_request(
-    task: str, files: Sequence[TextFile], segments: Sequence[Segment], reading: Reading, seed: int
-) -> dict[str, Any]:
-    """Make the request for a task on a block."""
-    used = [files[segment.start.file] for segment in segments]
-    return {
-        "task": task,
-        "segments": [asdict(segment) for segment in segments],
-        "names": [file.path for file in used],
-        "linewise": [file.linewise for file in used],
-        "reading": asdict(reading),
-        "seed": seed,
-    }
+@dataclass(frozen=True, kw_only=True)
+class PieceRecord(FinishedFile):
+    """What a piece holds, and where the next one starts."""
+
+    tokens: int
+    documents: int
+    min_hash: int
+    n_replaced: int
+    n_skipped: int
+    n_cut: int
+    heldout: bool
+    end: tuple[int, int, int, int]
+
+
+class Workspace:
+    """OUT.partial: pieces with a journal (jobs/journal.py), then shards.
+
+    Args:
+        journal: the folder and its journal.
+    """
+
+    def __init__(self, journal: JournalFolder[PieceRecord]) -> None:
+        self._journal = journal
+        self._header: dict[str, Any] = {}
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, out: Path) -> Iterator[Workspace]:
+        """Create or find the folder beside `out`, and keep other processes out of it."""
+        busy = (
+            f"'{shown(out, 120)}' is being prepared by process {{owner}}; wait for it or choose "
+            "another folder"
+        )
+        path = out.with_name(f"{out.name}.partial")
+        with JournalFolder.opened(path, PieceRecord, _NAMES, busy=busy) as journal:
+            yield cls(journal)
+
+    def piece(self, number: int) -> Path:
+        """The file of a piece."""
+        return self._journal.path / f"piece-{number:06d}.safetensors"
+
+    def resume(self, fingerprint: str) -> list[PieceRecord]:
+        """Find the finished pieces, if they are of the same texts and options.
+
+        Where a block starts is known from the one before it, so only pieces without a gap count.
+        """
+        self._header = {"format": "elmore-pieces", "fingerprint": fingerprint}
+        found = self._journal.found()
+        records = found[1] if found is not None and found[0] == self._header else []
+        done = itertools.takewhile(self._journal.is_intact, records)
+        return self._journal.begin(self._header, done)
+
+    def add(self, record: PieceRecord) -> None:
+        """Record a finished piece."""
+        self._journal.add(record)
+
+    def shards(self, plan: Plan) -> Path:
+        """The folder for the shards of a plan; those of other plans are removed."""
+        name = f"shards-{json_digest([self._header, asdict(plan)])[:16]}"
+        for old in self._journal.path.glob("shards-*"):
+            if old.name != name:
+                shutil.rmtree(old)
+        folder = self._journal.path / name
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def remove(self) -> None:
+        """Remove everything; the folder itself goes when it is closed."""
+        self._journal.clear()
 
 
 def make_pieces(
@@ -43,32 +115,105 @@ def make_pieces(
     files: Sequence[TextFile],
     reading: Reading,
     seed: int,
-    pool: Workers,
+    pool: Pool,
     progress: Progress,
 ) -> list[PieceRecord]:
-    """Tokenise what is not tokenised yet."""
+    """Tokenize all blocks that are not pieces yet."""
     texts = [[file.sha256, file.linewise, file.heldout] for file in files]
     records = work.resume(json_digest([_VERSION, BLOCK_BYTES, asdict(reading), seed, texts]))
     if records:
-        _log.info("going on after %d pieces that are done", len(records))
+        _log.info("resuming after %d finished pieces", len(records))
         progress.update(sum(record.tokens for record in records))
     start = Position(*records[-1].end) if records else None
 
-    def requests() -> Iterator[tuple[dict[str, Any], bytes]]:
+    def requests() -> Iterator[Request]:
         for k, block in enumerate(read_blocks(files, start), len(records)):
-            request = block_request("piece", files, block.segments, reading, seed)
-            request["path"] = os.fspath(work.piece(k))
+            fields = block_fields("piece", files, block.segments, reading, seed)
+            fields["path"] = os.fspath(work.piece(k))
             end = (block.end.file, block.end.offset, block.end.line, block.end.document)
-            request["record"] = {"end": end, "heldout": block.heldout, "n_cut": block.n_cut}
-            yield request, block.data
+            fields["known"] = {"end": end, "heldout": block.heldout, "n_cut": block.n_cut}
+            yield Request(f"piece {k}", fields, block.data)
 
     done = list(records)
-    for request, reply in pool.map(requests()):
-        record = PieceRecord(**request["record"], **reply)
-        work.append(record)
+    # In order, because a run resumes where the last recorded piece ends.
+    for request, reply in pool.map(requests(), in_order=True):
+        name = os.path.basename(request.fields["path"])
+        record = PieceRecord(file=name, **request.fields["known"], **reply)
+        work.add(record)
         done.append(record)
         progress.update(record.tokens)
     if not sum(record.tokens for record in done if not record.heldout):
         work.remove()
         raise no_tokens(sum(not file.heldout for file in files))
     return done
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Which documents go into which shard.
+
+    Attributes:
+        n_pieces: all of them.
+        n_inputs: the first of them, which are not held out completely.
+        n_shards: shards to make; some may turn out empty.
+        limit: documents with smaller hashes are held out.
+    """
+
+    n_pieces: int
+    n_inputs: int
+    n_shards: int
+    limit: int
+
+    @classmethod
+    def of(cls, pieces: Sequence[PieceRecord], share: float, shard_tokens: int) -> Plan:
+        """Plan for these pieces, and hold out a share of their documents."""
+        inputs = [piece for piece in pieces if not piece.heldout]
+        n_documents = sum(piece.documents for piece in inputs)
+        n_tokens = sum(piece.tokens for piece in inputs)
+        min_hash = min(piece.min_hash for piece in inputs)
+        limit = math.ceil(share * KEYS) if n_documents > 1 else 0
+        if limit and min_hash >= limit:
+            limit = min_hash + 1  # the share of a small corpus is less than one document
+        return cls(
+            n_pieces=len(pieces),
+            n_inputs=len(inputs),
+            n_shards=max(1, min(n_documents, round(n_tokens / shard_tokens))),
+            limit=limit,
+        )
+
+
+def shard_name(number: int) -> str:
+    """The file name of a shard."""
+    return f"shard-{number:05d}.safetensors"
+
+
+def make_shards(work: Workspace, plan: Plan, pool: Pool) -> tuple[list[Path], Path | None]:
+    """Merge the shards that do not exist yet.
+
+    Returns:
+        the shards with documents, and the held-out one if there is one.
+    """
+    folder = work.shards(plan)
+    bounds = [-(-k * KEYS // plan.n_shards) for k in range(plan.n_shards + 1)]
+    paths = [folder / shard_name(k) for k in range(plan.n_shards)]
+    held = folder / HELDOUT
+    common = {
+        "task": "shard",
+        "pieces": [os.fspath(work.piece(k)) for k in range(plan.n_pieces)],
+        "n_inputs": plan.n_inputs,
+        "limit": plan.limit,
+    }
+
+    def requests() -> Iterator[Request]:
+        ranges = [*itertools.pairwise(bounds), (0, KEYS)]
+        for path, (low, high) in zip([*paths, held], ranges, strict=True):
+            if not path.exists():
+                bound = {"low": low, "high": high, "heldout": path == held}
+                yield Request(path.name, {**common, **bound, "path": os.fspath(path)})
+
+    for _ in pool.map(requests()):
+        pass
+    shards = [path for path in paths if path.exists()]
+    if not shards:
+        raise InputError("every document is held out; lower heldout or give more text")
+    return shards, held if held.exists() else None

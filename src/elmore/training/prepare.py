@@ -1,8 +1,8 @@
-"""Text files → tokenised shards, counts, vocabulary and a held-out part.
+"""From text files to tokenized shards, counts, a vocabulary and a held-out part.
 
-First every block of text becomes a piece, on all processors; then every shard is gathered from all
-pieces; then the shards are counted. Until the end all of it is in the folder OUT.partial, where an
-interrupted run goes on. The result depends on the texts and options only.
+First every block of text becomes a piece, on all processors. Then every shard is merged from all
+pieces, and its words are counted. Until the end all of it is in the folder OUT.partial, where an
+interrupted run resumes. The result depends on the texts and options only.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ from elmore._messages import shown
 from elmore._progress import SILENT, Progress
 from elmore._version import __version__
 from elmore.errors import ConfigError
+from elmore.text.reading import Errors, Reading
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.dealing import Plan, make_shards, shard_name
-from elmore.training.documents import LINES_PER_DOCUMENT
-from elmore.training.input_files import describe_files, input_paths, inspect_files
-from elmore.training.pieces import make_pieces
+from elmore.training.corpus import LINES_PER_DOCUMENT, TextFile, describe_files, input_paths
+from elmore.training.pieces import (
+    PieceRecord,
+    Plan,
+    Workspace,
+    make_pieces,
+    make_shards,
+    shard_name,
+)
 from elmore.training.prepared import (
     COUNTS,
     HELDOUT,
@@ -32,13 +38,9 @@ from elmore.training.prepared import (
     is_prepared,
     write_manifest,
 )
-from elmore.training.reading import Errors, Reading
 from elmore.training.shards import Shard, read_shard
-from elmore.training.text_files import TextFile
-from elmore.training.vocabulary_choice import VocabularyChoice
-from elmore.training.word_counts import WordCounts
-from elmore.training.worker_processes import Workers
-from elmore.training.workspace import PieceRecord, Workspace
+from elmore.training.words import VocabularyChoice, WordCounts
+from elmore.training.worker_tasks import inspect_files, open_pool
 
 __all__ = ["prepare"]
 
@@ -63,14 +65,14 @@ def prepare(
 ) -> Prepared:
     """Turn text files into a corpus to train on.
 
-    The files hold a sentence a line, with blank lines between documents; they may be compressed
-    (gz, bz2, xz, zst). Stopped and called again, it goes on where it was.
+    The files hold one sentence per line, with blank lines between documents. They may be
+    compressed (gz, bz2, xz, zst). If it is interrupted, call it again to resume.
 
     Args:
         inputs: files and patterns.
-        out: the folder to make.
-        vocabulary: the number of words, specials included (50,000 unless `min_count` is given), or
-            a vocabulary file to be used as it is.
+        out: the folder to create.
+        vocabulary: the number of words, with the specials (50,000 unless `min_count` is given), or
+            a vocabulary file to use as it is.
         min_count: leave out words that occur less often.
         tokenized: lines are tokens separated by single spaces.
         split_sentences: documents are running text.
@@ -78,12 +80,12 @@ def prepare(
         errors: what to do with lines that are not UTF-8.
         heldout: the share of the documents to hold out, at least one unless 0; not used with
             `heldout_files`.
-        heldout_files: files and patterns to hold out as a whole; also left out of `inputs`.
+        heldout_files: files and patterns to hold out completely; they are left out of `inputs`.
         seed: decides which documents are held out, and how the others are shuffled.
         shard_tokens: about so many tokens make a shard.
         workers: processes to use; as many as there are processors by default.
         overwrite: replace a prepared corpus that is there.
-        progress: told the number of tokens.
+        progress: counts tokens.
 
     Raises:
         InputError: nothing to read, or not UTF-8.
@@ -97,7 +99,7 @@ def prepare(
     out = Path(os.path.abspath(out))
     _check_out(out, overwrite)
     paths, held_paths = input_paths(inputs, heldout_files)
-    with Workers.of(workers, [*paths, *held_paths]) as pool, Workspace.open(out) as work:
+    with open_pool(workers, [*paths, *held_paths]) as pool, Workspace.opened(out) as work:
         files = inspect_files(paths, held_paths, pool)
         pieces = make_pieces(work, files, reading, seed, pool, progress or SILENT)
         plan = Plan.of(pieces, 0.0 if held_paths else heldout, shard_tokens)
@@ -131,7 +133,7 @@ def prepare(
 
 def _check_options(heldout: float, seed: int, shard_tokens: int) -> None:
     if not 0 <= heldout < 1:
-        raise ConfigError(f"heldout={heldout} is no share; pass a number from 0 to below 1")
+        raise ConfigError(f"heldout={heldout} is out of range; pass a number from 0 to below 1")
     if not 0 <= seed < 1 << 63:
         raise ConfigError(f"seed={seed} is out of range; pass a number from 0 to 2**63 - 1")
     if not 1 <= shard_tokens <= 100_000_000:
@@ -139,7 +141,7 @@ def _check_options(heldout: float, seed: int, shard_tokens: int) -> None:
 
 
 def _check_out(out: Path, overwrite: bool) -> None:
-    """Refuse at once what `atomic_folder` would refuse in the end."""
+    """Refuse now what `atomic_folder` would refuse at the end."""
     label = f"'{shown(out, 140)}'"
     if not out.parent.is_dir():
         raise ConfigError(f"cannot write {label}: its folder does not exist; create it first")
@@ -171,8 +173,8 @@ def _count(paths: Sequence[Path]) -> tuple[WordCounts, list[Part]]:
 
 
 def _training_facts(sizes: Sequence[Part], counts: WordCounts, words: Vocabulary) -> dict[str, int]:
-    whole = sum(sizes, Part())
-    return {**asdict(whole), "types": len(counts), "oov": whole.tokens - counts.covered(words)}
+    total = sum(sizes, Part())
+    return {**asdict(total), "types": len(counts), "oov": total.tokens - counts.covered(words)}
 
 
 def _fill(
@@ -219,13 +221,13 @@ def _notes(
     linewise = sum(file.linewise for file in files)
     if linewise:
         notes.append(
-            f"files without blank lines: {linewise}; there every {LINES_PER_DOCUMENT} lines count "
-            "as a document"
+            f"files without blank lines: {linewise}; every {LINES_PER_DOCUMENT} lines of them "
+            "count as a document"
         )
     for name, text in (
         ("n_replaced", "lines with invalid UTF-8 replaced"),
         ("n_skipped", "lines with invalid UTF-8 skipped"),
-        ("n_cut", "documents of over 16 MiB cut"),
+        ("n_cut", "documents longer than 16 MiB were cut"),
     ):
         if number := sum(getattr(piece, name) for piece in pieces):
             notes.append(f"{text}: {number}")

@@ -1,12 +1,12 @@
 """A prepared corpus: a folder of shards, a vocabulary and counts.
 
-    shard-00000.safetensors ...   training documents, dealt at random (shards.py)
+    shard-00000.safetensors ...   training documents in random order (shards.py)
     heldout.safetensors           held-out documents, if there are any
-    vocab.txt                     one word a line, in id order
-    counts.tsv                    word TAB training count, falling
-    prepared.json                 what, from what, how, and the SHA-256 of every other file
+    vocab.txt                     one word per line, in id order
+    counts.tsv                    word TAB training count, the most frequent first
+    prepared.json                 what was made, from what and how; the SHA-256 of every file
 
-prepared.json is written last; a folder without it is not whole.
+prepared.json is written last; a folder without it is not complete.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from elmore.errors import FormatError
 from elmore.limits import LIMITS
 from elmore.text.tokenizer import CONVENTIONS, Convention
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
-from elmore.training.word_counts import read_counts
+from elmore.training.words import read_counts
 
 __all__ = [
     "COUNTS",
@@ -85,7 +85,7 @@ class Prepared:
         heldout_path: the held-out documents, if any.
         oov_rate: share of the training tokens that are not in the vocabulary.
         heldout_oov_rate: the same of the held-out tokens.
-        notes: what a reader of the numbers should know.
+        notes: what to know about the figures.
         digest: SHA-256 over the hashes of all files.
     """
 
@@ -121,8 +121,8 @@ class Prepared:
     def counts(self) -> NDArray[np.int64]:
         """How often each word of the vocabulary is a training target, (n_words,).
 
-        `<S>` and `</S>` come once a sentence, `<UNK>` as often as there are other words; should
-        the text itself hold words spelled like these, they are counted with them.
+        `<S>` and `</S>` occur once per sentence, `<UNK>` as often as there are other words. Words
+        of the text that are spelled like these are counted with them.
         """
         counts = np.zeros(len(self.vocabulary), np.int64)
         for word, count in read_counts(self.folder / COUNTS):
@@ -141,16 +141,16 @@ class Prepared:
 
         Args:
             folder: its path.
-            verify: compare every byte with the manifest. Sizes are always compared.
+            verify: compare SHA-256 sums with the manifest. Sizes are always compared.
 
         Raises:
-            FormatError: not a prepared corpus, not whole, or damaged.
+            FormatError: not a prepared corpus, not complete, or damaged.
         """
         folder = Path(folder)
         if not (folder / MANIFEST).is_file():
             raise FormatError(
-                f"'{shown(folder, 120)}' has no {MANIFEST}, so it is no prepared corpus or not "
-                "whole; run `elmore prepare`"
+                f"'{shown(folder, 120)}' has no {MANIFEST}, so it is not a complete prepared "
+                "corpus; run `elmore prepare`"
             )
         with open_checked(folder / MANIFEST, what="manifest", follow=False) as stream:
             data = stream.read(_LIMITS.json_bytes + 1)
@@ -219,8 +219,8 @@ def _check_version(manifest: Mapping[str, Any]) -> None:
 
 
 def _check_files(folder: Path, files: Mapping[str, Any], verify: bool) -> str:
-    """Compare the files with the manifest; give the digest of all."""
-    whole = hashlib.sha256()
+    """Compare the files with the manifest; the digest of all."""
+    total = hashlib.sha256()
     for name, entry in sorted(files.items()):
         if Path(name).name != name:
             raise FormatError(f"'{MANIFEST}' names the file '{shown(name, 60)}'; {_AGAIN}")
@@ -237,12 +237,12 @@ def _check_files(folder: Path, files: Mapping[str, Any], verify: bool) -> str:
             raise FormatError(
                 f"'{shown(path, 120)}' differs from its SHA-256 in the manifest; {_AGAIN}"
             )
-        whole.update(f"{name} {entry['sha256']}\n".encode())
-    return whole.hexdigest()
+        total.update(f"{name} {entry['sha256']}\n".encode())
+    return total.hexdigest()
 
 
 def is_prepared(folder: Path) -> bool:
-    """Tell whether a folder is a prepared corpus, so that it may be replaced."""
+    """Whether a folder is a prepared corpus, so that it may be replaced."""
     return (folder / MANIFEST).is_file() and (folder / VOCABULARY).is_file()
 
 

@@ -1,24 +1,23 @@
-"""A training run: one folder that can always be gone on with or embedded from.
+"""A run folder: resume training from it, or load it as a model.
 
 recipe.json    what is trained, on which data, with which seed
-log.jsonl      one line for every few steps and for every look at the held-out text
+log.jsonl      one line for every few steps and for every evaluation on held-out text
 checkpoint/    the newest model, an elmore folder
 best/          the model that did best on the held-out text
-resume/        the two newest states to go on from
+resume/        the two newest states to resume from
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from elmore._atomic import atomic_file
 from elmore._json import read_json
+from elmore._locks import locked
+from elmore._messages import shown
 from elmore.errors import FormatError, ResumeError
 from elmore.training.recipe import Recipe
 
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["Run"]
 
 _FORMAT, _VERSION = "elmore-run", 1
-# Sections that may change between two stretches of a run: they do not touch what was learned.
+# Sections that may change when a run resumes: they do not affect what was learned.
 _FREE = ("schedule", "run", "name")
-# What a run that met infinite numbers must be able to change.
+# What must be changed to resume a run whose loss became infinite.
 _FREE_KEYS = ("optimizer.lr", "optimizer.clip_norm")
-# What is known by a digest, which says nothing to a reader.
+# What is compared by its digest, which would mean nothing in a message.
 _OTHER = {
     "data": "other training data",
     "dev": "other development data, or none",
@@ -45,11 +44,11 @@ class Settings(Protocol):
     """A recipe, of a language model or of a task: sections of keys."""
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain JSON values."""
+        """Plain JSON values."""
 
 
 class Run:
-    """The folder of a training.
+    """The folder of a training run.
 
     Args:
         path: the folder.
@@ -67,7 +66,7 @@ class Run:
         """Open a run that exists.
 
         Raises:
-            ResumeError: the folder holds no run.
+            ResumeError: the folder is not a run.
         """
         run = cls(path)
         if not run.exists():
@@ -75,7 +74,7 @@ class Run:
         return run
 
     def exists(self) -> bool:
-        """Tell whether a training was started here."""
+        """Whether training was started here."""
         return (self.path / "recipe.json").is_file()
 
     def elmo(self, *, best: bool = True, **options: Any) -> Elmo:
@@ -89,13 +88,13 @@ class Run:
 
     @property
     def task(self) -> str | None:
-        """The task that is trained, None for a language model."""
+        """The task that is trained; None for a language model."""
         task = self._facts().get("task")
         return None if task is None else str(task)
 
     @property
     def recipe_name(self) -> str:
-        """What the recipe is called, of a language model or of a task."""
+        """The name of the recipe, of a language model or of a task."""
         return str(self._facts()["recipe"].get("name", "own"))
 
     @property
@@ -107,7 +106,7 @@ class Run:
         """Read the log."""
         if not self.log_path.is_file():
             return []
-        # What follows the last line end was torn by a kill, or is being written.
+        # After the last newline there may be half a line: of a killed process, or being written.
         lines = self.log_path.read_text(encoding="utf-8").split("\n")[:-1]
         return [json.loads(line) for line in lines if line]
 
@@ -120,9 +119,9 @@ class Run:
         """Compare what is asked for with what the run did so far.
 
         Args:
-            recipe: how to go on.
+            recipe: how to continue.
             facts: seed, data and the like.
-            write: note the recipe, whose schedule may be another one.
+            write: store the recipe, whose schedule may differ.
 
         Raises:
             ResumeError: the model, data, loss or optimiser differ, or the text or seed.
@@ -146,7 +145,7 @@ class Run:
             self._write({"recipe": recipe.to_json(), **facts})
 
     def changed(self, recipe: Settings) -> dict[str, tuple[Any, Any]]:
-        """Give the keys in which a recipe differs from the run's, with both values."""
+        """The keys in which a recipe differs from the run's, with both values."""
         asked = json.loads(json.dumps(recipe.to_json()))
         return {
             f"{section}.{key}": (old, new)
@@ -170,31 +169,18 @@ class Run:
                     if line and json.loads(line)["step"] <= step:
                         kept.append(line)
                 except (ValueError, KeyError):
-                    continue  # torn by a kill
+                    continue  # half a line, of a killed process
         with atomic_file(self.log_path, overwrite=True) as stream:
             stream.write("".join(f"{line}\n" for line in kept).encode())
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder for this process; another one gets a clear refusal.
-
-        The lock is the operating system's, so a dead process holds none.
-        """
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the folder for this process; a second one gets a `ResumeError`."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "lock").open("a+") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                stream.seek(0)
-                owner = stream.read().strip() or "unknown"
-                raise ResumeError(
-                    f"'{self.path}' is in use by process {owner}; wait for it, stop it, or train "
-                    "in another folder"
-                ) from None
-            stream.truncate(0)
-            stream.write(str(os.getpid()))
-            stream.flush()
-            yield
+        busy = (
+            f"'{shown(self.path, 120)}' is in use by process {{owner}}; wait for it, stop it, or "
+            "train in another folder"
+        )
+        return locked(self.path / "lock", busy, error=ResumeError)
 
     def _facts(self) -> dict[str, Any]:
         facts = read_json(self.path / "recipe.json")

@@ -1,4 +1,4 @@
-"""A shard: some hundred documents of tokenised text in one safetensors file.
+"""A shard: a few hundred documents of tokenized text in one safetensors file.
 
 Tokens are numbers into the shard's own list of types, so that a shard can be read without any other
 file and without a list of all types of the corpus.
@@ -79,7 +79,7 @@ class Shard:
         return len(self.documents) - 1
 
     def sentence(self, index: int) -> list[str]:
-        """Give the tokens of a sentence."""
+        """The tokens of a sentence."""
         start, end = self.sentences[index : index + 2]
         return [self.types[k] for k in self.tokens[start:end].tolist()]
 
@@ -89,7 +89,7 @@ class Shard:
 
 
 def write_shard(path: Path | str, shard: Shard, *, overwrite: bool = False) -> None:
-    """Write a shard; it appears under its name only when it is whole.
+    """Write a shard; it appears under its name when it is complete.
 
     Args:
         path: the file to make.
@@ -103,7 +103,7 @@ def read_shard(path: Path | str) -> Shard:
     """Read a shard.
 
     Raises:
-        FormatError: it is damaged, or no shard.
+        FormatError: it is damaged, or not a shard.
     """
     path = Path(path)
     with read_safetensors(path, what=str(path)) as view:
@@ -148,8 +148,8 @@ def _write(path: Path, tensors: dict[str, NDArray[Any]], overwrite: bool) -> Non
 
 
 def _words(data: NDArray[np.int8], offsets: NDArray[np.int64]) -> list[bytes]:
-    whole, places = data.tobytes(), offsets.tolist()
-    return [whole[a:b] for a, b in pairwise(places)]
+    text, places = data.tobytes(), offsets.tolist()
+    return [text[a:b] for a, b in pairwise(places)]
 
 
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -163,14 +163,14 @@ def _check_names(view: SafetensorsView, path: Path) -> None:
     for name, dtype in _DTYPES.items():
         if name not in found or found[name].dtype != dtype or len(found[name].shape) != 1:
             raise FormatError(
-                f"'{shown(path, 120)}' has no list '{name}' of type {dtype}, so it is no shard; "
+                f"'{shown(path, 120)}' has no list '{name}' of type {dtype}, so it is not a shard; "
                 "pass a file that elmore prepare wrote"
             )
 
 
 def _check_offsets(offsets: NDArray[np.int64], end: int, name: str, path: Path) -> None:
-    whole = len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == end
-    if not whole or bool((np.diff(offsets) <= 0).any()):
+    complete = len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == end
+    if not complete or bool((np.diff(offsets) <= 0).any()):
         raise _damaged(path, f"{name} that do not rise from 0 to {end}")
 
 
@@ -201,22 +201,22 @@ class Selection:
     """Which documents of the pieces a shard is made of.
 
     Attributes:
-        low: the least key.
+        low: the smallest key.
         high: the key above the greatest.
-        least_hash: the least hash.
-        most_hash: the hash above the greatest.
+        min_hash: the smallest hash.
+        max_hash: the hash above the greatest.
     """
 
     low: int = 0
     high: int = KEYS
-    least_hash: int = 0
-    most_hash: int = KEYS
+    min_hash: int = 0
+    max_hash: int = KEYS
 
     def documents(self, keys: NDArray[np.int64], hashes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Give the numbers of the selected documents of a piece."""
+        """The numbers of the selected documents of a piece."""
         start, end = np.searchsorted(keys, [self.low, self.high]).tolist()
         part = hashes[start:end]
-        chosen = (part >= self.least_hash) & (part < self.most_hash)
+        chosen = (part >= self.min_hash) & (part < self.max_hash)
         numbers: NDArray[np.int64] = np.flatnonzero(chosen) + start
         return numbers
 
@@ -301,15 +301,15 @@ def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np
 def _renumber(
     view: SafetensorsView, tokens: NDArray[np.int32], numbers: dict[bytes, int]
 ) -> NDArray[np.int32]:
-    """Give tokens of a piece the numbers of their types in the shard, making new ones."""
+    """Change the numbers of a piece's tokens to those of the shard, which may be new."""
     offsets = view.read("type_offsets")
     used = np.zeros(len(offsets) - 1, np.bool_)
     used[tokens] = True
     which = np.flatnonzero(used)
-    whole = view.read("type_bytes").tobytes()
+    text = view.read("type_bytes").tobytes()
     table = np.zeros(len(used), np.int32)
     table[which] = [
-        numbers.setdefault(whole[a:b], len(numbers))
+        numbers.setdefault(text[a:b], len(numbers))
         for a, b in zip(offsets[which].tolist(), offsets[which + 1].tolist(), strict=True)
     ]
     return table[tokens]

@@ -1,4 +1,4 @@
-r"""From a block of text to a piece of tokenised documents.
+r"""From a block of text to a piece of tokenized documents.
 
 Only "\n" ends a line; one "\r" before it is dropped, and so is a byte order mark at the start of a
 file.
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from elmore._io import invalid_utf8
+from elmore.text.reading import Reading
 from elmore.training.blocks import Segment
-from elmore.training.documents import find_documents
-from elmore.training.reading import Reading
+from elmore.training.corpus import find_documents
 from elmore.training.shards import KEYS, Piece, Shard
 
 __all__ = ["Tokenized", "tokenize_block"]
@@ -26,7 +26,7 @@ __all__ = ["Tokenized", "tokenize_block"]
 
 @dataclass(frozen=True)
 class Tokenized:
-    """A block as a piece, and what was met on the way."""
+    """A block as a piece, and the lines that were not UTF-8."""
 
     piece: Piece
     n_replaced: int
@@ -47,14 +47,14 @@ def tokenize_block(
     reading: Reading,
     seed: int,
 ) -> Tokenized:
-    """Tokenise a block.
+    """Tokenize a block.
 
     Args:
         segments: where the text is from.
         data: the text.
-        names: of the file of each segment, for messages.
+        names: the file of each segment, for messages.
         linewise: whether the file of each segment has no blank lines.
-        reading: how.
+        reading: how text becomes tokens.
         seed: shuffles the documents.
 
     Raises:
@@ -73,7 +73,7 @@ def tokenize_block(
             text = _decode(data[a:b], reading.errors, names[k], line, invalid)
         if "\r" in text:
             text = text.replace("\r\n", "\n").removesuffix("\r")
-        for sentence in reading.sentences(text):
+        for sentence in reading.document(text):
             if sentence:
                 tokens.extend(map(numbers.__getitem__, sentence))
                 sentences.append(len(tokens))
@@ -94,7 +94,7 @@ def tokenize_block(
 def _shuffled(
     segments: Sequence[Segment], data: bytes, linewise: Sequence[bool], seed: int
 ) -> list[tuple[int, int, int, int]]:
-    """Find the documents of a block: key, segment, start and end of each, by rising key."""
+    """The documents of a block, sorted by key: key, segment, start and end of each."""
     found = []
     place = 0
     for k, segment in enumerate(segments):
@@ -109,7 +109,7 @@ def _shuffled(
 
 
 class _Numbers(dict[str, int]):
-    """Numbers words in the order in which they are met."""
+    """Numbers words in the order in which they occur."""
 
     def __missing__(self, word: str) -> int:
         self[word] = number = len(self)
@@ -117,8 +117,8 @@ class _Numbers(dict[str, int]):
 
 
 def _key(seed: int, purpose: str, text: str) -> int:
-    """Give a number of 62 bits that depends on all arguments."""
-    # Texts from files are UTF-8; names of purposes keep the two draws apart (C4).
+    """A number of 62 bits that depends on all arguments."""
+    # The purpose keeps the two random choices independent of each other.
     digest = hashlib.blake2b(
         text.encode("utf-8"), digest_size=8, key=f"{seed}".encode(), person=purpose.encode()
     )

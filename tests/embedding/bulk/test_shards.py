@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.embedding.bulk.shards import cut_shards, inspect_input
-from elmore.embedding.reading import Counts, TextReader
+from elmore.embedding.bulk.embed_files import cut_shards, inspect_input
 from elmore.errors import InputError
+from elmore.text.reading import Counts, Reading
 
 
-def cut(paths, shard_bytes, limit=None, **reading):
+def cut(paths, shard_bytes, limit=None, **options):
     files = [inspect_input(path) for path in paths]
-    reader, counts = TextReader(**reading), Counts()
-    return list(cut_shards(files, reader, counts, shard_bytes=shard_bytes, limit=limit)), counts
+    reading, counts = Reading(**options), Counts()
+    return list(cut_shards(files, reading, counts, shard_bytes=shard_bytes, limit=limit)), counts
 
 
 @given(
@@ -56,8 +56,8 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path):
     path = tmp_path / "a"
     path.write_text("one\ntwo\n")
     files = [inspect_input(path)]
-    shards = cut_shards(files, TextReader(), Counts(), shard_bytes=1)
+    shards = cut_shards(files, Reading(), Counts(), shard_bytes=1)
     next(shards)
     path.write_text("one\ntwo\nthree\n")
-    with pytest.raises(InputError, match="changed while it was read"):
+    with pytest.raises(InputError, match="changed while it was being read"):
         list(shards)

@@ -1,8 +1,8 @@
-"""Vectors of large text files: several processes, shards of output, runs that can be stopped."""
+"""Vectors of large text files: several processes, output in shards, runs that can resume."""
 
 from __future__ import annotations
 
 from elmore.embedding.bulk.embed_files import embed_files
-from elmore.embedding.bulk.folder import BulkResult
+from elmore.embedding.bulk.output_folder import BulkResult
 
 __all__ = ["BulkResult", "embed_files"]

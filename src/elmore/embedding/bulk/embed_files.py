@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from elmore._io import open_checked, open_text, sha256_stream
+from elmore._messages import shown
 from elmore._progress import SILENT, Progress
 from elmore.config import Precision
-from elmore.embedding.bulk.folder import BulkFolder, BulkResult, ShardRecord, run_facts
-from elmore.embedding.bulk.job import SHARD_BYTES, Job, value_shape
-from elmore.embedding.bulk.processes import Pool
-from elmore.embedding.bulk.shards import cut_shards, inspect_input
+from elmore.embedding.bulk.job import SHARD_BYTES, Job, start_embedder, value_shape
+from elmore.embedding.bulk.output_folder import BulkFolder, BulkResult, ShardRecord, run_facts
 from elmore.embedding.layers import LayerChoice
 from elmore.embedding.pooling import Pooling
-from elmore.embedding.reading import Counts, Errors, TextReader
 from elmore.errors import InputError
 from elmore.formats.checkpoint import StoredType
 from elmore.formats.detect import ModelPath, read_checkpoint
+from elmore.jobs.pool import Pool, Request
+from elmore.text.reading import Counts, Errors, Reading
 
-__all__ = ["embed_files", "run_job"]
+__all__ = ["InputFile", "TextShard", "cut_shards", "embed_files", "inspect_input", "run_job"]
 
 
 def embed_files(
@@ -49,32 +53,32 @@ def embed_files(
 ) -> BulkResult:
     """Embed text files with several processes into a folder of shards.
 
-    Stopped and called again, it goes on where it was. The files of the folder are the same bytes
-    for any number of workers and any interruption: shards are cut by the text alone, every shard
-    starts with an empty word cache, and `threads` is what each process uses.
+    If it is interrupted, call it again to resume. The files in the folder have the same bytes for
+    any number of workers and any interruption: where a shard ends depends on the text alone, and
+    every shard starts with an empty word cache.
 
     Args:
-        inputs: files, plain or packed (gz, bz2, xz, zst), read in this order.
-        out: the folder to make.
+        inputs: files, plain or compressed (gz, bz2, xz, zst), read in this order.
+        out: the folder to create.
         model: what `Elmo.load` takes.
         format: of the shards: "parquet", "safetensors", "hdf5", "npz" or "jsonl".
         layers: as in `Elmo.embed`, or "all".
-        pool: one vector a sentence, as in `Elmo.encode`.
+        pool: one vector per sentence, as in `Elmo.encode`.
         dtype: how numbers are stored, "float32" or "float16".
         tokenized: lines are tokens separated by spaces.
         split_sentences: lines are running text, with blank lines between paragraphs.
         errors: what to do with lines that are not UTF-8.
-        limit: stop after so many sentences.
+        limit: stop after this many sentences.
         workers: processes.
-        threads: processors that each of them uses.
+        threads: of each process.
         device: as in `Elmo.load`.
         precision: as in `Elmo.load`.
         start: as in `Elmo.load`.
         token_vectors: as in `Elmo.load`.
         batch_tokens: token budget of a batch.
-        shard_bytes: a shard ends with the sentence that reaches so many bytes of text.
-        overwrite: start anew in a folder that holds an earlier run.
-        progress: told the number of sentences.
+        shard_bytes: a shard ends with the sentence that reaches this many bytes of text.
+        overwrite: start again in a folder that holds an earlier run.
+        progress: counts sentences.
 
     Raises:
         ResumeError: the folder holds a run with other settings, inputs or model.
@@ -111,43 +115,139 @@ def run_job(
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> BulkResult:
-    """Do what `embed_files` does for a job that is made already."""
+    """Do what `embed_files` does for a job that exists already."""
     paths = [Path(path) for path in ([inputs] if isinstance(inputs, str | Path) else inputs)]
     if not paths:
         raise InputError("no input files; name at least one text file")
     value_shape(read_checkpoint(job.model).config, job.layers, job.pool)  # refuses early
-    out = Path(os.path.abspath(out))
+    # Libraries read these when they are loaded. The count must not depend on the number of
+    # workers, or the last bits of the vectors might.
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     with (
-        BulkFolder.opened(out, job.format, overwrite=overwrite) as folder,
-        Pool(job, workers) as processes,
+        BulkFolder.opened(Path(os.path.abspath(out)), job.format, overwrite=overwrite) as folder,
+        Pool(
+            start_embedder,
+            workers,
+            setup=job.to_json(),
+            environment=dict.fromkeys(names, str(job.threads)),
+        ) as pool,
     ):
-        processes.open()
-        files = [inspect_input(path) for path in paths]
+        files = [inspect_input(path) for path in paths]  # while the workers load the model
         described = [
             {"path": str(file.path), "size": file.size, "sha256": file.sha256} for file in files
         ]
-        done = folder.resume(run_facts(job.settings(), processes.start(), described))
-        reader = TextReader(split_sentences=job.split_sentences, errors=job.errors)
+        done = folder.resume(run_facts(job.settings(), pool.facts(), described))
         read = Counts()
 
-        def requests() -> Iterator[tuple[dict[str, Any], list[str]]]:
-            shards = cut_shards(files, reader, read, shard_bytes=job.shard_bytes, limit=job.limit)
+        def requests() -> Iterator[Request]:
+            shards = cut_shards(
+                files, job.reading(), read, shard_bytes=job.shard_bytes, limit=job.limit
+            )
             for shard in shards:
-                if shard.number in done:
+                if shard.number in done:  # read all the same, to find where the next one starts
                     progress.update(len(shard.texts))
                     continue
                 path = str(folder.shard(shard.number))
                 place = {"number": shard.number, "first": shard.first, "path": path}
-                yield place, shard.texts
+                data = json.dumps(shard.texts).encode()
+                yield Request(f"shard {shard.number}", place, data)
 
-        for request, reply in processes.map(requests()):
+        for request, reply in pool.map(requests()):
             folder.add(
                 ShardRecord(
-                    number=request["number"],
-                    file=Path(request["path"]).name,
-                    first=request["first"],
+                    number=request.fields["number"],
+                    file=Path(request.fields["path"]).name,
+                    first=request.fields["first"],
                     **reply,
                 )
             )
             progress.update(reply["sentences"])
         return folder.finish(read)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputFile:
+    """A file to be read.
+
+    Attributes:
+        path: where it is.
+        size: bytes, as stored.
+        sha256: of the bytes as stored.
+        changed: when its content last changed, in nanoseconds.
+    """
+
+    path: Path
+    size: int
+    sha256: str
+    changed: int
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that was written to after it was inspected."""
+        status = os.stat(self.path)
+        if (status.st_size, status.st_mtime_ns) != (self.size, self.changed):
+            raise InputError(
+                f"'{shown(self.path, 140)}' changed while it was being read; run it again with "
+                "--force"
+            )
+
+
+@dataclass(frozen=True)
+class TextShard:
+    """Sentences that one process embeds into one file.
+
+    Attributes:
+        number: from 0.
+        first: number of its first sentence.
+        texts: the sentences.
+    """
+
+    number: int
+    first: int
+    texts: list[str]
+
+
+def inspect_input(path: Path) -> InputFile:
+    """The size and SHA-256 of a file."""
+    with open_checked(path, what="input") as stream:
+        status = os.fstat(stream.fileno())
+        sha256 = sha256_stream(stream)
+    return InputFile(path=path, size=status.st_size, sha256=sha256, changed=status.st_mtime_ns)
+
+
+def cut_shards(
+    files: Sequence[InputFile],
+    reading: Reading,
+    counts: Counts,
+    *,
+    shard_bytes: int,
+    limit: int | None = None,
+) -> Iterator[TextShard]:
+    """Divide the sentences of files into shards, in order.
+
+    Shards depend on the files and these arguments alone. A shard may hold the end of a file and
+    the start of the next; a sentence is never divided.
+
+    Args:
+        files: in order.
+        reading: how they become sentences.
+        counts: where lines that are not UTF-8 are counted.
+        shard_bytes: a shard ends with the sentence that reaches this many bytes.
+        limit: stop after this many sentences.
+    """
+    texts: list[str] = []
+    number = first = size = 0
+    for text in itertools.islice(_texts(files, reading, counts), limit):
+        texts.append(text)
+        size += len(text) + 1 if text.isascii() else len(text.encode("utf-8", "replace")) + 1
+        if size >= shard_bytes:
+            yield TextShard(number, first, texts)
+            number, first, size, texts = number + 1, first + len(texts), 0, []
+    if texts:
+        yield TextShard(number, first, texts)
+
+
+def _texts(files: Sequence[InputFile], reading: Reading, counts: Counts) -> Iterator[str]:
+    for file in files:
+        with open_text(file.path, what="input") as stream:
+            yield from reading.texts(stream, str(file.path), counts)
+        file.check_unchanged()

@@ -1,50 +1,58 @@
-"""What a bulk run is asked for; all that its output depends on besides model and inputs."""
+"""A bulk job: what is asked for, and the worker process that does it."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
+
+from elmore._io import sha256_file
+from elmore._version import __version__
 from elmore.config import BiLmConfig, Precision
 from elmore.embedding.layers import LayerChoice, layer_weights
 from elmore.embedding.pooling import Pooling, check_pooling
-from elmore.embedding.reading import Errors
-from elmore.embedding.writers import WRITERS, Settings
+from elmore.embedding.writers import WRITERS, Settings, open_writer
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import StoredType
 from elmore.formats.detect import ModelPath
+from elmore.jobs.worker import Worker
+from elmore.text.reading import Counts, Errors, Reading, SentenceReader
+from elmore.text.sentence import Sentence
+from elmore.text.tokenizer import Convention
 
-__all__ = ["SHARD_BYTES", "Job", "value_shape"]
+__all__ = ["SHARD_BYTES", "Job", "ShardEmbedder", "start_embedder", "value_shape"]
 
-# Of text in a shard, some 100,000 tokens of English: what a killed worker has to do again.
+# Of text in a shard, about 100,000 tokens of English: what is lost when a worker is killed.
 SHARD_BYTES = 1 << 19
-# Where the vectors come from is told by digests, not by names.
+# The manifest names the model by its digest, which is the same wherever it is stored.
 _PLACES = ("model", "token_vectors")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A bulk run.
+    """What a bulk run is asked for: all that its output depends on besides model and inputs.
 
     Attributes:
         model: what `Elmo.load` takes.
         format: of the shards, a key of `WRITERS`.
         layers: as in `Elmo.embed`, or "all".
-        pool: one vector a sentence.
+        pool: one vector per sentence.
         dtype: how numbers are stored.
         tokenized: lines are tokens separated by spaces.
         split_sentences: lines are running text.
         errors: what to do with lines that are not UTF-8.
-        limit: stop after so many sentences.
+        limit: stop after this many sentences.
         sentence_index: hdf5: whether to write `sentence_to_index`.
         batch_tokens: token budget of a batch.
-        shard_bytes: a shard ends with the sentence that reaches so many bytes of text.
+        shard_bytes: a shard ends with the sentence that reaches this many bytes of text.
         threads: of each process.
         device: where to compute.
-        precision: how to compute; None for as the model is stored.
+        precision: of the computation; None for the one the model was saved in.
         start: the state before each sentence.
         token_vectors: (vocabulary, HDF5) as `Elmo.load` takes them.
     """
@@ -72,24 +80,30 @@ class Job:
             raise ConfigError(f"format={self.format!r}; use one of {', '.join(WRITERS)}")
         if self.dtype not in get_args(StoredType):
             raise ConfigError(f"dtype={self.dtype!r}; use {' or '.join(get_args(StoredType))}")
-        if self.errors not in get_args(Errors):
-            raise ConfigError(f"errors={self.errors!r}; use {' or '.join(get_args(Errors))}")
-        if self.tokenized and self.split_sentences:
-            raise ConfigError("text is tokenized or to be split into sentences; choose one")
+        self.reading()
         if self.pool is not None:
             check_pooling(self.pool)
-        for name, least in (("limit", 1), ("batch_tokens", 1), ("shard_bytes", 1), ("threads", 1)):
+        for name in ("limit", "batch_tokens", "shard_bytes", "threads"):
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigError(f"{name}={value}; use {least} or more")
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}={value}; use 1 or more")
+
+    def reading(self, tokenizer: Convention = "ptb") -> Reading:
+        """How the text is read; `tokenizer` is the model's convention."""
+        return Reading(
+            tokenized=self.tokenized,
+            split_sentences=self.split_sentences,
+            tokenizer=tokenizer,
+            errors=self.errors,
+        )
 
     def settings(self) -> dict[str, Any]:
-        """Give what the manifest tells of it, as JSON."""
+        """What the manifest says about the job, as JSON."""
         fields = self.to_json()
         return {name: value for name, value in fields.items() if name not in _PLACES}
 
     def to_json(self) -> dict[str, Any]:
-        """Give all of it as JSON."""
+        """All of it as JSON."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["model"] = _names(self.model)
         fields["token_vectors"] = _names(self.token_vectors)
@@ -100,6 +114,7 @@ class Job:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Job:
         """Undo `to_json`."""
+        # Several files of a model are a tuple, which JSON turns into a list.
         places = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in fields.items()
@@ -108,7 +123,7 @@ class Job:
         return cls(**{**fields, **places})
 
     def writer_settings(self, config: BiLmConfig, first: int) -> Settings:
-        """Give what the writer of a shard must know.
+        """What the writer of a shard must know.
 
         Args:
             config: of the model.
@@ -127,10 +142,10 @@ class Job:
 def value_shape(
     config: BiLmConfig, layers: LayerChoice | Literal["all"], pool: Pooling | None
 ) -> tuple[int | None, ...]:
-    """Give the shape of a record's values, None for the tokens.
+    """The shape of a record's values, None for the tokens.
 
     Raises:
-        ConfigError: the model has not these layers.
+        ConfigError: the model does not have these layers.
     """
     shape: tuple[int | None, ...] = (config.dim,) if pool else (None, config.dim)
     if isinstance(layers, str) and layers == "all":
@@ -143,3 +158,92 @@ def _names(paths: ModelPath | tuple[str | Path, ...] | None) -> str | list[str] 
     if paths is None or isinstance(paths, str | Path):
         return None if paths is None else str(paths)
     return [str(path) for path in paths]
+
+
+# --------------------------------------------------------------------------- in a worker process
+
+
+def start_embedder(setup: Mapping[str, Any]) -> Worker:
+    """Load the model of a job, given as JSON."""
+    job = Job.from_json(setup)
+    embedder = ShardEmbedder(job)
+
+    def perform(fields: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+        return embedder.write_shard(Path(fields["path"]), fields["first"], json.loads(data))
+
+    return Worker(perform, embedder.facts())
+
+
+class ShardEmbedder:
+    """A loaded model that writes shards.
+
+    Args:
+        job: what to do.
+    """
+
+    def __init__(self, job: Job) -> None:
+        from elmore.embedding.elmo import Elmo
+        from elmore.formats.detect import read_checkpoint
+
+        self.job = job
+        self.elmo = Elmo(
+            read_checkpoint(job.model),
+            device=job.device,
+            precision=job.precision,
+            threads=job.threads,
+            start=job.start,  # type: ignore[arg-type]  # Elmo checks it
+            token_vectors=job.token_vectors,
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """What the vectors depend on besides settings and text."""
+        from elmore.embedding.layer_cache import model_digest
+        from elmore.kernels.native import native
+
+        return {
+            "model": {"sha256": model_digest(self.elmo), "dim": self.elmo.dim},
+            "software": {
+                "elmore": __version__,
+                "numpy": np.__version__,
+                "native": native().module is not None,
+            },
+        }
+
+    def write_shard(self, path: Path, first: int, texts: Sequence[str]) -> dict[str, Any]:
+        """Embed texts into a file.
+
+        Args:
+            path: the file to create.
+            first: number of the first text.
+            texts: the sentences.
+        """
+        from elmore.embedding.records import embed_records
+
+        # Words that an earlier shard left in the cache were computed in other batches, and may
+        # differ in their last bits.
+        self.elmo.engine.cache.clear()
+        counts = Counts()
+        checkpoint = self.elmo.checkpoint
+        reader = SentenceReader(self.job.reading(checkpoint.tokenizer), checkpoint.alphabet)
+
+        def sentences() -> Iterator[tuple[str, Sentence]]:
+            for text in texts:
+                yield text, reader.sentence(text, counts)
+
+        records = embed_records(
+            self.elmo,
+            sentences(),
+            layers=self.job.layers,
+            pool=self.job.pool,
+            batch_tokens=self.job.batch_tokens,
+        )
+        settings = self.job.writer_settings(self.elmo.config, first)
+        with open_writer(self.job.format, path, settings) as writer:
+            for record in records:
+                writer.write(record)
+        found = asdict(counts)
+        return {
+            **{name: found[name] for name in ("sentences", "tokens", "empty", "cut")},
+            "bytes": path.stat().st_size,
+            "sha256": sha256_file(path),
+        }

@@ -9,7 +9,7 @@ from pathlib import Path
 from elmore._messages import shown
 from elmore.errors import InputError
 from elmore.tasks.tags import is_tag
-from elmore.text.data_files import numbered_lines, split_columns
+from elmore.text.reading import numbered_lines, split_columns
 
 __all__ = ["TaggedTokens", "read_columns"]
 

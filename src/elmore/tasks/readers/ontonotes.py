@@ -11,7 +11,7 @@ from typing import Any
 from elmore._messages import shown
 from elmore.errors import InputError
 from elmore.tasks.tags import Span
-from elmore.text.data_files import numbered_lines, split_columns
+from elmore.text.reading import numbered_lines, split_columns
 
 __all__ = ["Document", "Mention", "Predicate", "Sentence2012", "read_documents"]
 

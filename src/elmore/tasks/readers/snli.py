@@ -11,7 +11,7 @@ from typing import Any
 from elmore._messages import shown
 from elmore.errors import InputError
 from elmore.tasks.readers.sst import unescape
-from elmore.text.data_files import numbered_lines, split_columns
+from elmore.text.reading import numbered_lines, split_columns
 from elmore.text.tokenizer import tokenize
 
 __all__ = ["LABELS", "Pair", "read_pairs"]

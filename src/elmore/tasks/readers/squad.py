@@ -13,7 +13,7 @@ from elmore._io import open_text
 from elmore._json import parse_json
 from elmore.errors import FormatError, InputError
 from elmore.limits import LIMITS
-from elmore.text.sentences import sentence_spans
+from elmore.text.splitter import sentence_spans
 from elmore.text.tokenizer import Convention, tokenize
 
 __all__ = ["Paragraph", "Question", "read_squad", "split_paragraph"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from elmore._messages import shown
 from elmore.errors import InputError
-from elmore.text.data_files import numbered_lines
+from elmore.text.reading import numbered_lines
 
 __all__ = ["LabelledPhrase", "read_trees", "unescape"]
 

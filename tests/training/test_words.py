@@ -1,15 +1,16 @@
-"""elmore.training.vocabulary_choice: which words become targets."""
+"""elmore.training.words: counts, and which words the model predicts."""
 
 from __future__ import annotations
 
+import bz2
 from pathlib import Path
 
 import pytest
 
-from elmore.errors import ConfigError, FormatError
+from elmore.errors import ConfigError, FormatError, InputError
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.vocabulary_choice import VocabularyChoice
-from elmore.training.word_counts import WordCounts
+from elmore.training.prepare import prepare
+from elmore.training.words import VocabularyChoice, WordCounts, count_words, read_counts
 
 SPECIALS = ("<S>", "</S>", "<UNK>")
 
@@ -18,6 +19,56 @@ def counted(**counts: int) -> WordCounts:
     result = WordCounts()
     result.add(counts, counts.values())
     return result
+
+
+def test_bad_counts(tmp_path: Path) -> None:
+    path = tmp_path / "counts.tsv"
+    path.write_text("a\tb\t3\nb 4\n")
+    counts = read_counts(path)
+    assert next(counts) == ("a\tb", 3)
+    with pytest.raises(FormatError, match=r"counts\.tsv':2"):
+        next(counts)
+
+
+def test_words_by_falling_count_then_code_points() -> None:
+    counts = WordCounts()
+    counts.add(["b", "a", "Z", "é", "c", "d"], [2, 2, 2, 2, 5, 1])
+    counts.add(["a", "<S>"], [0, 9])
+    assert [word for word, _ in counts.ranked()] == ["<S>", "c", "Z", "a", "b", "é", "d"]
+    assert counts.covered(Vocabulary(["<S>", "</S>", "<UNK>", "c", "no"])) == 14
+
+
+def test_rare_words_are_dropped_when_there_are_too_many() -> None:
+    counts = WordCounts(max_types=100)
+    counts.add((f"often{k}" for k in range(20)), [50] * 20)
+    counts.add((f"rare{k}" for k in range(90)), [1] * 90)
+    assert counts.pruned == 1
+    assert len(counts) == 20
+    assert counts["often3"] == 50
+    assert counts.n_tokens == 1090
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> list[Path]:
+    """A plain file with documents, and a compressed one without blank lines."""
+    (tmp_path / "a.txt").write_text("The cat sat .\n\nThe dog don't .\n" * 40)
+    (tmp_path / "b.txt.bz2").write_bytes(bz2.compress("é the .\n".encode() * 250))
+    return [tmp_path / "a.txt", tmp_path / "b.txt.bz2"]
+
+
+def test_count_words(corpus: list[Path], tmp_path: Path) -> None:
+    one, two = count_words(corpus, workers=1), count_words(corpus, workers=2)
+    assert list(one.ranked()) == list(two.ranked())
+    made = prepare(corpus, tmp_path / "data", heldout=0)
+    assert one.n_tokens == made.n_tokens
+    lines = (made.folder / "counts.tsv").read_text().splitlines()
+    assert [f"{word}\t{count}" for word, count in one.ranked()] == lines
+
+
+def test_files_without_tokens(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(" \n\n")
+    with pytest.raises(InputError, match="the input file has no tokens"):
+        count_words([tmp_path / "a.txt"])
 
 
 def test_the_most_frequent_words() -> None:
@@ -57,7 +108,7 @@ def test_a_file_in_another_order_is_warned_about(tmp_path: Path) -> None:
     letters = "abcdefghijklmnop"
     counts = counted(**{letter: 2 * k + 1 for k, letter in enumerate(letters)})
     alphabet = write_vocabulary(tmp_path / "v", *SPECIALS, *letters)
-    with pytest.warns(UserWarning, match="not sorted by falling frequency"):
+    with pytest.warns(UserWarning, match="not sorted by frequency"):
         VocabularyChoice.of(alphabet, None).make(counts)
     nearly = [*reversed(letters)]
     nearly[3], nearly[5] = nearly[5], nearly[3]
@@ -69,7 +120,7 @@ def test_a_file_in_another_order_is_warned_about(tmp_path: Path) -> None:
     [
         (3, None, ConfigError, "from 4 to"),
         (None, 0, ConfigError, "min_count=0"),
-        ("v", 2, ConfigError, "min_count cannot cut"),
+        ("v", 2, ConfigError, "cannot be combined"),
         ("v", None, FormatError, "lacks </S>, <UNK>"),
         ("nothing", None, FormatError, "does not exist"),
     ],

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.text.sentences import sentence_spans, split_sentences
+from elmore.text.splitter import sentence_spans, split_sentences
 
 # (sentences; the text is their join by one space)
 JOINED = [

@@ -1,4 +1,4 @@
-"""elmore.training.text_files: names, patterns, compression, kinds."""
+"""elmore.training.corpus: names, patterns, compression, and where documents end."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import lzma
 from pathlib import Path
 
 import pytest
-from small_corpus import EXPECTED, TEXT, texts, write
+from small_corpus import EXPECTED, TEXT, documents, texts, write
 
 from elmore.errors import InputError
-from elmore.training.text_files import expand_inputs, inspect_file
+from elmore.training import corpus as module
+from elmore.training.corpus import expand_inputs, inspect_file
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,23 @@ def test_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(InputError, match=message):
             expand_inputs([name])
+
+
+@pytest.mark.parametrize("around", ["", "\n\n", "\ufeff\n"])
+def test_without_blank_lines_a_hundred_lines_are_a_document(tmp_path: Path, around: str) -> None:
+    path = write(tmp_path / "x", around + "".join(f"w{k}\n" for k in range(250)) + "\n\n")
+    assert inspect_file(str(path))["linewise"]
+    for block_bytes in (1, 300, 1 << 20):
+        found = list(documents([path], block_bytes=block_bytes).values())
+        assert sum(map(len, found)) == 250
+        assert len(found) == 3
+        assert max(map(len, found)) == 100
+        assert sorted(word for d in found for [word] in d) == sorted(f"w{k}" for k in range(250))
+
+
+def test_a_late_blank_line_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in (1, 2, 3, 1000):
+        monkeypatch.setattr(module, "READ_BYTES", size)
+        for end, linewise in (("\n \n\n", True), ("\n \n\nc\n", False), ("\nc\n", True)):
+            path = write(tmp_path / "x", "a\n" * 50 + "b" + end)
+            assert inspect_file(str(path))["linewise"] is linewise

@@ -1,0 +1,252 @@
+"""The folder of a bulk run: shards, a journal until it is complete, then a manifest.
+
+    shard-000000.parquet ...    each appears under its name when it is complete
+    journal.jsonl, lock         while the run is not finished (jobs/journal.py)
+    manifest.json               when it is: settings, digests, counts, shards
+
+Nothing in the finished folder depends on the number of processes, the time or the interruptions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from elmore._atomic import atomic_file
+from elmore._json import read_json
+from elmore._messages import shown
+from elmore.embedding.writers import WRITERS
+from elmore.errors import ConfigError, FormatError, ResumeError
+from elmore.jobs.journal import FinishedFile, JournalFolder
+from elmore.limits import LIMITS
+from elmore.text.reading import Counts
+
+__all__ = ["BulkFolder", "BulkResult", "ShardRecord", "run_facts"]
+
+_FORMAT = "elmore-vectors"
+_VERSION = 1
+_MANIFEST = "manifest.json"
+_SHARD = re.compile(r"shard-\d{6,}\.[a-z0-9]+")
+# Of a manifest that we wrote ourselves: ten million shards are 5 TB of text.
+_LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 32, json_nodes=1 << 28)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardRecord(FinishedFile):
+    """A finished shard.
+
+    Attributes:
+        number: from 0.
+        first: number of its first sentence.
+        sentences: how many there are.
+        tokens: in all.
+        empty: sentences without tokens.
+        cut: tokens of which the model sees only the start.
+        sha256: of the file.
+    """
+
+    number: int
+    first: int
+    sentences: int
+    tokens: int
+    empty: int
+    cut: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkResult:
+    """A finished bulk run.
+
+    Attributes:
+        folder: where it is.
+        shards: its files, in the order of the input.
+        counts: sentences, tokens, and what was unusual.
+    """
+
+    folder: Path
+    shards: tuple[Path, ...]
+    counts: Counts
+
+
+class BulkFolder:
+    """The folder while it is written; made by `opened`.
+
+    Args:
+        journal: the folder and its journal.
+        suffix: of the shards' names.
+        overwrite: forget what an earlier run left there.
+    """
+
+    def __init__(self, journal: JournalFolder[ShardRecord], suffix: str, overwrite: bool) -> None:
+        self.path = journal.path
+        self._journal = journal
+        self._suffix = suffix
+        self._overwrite = overwrite
+        self._done: dict[int, ShardRecord] = {}
+        self._facts: dict[str, Any] = {}
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, path: Path, form: str, *, overwrite: bool) -> Iterator[BulkFolder]:
+        """Create or find a folder, and keep other processes out of it.
+
+        Args:
+            path: the folder; its parent must exist.
+            form: format of the shards.
+            overwrite: forget what an earlier run left there, once this one is ready to start.
+
+        Raises:
+            ConfigError: something that is not ours is there.
+            ElmoreError: another process is writing to it.
+        """
+        _check_manifest(path)
+        busy = (
+            f"'{shown(path, 120)}' is being written by process {{owner}}; wait for it or choose "
+            "another folder"
+        )
+        with JournalFolder.opened(
+            path, ShardRecord, _SHARD, busy=busy, marks=(_MANIFEST,)
+        ) as journal:
+            yield cls(journal, WRITERS[form].suffixes[0], overwrite)
+
+    def shard(self, number: int) -> Path:
+        """The file of a shard."""
+        return self.path / f"shard-{number:06d}{self._suffix}"
+
+    def resume(self, facts: Mapping[str, Any]) -> dict[int, ShardRecord]:
+        """Find the finished shards, and start or resume the journal.
+
+        Args:
+            facts: what the run is: settings, model, software, inputs.
+
+        Raises:
+            ResumeError: the folder holds another run.
+        """
+        self._facts = json.loads(json.dumps(facts))
+        records: list[ShardRecord] = []
+        found = None if self._overwrite else self._manifest() or self._journal.found()
+        if found is not None:
+            earlier, records = found
+            _check_same(self.path, earlier, self._facts)
+        kept = self._journal.begin(self._facts, records)
+        # Only now: if we are killed between the two, the manifest still names every shard.
+        (self.path / _MANIFEST).unlink(missing_ok=True)
+        self._done = {record.number: record for record in kept}
+        return dict(self._done)
+
+    def add(self, record: ShardRecord) -> None:
+        """Record a finished shard."""
+        self._done[record.number] = record
+        self._journal.add(record)
+
+    def finish(self, read: Counts) -> BulkResult:
+        """Write the manifest.
+
+        Args:
+            read: the lines that were not UTF-8.
+        """
+        records = [self._done[number] for number in sorted(self._done)]
+        counts = Counts(
+            sentences=sum(record.sentences for record in records),
+            tokens=sum(record.tokens for record in records),
+            empty=sum(record.empty for record in records),
+            cut=sum(record.cut for record in records),
+            replaced=read.replaced,
+            skipped=read.skipped,
+        )
+        manifest = {
+            **self._facts,
+            "counts": asdict(counts),
+            "shards": [asdict(record) for record in records],
+        }
+        with atomic_file(self.path / _MANIFEST, overwrite=True) as stream:
+            stream.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")
+        self._journal.finish()
+        shards = tuple(self.path / record.file for record in records)
+        return BulkResult(folder=self.path, shards=shards, counts=counts)
+
+    def _manifest(self) -> tuple[dict[str, Any], list[ShardRecord]] | None:
+        """What a finished run was, and its shards; None if there is none."""
+        path = self.path / _MANIFEST
+        if not path.exists():
+            return None
+        manifest = read_json(path, _LIMITS, follow=False)
+        shards = manifest.pop("shards", [])
+        manifest.pop("counts", None)
+        try:
+            return manifest, [ShardRecord(**shard) for shard in shards]
+        except TypeError:
+            raise FormatError(
+                f"'{shown(path, 120)}' is damaged; pass overwrite=True (--force) to start again"
+            ) from None
+
+
+def _check_manifest(folder: Path) -> None:
+    """Refuse a folder with a manifest that another program wrote."""
+    path = folder / _MANIFEST
+    if not path.exists():
+        return
+    with contextlib.suppress(FormatError):
+        if read_json(path, _LIMITS, follow=False).get("format") == _FORMAT:
+            return
+    raise ConfigError(
+        f"'{shown(folder, 140)}' holds files that elmore did not write; choose another name or "
+        "empty it"
+    )
+
+
+def _check_same(path: Path, earlier: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    fix = "choose another folder, or pass overwrite=True (--force) to start again"
+    label = f"'{shown(path, 100)}'"
+    for part in ("settings", "software"):
+        old, new = earlier.get(part, {}), now[part]
+        for key in sorted({*old, *new}):
+            if old.get(key) != new.get(key):
+                raise ResumeError(
+                    f"{label} was started with {key}={shown(old.get(key), 40)}, not "
+                    f"{shown(new.get(key), 40)}; {fix}"
+                )
+    if earlier.get("model") != now["model"]:
+        raise ResumeError(f"{label} was started with another model; {fix}")
+    _check_inputs(label, earlier.get("inputs", []), now["inputs"], fix)
+
+
+def _check_inputs(
+    label: str, old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], fix: str
+) -> None:
+    if len(old) != len(new):
+        raise ResumeError(f"{label} was started with {len(old)} inputs, not {len(new)}; {fix}")
+    for before, after in zip(old, new, strict=True):
+        if before["sha256"] != after["sha256"]:
+            raise ResumeError(
+                f"'{shown(after['path'], 100)}' changed since {label} was started; {fix}"
+            )
+
+
+def run_facts(
+    settings: Mapping[str, Any],
+    worker: Mapping[str, Any],
+    inputs: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Describe a run.
+
+    Args:
+        settings: of the job.
+        worker: what a worker reports about its model and software.
+        inputs: path, size and SHA-256 of each file.
+    """
+    return {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "settings": settings,
+        "model": worker["model"],
+        "software": worker["software"],
+        "inputs": list(inputs),
+    }

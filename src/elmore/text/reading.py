@@ -1,0 +1,296 @@
+"""Text files, pipes and stdin as lines, sentences and tokens.
+
+Files may be compressed (gz, bz2, xz, zst). Memory is bounded by one line or paragraph.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, get_args
+
+from elmore._io import Errors, open_text, read_lines
+from elmore._messages import shown
+from elmore.errors import ConfigError, ElmoreError, InputError
+from elmore.limits import LIMITS
+from elmore.text.characters import Alphabet
+from elmore.text.sentence import Sentence
+from elmore.text.splitter import sentence_spans, split_sentences
+from elmore.text.tokenizer import CONVENTIONS, Convention, tokenize
+
+__all__ = [
+    "STDIN",
+    "Counts",
+    "Errors",
+    "Reading",
+    "SentenceReader",
+    "check_inputs",
+    "check_rereadable",
+    "numbered_lines",
+    "read_input",
+    "split_columns",
+]
+
+STDIN = "-"
+_COLUMN = re.compile(r"[^ \t\r\n]+")
+# A paragraph is searched for sentences as soon as it is this long, in characters.
+_PARAGRAPH = 1 << 16
+
+
+# --------------------------------------------------------------------------- lines
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a UTF-8 file, plain or compressed, with their numbers from 1."""
+    with open_text(path, what="data file") as stream:
+        yield from read_lines(stream, what=str(path), max_line=LIMITS.text_line_bytes)
+
+
+def split_columns(line: str) -> list[str]:
+    """Split at spaces and tabs only: str.split() also splits at U+00A0, which is part of a word."""
+    return _COLUMN.findall(line)
+
+
+def read_input(name: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file, a pipe or stdin (-) with their numbers from 1."""
+    with _open_input(name) as stream:
+        yield from read_lines(stream, what=_label(name), max_line=LIMITS.text_line_bytes)
+
+
+# --------------------------------------------------------------------------- sentences
+
+
+@dataclass
+class Counts:
+    """How much was read, and what was unusual.
+
+    Attributes:
+        sentences: all of them.
+        tokens: in these sentences.
+        empty: sentences without tokens.
+        cut: tokens of which the model sees only the start.
+        replaced: lines with invalid UTF-8 that was replaced.
+        skipped: lines with invalid UTF-8 that were left out.
+    """
+
+    sentences: int = 0
+    tokens: int = 0
+    empty: int = 0
+    cut: int = 0
+    replaced: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How text becomes sentences and tokens.
+
+    Attributes:
+        tokenized: lines are tokens separated by spaces.
+        split_sentences: lines are running text, not one sentence each.
+        tokenizer: the convention for text that is not tokenized.
+        errors: what to do with lines that are not UTF-8.
+    """
+
+    tokenized: bool = False
+    split_sentences: bool = False
+    tokenizer: Convention = "ptb"
+    errors: Errors = "strict"
+
+    def __post_init__(self) -> None:
+        if self.tokenized and self.split_sentences:
+            raise ConfigError("tokenized and split_sentences cannot be combined; pass one of them")
+        if self.tokenizer not in CONVENTIONS:
+            raise ConfigError(
+                f"tokenizer={self.tokenizer!r} is unknown; use {', '.join(CONVENTIONS)}"
+            )
+        if self.errors not in get_args(Errors):
+            raise ConfigError(f"errors={self.errors!r} is unknown; use strict, replace or skip")
+
+    @property
+    def convention(self) -> Convention:
+        """The convention of the tokens that come out."""
+        return "spaces" if self.tokenized else self.tokenizer
+
+    def texts(self, stream: BinaryIO, name: str, counts: Counts) -> Iterator[str]:
+        """Yield the sentences of a stream, and count the lines that are not UTF-8.
+
+        Args:
+            stream: the file.
+            name: its name for messages.
+            counts: where to count.
+        """
+        lines = self._lines(stream, name, counts)
+        return _split_paragraphs(lines, name) if self.split_sentences else lines
+
+    def sentence(self, text: str) -> Sentence:
+        """Split a sentence into tokens."""
+        return Sentence(_spaced(text)) if self.tokenized else tokenize(text, self.tokenizer)
+
+    def document(self, text: str) -> Iterator[Sequence[str]]:
+        """Yield the tokens of each sentence of a document."""
+        texts = split_sentences(text) if self.split_sentences else text.split("\n")
+        if self.tokenized:
+            for line in texts:
+                # A blank line may end a document, and is not a sentence even if it holds tabs.
+                yield _spaced(line) if line.strip(" \t\r") else ()
+        else:
+            for line in texts:
+                yield tokenize(line, self.tokenizer).tokens
+
+    def _lines(self, stream: BinaryIO, name: str, counts: Counts) -> Iterator[str]:
+        def count(_: int) -> None:
+            if self.errors == "skip":
+                counts.skipped += 1
+            else:
+                counts.replaced += 1
+
+        lines = read_lines(
+            stream,
+            what=name,
+            max_line=LIMITS.text_line_bytes,
+            errors=self.errors,
+            on_invalid=count,
+        )
+        for _, line in lines:
+            yield line
+
+
+@dataclass(frozen=True)
+class SentenceReader:
+    """Reads sentences for a model.
+
+    Attributes:
+        reading: how text becomes tokens; its tokenizer is the model's.
+        alphabet: the model's characters; None if it reads words alone.
+    """
+
+    reading: Reading
+    alphabet: Alphabet | None
+
+    def read(self, inputs: Sequence[str], counts: Counts) -> Iterator[tuple[str, Sentence]]:
+        """Yield each sentence of files and stdin as text and as tokens, and count."""
+        for name in inputs or [STDIN]:
+            with _open_input(name) as stream:
+                for text in self.reading.texts(stream, _label(name), counts):
+                    yield text, self.sentence(text, counts)
+
+    def sentence(self, text: str, counts: Counts) -> Sentence:
+        """Split a sentence into tokens, and count."""
+        sentence = self.reading.sentence(text)
+        counts.sentences += 1
+        counts.tokens += len(sentence)
+        counts.empty += not sentence.tokens
+        if self.alphabet is not None:
+            counts.cut += self.alphabet.count_cut(sentence.tokens)
+        return sentence
+
+
+def _spaced(line: str) -> tuple[str, ...]:
+    # str.split() also splits at U+00A0 and its relatives, which may be inside tokens.
+    return tuple([token for token in line.split(" ") if token])
+
+
+def _split_paragraphs(lines: Iterator[str], name: str) -> Iterator[str]:
+    """Split running text; a paragraph ends at a blank line and at the end of a file."""
+    parts: list[str] = []
+    size, enough = 0, _PARAGRAPH
+    for line in lines:
+        if not line.strip():
+            yield from split_sentences("\n".join(parts))
+            parts, size, enough = [], 0, _PARAGRAPH
+            continue
+        parts.append(line)
+        size += len(line) + 1
+        if size < enough:
+            continue
+        text = "\n".join(parts)
+        spans = sentence_spans(text)
+        for start, end in spans[:-1]:
+            yield text[start:end]
+        # The last sentence may continue in the next line, so it is kept.
+        parts = [text[spans[-1][0] :]]
+        size = len(parts[0])
+        if size > LIMITS.text_line_bytes:
+            raise InputError(
+                f"a sentence is longer than the {LIMITS.text_line_bytes} characters allowed; put "
+                "blank lines between paragraphs",
+                file=name,
+            )
+        # Doubled, so that a long sentence is not searched again after every line.
+        enough = max(_PARAGRAPH, 2 * size)
+    yield from split_sentences("\n".join(parts))
+
+
+# --------------------------------------------------------------------------- files, pipes, stdin
+
+
+def check_inputs(inputs: Sequence[str], output: Path | None) -> None:
+    """Refuse unreadable inputs, and one that is also the output, before any work is done.
+
+    Args:
+        inputs: names of files; - or none for stdin.
+        output: the file to write; None for stdout.
+    """
+    target = _status(output)
+    for name in inputs or [STDIN]:
+        if _is_pipe(name):
+            continue  # its bytes come once: opening it here would lose them
+        with _open_input(name) as stream:
+            source = _status(stream if name == STDIN else Path(name))
+        if source and target and stat.S_ISREG(source.st_mode) and os.path.samestat(source, target):
+            raise ConfigError(f"'{shown(name, 120)}' is both input and output; choose another -o")
+
+
+def check_rereadable(inputs: Sequence[str]) -> None:
+    """Refuse what cannot be read twice: a run that resumes reads its input from the start."""
+    for name in inputs or [STDIN]:
+        if name == STDIN or _is_pipe(name):
+            what = "stdin" if name == STDIN else f"'{shown(name, 120)}'"
+            raise ConfigError(
+                f"--workers reads its input again when it resumes, but {what} can be read only "
+                "once; save it to a file first"
+            )
+    check_inputs(inputs, None)
+
+
+@contextlib.contextmanager
+def _open_input(name: str) -> Iterator[BinaryIO]:
+    if name == STDIN:
+        if sys.stdin is None:
+            raise ElmoreError("stdin is closed; name an input file")
+        yield sys.stdin.buffer
+    elif _is_pipe(name):
+        with open(name, "rb") as stream:
+            yield stream
+    else:
+        with open_text(Path(name), what="input") as stream:
+            yield stream
+
+
+def _label(name: str) -> str:
+    return "stdin" if name == STDIN else name
+
+
+def _is_pipe(name: str) -> bool:
+    """Whether a name is the shell's <(command)."""
+    try:
+        return name != STDIN and stat.S_ISFIFO(os.stat(name).st_mode)
+    except (OSError, ValueError):
+        return False  # opening it reports why
+
+
+def _status(file: Path | BinaryIO | None) -> os.stat_result | None:
+    """The state of a file, or of stdout for None; None if there is no such file."""
+    try:
+        if isinstance(file, Path):
+            return file.stat()
+        return os.fstat((sys.stdout if file is None else file).fileno())
+    except (OSError, ValueError, AttributeError):
+        return None
