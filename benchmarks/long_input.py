@@ -21,7 +21,7 @@ import numpy as np
 
 from elmore import Elmo
 from elmore._io import open_text
-from elmore.embedding.predictions import LanguageModel
+from elmore.language_model.predictions import LanguageModel
 from elmore.text.sentence import Sentence
 
 # Tokens of a sequence, of a stretch, and how many sequences are read.

@@ -12,8 +12,8 @@ from reference import ReferenceElmo, random_weights
 from small_models import TEXT, make_options, write_pair
 
 from elmore import Elmo
-from elmore.embedding.perplexity import Perplexity
 from elmore.formats.checkpoint import Softmax
+from elmore.language_model.perplexity import Perplexity
 from elmore.text.vocabulary import Vocabulary
 
 # Some words of the text are missing; the markers stand where no reader expects them.

@@ -1,4 +1,4 @@
-"""elmore: ELMo as living software.
+"""elmore: a maintained, fast ELMo.
 
 from elmore import Elmo
 elmo = Elmo.load("my-model")
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from elmore.config import BiLmConfig
     from elmore.embedding.elmo import Elmo
     from elmore.embedding.layers import SentenceLayers
-    from elmore.embedding.likely_words import substitutes
-    from elmore.embedding.perplexity import perplexity
-    from elmore.embedding.scores import score
     from elmore.embedding.similarity import cosine
+    from elmore.language_model.likely_words import substitutes
+    from elmore.language_model.perplexity import perplexity
+    from elmore.language_model.scores import score
     from elmore.nn.elmo_layer import ElmoLayer
     from elmore.nn.mix import ScalarMix
     from elmore.training.fine_tune import fine_tune
@@ -64,11 +64,11 @@ _NAMES = {
     "analysis": "elmore.analysis",
     "cosine": "elmore.embedding.similarity",
     "fine_tune": "elmore.training.fine_tune",
-    "perplexity": "elmore.embedding.perplexity",
+    "perplexity": "elmore.language_model.perplexity",
     "prepare": "elmore.training.prepare",
     "pretrain": "elmore.training.pretrain",
-    "score": "elmore.embedding.scores",
-    "substitutes": "elmore.embedding.likely_words",
+    "score": "elmore.language_model.scores",
+    "substitutes": "elmore.language_model.likely_words",
     "tasks": "elmore.tasks",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

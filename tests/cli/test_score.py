@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from elmore import Elmo, score, substitutes
-from elmore.embedding.likely_words import next_words, previous_words
 from elmore.formats.checkpoint import Softmax
+from elmore.language_model.likely_words import next_words, previous_words
 from elmore.text.vocabulary import Vocabulary
 
 WORDS = ["<S>", "</S>", "<UNK>", "It", "fell", ".", "no", "said"]

@@ -11,9 +11,9 @@ from small_models import TEXT, make_options, write_pair
 
 from elmore import Elmo
 from elmore.compat.simple_elmo import ElmoModel
-from elmore.embedding.likely_words import next_words, previous_words
 from elmore.errors import ConfigError, ElmoreError
 from elmore.formats.checkpoint import Softmax
+from elmore.language_model.likely_words import next_words, previous_words
 from elmore.text.vocabulary import Vocabulary
 
 TEXTS = [TEXT[:6], TEXT[6:8], [], TEXT[8:9], TEXT[9:14]]

@@ -31,7 +31,7 @@ FLOORS = {
     2: ("text",),
     3: ("nn",),
     4: ("formats", "published"),
-    5: ("embedding",),
+    5: ("embedding", "language_model"),
     6: ("training",),
     7: ("tasks",),
     8: ("analysis",),
@@ -45,7 +45,7 @@ DOORS = ("cli", "serve", "compat", "integrations")
 # But for the verb that opens one of them.
 OPENERS = {("elmore.cli.serve", "serve")}
 # What stands behind the HTTP door: the facade and its neighbours, nothing that computes below.
-BEHIND_SERVE = ("serve", "embedding", *FLOORS[0])
+BEHIND_SERVE = ("serve", "embedding", "language_model", *FLOORS[0])
 # What learns, or runs on a GPU, needs torch. Everything else must work where it is not installed:
 # these rooms and these modules are the only ones that may import it, directly or through others.
 TORCH_ROOMS = ("nn", "tasks")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from elmore import Elmo, cosine, perplexity, substitutes
-from elmore.embedding.predictions import LanguageModel
+from elmore.language_model.predictions import LanguageModel
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.text.sentence import Sentence
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from perplexity_stream import perplexity_stream
 from reference import ReferenceElmo
 from small_models import DATA, FIXTURES, needs_fixtures
 from tf_bundle import read_bundle, toy_corpus
 
 from elmore import Elmo, fine_tune, perplexity, score
-from elmore.embedding.perplexity_stream import perplexity_stream
 from elmore.errors import ConfigError, FormatError, ModelNotFound
 from elmore.formats.detect import read_checkpoint
 from elmore.formats.files.sources import FolderSource

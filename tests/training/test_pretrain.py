@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from perplexity_stream import perplexity_stream
 from small_models import FIXTURES, needs_fixtures
 from small_training import small_data, small_recipe, write_text
 from tf_bundle import toy_corpus
 
 from elmore import Elmo, perplexity
-from elmore.embedding.perplexity_stream import perplexity_stream
 from elmore.errors import ConfigError, InputError, ResumeError
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Part, Prepared

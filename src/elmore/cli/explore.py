@@ -131,7 +131,7 @@ def _tables(uses: WordUses, layers: Any, n_layers: int) -> list[tuple[str, NDArr
 def _likely(
     elmo: Elmo, sentences: Sequence[Sentence], uses: WordUses, k: int
 ) -> list[list[tuple[str, float]]]:
-    from elmore.embedding.likely_words import substitutes_at
+    from elmore.language_model.likely_words import substitutes_at
 
     if not k or elmo.checkpoint.softmax is None or elmo.checkpoint.vocabulary is None:
         return [[] for _ in uses.places]

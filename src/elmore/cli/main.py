@@ -164,7 +164,7 @@ def _help() -> str:
     lines = [
         "usage: elmore VERB [INPUT ...] [--model MODEL] [--flags]",
         "",
-        "ELMo as living software: contextual word vectors.",
+        "A maintained, fast ELMo: contextual word vectors.",
         "",
         "verbs:",
         *(f"  {name:<12}{summary}" for name, (_, summary) in VERBS.items()),

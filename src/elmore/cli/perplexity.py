@@ -14,8 +14,8 @@ from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
-    from elmore.embedding.perplexity import Perplexity
     from elmore.formats.checkpoint import Checkpoint
+    from elmore.language_model.perplexity import Perplexity
 
 __all__ = ["EXAMPLES", "add_arguments", "notes", "run"]
 
@@ -69,8 +69,8 @@ def _measure(
     args: argparse.Namespace, elmo: Elmo, inputs: Sequence[str], counts: Counts
 ) -> list[tuple[str, Perplexity]]:
     """Measure the files one by one; those that --limit does not reach are left out."""
-    from elmore.embedding.perplexity import perplexity
     from elmore.embedding.pipe import BATCH_TOKENS
+    from elmore.language_model.perplexity import perplexity
 
     results: list[tuple[str, Perplexity]] = []
     progress = make_progress(unit="sentences", quiet=args.quiet)

@@ -17,7 +17,7 @@ from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
-    from elmore.embedding.scores import SentenceScore
+    from elmore.language_model.scores import SentenceScore
     from elmore.text.sentence import Sentence
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
@@ -126,9 +126,9 @@ def _check(args: argparse.Namespace) -> None:
 def _records(
     args: argparse.Namespace, elmo: Elmo, sentences: Iterable[Sentence]
 ) -> Iterator[dict[str, Any]]:
-    from elmore.embedding.likely_words import next_words, previous_words, substitutes
     from elmore.embedding.pipe import BATCH_TOKENS
-    from elmore.embedding.scores import pipe_scores
+    from elmore.language_model.likely_words import next_words, previous_words, substitutes
+    from elmore.language_model.scores import pipe_scores
 
     top = args.top or _DEFAULT_TOP
     if args.next or args.previous:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layers import SentenceLayers
-from elmore.embedding.likely_words import next_words, previous_words
 from elmore.embedding.pooling import pool, unit_length
 from elmore.errors import ConfigError
+from elmore.language_model.likely_words import next_words, previous_words
 
 __all__ = ["ElmoModel", "Layers"]
 

@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.finishing import choose_finish
-from elmore.embedding.predictions import LanguageModel
 from elmore.embedding.sentence_inputs import sentence_from_tokens
 from elmore.embedding.word_uses import find_uses, repeated_words, shared_word, word_uses
 from elmore.embedding.writers import Record
 from elmore.errors import ConfigError
+from elmore.language_model.predictions import LanguageModel
 from elmore.serve.answers import JSON, choose_type, encode_json, encode_vectors, number
 from elmore.serve.batcher import Batcher
 from elmore.serve.errors import ServiceError
@@ -32,7 +32,7 @@ from elmore.serve.settings import Settings
 from elmore.serve.work import Item, Likely, Scored, Vectors, compute
 
 if TYPE_CHECKING:
-    from elmore.embedding.scores import SentenceScore
+    from elmore.language_model.scores import SentenceScore
     from elmore.text.sentence import Sentence
 
 __all__ = ["Service"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.finishing import AllLayers, Array, Finish
-from elmore.embedding.likely_words import substitutes_at
 from elmore.embedding.pipe import embed_stream
-from elmore.embedding.scores import pipe_scores
+from elmore.language_model.likely_words import substitutes_at
+from elmore.language_model.scores import pipe_scores
 
 if TYPE_CHECKING:
     from elmore.text.sentence import Sentence

@@ -1,4 +1,4 @@
-"""elmore.embedding.predictions: what all questions to a language model share."""
+"""elmore.language_model.predictions: what all questions to a language model share."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from perplexity_stream import perplexity_stream
 from slow_language_model import WORDS, load_both
 from small_models import SENTENCES, TEXT
 
 from elmore import Elmo
 from elmore.embedding import pipe
-from elmore.embedding.likely_words import next_words, substitutes
-from elmore.embedding.perplexity import perplexity
-from elmore.embedding.perplexity_stream import perplexity_stream
-from elmore.embedding.predictions import LanguageModel
-from elmore.embedding.scores import pipe_scores, score
 from elmore.errors import ConfigError, FormatError
 from elmore.formats import allennlp_hdf5
 from elmore.formats.checkpoint import Softmax
+from elmore.language_model.likely_words import next_words, substitutes
+from elmore.language_model.perplexity import perplexity
+from elmore.language_model.predictions import LanguageModel
+from elmore.language_model.scores import pipe_scores, score
 from elmore.nn import likelihoods
 from elmore.text.sentence import Sentence
 from elmore.text.vocabulary import Vocabulary

@@ -1,4 +1,4 @@
-"""elmore.embedding.perplexity, against plain float64 arithmetic."""
+"""elmore.language_model.perplexity, against plain float64 arithmetic."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from slow_language_model import MODELS, WORDS, known, load_both, numbers
 from small_models import SENTENCES
 
 from elmore import Elmo
-from elmore.embedding import perplexity as module
-from elmore.embedding.perplexity import Perplexity, perplexity
 from elmore.errors import ConfigError, InputError
 from elmore.kernels.softmax import LogSoftmax
+from elmore.language_model import perplexity as module
+from elmore.language_model.perplexity import Perplexity, perplexity
 
 
 @pytest.mark.parametrize("seed", [3, 4])

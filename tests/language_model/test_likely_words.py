@@ -1,4 +1,4 @@
-"""elmore.embedding.likely_words, against plain float64 arithmetic."""
+"""elmore.language_model.likely_words, against plain float64 arithmetic."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from slow_language_model import WORDS, Slow, known, load_both
 from small_models import TEXT
 
 from elmore import Elmo
-from elmore.embedding import likely_words
-from elmore.embedding.likely_words import next_words, previous_words, substitutes, substitutes_at
 from elmore.errors import ConfigError
+from elmore.language_model import likely_words
+from elmore.language_model.likely_words import (
+    next_words,
+    previous_words,
+    substitutes,
+    substitutes_at,
+)
 from elmore.text.sentence import Sentence
 
 

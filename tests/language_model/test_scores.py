@@ -1,4 +1,4 @@
-"""elmore.embedding.scores, against plain float64 arithmetic."""
+"""elmore.language_model.scores, against plain float64 arithmetic."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from slow_language_model import MODELS, WORDS, known, load_both
 from small_models import SENTENCES
 
 from elmore import Elmo
-from elmore.embedding import scores
-from elmore.embedding.scores import pipe_scores, score
+from elmore.language_model import scores
+from elmore.language_model.scores import pipe_scores, score
 from elmore.text.sentence import Sentence
 
 

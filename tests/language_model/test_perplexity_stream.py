@@ -1,20 +1,20 @@
-"""elmore.embedding.perplexity_stream, against the figures of bilm-tf."""
+"""perplexity_stream, against the figures of bilm-tf."""
 
 from __future__ import annotations
 
 import json
 
+import perplexity_stream as module
 import pytest
+from perplexity_stream import perplexity_stream
 from slow_language_model import numbers
 from small_models import FIXTURES, TEXT, needs_fixtures
 from tf_bundle import load_bundle, toy_corpus
 
 from elmore import Elmo
-from elmore.embedding import perplexity_stream as module
-from elmore.embedding.likely_words import next_words
-from elmore.embedding.perplexity import perplexity
-from elmore.embedding.perplexity_stream import perplexity_stream
 from elmore.errors import InputError
+from elmore.language_model.likely_words import next_words
+from elmore.language_model.perplexity import perplexity
 
 
 @needs_fixtures

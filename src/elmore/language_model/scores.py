@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.perplexity import mean_perplexity
 from elmore.embedding.pipe import BATCH_TOKENS, windows
-from elmore.embedding.predictions import LanguageModel, Logs, read_sentences
+from elmore.language_model.perplexity import mean_perplexity
+from elmore.language_model.predictions import LanguageModel, Logs, read_sentences
 from elmore.text.batching import plan_batches
 from elmore.text.sentence import Sentence
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from elmore._progress import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.pipe import BATCH_TOKENS, windows
-from elmore.embedding.predictions import Ids, LanguageModel, Logs, read_sentences
 from elmore.errors import ConfigError, InputError
+from elmore.language_model.predictions import Ids, LanguageModel, Logs, read_sentences
 from elmore.text.batching import plan_batches
 
 __all__ = ["Perplexity", "mean_perplexity", "no_predictions", "perplexity", "tally"]

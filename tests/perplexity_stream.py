@@ -8,10 +8,10 @@ from itertools import islice
 import numpy as np
 
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.perplexity import Perplexity, no_predictions, tally
 from elmore.embedding.pipe import BATCH_TOKENS
-from elmore.embedding.predictions import Ids, LanguageModel, Logs, read_sentences
 from elmore.errors import ConfigError, InputError
+from elmore.language_model.perplexity import Perplexity, no_predictions, tally
+from elmore.language_model.predictions import Ids, LanguageModel, Logs, read_sentences
 from elmore.text.batching import Batch
 
 __all__ = ["perplexity_stream"]

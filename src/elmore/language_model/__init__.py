@@ -1,0 +1,1 @@
+"""The biLM as a language model: probabilities, perplexity, scores and likely words."""
