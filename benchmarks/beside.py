@@ -95,7 +95,14 @@ def random_model(shape: str, folder: Path) -> Path:
     cells, dim = map(int, shape.split("/"))
     filters = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
     config = BiLmConfig(
-        tokens=TokenEncoderConfig(n_characters=261, filters=filters, n_highway=2),
+        tokens=TokenEncoderConfig(
+            n_characters=261,
+            char_dim=16,
+            max_chars=50,
+            filters=filters,
+            n_highway=2,
+            projected=True,
+        ),
         lstm=LstmConfig(dim=cells, projection_dim=dim),
     )
     weights = initial_weights(config, np.random.default_rng(0))

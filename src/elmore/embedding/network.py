@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from elmore.config import BiLmConfig
 from elmore.kernels.charcnn import FilterTables
 from elmore.kernels.matrix import Array, Matrix, Stored
+from elmore.kernels.native import aligned
 from elmore.kernels.packing import Packing
 from elmore.kernels.recurrence import FORGET_BIAS, Clips, run_steps
 
@@ -324,10 +325,11 @@ class _Lstm:
             output in packed order (n_rows, dim); final output (batch, dim) and cell (batch,
             cells), in the packing's row order.
         """
-        cell = cell.copy()
+        before, cell = cell, aligned(*cell.shape)
+        cell[...] = before
         start_hidden = hidden = np.ascontiguousarray(hidden)
         sizes, width = packing.sizes, 4 * self._cells
-        output = np.empty((len(packing.forward), hidden.shape[1]), np.float32)
+        output = aligned(len(packing.forward), hidden.shape[1])
         gates = None
         if rows is not None:
             if len(inputs) < len(output) and len(inputs) * width * 4 <= _TABLE_BYTES:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from elmore.errors import NativeError
 from elmore.kernels.matrix import Array
-from elmore.kernels.native import native, pointer
+from elmore.kernels.native import aligned, native, pointer
 
 __all__ = ["FilterTables", "character_tables", "constant_tail", "groups_by_length"]
 
@@ -119,7 +119,7 @@ class FilterTables:
         Returns:
             (n_words, n_filters).
         """
-        result = np.empty((len(ids), sum(map(len, self._biases))), np.float32)
+        result = aligned(len(ids), sum(map(len, self._biases)))
         if not len(ids):
             return result
         if self._module is None:
@@ -169,4 +169,6 @@ def _blocks(table: Array) -> Array:
     """Put 16 filters side by side: (rows, count) to (count up to 16 / 16, rows, 16)."""
     rows, count = table.shape
     padded = np.pad(table, ((0, 0), (0, -count % _FILTERS)))
-    return np.ascontiguousarray(padded.reshape(rows, -1, _FILTERS).transpose(1, 0, 2))
+    blocks = aligned(padded.shape[1] // _FILTERS, rows, _FILTERS)
+    blocks[...] = padded.reshape(rows, -1, _FILTERS).transpose(1, 0, 2)
+    return blocks

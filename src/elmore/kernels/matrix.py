@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.kernels.native import native, pointer, workspace
+from elmore.kernels.native import aligned, native, pointer, workspace
 
 __all__ = [
     "KINDS",
@@ -148,7 +148,7 @@ class Matrix:
             return self._twin(inputs, bias, clip)
         (n, k), rows = self.shape, inputs.shape[0]
         inputs = np.ascontiguousarray(inputs)
-        output = np.empty((rows, n), np.float32)
+        output = aligned(rows, n)
         self._module.panels_affine(
             pointer(output, rows, n),
             self.argument,
