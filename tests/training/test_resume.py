@@ -36,6 +36,7 @@ REGIMES: dict[str, dict[str, object]] = {
     "adaptive": {"loss.kind": "adaptive", "loss.cutoffs": "[5, 9]"},
     "full, one direction": {"loss.kind": "full", "model.bidirectional": "false"},
     "long windows": {"data.long_share": 0.4, "data.long_tokens": 20},
+    "muon": {"optimizer.name": "muon", "optimizer.weight_decay": 0.01, "run.autocast": "true"},
 }
 CARRYING = ("stream", "long windows")
 

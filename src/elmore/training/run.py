@@ -31,7 +31,7 @@ _FORMAT, _VERSION = "elmore-run", 1
 # Sections that may change between two stretches of a run: they do not touch what was learned.
 _FREE = ("schedule", "run", "name")
 # What a run that met infinite numbers must be able to change.
-_FREE_KEYS = ("optimizer.lr", "optimizer.clip_norm")
+_FREE_KEYS = ("optimizer.lr", "optimizer.muon_lr", "optimizer.clip_norm")
 # What is known by a digest, which says nothing to a reader.
 _OTHER = {
     "data": "other training data",
