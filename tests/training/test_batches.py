@@ -1,7 +1,9 @@
-"""Batches of sentences and of bilm-tf's streams: what is in them, and going on from anywhere."""
+"""Batches of sentences, long windows and bilm-tf's streams: what is in them, and resuming."""
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +18,13 @@ from small_training import WORDS, batch_arrays, characters, make_sentences, whol
 from tf_bundle import toy_corpus
 
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.batches import SentenceBatches, StreamBatches, endless_sentences
+from elmore.training.batches import (
+    MixedBatches,
+    SentenceBatches,
+    StreamBatches,
+    WindowBatches,
+    endless_sentences,
+)
 from elmore.training.objective import LmBatch
 from elmore.training.shards import Shard
 
@@ -351,8 +359,6 @@ def test_endless_streams_hold_every_sentence_once_an_epoch() -> None:
 @settings(max_examples=25)
 @given(st.integers(0, 70), st.sampled_from([1, 2]))
 def test_streams_go_on_from_anywhere(skip: int, world: int) -> None:
-    import json
-
     options = {"rank": world - 1, "world": world}
     whole = stream_batches(**options)
     for _ in range(skip):
@@ -384,3 +390,195 @@ def test_a_stream_never_reads_the_end_of_a_sentence() -> None:
         assert 1 not in forward  # </S>
         assert 0 not in backward  # <S>
         assert 1 in batch.targets[0] or 0 not in forward
+
+
+# Long windows ---------------------------------------------------------------------------------
+
+# Every token of the corpus is a word of its own, so a word tells where it is from.
+SIZES = (150, 40, 230)
+
+
+def numbered_shards(sizes: Sequence[int] = SIZES) -> list[Sentences]:
+    """Shards of sentences of 1 to 9 words; word k of shard s is "s:k"."""
+    shards = []
+    for number, size in enumerate(sizes):
+        words = [f"{number}:{k}" for k in range(size)]
+        cuts = np.cumsum(np.random.default_rng(number).integers(1, 10, size))
+        bounds = [0, *(int(cut) for cut in cuts if cut < size), size]
+        shards.append([words[a:b] for a, b in itertools.pairwise(bounds)])
+    return shards
+
+
+NUMBERED = Vocabulary(
+    ["<S>", "</S>", "<UNK>", *(f"{s}:{k}" for s, size in enumerate(SIZES) for k in range(size))]
+)
+
+
+def window_batches(sizes: Sequence[int] = SIZES, **options: Any) -> WindowBatches:
+    settings = {"rows": 4, "unroll": 6, "longest": 48, "seed": 5, **options}
+    read = [given_shard(shard) for shard in numbered_shards(sizes)]
+    indexer = whole_words(NUMBERED)
+    return WindowBatches(read.__getitem__, len(read), indexer, NUMBERED, **settings)
+
+
+def read_windows(batches: WindowBatches, count: int) -> tuple[list[list[str]], list[list[str]]]:
+    """Read so many batches; give all windows that ended, as each direction read them.
+
+    The word that a window's last step predicts is its last one.
+    """
+    finished: tuple[list[list[str]], list[list[str]]] = ([], [])
+    open_rows: list[list[list[str]]] = [[], []]
+    for _ in range(count):
+        batch = batches.next()
+        assert batch.fresh is not None
+        assert batch.word_ids is not None
+        assert len(set(batch.sizes)) == 1  # full rows
+        for d in range(len(batch.rows)):
+            reads = matrix(batch, batch.word_ids[batch.rows[d]])
+            aims = matrix(batch, batch.targets[d])
+            open_rows[d] = open_rows[d] or [[] for _ in reads]
+            for k, (read, aim) in enumerate(zip(reads, aims, strict=True)):
+                assert read[1:] == aim[:-1]
+                if batch.fresh[k]:
+                    if open_rows[d][k]:
+                        finished[d].append(open_rows[d][k])
+                    open_rows[d][k] = [NUMBERED.words[read[0]]]
+                else:  # the state is carried: this batch continues where the last one ended
+                    assert open_rows[d][k][-1] == NUMBERED.words[read[0]]
+                open_rows[d][k] += [NUMBERED.words[word] for word in aim]
+    return finished
+
+
+def test_a_window_is_running_text_with_markers_at_its_ends_only() -> None:
+    batches = window_batches()
+    assert batches.global_tokens == 4 * 6
+    forward, _ = read_windows(batches, 200)
+    lengths = set()
+    for window in forward:
+        assert (window[0], window[-1]) == ("<S>", "</S>")
+        words = [tuple(map(int, word.split(":"))) for word in window[1:-1]]
+        shard, first = words[0]
+        # One after the other, across sentence borders, and on from the start at the shard's end.
+        assert words == [(shard, (first + k) % SIZES[shard]) for k in range(len(words))]
+        assert (len(window) - 1) % 6 == 0
+        assert 2 * 6 <= len(window) - 1 <= 48
+        lengths.add(len(window) - 1)
+    assert {12, 48} <= lengths  # short and long ones
+
+
+def test_both_directions_read_the_same_windows() -> None:
+    forward, backward = read_windows(window_batches(), 100)
+    assert len(forward) > 20
+    assert [window[::-1] for window in backward] == forward
+    only, none = read_windows(window_batches(bidirectional=False), 100)
+    assert only == forward
+    assert none == []
+
+
+def test_windows_of_an_epoch_do_not_overlap_and_epochs_differ() -> None:
+    batches = window_batches()
+    forward, _ = read_windows(batches, 400)
+    # Every epoch begins elsewhere and draws other lengths.
+    assert len(set(map(tuple, forward))) > 0.8 * len(forward)
+    words = Counter(word for window in forward for word in window[1:-1])
+    epochs = batches.cursor()["next"][0] + 1
+    assert 0.8 * epochs < sum(words.values()) / sum(SIZES) < epochs
+    assert max(words.values()) <= epochs
+
+
+def test_every_row_starts_fresh_and_only_then() -> None:
+    batches = window_batches()
+    first = batches.next().fresh
+    assert first is not None
+    assert first.all()
+    later = [batches.next().fresh for _ in range(30)]
+    assert any(fresh.any() and not fresh.all() for fresh in later if fresh is not None)
+    assert not later[0].any()  # no window is shorter than two batches
+
+
+@pytest.mark.parametrize("sizes", [(12,), (13,), (5, 12, 7)])
+def test_a_tiny_corpus_is_one_window(sizes: tuple[int, ...]) -> None:
+    batches = window_batches(sizes, rows=2)
+    forward, _ = read_windows(batches, 12)
+    assert {len(window) - 1 for window in forward} == {12}
+    # Two rows are still open; no epoch passes without a window.
+    assert len(forward) + 2 == 12 == batches.cursor()["next"][0] + 1
+
+
+def test_processes_read_windows_of_their_own() -> None:
+    whole = window_batches(rows=4)
+    parts = [window_batches(rows=2, rank=r, world=2) for r in range(2)]
+    for _ in range(40):
+        batch, shares = whole.next(), [part.next() for part in parts]
+        assert [part.global_tokens for part in parts] == [24, 24]
+        assert [f for s in shares for f in s.fresh.tolist()] == batch.fresh.tolist()
+        for d in range(2):
+            rows = [row for s in shares for row in matrix(s, s.targets[d])]
+            assert rows == matrix(batch, batch.targets[d])
+            assert not set(map(tuple, rows[:2])) & set(map(tuple, rows[2:]))
+        assert whole.cursor() == parts[0].cursor() == parts[1].cursor()
+
+
+def same_batches(one: LmBatch, other: LmBatch) -> bool:
+    assert (one.fresh is None) == (other.fresh is None)
+    fresh = one.fresh is None or one.fresh.tolist() == other.fresh.tolist()
+    return fresh and batch_arrays(one) == batch_arrays(other)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 120), st.sampled_from([1, 2]))
+def test_windows_resume_from_anywhere(skip: int, world: int) -> None:
+    options = {"rank": world - 1, "world": world}
+    whole = window_batches(**options)
+    for _ in range(skip):
+        whole.next()
+    other = window_batches(**options)
+    other.restore(json.loads(json.dumps(whole.cursor())))
+    for _ in range(12):
+        assert same_batches(whole.next(), other.next())
+        assert whole.cursor() == other.cursor()
+
+
+# Sentences and windows mixed ------------------------------------------------------------------
+
+
+def mixed_batches(share: float, **options: Any) -> MixedBatches:
+    sentences = sentence_batches(numbered_shards(), **options)
+    return MixedBatches(sentences, window_batches(**options), share)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.25, 0.9, 1.0])
+def test_the_share_of_tokens_in_windows(share: float) -> None:
+    batches, tokens = mixed_batches(share), [0, 0]
+    for _ in range(300):
+        batch = batches.next()
+        assert batch.n_tokens == batches.global_tokens
+        tokens[batch.fresh is not None] += batch.n_tokens
+    assert tokens[1] / sum(tokens) == pytest.approx(share, abs=0.01)
+
+
+def test_mixed_batches_hold_the_sentences_and_the_windows_in_their_order() -> None:
+    mixed, sentences, windows = (
+        mixed_batches(0.3),
+        sentence_batches(numbered_shards()),
+        window_batches(),
+    )
+    for _ in range(60):
+        batch = mixed.next()
+        source = sentences if batch.fresh is None else windows
+        assert same_batches(batch, source.next())
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 90), st.sampled_from([1, 2]), st.sampled_from([0.1, 0.5]))
+def test_mixed_batches_resume_from_anywhere(skip: int, world: int, share: float) -> None:
+    options = {"rank": world - 1, "world": world}
+    whole = mixed_batches(share, **options)
+    for _ in range(skip):
+        whole.next()
+    other = mixed_batches(share, **options)
+    other.restore(json.loads(json.dumps(whole.cursor())))
+    for _ in range(12):
+        assert same_batches(whole.next(), other.next())
+        assert whole.cursor() == other.cursor()
+        assert whole.global_tokens == other.global_tokens

@@ -111,6 +111,7 @@ REGIMES: dict[str, dict[str, Any]] = {
         "optimizer.lr": 0.1,
     },
     "full": {"loss.kind": "full", "optimizer.name": "adam"},
+    "muon": {"optimizer.name": "muon", "data.long_share": 0.3, "data.long_tokens": 20},
     "tied": {"model.tokens": "words", "model.tied_softmax": "true", "optimizer.accumulate": 2},
 }
 
@@ -123,10 +124,10 @@ def compare(name: str, tokens: int, data: Prepared, folder: Path) -> tuple[float
         "run.save_minutes": 1000,
         "run.evaluate_tokens": 0,
     }
-    rows = {"data.batch_rows": 4} if name == "stream" else {}
+    rows = {"data.batch_rows": 4} if name in ("stream", "muon") else {}
     alone, both = folder / "one", folder / "two"
     pretrain(data, alone, recipe=small_recipe({**settings, **rows}), threads=1, seed=3)
-    rows = {"data.batch_rows": 2} if name == "stream" else {}
+    rows = {"data.batch_rows": 2} if name in ("stream", "muon") else {}
     for process in together(data, both, {**settings, **rows}):
         assert process.returncode == 0, process.stderr
     losses = [[line["loss"] for line in Run(run).log() if "loss" in line] for run in (alone, both)]
@@ -146,11 +147,11 @@ def test_five_steps(data: Prepared, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REGIMES)
 def test_fifty_steps(name: str, data: Prepared, tmp_path: Path) -> None:
-    tokens = {"sentences": 850, "stream": 1000, "full": 2300, "tied": 4600}[name]
+    tokens = {"sentences": 850, "stream": 1000, "full": 2300, "muon": 2300, "tied": 4600}[name]
     gap, steps = compare(name, tokens, data, tmp_path)
     assert steps >= 50
     # Adam divides small gradients by themselves: their noise is not small.
-    assert gap < (1e-3 if name in ("full", "tied") else 1e-4)
+    assert gap < (1e-3 if name in ("full", "muon", "tied") else 1e-4)
 
 
 @pytest.mark.slow

@@ -12,9 +12,11 @@ from elmore.training.optimizers import (
     Adadelta,
     Adagrad,
     Adam,
+    Muon,
     Optimizer,
     Update,
     clip_by_global_norm,
+    orthogonalize,
     sum_rows,
 )
 
@@ -178,3 +180,127 @@ def test_adadelta_is_torchs() -> None:
     torch.testing.assert_close(weight, theirs.detach())
     with pytest.raises(ValueError, match="no lazy rows"):
         own.step([Update("w", weight, gradient[:1], torch.tensor([0]))], 1.0)
+
+
+# Muon -----------------------------------------------------------------------------------------
+
+CELLS, OUT = 10, 6
+
+
+def slow_newton_schulz(matrix: Tensor, iterations: int) -> Tensor:
+    """The iteration as it is published, on one matrix, in double precision.
+
+    It starts from singular values below 1: those of the matrix over its Schatten 4-norm.
+    """
+    x = matrix.double()
+    x = x / (torch.linalg.svdvals(x) ** 4).sum() ** 0.25
+    for _ in range(iterations):
+        a = x @ x.T
+        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+    return x
+
+
+def random_matrices(count: int, rows: int, columns: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, rows, columns, generator=generator)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4])
+def test_orthogonalize_is_newton_schulz(iterations: int) -> None:
+    matrices = 1e-4 * random_matrices(3, 6, 20)
+    found = orthogonalize(matrices, iterations=iterations)
+    for matrix, result in zip(matrices, found, strict=True):
+        assert relative(result.double(), slow_newton_schulz(matrix, iterations)) < 1e-5
+
+
+def test_orthogonalize_brings_singular_values_near_one() -> None:
+    found = orthogonalize(random_matrices(4, 32, 128), iterations=3)
+    values = torch.linalg.svdvals(found)
+    assert 0.6 < float(values.min()) < float(values.max()) < 1.25
+    # It keeps the directions: close to U V^T.
+    left, _, right = torch.linalg.svd(random_matrices(4, 32, 128), full_matrices=False)
+    cosine = torch.nn.functional.cosine_similarity(found.flatten(1), (left @ right).flatten(1))
+    assert float(cosine.min()) > 0.97
+
+
+def test_orthogonalize_in_bfloat16() -> None:
+    matrices = random_matrices(4, 32, 128)
+    exact = orthogonalize(matrices, iterations=3)
+    found = orthogonalize(matrices.bfloat16(), iterations=3)
+    assert found.dtype == torch.bfloat16
+    assert float((found.float() - exact).norm() / exact.norm()) < 0.03
+
+
+def test_a_gradient_of_zeros_does_not_move() -> None:
+    assert (orthogonalize(torch.zeros(2, 3, 5), iterations=3) == 0).all()
+
+
+def lstm_weights() -> dict[str, Tensor]:
+    """A layer's matrices, stored transposed as the module does, and its bias."""
+    prefix = "forward_layers.0"
+    return {
+        f"{prefix}.input_weight": random_matrices(1, OUT, 4 * CELLS, 1)[0].t(),
+        f"{prefix}.state_weight": random_matrices(1, OUT, 4 * CELLS, 2)[0].t(),
+        f"{prefix}.projection": random_matrices(1, CELLS, OUT, 3)[0].t(),
+        f"{prefix}.bias": torch.ones(4 * CELLS),
+        "tokens.projection": random_matrices(1, 4, OUT, 4)[0],
+    }
+
+
+def lstm_gradients(step: int) -> dict[str, Tensor]:
+    return {
+        name: random_matrices(1, *w.shape, seed=100 * step + k)[0] if w.dim() == 2 else w / step
+        for k, (name, w) in enumerate(lstm_weights().items(), 1)
+    }
+
+
+def test_muon_against_a_slow_one() -> None:
+    """Each gate by itself; Adam for biases and for the token layer."""
+    rate, momentum, decay = 5.0, 0.9, 0.1
+    ours, theirs = lstm_weights(), {n: w.double() for n, w in lstm_weights().items()}
+    means = {name: torch.zeros_like(w) for name, w in theirs.items()}
+    optimizer = Muon(Adam(), rate=rate, momentum=momentum, weight_decay=decay)
+    others = {n: w for n, w in lstm_weights().items() if "bias" in n or "tokens" in n}
+    adam = Adam()
+    for step in range(1, 5):
+        lr, gradients = 0.01 * step, lstm_gradients(step)
+        optimizer.step([Update(n, w, gradients[n]) for n, w in ours.items()], lr)
+        adam.step([Update(n, w, gradients[n]) for n, w in others.items()], lr)
+        for name in set(theirs) - set(others):
+            gradient = gradients[name].double()
+            means[name] = momentum * means[name] + (1 - momentum) * gradient
+            ahead = momentum * means[name] + (1 - momentum) * gradient
+            blocks = ahead.chunk(1 if name.endswith("projection") else 4)
+            moves = [
+                slow_newton_schulz(b.T, 3).T if len(b) > b.shape[1] else slow_newton_schulz(b, 3)
+                for b in blocks
+            ]
+            shrunk = theirs[name] * (1 - lr * rate * decay)
+            theirs[name] = shrunk - lr * rate * torch.cat(moves)
+    for name, weight in ours.items():
+        if name in others:
+            assert torch.equal(weight, others[name])
+        else:
+            assert relative(weight.double(), theirs[name]) < 1e-5
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_muon_resumes_to_the_bit(rounded: bool) -> None:
+    whole, parts = lstm_weights(), lstm_weights()
+
+    def make() -> Muon:
+        return Muon(Adam(), rate=5.0, rounded=rounded)
+
+    optimizer, half = make(), make()
+    for step in range(1, 7):
+        gradients = lstm_gradients(step)
+        if step == 4:
+            state = {name: tensor.clone() for name, tensor in half.state().items()}
+            half = make()
+            half.load(state)
+        optimizer.step([Update(n, w, gradients[n]) for n, w in whole.items()], 0.01)
+        half.step([Update(n, w, gradients[n]) for n, w in parts.items()], 0.01)
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    assert {n: t.tolist() for n, t in half.state().items()} == {
+        n: t.tolist() for n, t in optimizer.state().items()
+    }

@@ -35,7 +35,10 @@ REGIMES: dict[str, dict[str, object]] = {
     },
     "adaptive": {"loss.kind": "adaptive", "loss.cutoffs": "[5, 9]"},
     "full, one direction": {"loss.kind": "full", "model.bidirectional": "false"},
+    "long windows": {"data.long_share": 0.4, "data.long_tokens": 20},
+    "muon": {"optimizer.name": "muon", "optimizer.weight_decay": 0.01, "run.autocast": "true"},
 }
+CARRYING = ("stream", "long windows")
 
 
 # States ---------------------------------------------------------------------------------------
@@ -170,15 +173,19 @@ def test_stopped_by_a_signal(
 
 
 def test_what_the_regimes_hold(whole: Callable[[str], Path]) -> None:
-    """The stream carries its state; a run goes through several epochs and looks."""
+    """Streams and windows carry their state; a run has several epochs and evaluations."""
     for name in REGIMES:
         found = load_state(whole(name) / "resume")
         assert found is not None
-        assert ("carried/hidden" in found[0]) == (name == "stream")
-        if name == "stream":
+        assert ("carried/hidden" in found[0]) == (name in CARRYING)
+        cursor = found[1]["cursor"]
+        if name in CARRYING:
             assert found[0]["carried/hidden"].abs().max() > 0
-        else:
-            assert found[1]["cursor"]["epoch"] >= 1
+        if "windows" in cursor:
+            assert cursor["windows"]["next"][1] >= 1  # shards
+            assert 0.35 < cursor["long"] / cursor["seen"] < 0.5
+        elif name != "stream":
+            assert cursor["epoch"] >= 1
         assert sum("heldout" in line for line in lines(whole(name))) >= 3
 
 

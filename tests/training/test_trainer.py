@@ -127,6 +127,41 @@ def test_accumulated_batches_are_one_larger_batch(tmp_path: Path) -> None:
         assert relative(weights(parts)[name], weight) < 1e-6, name
 
 
+def test_state_is_carried_and_reset_for_each_row(tmp_path: Path) -> None:
+    """Batches that continue others equal one long batch; fresh rows start from zeros."""
+    words = {"model.tokens": "words", "optimizer.lr": 1e-30}  # the weights stay as they are
+    rng = np.random.default_rng(0)
+    read = rng.integers(3, 10, (2, 2, 6))  # direction, row, step
+
+    def stretch(start: int, end: int, rows: list[int], fresh: list[bool] | None) -> LmBatch:
+        ids = [read[d][rows, start:end].T.ravel() for d in range(2)]
+        return LmBatch(
+            words=None,
+            word_ids=np.arange(13),
+            sizes=(len(rows),) * (end - start),
+            rows=tuple(ids),
+            targets=tuple(ids),
+            fresh=None if fresh is None else np.array(fresh),
+        )
+
+    def losses(batches: list[LmBatch]) -> list[float]:
+        trainer = make(words, tmp_path, batches)
+        return [trainer.step().losses["forward"] for _ in batches]
+
+    lone = losses([stretch(0, 6, [0], None), stretch(0, 3, [1], None), stretch(3, 6, [1], None)])
+    # Row 0 is carried on, row 1 begins again; sentences between leave the state alone.
+    found = losses(
+        [
+            stretch(0, 3, [0, 1], [True, True]),
+            stretch(2, 5, [1], None),
+            stretch(3, 6, [0, 1], [False, True]),
+        ]
+    )
+    assert 2 * (found[0] + found[2]) == pytest.approx(2 * lone[0] + lone[1] + lone[2], rel=1e-5)
+    carried = losses([stretch(0, 3, [0, 1], [True, True]), stretch(3, 6, [0, 1], [False, False])])
+    assert abs(carried[1] - found[2]) > 1e-4
+
+
 def test_reported_losses_are_means(tmp_path: Path) -> None:
     """Before any training the unigram bias is nearly right, the rest is noise."""
     trainer = make({"loss.unigram_bias": "false"}, tmp_path)
@@ -178,9 +213,9 @@ def test_negatives_are_drawn_anew_and_shared_as_told(
     used: list[Negatives] = []
     plain = module.sampled_softmax
 
-    def spy(*arguments: Any, negatives: Negatives) -> Any:
+    def spy(*arguments: Any, negatives: Negatives, rounded: bool) -> Any:
         used.append(negatives)
-        return plain(*arguments, negatives=negatives)
+        return plain(*arguments, negatives=negatives, rounded=rounded)
 
     monkeypatch.setattr(module, "sampled_softmax", spy)
     trainer = make({"loss.kind": "sampled", "loss.shared": shared, "loss.negatives": 5}, tmp_path)

@@ -1,4 +1,4 @@
-"""Adagrad, Adam and Adadelta over dense weights and over the touched rows of a table."""
+"""Adagrad, Adam, Muon and Adadelta over dense weights and over the touched rows of a table."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ __all__ = [
     "Adadelta",
     "Adagrad",
     "Adam",
+    "Muon",
     "Optimizer",
     "Update",
     "clip_by_global_norm",
+    "orthogonalize",
     "sum_rows",
 ]
 
@@ -178,6 +180,125 @@ class Adam:
             name: (state[f"{name}|first"].clone(), state[f"{name}|second"].clone())
             for name in names
         }
+
+
+# Makes singular values between 0.01 and 1 end up near 1 (Jordan et al. 2024).
+_NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+
+
+def orthogonalize(matrices: Tensor, *, iterations: int) -> Tensor:
+    """Bring the singular values of matrices near 1: approximately U V^T of U S V^T.
+
+    Newton-Schulz iterations X <- (a + b A + c A^2) X with A = X X^T, as in Muon. All factors are
+    polynomials of the first A, so the iterations only multiply the small square matrices, and X
+    comes in at the end. The fourth root of |A|^2 bounds the largest singular value more tightly
+    than the norm of X does, which saves an iteration or two.
+
+    Args:
+        matrices: (n, rows, columns) with no more rows than columns; float32, or bfloat16 for at
+            most three iterations: errors grow with each.
+        iterations: how often to iterate; 3 leave small singular values below 1.
+    """
+    a, b, c = _NEWTON_SCHULZ
+    square = torch.bmm(matrices, matrices.mT)
+    bound = square.float().square().sum(dim=(1, 2), keepdim=True).sqrt_().clamp_(min=1e-30)
+    square = (square / bound).to(matrices.dtype)
+    product = square
+    for k in range(iterations):
+        factor = torch.baddbmm(square, square, square, beta=b, alpha=c)
+        factor.diagonal(dim1=1, dim2=2).add_(a)
+        product = factor if k == 0 else torch.bmm(factor, product)
+        if k + 1 < iterations:
+            square = torch.bmm(torch.bmm(factor, square), factor)
+    return torch.bmm((product * bound.rsqrt()).to(matrices.dtype), matrices)
+
+
+class Muon:
+    """Orthogonalised momentum for the LSTMs' matrices, Adam for all other weights.
+
+    Every step moves a matrix by the same amount in all directions that the momentum points in,
+    instead of mostly in the few strongest ones (Jordan et al. 2024). The four gates of a matrix
+    are orthogonalised separately. Matrices of equal shape are computed together.
+
+    Args:
+        others: the optimiser of all other weights.
+        rate: spectral norm of a matrix's step, as a multiple of the learning rate.
+        momentum: decay of the mean of gradients; the step looks ahead (Nesterov).
+        weight_decay: decoupled, as in Adam.
+        iterations: of `orthogonalize`.
+        rounded: whether to orthogonalise in bfloat16.
+    """
+
+    def __init__(
+        self,
+        others: Adam,
+        *,
+        rate: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        iterations: int = 3,
+        rounded: bool = False,
+    ) -> None:
+        self._others = others
+        self._rate, self._momentum, self._decay = rate, momentum, weight_decay
+        self._iterations = iterations
+        self._factor = torch.bfloat16 if rounded else torch.float32
+        self._means: dict[str, Tensor] = {}
+
+    def step(self, updates: Iterable[Update], lr: float) -> None:
+        """Change all weights once."""
+        others = []
+        shapes: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
+        with torch.no_grad():
+            for update in updates:
+                if _is_lstm_matrix(update.name):
+                    pair = self._blocks(update)
+                    shapes.setdefault((pair[1].shape[1], pair[1].shape[2]), []).append(pair)
+                else:
+                    others.append(update)
+            for pairs in shapes.values():
+                self._move(pairs, lr * self._rate)
+        self._others.step(others, lr)
+
+    def _blocks(self, update: Update) -> tuple[Tensor, Tensor]:
+        """The weight and the direction to orthogonalise, (blocks, rows, columns), rows few."""
+        name, weight, gradient, _ = update
+        if name not in self._means:
+            self._means[name] = torch.zeros_like(weight)
+        mean = self._means[name].lerp_(gradient, 1 - self._momentum)
+        ahead = torch.lerp(gradient, mean, self._momentum)
+        gates = 1 if name.endswith("projection") else 4
+        blocks = [t.view(gates, -1, t.shape[1]) for t in (weight, ahead)]
+        if blocks[0].shape[1] > blocks[0].shape[2]:
+            blocks = [block.mT for block in blocks]
+        return blocks[0], blocks[1]
+
+    def _move(self, pairs: Sequence[tuple[Tensor, Tensor]], lr: float) -> None:
+        matrices = torch.cat([ahead.to(self._factor) for _, ahead in pairs])
+        steps = orthogonalize(matrices, iterations=self._iterations)
+        parts = steps.split([len(weight) for weight, _ in pairs])  # type: ignore[no-untyped-call]  # torch leaves it so
+        for (weight, _), step in zip(pairs, parts, strict=True):
+            if self._decay:
+                weight.mul_(1 - lr * self._decay)
+            weight.add_(step, alpha=-lr)
+
+    def state(self) -> dict[str, Tensor]:
+        """Give the means of gradients and the state of the other optimiser."""
+        means = {f"{name}|mean": tensor for name, tensor in self._means.items()}
+        return {**means, **self._others.state()}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take them back."""
+        self._means = {
+            key.removesuffix("|mean"): tensor.clone()
+            for key, tensor in state.items()
+            if key.endswith("|mean")
+        }
+        self._others.load(state)
+
+
+def _is_lstm_matrix(name: str) -> bool:
+    return "_layers." in name and name.endswith(("input_weight", "state_weight", "projection"))
 
 
 class Adadelta:

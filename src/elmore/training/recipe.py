@@ -32,7 +32,7 @@ __all__ = [
 Regime = Literal["sentences", "stream"]
 LossKind = Literal["sampled", "full", "adaptive"]
 SharedNegatives = Literal["directions", "none"]
-OptimizerName = Literal["adagrad", "adam"]
+OptimizerName = Literal["adagrad", "adam", "muon"]
 TokenInput = Literal["characters", "words"]
 
 
@@ -187,7 +187,23 @@ class LossRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerRecipe:
-    """How gradients become steps."""
+    """How gradients become steps.
+
+    Attributes:
+        name: "muon" orthogonalises the momentum of the LSTMs' matrices and is Adam for all other
+            weights.
+        lr: the highest learning rate.
+        accumulator: what Adagrad's sums of squares start from.
+        beta1: decay of Adam's mean of gradients.
+        beta2: decay of Adam's mean of squares.
+        epsilon: guard of Adam's division.
+        weight_decay: of matrices, times the learning rate; Adam and Muon.
+        clip_norm: largest norm of all gradients together, or None.
+        accumulate: batches of one step.
+        muon_lr: the highest learning rate of the LSTMs' matrices with "muon": the spectral norm of
+            one step. It rises and decays as `lr` does.
+        muon_momentum: decay of Muon's mean of gradients.
+    """
 
     name: OptimizerName
     lr: float
@@ -198,6 +214,8 @@ class OptimizerRecipe:
     weight_decay: float
     clip_norm: float | None
     accumulate: int
+    muon_lr: float = 0.02
+    muon_momentum: float = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +251,7 @@ class RunRecipe:
         evaluate_tokens: training tokens between looks at the held-out text; 0 for the end only.
         heldout_tokens: held-out tokens that are looked at during the run.
         autocast: round the factors and results of matrix products to bfloat16, which pays where
-            the hardware is fast at it; sums, gates, cells, softmax and weights stay in float32.
+            the hardware is fast at it; sums, gates, cells, logits and weights stay in float32.
         patience: end after so many looks without a better one; 0 for never.
     """
 
@@ -260,7 +278,8 @@ _BOUNDS: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
         lambda value: value >= 1,
     ),
     (
-        "optimizer.lr optimizer.accumulator optimizer.epsilon optimizer.clip_norm schedule.epochs",
+        "optimizer.lr optimizer.muon_lr optimizer.accumulator optimizer.epsilon "
+        "optimizer.clip_norm schedule.epochs",
         "a positive number",
         lambda value: 0 < value < float("inf"),
     ),
@@ -271,7 +290,7 @@ _BOUNDS: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
         lambda value: value >= 0,
     ),
     (
-        "loss.dropout optimizer.beta1 optimizer.beta2",
+        "loss.dropout optimizer.beta1 optimizer.beta2 optimizer.muon_momentum",
         "from 0 to below 1",
         lambda value: 0 <= value < 1,
     ),

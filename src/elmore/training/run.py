@@ -30,7 +30,7 @@ _FORMAT, _VERSION = "elmore-run", 1
 # Sections that may change when a run resumes: they do not affect what was learned.
 _FREE = ("schedule", "run", "name")
 # What must be changed to resume a run whose loss became infinite.
-_FREE_KEYS = ("optimizer.lr", "optimizer.clip_norm")
+_FREE_KEYS = ("optimizer.lr", "optimizer.muon_lr", "optimizer.clip_norm")
 # What is compared by its digest, which would mean nothing in a message.
 _OTHER = {
     "data": "other training data",

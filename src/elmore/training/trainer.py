@@ -38,6 +38,7 @@ from elmore.training.objective import LmBatch, Objective
 from elmore.training.optimizers import (
     Adagrad,
     Adam,
+    Muon,
     Optimizer,
     Update,
     clip_by_global_norm,
@@ -339,7 +340,8 @@ class LmTrainer:
                 if d and loss.shared == "directions"
                 else draw_negatives(loss.negatives, len(self.vocabulary), generator)
             )
-        return [partial(sampled_softmax, negatives=negatives) for negatives in drawn]
+        rounded = self.recipe.run.autocast
+        return [partial(sampled_softmax, negatives=n, rounded=rounded) for n in drawn]
 
     def _scale(self, tokens: int) -> float:
         """Weigh the losses: the mean over tokens and directions, times the steps if asked."""
@@ -426,8 +428,17 @@ def _optimizer(recipe: Recipe) -> Optimizer:
     choice = recipe.optimizer
     if choice.name == "adagrad":
         return Adagrad(accumulator=choice.accumulator)
-    return Adam(
+    adam = Adam(
         betas=(choice.beta1, choice.beta2),
         epsilon=choice.epsilon,
         weight_decay=choice.weight_decay,
+    )
+    if choice.name == "adam":
+        return adam
+    return Muon(
+        adam,
+        rate=choice.muon_lr / choice.lr,
+        momentum=choice.muon_momentum,
+        weight_decay=choice.weight_decay,
+        rounded=recipe.run.autocast,
     )
