@@ -125,7 +125,7 @@ def _prepare(
         words.write_bytes(checkpoint.vocabulary.to_bytes())
     with warnings.catch_warnings():
         # The model's words are in the order of the text that it was trained on, and must stay so.
-        warnings.filterwarnings("ignore", ".* is not sorted by falling frequency", UserWarning)
+        warnings.filterwarnings("ignore", ".* is not sorted by frequency", UserWarning)
         return prepare(
             texts,
             folder,
