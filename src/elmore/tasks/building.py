@@ -14,8 +14,8 @@ from torch.overrides import TorchFunctionMode
 from elmore._messages import shown
 from elmore.embedding.elmo import Elmo
 from elmore.errors import ConfigError, FormatError
-from elmore.nn.features import ElmoMixes, SpellingCnn, TokenFeatures, WordTable
 from elmore.tasks.folder import TaskFolder
+from elmore.tasks.layers.features import ElmoMixes, SpellingCnn, TokenFeatures, WordTable
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.task import Row
 

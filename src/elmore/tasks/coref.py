@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
-from elmore.nn.encoders import BiLstm
-from elmore.nn.features import TokenFeatures, Tokens
-from elmore.nn.spans import SpanScorer, SpanVectors, distance_buckets, prune
+from elmore.tasks.layers.encoders import BiLstm
+from elmore.tasks.layers.features import TokenFeatures, Tokens
+from elmore.tasks.layers.spans import SpanScorer, SpanVectors, distance_buckets, prune
 from elmore.tasks.metrics.clusters import cluster_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.ontonotes import read_documents

@@ -15,8 +15,8 @@ from elmore._progress import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache
 from elmore.limits import LIMITS
-from elmore.nn.features import Tokens
 from elmore.nn.inputs import TensorBatch
+from elmore.tasks.layers.features import Tokens
 from elmore.tasks.recipe import WordsRecipe
 from elmore.text.tokenizer import respell
 from elmore.text.word_vectors import WordVectors

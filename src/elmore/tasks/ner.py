@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from elmore.errors import InputError
-from elmore.nn.crf import Crf
-from elmore.nn.encoders import BiLstmStack
-from elmore.nn.features import TokenFeatures, Tokens
+from elmore.tasks.layers.crf import Crf
+from elmore.tasks.layers.encoders import BiLstmStack
+from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.spans import span_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.conll import read_columns

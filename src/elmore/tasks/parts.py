@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from torch import Tensor, nn
 
 from elmore.errors import InputError
-from elmore.nn.features import TokenFeatures
+from elmore.tasks.layers.features import TokenFeatures
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.task import Row
 

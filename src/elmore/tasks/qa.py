@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from elmore.errors import ConfigError, InputError
-from elmore.nn.attention import Trilinear, masked_softmax
-from elmore.nn.encoders import BiGru, BiLstm, VariationalDropout, start_linear
-from elmore.nn.features import TokenFeatures, Tokens
+from elmore.tasks.layers.attention import Trilinear, masked_softmax
+from elmore.tasks.layers.encoders import BiGru, BiLstm, VariationalDropout, start_linear
+from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.answers import answer_scores
 from elmore.tasks.parts import Measured, Network, split_pairs
 from elmore.tasks.readers.squad import Paragraph, read_squad, split_paragraph

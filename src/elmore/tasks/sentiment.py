@@ -15,9 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from elmore.errors import InputError
-from elmore.nn.attention import SelfAttentivePooling, masked_max, masked_mean, masked_softmax
-from elmore.nn.encoders import BiLstm
-from elmore.nn.features import TokenFeatures, Tokens
+from elmore.tasks.layers.attention import (
+    SelfAttentivePooling,
+    masked_max,
+    masked_mean,
+    masked_softmax,
+)
+from elmore.tasks.layers.encoders import BiLstm
+from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.classes import class_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.sst import read_trees

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from elmore.errors import ConfigError, InputError
 from elmore.limits import LIMITS
-from elmore.nn.crf import viterbi
-from elmore.nn.features import TokenFeatures, Tokens
-from elmore.nn.highway_lstm import AlternatingLstm
+from elmore.tasks.layers.crf import viterbi
+from elmore.tasks.layers.features import TokenFeatures, Tokens
+from elmore.tasks.layers.highway_lstm import AlternatingLstm
 from elmore.tasks.metrics.roles import role_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.ontonotes import Predicate, read_documents

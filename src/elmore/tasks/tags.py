@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeGuard
 
 import torch
 
-from elmore.nn.crf import Transitions
+from elmore.tasks.layers.crf import Transitions
 
 __all__ = [
     "Scheme",

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from elmore.nn.crf import Crf, Transitions, viterbi
+from elmore.tasks.layers.crf import Crf, Transitions, viterbi
 
 
 def anything(n_tags: int) -> Transitions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from elmore.nn.attention import masked_softmax
+from elmore.tasks.layers.attention import masked_softmax
 
 __all__ = ["SpanScorer", "SpanVectors", "distance_buckets", "prune"]
 

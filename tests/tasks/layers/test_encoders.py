@@ -8,8 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from elmore.nn.encoders import BiGru, BiLstm, BiLstmStack, VariationalDropout, start_linear
-from elmore.nn.highway_lstm import AlternatingLstm, HighwayLstm
+from elmore.tasks.layers.encoders import (
+    BiGru,
+    BiLstm,
+    BiLstmStack,
+    VariationalDropout,
+    start_linear,
+)
+from elmore.tasks.layers.highway_lstm import AlternatingLstm, HighwayLstm
 
 LENGTHS = torch.tensor([3, 0, 5, 1])
 

@@ -1,0 +1,1 @@
+"""The torch layers that tasks are built from."""
