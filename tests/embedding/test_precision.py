@@ -183,6 +183,7 @@ def test_the_torch_module_is_made_when_asked_for(checkpoint: Checkpoint) -> None
     assert elmo.engine.bilm is elmo.engine.bilm
 
 
+@needs_native
 def test_plain_c_leaves_float32_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     real = native()
     bare = Native(SimpleNamespace(**{**vars(real.module), "cpu": lambda: ()}), "plain C only")  # type: ignore[arg-type]
