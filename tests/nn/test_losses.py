@@ -78,6 +78,22 @@ def test_sampled_softmax_against_autograd() -> None:
     check(result, loss, leaves, 0.3, 2e-7)
 
 
+def test_rounded_products_leave_the_loss_alone() -> None:
+    hidden, targets, weight, bias = problem(torch.float32)
+    negatives = draw_negatives(16, WORDS, np.random.default_rng(3))
+    exact, rounded = (
+        sampled_softmax(hidden, targets, weight, bias, 0.3, negatives, rounded=r)
+        for r in (False, True)
+    )
+    assert torch.equal(rounded.total, exact.total)
+    for found, expected in zip(
+        (rounded.d_hidden, *dense(rounded)), (exact.d_hidden, *dense(exact)), strict=True
+    ):
+        assert found.dtype == torch.float32
+        assert (found - expected).norm() < 0.01 * expected.norm()
+    assert not torch.equal(rounded.d_hidden, exact.d_hidden)
+
+
 def test_every_negative_may_be_a_hit() -> None:
     hidden, _, weight, bias = problem()
     for word in (0, WORDS - 1):  # the ends of the sorted ids

@@ -213,9 +213,9 @@ def test_negatives_are_drawn_anew_and_shared_as_told(
     used: list[Negatives] = []
     plain = module.sampled_softmax
 
-    def spy(*arguments: Any, negatives: Negatives) -> Any:
+    def spy(*arguments: Any, negatives: Negatives, rounded: bool) -> Any:
         used.append(negatives)
-        return plain(*arguments, negatives=negatives)
+        return plain(*arguments, negatives=negatives, rounded=rounded)
 
     monkeypatch.setattr(module, "sampled_softmax", spy)
     trainer = make({"loss.kind": "sampled", "loss.shared": shared, "loss.negatives": 5}, tmp_path)

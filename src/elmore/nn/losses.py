@@ -125,6 +125,8 @@ def sampled_softmax(
     bias: Tensor,
     scale: float,
     negatives: Negatives,
+    *,
+    rounded: bool = False,
 ) -> LossResult:
     """Compare each target with the same few negatives (Jean et al. 2015, TensorFlow's variant).
 
@@ -138,6 +140,8 @@ def sampled_softmax(
         bias: (n_words,).
         scale: factor of all gradients.
         negatives: the words to compare with.
+        rounded: whether the gradients' matrix products run in bfloat16; logits and the loss stay
+            in float32.
     """
     ids = negatives.ids.to(hidden.device)
     sampled_weight = weight.index_select(0, ids)
@@ -157,11 +161,16 @@ def sampled_softmax(
     total = (largest + normaliser.log() - true).sum()
     logits.mul_((scale / normaliser)[:, None])
     d_true = (true_share / normaliser - 1) * scale
-    d_hidden = torch.addcmul(logits @ sampled_weight, d_true[:, None], true_weight)
+    d_bias = logits.sum(dim=0)
+    factor = torch.bfloat16 if rounded else hidden.dtype
+    logits = logits.to(factor)
+    d_sampled = (logits @ sampled_weight.to(factor)).to(hidden.dtype)
+    d_weight = (logits.t() @ hidden.to(factor)).to(hidden.dtype)
+    d_hidden = d_sampled.addcmul_(d_true[:, None], true_weight)
     rows = RowGradient(
         torch.cat([ids, targets]),
-        torch.cat([logits.t() @ hidden, d_true[:, None] * hidden]),
-        torch.cat([logits.sum(dim=0), d_true]),
+        torch.cat([d_weight, d_true[:, None] * hidden]),
+        torch.cat([d_bias, d_true]),
     )
     return LossResult(total, d_hidden, rows)
 

@@ -251,7 +251,7 @@ class RunRecipe:
         evaluate_tokens: training tokens between looks at the held-out text; 0 for the end only.
         heldout_tokens: held-out tokens that are looked at during the run.
         autocast: round the factors and results of matrix products to bfloat16, which pays where
-            the hardware is fast at it; sums, gates, cells, softmax and weights stay in float32.
+            the hardware is fast at it; sums, gates, cells, logits and weights stay in float32.
         patience: end after so many looks without a better one; 0 for never.
     """
 

@@ -340,7 +340,8 @@ class LmTrainer:
                 if d and loss.shared == "directions"
                 else draw_negatives(loss.negatives, len(self.vocabulary), generator)
             )
-        return [partial(sampled_softmax, negatives=negatives) for negatives in drawn]
+        rounded = self.recipe.run.autocast
+        return [partial(sampled_softmax, negatives=n, rounded=rounded) for n in drawn]
 
     def _scale(self, tokens: int) -> float:
         """Weigh the losses: the mean over tokens and directions, times the steps if asked."""
