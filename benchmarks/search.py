@@ -97,6 +97,8 @@ def _halving() -> list[Trial]:
         Trial("new-lr-0.016", half, {**NEW, "optimizer.lr": "0.016"}),
         Trial("tiny-adam", 400_000, TINY),
         Trial("tiny-muon", 400_000, {**TINY, "optimizer.name": "muon"}),
+        Trial("bfloat16", 200_000, {"schedule.warmup_tokens": "50_000"}),
+        Trial("float32", 200_000, {"schedule.warmup_tokens": "50_000", "run.autocast": "false"}),
     ]
 
 
