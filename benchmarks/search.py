@@ -1,6 +1,7 @@
 """Search for a training recipe: many short runs, one JSON line for each.
 
     python search.py --data PREPARED --runs SCRATCH --plan halving
+    python search.py --table
     python search.py --data PREPARED --runs SCRATCH --name muon --tokens 1_000_000 \
         --set optimizer.name=muon --set optimizer.muon_lr=0.02
 
@@ -37,6 +38,7 @@ BASE = {
     "loss.dropout": "0.0",
     "optimizer.name": "adam",
     "optimizer.lr": "0.004",
+    "optimizer.muon_lr": "0.02",
     "optimizer.beta2": "0.999",
     "optimizer.clip_norm": "1.0",
     "optimizer.weight_decay": "0.0",
@@ -56,7 +58,79 @@ class Trial(NamedTuple):
     settings: dict[str, str]
 
 
-PLANS: dict[str, list[Trial]] = {}
+MUON = {"optimizer.name": "muon", "schedule.warmup_tokens": "100_000"}
+SMALL = {"data.batch_tokens": "1024", "data.batch_rows": "32"}
+# What the search found.
+NEW = {**MUON, **SMALL, "optimizer.lr": "0.008"}
+# Batches of 2,048 tokens, which cost less per token, with higher rates.
+FAST = {**MUON, "optimizer.lr": "0.012", "optimizer.muon_lr": "0.03"}
+TINY = {
+    "model.dim": "128",
+    "model.projection_dim": "32",
+    "model.filters": "[[1,16],[2,16],[3,32],[4,64]]",
+    "data.batch_tokens": "512",
+    "data.batch_rows": "16",
+    "loss.negatives": "256",
+    "optimizer.lr": "0.01",
+    "schedule.warmup_tokens": "20_000",
+    "schedule.decay_share": "0.5",
+}
+SIZES = ((512, 128), (768, 192), (1024, 256))
+
+
+def _halving() -> list[Trial]:
+    """Many short runs that change one thing, then the best of them for longer."""
+    half = 500_000
+    return [
+        Trial("old-recipe", 1_000_000, {"data.long_share": "0"}),
+        Trial("base", half, {"schedule.warmup_tokens": "100_000"}),
+        Trial("muon", half, MUON),
+        Trial("muon-0.03", half, {**MUON, "optimizer.muon_lr": "0.03"}),
+        Trial("muon-b1024", half, {**MUON, **SMALL}),
+        Trial("muon-beta2-0.99", half, {**MUON, "optimizer.beta2": "0.99"}),
+        Trial("muon-lr-0.008", half, {**MUON, "optimizer.lr": "0.008"}),
+        Trial("muon-neg-4096", half, {**MUON, "loss.negatives": "4096"}),
+        Trial("muon-b1024-lr-0.008-m0.03", half, {**NEW, "optimizer.muon_lr": "0.03"}),
+        Trial("muon-b1024-lr-0.008-n512", half, {**NEW, "loss.negatives": "512"}),
+        Trial("new-recipe", 4_000_000, NEW),
+        Trial("muon-lr-0.012-m0.03", half, FAST),
+        Trial("new-lr-0.016", half, {**NEW, "optimizer.lr": "0.016"}),
+        Trial("tiny-adam", 400_000, TINY),
+        Trial("tiny-muon", 400_000, {**TINY, "optimizer.name": "muon"}),
+        Trial("bfloat16", 200_000, {"schedule.warmup_tokens": "50_000"}),
+        Trial("float32", 200_000, {"schedule.warmup_tokens": "50_000", "run.autocast": "false"}),
+    ]
+
+
+def _further() -> list[Trial]:
+    """What the first search had no time for; the first run decides about the size of batches."""
+    half = 500_000
+    return [
+        Trial("muon-lr-0.012-m0.03", 4_000_000, FAST),
+        Trial("old-recipe", 4_000_000, {"data.long_share": "0"}),
+        Trial("new-shared-none", half, {**NEW, "loss.shared": "none"}),
+        Trial("new-long-0.1", half, {**NEW, "data.long_share": "0.1"}),
+        Trial("new-wd-0.1", half, {**NEW, "optimizer.weight_decay": "0.1"}),
+        Trial("new-dropout-0.1", half, {**NEW, "loss.dropout": "0.1"}),
+        Trial("new-640-96", half, {**NEW, "model.dim": "640", "model.projection_dim": "96"}),
+        Trial("new-384-160", half, {**NEW, "model.dim": "384", "model.projection_dim": "160"}),
+    ]
+
+
+def _sizes() -> list[Trial]:
+    """Three sizes at three budgets, for a curve of perplexity against compute."""
+    return [
+        Trial(
+            f"size-{dim}-{projection}",
+            tokens,
+            {**NEW, "model.dim": str(dim), "model.projection_dim": str(projection)},
+        )
+        for tokens in (2_000_000, 4_000_000, 8_000_000)
+        for dim, projection in SIZES
+    ]
+
+
+PLANS = {"halving": _halving(), "further": _further(), "sizes": _sizes()}
 
 
 class Clock:
@@ -138,6 +212,17 @@ def search(trials: list[Trial], args: argparse.Namespace) -> None:
             stream.write(json.dumps(result) + "\n")
 
 
+def table(path: Path) -> str:
+    """The results as a Markdown table, runs of equal length together."""
+    rows = sorted((json.loads(line) for line in _lines(path)), key=lambda d: d["tokens"])
+    text = "| run | tokens | changed | perplexity | CPU s |\n|---|---|---|---|---|\n"
+    for row in rows:
+        changed = ", ".join(f"`{key}={value}`" for key, value in row["settings"].items())
+        text += f"| {row['name']} | {row['tokens'] / 1e6:g} M | {changed} | "
+        text += f"{row['perplexity']:.1f} | {row['cpu_s']:.0f} |\n"
+    return text
+
+
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
@@ -145,8 +230,9 @@ def _lines(path: Path) -> list[str]:
 def main() -> None:
     """Parse arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder of `elmore prepare`")
-    parser.add_argument("--runs", type=Path, required=True, help="folder for the runs themselves")
+    parser.add_argument("--data", type=Path, help="folder of `elmore prepare`")
+    parser.add_argument("--runs", type=Path, help="folder for the runs themselves")
+    parser.add_argument("--table", action="store_true", help="only print the results")
     parser.add_argument("--plan", choices=PLANS)
     parser.add_argument("--name", help="a single run instead of a plan")
     parser.add_argument("--tokens", type=int, default=500_000)
@@ -156,6 +242,11 @@ def main() -> None:
         "-o", dest="results", type=Path, default=Path(__file__).parent / "results/search.json"
     )
     args = parser.parse_args()
+    if args.table:
+        print(table(args.results))
+        return
+    if args.data is None or args.runs is None:
+        parser.error("pass --data and --runs")
     if (args.plan is None) == (args.name is None):
         parser.error("pass either --plan or --name")
     settings = dict(pair.split("=", 1) for pair in args.set)

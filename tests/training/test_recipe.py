@@ -87,6 +87,23 @@ def test_laptop_and_the_official_sizes() -> None:
     assert Recipe.load("laptop").loss.shared == "directions"
 
 
+def test_laptop_has_what_the_search_found() -> None:
+    """docs/pretraining.md quotes these numbers, and benchmarks/results/search.json has the runs."""
+    recipe = Recipe.load("laptop")
+    optimizer = recipe.optimizer
+    assert (optimizer.name, optimizer.lr, optimizer.muon_lr) == ("muon", 0.008, 0.02)
+    assert (recipe.data.batch_tokens, recipe.loss.negatives) == (1024, 1024)
+    assert (recipe.schedule.warmup_tokens, recipe.schedule.decay_share) == (100_000, 0.2)
+    assert recipe.data.long_share == 0.25
+
+
+def test_recipes_from_before_muon_still_load() -> None:
+    data = Recipe.load("original").to_json()
+    for key in ("muon_lr", "muon_momentum"):
+        del data["optimizer"][key]
+    assert Recipe.from_json(data, what="old") == Recipe.load("original")
+
+
 # --set ----------------------------------------------------------------------------------------
 
 
@@ -161,6 +178,9 @@ def test_an_integer_serves_where_a_number_is_wanted() -> None:
         ("optimizer.clip_norm", "0", "optimizer.clip_norm=0.0"),
         ("optimizer.accumulator", "0", "optimizer.accumulator=0.0; use a positive number"),
         ("optimizer.beta2", "1.0", "optimizer.beta2=1.0; use from 0 to below 1"),
+        ("optimizer.name", "muom", "optimizer.name='muom'; use one of 'adagrad', 'adam', 'muon'"),
+        ("optimizer.muon_lr", "0", "optimizer.muon_lr=0.0; use a positive number"),
+        ("optimizer.muon_momentum", "1", "optimizer.muon_momentum=1.0; use from 0 to below 1"),
         ("schedule.decay_share", "1.5", "schedule.decay_share=1.5; use from 0 to 1"),
         ("schedule.floor", "-0.1", "schedule.floor=-0.1; use from 0 to 1"),
         ("schedule.tokens", "0", "schedule.tokens=0; use 1 or more"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
@@ -70,9 +69,6 @@ def pretrain(
     Returns:
         the run; `run.elmo()` is the trained model.
     """
-    # torch reads it at its first allocation. Every step makes and frees hundreds of megabytes;
-    # with huge pages the faults cost less (5 % of the time).
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     prepared = data if isinstance(data, Prepared) else Prepared.open(data)
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
     run = Run(out)
