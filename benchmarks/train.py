@@ -21,9 +21,9 @@ from plain_training import PlainStep
 
 from elmore.kernels.native import native
 from elmore.kernels.recurrence import Clips
-from elmore.kernels.workers import Workers
 from elmore.nn.losses import draw_negatives, sampled_softmax
 from elmore.nn.lstm_steps import LstmSteps
+from elmore.nn.threads import torch_workers
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
@@ -86,7 +86,7 @@ def make_trainer(size: str, sentences: list[list[str]], threads: int, negatives:
         total=10**12,
         seed=0,
         group=Group(),
-        workers=Workers(threads),
+        workers=torch_workers(threads),
         heldout=[],
         counts=np.ones(WORDS, np.int64),
         notes={},

@@ -27,6 +27,7 @@ from elmore.kernels.workers import Workers
 from elmore.nn.bilm import BiLm
 from elmore.nn.initial import initialise
 from elmore.nn.losses import full_softmax
+from elmore.nn.threads import torch_workers
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.batches import SentenceBatches
 from elmore.training.distributed import Group
@@ -41,7 +42,7 @@ TOLERANCE = 1e-5
 
 
 def workers(threads: int = 1) -> Workers:
-    return Workers(threads)
+    return torch_workers(threads)
 
 
 def generators(count: int = 2) -> list[torch.Generator]:

@@ -13,8 +13,8 @@ from small_training import characters, make_sentences, relative, small_recipe, w
 from test_batches import given_shard
 from test_objective import Given
 
-from elmore.kernels.workers import Workers
 from elmore.nn.losses import Negatives
+from elmore.nn.threads import torch_workers
 from elmore.text.vocabulary import Vocabulary
 from elmore.training import trainer as module
 from elmore.training.batches import SentenceBatches
@@ -66,7 +66,7 @@ def make(
         total=10**6,
         seed=5,
         group=Group(),
-        workers=Workers(1),
+        workers=torch_workers(1),
         heldout=options.pop("heldout", []),
         counts=COUNTS,
         notes={},
