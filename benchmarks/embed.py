@@ -35,8 +35,8 @@ from plain import NnLstmElmo, PlainElmo
 
 from elmore import Elmo
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
-from elmore.embedding.cache import WordCache
 from elmore.embedding.engine import build_bilm
+from elmore.embedding.word_cache import WordCache
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import read_checkpoint
 from elmore.kernels.native import native

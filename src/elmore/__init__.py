@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from elmore import analysis, tasks
     from elmore.config import BiLmConfig
     from elmore.embedding.elmo import Elmo
-    from elmore.embedding.layers import SentenceLayers
-    from elmore.embedding.similarity import cosine
+    from elmore.embedding.results import SentenceLayers, cosine
     from elmore.language_model.likely_words import substitutes
     from elmore.language_model.perplexity import perplexity
     from elmore.language_model.scores import score
@@ -60,9 +59,9 @@ _NAMES = {
     "Recipe": "elmore.training.recipe",
     "Run": "elmore.training.run",
     "ScalarMix": "elmore.nn.mix",
-    "SentenceLayers": "elmore.embedding.layers",
+    "SentenceLayers": "elmore.embedding.results",
     "analysis": "elmore.analysis",
-    "cosine": "elmore.embedding.similarity",
+    "cosine": "elmore.embedding.results",
     "fine_tune": "elmore.training.fine_tune",
     "perplexity": "elmore.language_model.perplexity",
     "prepare": "elmore.training.prepare",

@@ -12,12 +12,12 @@ import pytest
 import elmore
 from elmore import Elmo
 from elmore.embedding import elmo as elmo_module
-from elmore.embedding import similarity
+from elmore.embedding import results
 
 FINDER = doctest.DocTestFinder(recurse=True)
 TESTS = {
     test.name: test
-    for thing, module in ((Elmo, elmo_module), (elmore.cosine, similarity))
+    for thing, module in ((Elmo, elmo_module), (elmore.cosine, results))
     for test in FINDER.find(thing, thing.__name__, module=module)
     if test.examples
 }

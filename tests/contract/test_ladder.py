@@ -26,6 +26,7 @@ FLOORS = {
         "_messages",
         "_progress",
         "_version",
+        "options",
     ),
     1: ("kernels", "initial", "jobs"),
     2: ("text",),

@@ -18,7 +18,7 @@ from small_models import SENTENCES, make_checkpoint, make_options
 
 import elmore
 from elmore import Elmo, SentenceLayers
-from elmore.embedding import pipe
+from elmore.embedding import stream as stream_module
 from elmore.errors import ConfigError, FormatError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
 
@@ -287,19 +287,19 @@ def test_pipe_is_lazy_and_ordered(tiny_elmo: Elmo) -> None:
     results = tiny_elmo.pipe(lines(), layers=0)
     assert read == 0
     first = next(results)
-    assert read <= pipe._WINDOW_SENTENCES
+    assert read <= stream_module._WINDOW_SENTENCES
     for k in range(1, 40):
         ours = next(results)
         expected = tiny_elmo.token_vectors(["line", str(k)])
         np.testing.assert_allclose(ours[:, :16], expected, atol=1e-5)
-    assert read <= pipe._WINDOW_SENTENCES
+    assert read <= stream_module._WINDOW_SENTENCES
     assert first.shape == (2, 32)
 
 
 def test_pipe_stops_reading_at_a_number_of_tokens(
     tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipe, "_WINDOW_TOKENS", 100)
+    monkeypatch.setattr(stream_module, "_WINDOW_TOKENS", 100)
     read = 0
 
     def rows() -> Iterator[list[str]]:

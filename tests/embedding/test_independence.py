@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from small_models import make_checkpoint, make_options
 
 from elmore import Elmo
-from elmore.embedding import pipe
-from elmore.embedding.cache import WordCache
+from elmore.embedding import stream as stream_module
+from elmore.embedding.word_cache import WordCache
 from elmore.formats.checkpoint import Checkpoint
 
 TOLERANCE = 1e-5
@@ -143,7 +143,7 @@ def test_windows_of_a_stream_leave_no_trace(
 ) -> None:
     rows = [["word"] * (k % 7) for k in range(40)]
     expected = tiny_elmo.embed_tokens(rows)
-    monkeypatch.setattr("elmore.embedding.pipe._WINDOW_SENTENCES", 3)
+    monkeypatch.setattr("elmore.embedding.stream._WINDOW_SENTENCES", 3)
     assert_close(tiny_elmo.embed_tokens(rows), expected)
 
 
@@ -193,5 +193,5 @@ def test_a_default_type_of_the_program_changes_nothing(tiny_elmo: Elmo) -> None:
 def test_a_window_with_one_long_row(tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [["the"] * 70, ["fell"], ["schools", "fell"], []]
     expected = one_by_one(tiny_elmo, rows)
-    monkeypatch.setattr(pipe, "_MOST_PLACES", 100)
+    monkeypatch.setattr(stream_module, "_MAX_PLACES", 100)
     assert_close(list(tiny_elmo.pipe(rows, tokenized=True, batch_tokens=30)), expected)

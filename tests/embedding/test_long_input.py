@@ -1,4 +1,4 @@
-"""Sequences read in stretches: the vectors of one go, in bounded memory."""
+"""Sequences read in chunks: the vectors of one go, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from small_models import TEXT, make_checkpoint, make_options
 
 from elmore import Elmo
-from elmore.embedding import long_input, pipe, stateful
+from elmore.embedding import long_input, stateful, stream
 from elmore.embedding.long_input import LONG_TOKENS, read_long
 from elmore.errors import ElmoreError
 
@@ -29,21 +29,21 @@ def random_state(elmo: Elmo):
     return type(zero)(*(rng.normal(0, 0.5, part.shape).astype(np.float32) for part in zero))
 
 
-def check(elmo: Elmo, n_tokens: int, stretch: int, state=None) -> None:
+def check(elmo: Elmo, n_tokens: int, chunk: int, state=None) -> None:
     tokens = LONG[:n_tokens]
     expected, after = whole(elmo, tokens, state)
-    with read_long(elmo.engine, tokens, state, stretch=stretch) as long:
-        found = np.concatenate([piece.copy() for piece in long.pieces()], axis=1)
+    with read_long(elmo.engine, tokens, state, chunk=chunk) as long:
+        found = np.concatenate([chunk.copy() for chunk in long.chunks()], axis=1)
         np.testing.assert_allclose(found, expected, atol=5e-6, rtol=0)
         for mine, other in zip(long.state, after, strict=True):
             np.testing.assert_allclose(mine, other, atol=5e-6, rtol=0)
 
 
-@pytest.mark.parametrize("stretch", [1, 2, 7, 16])
+@pytest.mark.parametrize("chunk", [1, 2, 7, 16])
 @pytest.mark.parametrize("n_tokens", [1, 5, 6, 7, 13, 14, 15, 40])
-def test_stretches_give_the_vectors_and_state_of_one_go(tiny_elmo, n_tokens, stretch):
-    check(tiny_elmo, n_tokens, stretch)
-    check(tiny_elmo, n_tokens, stretch, random_state(tiny_elmo))
+def test_chunks_give_the_vectors_and_state_of_one_go(tiny_elmo, n_tokens, chunk):
+    check(tiny_elmo, n_tokens, chunk)
+    check(tiny_elmo, n_tokens, chunk, random_state(tiny_elmo))
 
 
 @pytest.mark.parametrize(
@@ -90,26 +90,26 @@ def expected(tiny_elmo):
 
 
 @pytest.fixture
-def read_in_stretches(monkeypatch):
-    """Lengths of what is read in stretches."""
+def read_in_chunks(monkeypatch):
+    """Lengths of what is read in chunks."""
     lengths = []
 
     def spy(engine, tokens, *rest):
         lengths.append(len(tokens))
         return read_long(engine, tokens, *rest)
 
-    monkeypatch.setattr(pipe, "read_long", spy)
+    monkeypatch.setattr(stream, "read_long", spy)
     monkeypatch.setattr(stateful, "read_long", spy)
     return lengths
 
 
-def test_the_facade_reads_long_sentences_in_stretches(tiny_elmo, expected, read_in_stretches):
+def test_the_facade_reads_long_sentences_in_chunks(tiny_elmo, expected, read_in_chunks):
     sentences = [["It", "fell"], LONG, [], LONG[: LONG_TOKENS - 2]]
     vectors = tiny_elmo.embed_tokens(sentences)
     assert [len(v) for v in vectors] == [len(s) for s in sentences]
     np.testing.assert_allclose(vectors[1], expected.mean(0), atol=5e-6, rtol=0)
     np.testing.assert_array_equal(vectors[0], tiny_elmo.embed_tokens([sentences[0]])[0])
-    assert read_in_stretches == [len(LONG)]
+    assert read_in_chunks == [len(LONG)]
     [top] = tiny_elmo.embed_tokens([LONG], layers="top")
     np.testing.assert_allclose(top, expected[-1], atol=5e-6, rtol=0)
     [layers] = tiny_elmo.layers_tokens([LONG])
@@ -118,26 +118,26 @@ def test_the_facade_reads_long_sentences_in_stretches(tiny_elmo, expected, read_
 
 
 @pytest.mark.parametrize("pool", ["mean", "max", "first", "last"])
-def test_pooled_in_stretches(tiny_elmo, expected, read_in_stretches, pool):
-    from elmore.embedding.pooling import pool as pooled
+def test_pooled_in_chunks(tiny_elmo, expected, read_in_chunks, pool):
+    from elmore.embedding.results import pool as pooled
 
     found = tiny_elmo.encode_tokens([LONG], pool=pool)
     np.testing.assert_allclose(found[0], pooled(expected.mean(0), pool), atol=1e-5)
-    assert read_in_stretches == [len(LONG)]
+    assert read_in_chunks == [len(LONG)]
     # A budget that holds it asks for one go.
     [other] = tiny_elmo.pipe([LONG], tokenized=True, pool=pool, batch_tokens=2 * len(LONG))
     np.testing.assert_allclose(found[0], other, atol=1e-5)
-    assert read_in_stretches == [len(LONG)]
+    assert read_in_chunks == [len(LONG)]
 
 
-def test_a_stream_carries_the_state_of_long_rows(tiny_elmo, read_in_stretches, monkeypatch):
+def test_a_stream_carries_the_state_of_long_rows(tiny_elmo, read_in_chunks, monkeypatch):
     batches = [[LONG[:5], LONG, ["a"]], [LONG[3:9], LONG[:4]], [LONG, ["b"], LONG[:7], ["c"]]]
-    with tiny_elmo.stateful() as stream:
-        found = [layers for batch in batches for layers in stream.layers_tokens(batch)]
-    assert read_in_stretches == [len(LONG)] * 2
+    with tiny_elmo.stateful() as rows:
+        found = [layers for batch in batches for layers in rows.layers_tokens(batch)]
+    assert read_in_chunks == [len(LONG)] * 2
     monkeypatch.setattr(stateful, "is_long", lambda *_: False)
-    with tiny_elmo.stateful() as stream:
-        expected = [layers for batch in batches for layers in stream.layers_tokens(batch)]
+    with tiny_elmo.stateful() as rows:
+        expected = [layers for batch in batches for layers in rows.layers_tokens(batch)]
     for mine, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine.values, other.values, atol=5e-6, rtol=0)
 

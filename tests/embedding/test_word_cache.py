@@ -10,7 +10,12 @@ import pytest
 from small_models import make_checkpoint, make_options
 
 from elmore import Elmo
-from elmore.embedding.cache import WordCache, read_token_vectors, word_keys, write_token_vectors
+from elmore.embedding.word_cache import (
+    WordCache,
+    read_token_vectors,
+    word_keys,
+    write_token_vectors,
+)
 from elmore.errors import FormatError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.text.batching import Batch, TokenIndexer

@@ -80,7 +80,7 @@ CHILD = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from elmore.embedding.cache import write_token_vectors
+from elmore.embedding.word_cache import write_token_vectors
 from elmore.errors import ElmoreError
 from elmore.formats import allennlp_hdf5
 from elmore.formats.detect import read_checkpoint

@@ -15,8 +15,8 @@ import torch
 from small_models import TEXT
 
 from elmore import Elmo
-from elmore.embedding.bulk.job import value_shape
-from elmore.embedding.records import embed_records
+from elmore.embedding.results import value_shape
+from elmore.embedding.stream import embed_records
 from elmore.embedding.writers import Settings, open_writer
 from elmore.errors import ConfigError, InputError
 from elmore.integrations import columns
@@ -62,7 +62,7 @@ def test_columns_are_those_of_the_parquet_files(tiny_folder: Path, tmp_path: Pat
             shape = value_shape(elmo.config, given["layers"], given["pool"])
             with open_writer("parquet", path, Settings(shape=shape, dtype=dtype)) as writer:
                 sentences = [(line, elmo.tokenize(line)) for line in lines]
-                for record in embed_records(elmo, sentences, **given):
+                for record in embed_records(elmo.engine, sentences, **given):
                     writer.write(record)
             file = pq.read_table(path)
             result = embed(pa.table({"text": lines}), tiny_folder, dtype=dtype, **options)

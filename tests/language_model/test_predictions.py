@@ -13,7 +13,7 @@ from slow_language_model import WORDS, load_both
 from small_models import SENTENCES, TEXT
 
 from elmore import Elmo
-from elmore.embedding import pipe
+from elmore.embedding import stream
 from elmore.errors import ConfigError, FormatError
 from elmore.formats import allennlp_hdf5
 from elmore.formats.checkpoint import Softmax
@@ -52,7 +52,7 @@ def test_blocks_do_not_matter(lm: Elmo, monkeypatch: pytest.MonkeyPatch) -> None
     likely = substitutes(lm, TEXT[:6], 2)
     monkeypatch.setattr(likelihoods, "_BLOCK_ROWS", 3)
     monkeypatch.setattr(likelihoods, "_BLOCK_WORDS", 4)
-    monkeypatch.setattr(pipe, "_WINDOW_SENTENCES", 2)
+    monkeypatch.setattr(stream, "_WINDOW_SENTENCES", 2)
     result = perplexity(lm, SENTENCES, tokenized=True)
     assert result.forward == pytest.approx(whole.forward, rel=1e-6)
     assert result.backward == pytest.approx(whole.backward, rel=1e-6)

@@ -13,7 +13,7 @@ import pytest
 from small_models import TEXT
 
 from elmore import Elmo
-from elmore.embedding.finishing import choose_finish
+from elmore.embedding.results import choose_finish
 from elmore.serve import batcher as batching
 from elmore.serve.batcher import Batcher, Observer
 from elmore.serve.errors import ServiceError

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from elmore._progress import SILENT, Progress
 from elmore.analysis.occurrences import Hit, Occurrences
-from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, make_room
-from elmore.embedding.layers import LayerChoice, layer_weights
+from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder, make_room
+from elmore.embedding.results import LayerChoice, layer_weights
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.tasks.task import Report, Row
 from elmore.text.reading import numbered_lines

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from elmore._atomic import atomic_folder
 from elmore._json import read_json
 from elmore.embedding.layer_cache import CachedLayers
-from elmore.embedding.layers import LayerChoice
+from elmore.embedding.results import LayerChoice
 from elmore.errors import FormatError
 from elmore.kernels.workers import Workers
 

@@ -21,10 +21,9 @@ from elmore.analysis.conllu import TaggedSentence, TagKind, read_conllu
 from elmore.analysis.controls import random_twin
 from elmore.analysis.linear_probe import L2_CHOICES, Fitted, fit
 from elmore.analysis.probe import layer_views
-from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache
-from elmore.embedding.layers import LayerChoice
+from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache, cache_folder
+from elmore.embedding.results import LayerChoice
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.task import Report, Row
 from elmore.text.word_vectors import WordVectors, read_word_vectors

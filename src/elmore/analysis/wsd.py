@@ -20,10 +20,9 @@ from elmore._progress import SILENT, Progress
 from elmore.analysis.controls import random_twin
 from elmore.analysis.probe import Views, layer_views
 from elmore.analysis.wsd_data import Instance, WsdData, read_wsd
-from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES, LayerCache
-from elmore.embedding.layers import LayerChoice, layer_weights
+from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder
+from elmore.embedding.results import LayerChoice, layer_weights
 from elmore.tasks.task import Report, Row, Value
 from elmore.text.word_vectors import WordVectors, read_word_vectors
 

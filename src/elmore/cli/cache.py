@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the token vectors of a vocabulary."""
-    from elmore.embedding.cache import write_token_vectors
+    from elmore.embedding.word_cache import write_token_vectors
     from elmore.text.vocabulary import Vocabulary
     from elmore.text.word_vectors import write_word_vectors
 

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     words = _words(args, checkpoint)
 
     from elmore.embedding.centroids import sense_centroids, word_centroids
-    from elmore.embedding.pipe import BATCH_TOKENS
+    from elmore.embedding.stream import BATCH_TOKENS
     from elmore.text.word_vectors import write_word_vectors
 
     elmo = flags.make_elmo(args, checkpoint)

@@ -125,12 +125,12 @@ def _run_single(
     counts = Counts()
     output = None if args.output in (None, "-") else Path(args.output)
     with open_writer(form, output, _settings(args, checkpoint)) as writer:
-        from elmore.embedding.records import embed_records  # torch comes with it
+        from elmore.embedding.stream import embed_records  # torch comes with it
 
         elmo = _load(args, checkpoint)
         sentences = flags.make_reader(args, elmo).read(inputs, counts)
         records = embed_records(
-            elmo,
+            elmo.engine,
             itertools.islice(sentences, args.limit),
             layers=args.layers,
             pool=args.pool,
@@ -200,7 +200,7 @@ def _format(args: argparse.Namespace, output: Path | None) -> str:
 
 
 def _settings(args: argparse.Namespace, checkpoint: Checkpoint) -> Settings:
-    from elmore.embedding.bulk.job import value_shape
+    from elmore.embedding.results import value_shape
 
     return Settings(
         shape=value_shape(checkpoint.config, args.layers, args.pool),

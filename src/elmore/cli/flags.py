@@ -16,7 +16,7 @@ from elmore.text.tokenizer import CONVENTIONS
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
-    from elmore.embedding.layers import LayerChoice
+    from elmore.embedding.results import LayerChoice
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath
     from elmore.text.reading import SentenceReader

@@ -69,7 +69,7 @@ def _measure(
     args: argparse.Namespace, elmo: Elmo, inputs: Sequence[str], counts: Counts
 ) -> list[tuple[str, Perplexity]]:
     """Measure the files one by one; those that --limit does not reach are left out."""
-    from elmore.embedding.pipe import BATCH_TOKENS
+    from elmore.embedding.stream import BATCH_TOKENS
     from elmore.language_model.perplexity import perplexity
 
     results: list[tuple[str, Perplexity]] = []

@@ -126,7 +126,7 @@ def _check(args: argparse.Namespace) -> None:
 def _records(
     args: argparse.Namespace, elmo: Elmo, sentences: Iterable[Sentence]
 ) -> Iterator[dict[str, Any]]:
-    from elmore.embedding.pipe import BATCH_TOKENS
+    from elmore.embedding.stream import BATCH_TOKENS
     from elmore.language_model.likely_words import next_words, previous_words, substitutes
     from elmore.language_model.scores import pipe_scores
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -10,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.layers import LayerChoice
-from elmore.embedding.pipe import BATCH_TOKENS
+from elmore.embedding.results import LayerChoice, mixed
+from elmore.embedding.stream import BATCH_TOKENS, embed_stream
 from elmore.errors import ConfigError
 from elmore.text.sentence import Sentence
 
@@ -137,20 +136,13 @@ def _uses(
     batch_tokens: int,
 ) -> Iterator[tuple[NDArray[np.int64], Array]]:
     """Yield for each sentence the rows of its known words, (n,), and their vectors, (n, dim)."""
-    # The pipe reads ahead by a window and gives the results in order: what it has read waits here.
-    waiting: deque[tuple[list[int], list[int]]] = deque()
-
-    def fed() -> Iterator[tuple[str, ...]]:
-        for sentence in sentences:
-            places = [k for k, token in enumerate(sentence.tokens) if token in rows]
-            waiting.append((places, [rows[sentence.tokens[k]] for k in places]))
-            # Without a known word there is nothing to compute.
-            yield sentence.tokens if places else ()
-
-    for vectors in elmo.pipe(fed(), layers=layers, tokenized=True, batch_tokens=batch_tokens):
-        places, known = waiting.popleft()
-        if places:
-            yield np.asarray(known, np.int64), vectors[places]
+    # A sentence without a known word would be computed for nothing.
+    useful = (s for s in sentences if any(token in rows for token in s.tokens))
+    finish = mixed(layers, None, elmo.n_layers)
+    for sentence, vectors in embed_stream(elmo.engine, useful, finish, batch_tokens=batch_tokens):
+        places = [k for k, token in enumerate(sentence.tokens) if token in rows]
+        known = [rows[sentence.tokens[k]] for k in places]
+        yield np.asarray(known, np.int64), vectors[places]
 
 
 def _grouped(word: str, vectors: Array, senses: int, seed: int) -> list[Centroid]:

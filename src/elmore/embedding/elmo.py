@@ -6,21 +6,30 @@ import copy
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, cast, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elmore._extras import require_torch
 from elmore.config import BiLmConfig, Precision
 from elmore.embedding.certificate import certified
 from elmore.embedding.engine import Engine, Start
-from elmore.embedding.finishing import AllLayers, Mixed, Pooled
-from elmore.embedding.layers import LayerChoice, SentenceLayers
-from elmore.embedding.pipe import BATCH_TOKENS, embed_stream
-from elmore.embedding.pooling import Pooling
-from elmore.embedding.sentence_inputs import sentences_from_texts, sentences_from_tokens
+from elmore.embedding.results import (
+    Array,
+    Finish,
+    LayerChoice,
+    Pooling,
+    SentenceLayers,
+    all_layers,
+    mixed,
+)
 from elmore.embedding.stateful import Stream
+from elmore.embedding.stream import (
+    BATCH_TOKENS,
+    embed_stream,
+    sentences_from_texts,
+    sentences_from_tokens,
+)
 from elmore.formats import folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
@@ -35,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Elmo", "Precision"]
 
-Array = NDArray[np.float32]
 Result = TypeVar("Result")
 
 
@@ -165,8 +173,7 @@ class Elmo:
             >>> vectors[0].shape
             (3, 32)
         """
-        vectors: Array | list[Array] = self._each(texts, self._mixed(layers), "embed_tokens")
-        return vectors
+        return self._each(texts, self._mixed(layers), "embed_tokens")
 
     def embed_tokens(
         self, sentences: Sequence[Sequence[str]], *, layers: LayerChoice = "mean"
@@ -177,7 +184,7 @@ class Elmo:
             >>> elmo.embed_tokens([["Stocks", "fell", "."]])[0].shape
             (3, 32)
         """
-        return list(self._stream(_token_sentences(sentences), self._mixed(layers)))
+        return list(self._results(_token_sentences(sentences), self._mixed(layers)))
 
     def encode(
         self,
@@ -200,8 +207,8 @@ class Elmo:
             >>> elmo.encode(["Stocks fell .", "She fell ."]).shape
             (2, 32)
         """
-        vectors = self._each(texts, self._pooled(pool, layers), "encode_tokens")
-        return vectors if isinstance(texts, str) else self._stacked(vectors)
+        vectors = self._each(texts, self._mixed(layers, pool), "encode_tokens")
+        return self._stacked(vectors) if isinstance(vectors, list) else vectors
 
     def encode_tokens(
         self,
@@ -216,8 +223,8 @@ class Elmo:
             >>> elmo.encode_tokens([["Stocks", "fell", "."]], pool="max").shape
             (1, 32)
         """
-        finish = self._pooled(pool, layers)
-        return self._stacked(list(self._stream(_token_sentences(sentences), finish)))
+        finish = self._mixed(layers, pool)
+        return self._stacked(list(self._results(_token_sentences(sentences), finish)))
 
     @overload
     def layers(self, texts: str) -> SentenceLayers: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
@@ -230,10 +237,7 @@ class Elmo:
             >>> elmo.layers("She fell.").values.shape
             (3, 3, 32)
         """
-        layers: SentenceLayers | list[SentenceLayers] = self._each(
-            texts, AllLayers(), "layers_tokens"
-        )
-        return layers
+        return self._each(texts, all_layers, "layers_tokens")
 
     def layers_tokens(self, sentences: Sequence[Sequence[str]]) -> list[SentenceLayers]:
         """Give all layers of each token of token lists.
@@ -242,7 +246,7 @@ class Elmo:
             >>> elmo.layers_tokens([["Stocks", "fell", "."]])[0].values.shape
             (3, 3, 32)
         """
-        return list(self._stream(_token_sentences(sentences), AllLayers()))
+        return list(self._results(_token_sentences(sentences), all_layers))
 
     def pipe(
         self,
@@ -266,11 +270,14 @@ class Elmo:
             >>> [v.shape for v in elmo.pipe(iter(["It fell .", "Yes ."]))]
             [(3, 32), (2, 32)]
         """
-        finish: Any = self._mixed(layers) if pool is None else self._pooled(pool, layers)
-        sentences = (
-            _token_sentences(items) if tokenized else self._sentences(items, "pipe(tokenized=True)")
-        )
-        return self._stream(sentences, finish, batch_tokens)
+        finish = self._mixed(layers, pool)
+        if tokenized:
+            sentences = _token_sentences(items)
+        else:
+            # Type checkers cannot know what `tokenized` says; what is not a text is refused.
+            texts = cast("Iterable[str]", items)
+            sentences = sentences_from_texts(texts, self.tokenize, "pipe(tokenized=True)")
+        return self._results(sentences, finish, batch_tokens)
 
     def pipe_layers(
         self, sentences: Iterable[Sentence], *, batch_tokens: int = BATCH_TOKENS
@@ -282,7 +289,7 @@ class Elmo:
             >>> [s.tokens for s in elmo.pipe_layers(elmo.tokenize(line) for line in lines)]
             [('It', 'fell', '.'), ('Yes', '.')]
         """
-        return self._stream(sentences, AllLayers(), batch_tokens)
+        return self._results(sentences, all_layers, batch_tokens)
 
     def stateful(self) -> Stream:
         """Make an object that carries state from batch to batch, as the published programs do.
@@ -294,11 +301,7 @@ class Elmo:
             >>> bool((first[0] == second[0]).all())
             False
         """
-        return Stream(
-            self._engine,
-            lambda texts: list(self._sentences(texts, "embed_tokens")),
-            lambda sentences: list(_token_sentences(sentences)),
-        )
+        return Stream(self._engine, self.tokenize)
 
     def layer(
         self,
@@ -375,28 +378,29 @@ class Elmo:
     def __deepcopy__(self, memo: object) -> Elmo:
         return self  # it never changes, so one is as good as two
 
-    def _each(self, texts: Any, finish: Any, for_tokens: str) -> Any:
-        several = [texts] if isinstance(texts, str) else texts
-        results = self._stream(self._sentences(several, for_tokens), finish)
-        return next(results) if isinstance(texts, str) else list(results)
+    def _each(
+        self, texts: str | Sequence[str], finish: Finish[Result], for_tokens: str
+    ) -> Result | list[Result]:
+        """One result for a lone string, a list of them for a list."""
+        if isinstance(texts, str):
+            return next(self._results([self.tokenize(texts)], finish))
+        return list(self._results(sentences_from_texts(texts, self.tokenize, for_tokens), finish))
 
-    def _stream(
-        self, sentences: Iterable[Sentence], finish: Any, batch_tokens: int = BATCH_TOKENS
-    ) -> Iterator[Any]:
-        return embed_stream(self._engine, sentences, finish, batch_tokens=batch_tokens)
+    def _results(
+        self,
+        sentences: Iterable[Sentence],
+        finish: Finish[Result],
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> Iterator[Result]:
+        stream = embed_stream(self._engine, sentences, finish, batch_tokens=batch_tokens)
+        return (result for _, result in stream)
 
-    def _sentences(self, texts: Any, for_tokens: str) -> Iterator[Sentence]:
-        return sentences_from_texts(texts, self.tokenize, for_tokens)
-
-    def _mixed(self, layers: LayerChoice) -> Mixed:
-        return Mixed(layers, self.n_layers)
-
-    def _pooled(self, kind: Pooling, layers: LayerChoice) -> Pooled:
-        return Pooled(self._mixed(layers), kind)
+    def _mixed(self, layers: LayerChoice, pool: Pooling | None = None) -> Finish[Array]:
+        return mixed(layers, pool, self.n_layers)
 
     def _stacked(self, vectors: list[Array]) -> Array:
         return np.stack(vectors) if vectors else np.zeros((0, self.dim), np.float32)
 
 
-def _token_sentences(sentences: Any) -> Iterator[Sentence]:
+def _token_sentences(sentences: Iterable[Iterable[str]]) -> Iterator[Sentence]:
     return sentences_from_tokens(sentences, "use embed or encode")

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.config import BiLmConfig, Precision, count_parameters
-from elmore.embedding.cache import WordCache, read_token_vectors, word_keys
 from elmore.embedding.network import BiLmArrays, LstmState, Network, in_turn
 from elmore.embedding.torch_network import BiLmTensors, build_bilm, find_device
+from elmore.embedding.word_cache import WordCache, read_token_vectors, word_keys
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint, StartState
 from elmore.kernels.blas import one_blas_thread

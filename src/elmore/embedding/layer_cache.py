@@ -1,11 +1,11 @@
 """Frozen layers on disk, computed once and shared by analyses and tasks.
 
-A folder of blocks: safetensors files of some thousand sentences each, with the digest of every
-sentence beside its layers in float16. A block belongs to one model, told by a digest of all that
-its vectors depend on, and appears under its name only when it is whole; whoever is killed loses
-the block in hand. Sentences are found by what they say, so that a part of a text, or another text
-with the same sentences, needs nothing new. When the folder is full, blocks that were not used for
-longest go.
+A folder of blocks: safetensors files of a few thousand sentences each, with the digest of every
+sentence beside its layers in float16. A block belongs to one model, known by a digest of all that
+its vectors depend on, and appears under its name only when it is complete; a process that is killed
+loses the block it was computing. Sentences are found by their tokens, so that a part of a text, or
+another text with the same sentences, needs nothing new. When the folder is full, the least recently
+used blocks are deleted.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import os
 import secrets
 import shutil
 import struct
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,21 +30,28 @@ from numpy.typing import NDArray
 from elmore._atomic import atomic_file, write_error
 from elmore._progress import SILENT, Progress
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.layers import LayerChoice, layer_weights
-from elmore.embedding.pipe import BATCH_TOKENS
+from elmore.embedding.results import LayerChoice, layer_weights
+from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, ElmoreError, FormatError
 from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 from elmore.text.sentence import Sentence
 
-__all__ = ["MAX_BYTES", "CachedLayers", "LayerCache", "make_room", "model_digest"]
+__all__ = [
+    "MAX_BYTES",
+    "CachedLayers",
+    "LayerCache",
+    "cache_folder",
+    "make_room",
+    "model_digest",
+]
 
 # SemCor through the published large model takes 5 GB.
 MAX_BYTES = 16 << 30
-# What a killed writer may lose, and what is held in memory: 40,000 tokens of a 256-wide model.
+# What a killed process may lose, and what is held in memory: 40,000 tokens of a 256-wide model.
 _BLOCK_BYTES = 64 << 20
 _VERSION = "1"
 _PREFIX = "layers-"
-# Tokens that are turned into float32 at a time when a whole text is read.
+# Tokens that are turned into float32 at a time when a complete text is read.
 _READ_TOKENS = 8192
 _logger = logging.getLogger(__name__)
 
@@ -55,7 +63,7 @@ class LayerCache:
 
     Args:
         elmo: the model.
-        folder: where the blocks lie; made if it is not there. Several models may share it.
+        folder: where the blocks are; created if missing. Several models may share it.
         max_bytes: what the folder may hold.
         batch_tokens: token budget of a batch.
 
@@ -92,11 +100,11 @@ class LayerCache:
     def layers(
         self, sentences: Iterable[Sequence[str]], *, progress: Progress = SILENT
     ) -> CachedLayers:
-        """Give the layers of a text, and compute those that are not there.
+        """The layers of a text; those that are not there are computed.
 
         Args:
-            sentences: token lists; gone through twice, so a list, or an object that can be
-                iterated again and gives the same.
+            sentences: token lists, read twice: a list, or an object that can be iterated again
+                and yields the same.
             progress: counts sentences.
 
         Raises:
@@ -115,7 +123,7 @@ class LayerCache:
         found = _places(blocks)
         for block in blocks:
             with contextlib.suppress(OSError):
-                os.utime(block.path)  # it was used: others go first
+                os.utime(block.path)  # it was used: others are deleted first
         missing = {digest for digest, n in wanted.items() if n and digest not in found}
         progress.update(sum(digest not in missing for digest in digests))
         if missing:
@@ -142,49 +150,44 @@ class LayerCache:
             try:
                 yield _open_block(path, self.model, (self.elmo.n_layers, self.elmo.dim))
             except FormatError as error:
-                # Gone, or damaged outside of our hands: computing anew is always right.
+                # Deleted or damaged by someone else: computing again is always right.
                 _logger.warning("%s is left out: %s", path.name, error)
                 with contextlib.suppress(OSError):
                     path.unlink()
 
     def _compute(
-        self, chosen: Iterator[tuple[bytes, Sentence]], used: set[Path], progress: Progress
+        self, sentences: Iterator[Sentence], used: set[Path], progress: Progress
     ) -> list[_Block]:
         """Compute sentences and write them block by block."""
-        digests: list[bytes] = []
-
-        def sentences() -> Iterator[Sentence]:
-            for digest, sentence in chosen:
-                digests.append(digest)
-                yield sentence
-
         blocks: list[_Block] = []
-        waiting: list[Half] = []
-        size = start = 0
-        stream = self.elmo.pipe_layers(sentences(), batch_tokens=self.batch_tokens)
-        for layers in stream:
-            waiting.append(_half(layers.values))
-            size += waiting[-1].nbytes
-            if size >= _BLOCK_BYTES:
-                blocks.append(self._write(digests[start : start + len(waiting)], waiting, used))
-                progress.update(len(waiting))
-                start += len(waiting)
-                waiting, size = [], 0
-        if waiting:
-            blocks.append(self._write(digests[start:], waiting, used))
+        waiting: dict[bytes, Half] = {}
+        size = 0
+
+        def write() -> None:
+            blocks.append(self._write(waiting, used))
             progress.update(len(waiting))
+
+        for layers in self.elmo.pipe_layers(sentences, batch_tokens=self.batch_tokens):
+            values = _half(layers.values)
+            waiting[_text_digest(layers.tokens)] = values
+            size += values.nbytes
+            if size >= _BLOCK_BYTES:
+                write()
+                waiting, size = {}, 0
+        if waiting:
+            write()
         return blocks
 
-    def _write(self, digests: list[bytes], values: list[Half], used: set[Path]) -> _Block:
+    def _write(self, values: dict[bytes, Half], used: set[Path]) -> _Block:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise write_error(error, self.folder) from error
         path = self.folder / f"{_PREFIX}{self.model[:16]}-{secrets.token_hex(6)}.safetensors"
         tensors: dict[str, NDArray[Any]] = {
-            "digests": np.frombuffer(b"".join(digests), np.int64).reshape(-1, 2),
-            "lengths": np.array([len(array) for array in values], np.int64),
-            "values": np.concatenate(values),
+            "digests": np.frombuffer(b"".join(values), np.int64).reshape(-1, 2),
+            "lengths": np.array([len(array) for array in values.values()], np.int64),
+            "values": np.concatenate(list(values.values())),
         }
         needed = sum(tensor.nbytes for tensor in tensors.values())
         make_room(self.folder, self.max_bytes - needed, keep=used)
@@ -197,7 +200,7 @@ class LayerCache:
 class CachedLayers(Sequence[NDArray[np.float32]]):
     """The layers of a text: a sequence of (layers, time, dim), read from disk when asked for.
 
-    Made by `LayerCache.layers`. Blocks that leave the folder stay readable here.
+    Made by `LayerCache.layers`. Blocks that are deleted from the folder stay readable here.
 
     Attributes:
         lengths: tokens of each sentence, (n_sentences,).
@@ -224,7 +227,7 @@ class CachedLayers(Sequence[NDArray[np.float32]]):
 
     @property
     def n_tokens(self) -> int:
-        """Tokens of the whole text."""
+        """Tokens of the text."""
         return int(self.lengths.sum())
 
     @overload
@@ -244,7 +247,7 @@ class CachedLayers(Sequence[NDArray[np.float32]]):
     def tokens(
         self, sentences: NDArray[np.int64], positions: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Give all layers of single tokens.
+        """All layers of single tokens.
 
         Args:
             sentences: the sentence of each, (n,).
@@ -262,7 +265,7 @@ class CachedLayers(Sequence[NDArray[np.float32]]):
         return result
 
     def vectors(self, layers: LayerChoice = "mean") -> Iterator[NDArray[np.float32]]:
-        """Go through the whole text: one vector a token, some thousand at a time, (n, dim)."""
+        """One vector per token of the text, a few thousand at a time, (n, dim)."""
         weights = layer_weights(layers, self.n_layers)
         used = np.flatnonzero(weights)
         for start, stop in self._runs():
@@ -292,8 +295,18 @@ class CachedLayers(Sequence[NDArray[np.float32]]):
             yield start, len(self.lengths)
 
 
+@contextlib.contextmanager
+def cache_folder(cache: str | Path | None) -> Iterator[Path]:
+    """The folder of a cache, or a temporary one that lasts as long as the block."""
+    if cache is not None:
+        yield Path(cache)
+        return
+    with tempfile.TemporaryDirectory(prefix="elmore-layers-") as folder:
+        yield Path(folder)
+
+
 def model_digest(elmo: Elmo) -> str:
-    """Give a digest of all that the vectors of a sentence depend on."""
+    """A digest of all that the vectors of a sentence depend on."""
     engine = elmo.engine
     digest = hashlib.sha256()
 
@@ -318,12 +331,12 @@ def model_digest(elmo: Elmo) -> str:
 
 
 def make_room(folder: Path, max_bytes: int, *, keep: Collection[Path] = ()) -> None:
-    """Delete what was not used for longest until a cache folder holds `max_bytes` at most.
+    """Delete the least recently used files until a cache folder holds at most `max_bytes`.
 
     Args:
         folder: the cache.
         max_bytes: what may stay.
-        keep: what goes last.
+        keep: what is deleted last.
     """
     entries: list[tuple[bool, float, int, Path]] = []
     for pattern in (f"{_PREFIX}*.safetensors", "occurrences-*"):
@@ -336,7 +349,7 @@ def make_room(folder: Path, max_bytes: int, *, keep: Collection[Path] = ()) -> N
     for _, _, size, path in sorted(entries):
         if total <= max_bytes:
             return
-        _logger.info("%s leaves the cache", path.name)
+        _logger.info("%s is deleted from the cache", path.name)
         with contextlib.suppress(OSError):
             if path.is_dir():
                 shutil.rmtree(path)
@@ -367,9 +380,9 @@ def _open_block(path: Path, model: str, shape: tuple[int, int]) -> _Block:
     with read_safetensors(path, what=what) as view:
         tensors = view.names()
         if view.metadata.get("elmore_layers") != _VERSION or view.metadata.get("model") != model:
-            raise FormatError(f"{what} is no block of this model; delete it")
+            raise FormatError(f"{what} is not a block of this model; delete it")
         if set(tensors) != {"digests", "lengths", "values"}:
-            raise FormatError(f"{what} lacks a part of a block; delete it")
+            raise FormatError(f"{what} is not a complete block; delete it")
         digests = view.read("digests", copy=True)
         lengths = view.read("lengths", copy=True)
     values = tensors["values"]
@@ -400,15 +413,15 @@ def _places(blocks: Sequence[_Block]) -> dict[bytes, tuple[int, int]]:
 
 def _first_of(
     sentences: Iterable[Sequence[str]], digests: Sequence[bytes], wanted: Collection[bytes]
-) -> Iterator[tuple[bytes, Sentence]]:
-    """Give each wanted sentence once."""
+) -> Iterator[Sentence]:
+    """Each wanted sentence once."""
     left = set(wanted)
     for tokens, digest in zip(sentences, digests, strict=True):
         if digest in left:
             left.remove(digest)
             if _text_digest(tokens) != digest:
                 raise ConfigError("the sentences changed while they were read; pass a list")
-            yield digest, Sentence(tuple(tokens))
+            yield Sentence(tuple(tokens))
 
 
 def _text_digest(tokens: Sequence[str]) -> bytes:

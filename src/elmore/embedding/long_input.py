@@ -1,9 +1,9 @@
-"""Sequences of any length in bounded memory: stretch by stretch, with the state carried on.
+"""Sequences of any length in bounded memory: chunk by chunk, the state carried along.
 
 A direction of the biLM reads in its own order and needs nothing of the other one, so each walks
-through the sequence in stretches, exactly as it would in one go, and sets its layers aside: in
-memory while that is little, then in a temporary file. When both are through, all layers are there,
-stretch by stretch.
+through the sequence in chunks, exactly as it would in one go, and sets its layers aside: in
+memory if they are small, else in a temporary file. When both are done, all layers are there, chunk
+by chunk.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 __all__ = ["LONG_TOKENS", "LongLayers", "is_long", "read_long"]
 
-# Longer sequences, markers included, are read in stretches.
+# Longer sequences, markers included, are read in chunks.
 LONG_TOKENS = 4096
-# Of a stretch: the gates of its words then take 64 MB at most in the largest published model.
-_STRETCH_TOKENS = 1024
-# What is set aside in memory, before it goes to the disk.
+# With these the gates of a chunk take at most 64 MB in the largest published model.
+_CHUNK_TOKENS = 1024
+# Larger ones are set aside on disk.
 _MEMORY_BYTES = 64 << 20
 
 
 def is_long(engine: Engine, n_tokens: int, longest: int = LONG_TOKENS) -> bool:
-    """Tell whether a sequence of so many tokens, without markers, is read in stretches.
+    """Whether a sequence of so many tokens, without markers, is read in chunks.
 
     An LSTM that mixes its directions cannot be: its second layer needs the end of the first.
     """
@@ -46,23 +46,23 @@ def is_long(engine: Engine, n_tokens: int, longest: int = LONG_TOKENS) -> bool:
 
 
 class LongLayers:
-    """All layers of one long sequence, set aside.
+    """All layers of one long sequence, held outside of its batch.
 
     Attributes:
         state: after the last token, for one row.
     """
 
-    def __init__(self, rows: _Rows, parts: Sequence[_Rows], state: LstmState, stretch: int) -> None:
+    def __init__(self, rows: _Rows, parts: Sequence[_Rows], state: LstmState, chunk: int) -> None:
         self._tokens = rows
         self._parts = parts  # of each direction, its layers side by side
-        self._stretch = stretch
+        self._chunk = chunk
         self.state = state
 
-    def pieces(self) -> Iterator[NDArray[np.float32]]:
-        """Give the layers without the markers, in order, each (layers, some, dim)."""
+    def chunks(self) -> Iterator[NDArray[np.float32]]:
+        """The layers without the markers, in order, each (layers, some, dim)."""
         dim = self._tokens.width
-        for start in range(1, self._tokens.count - 1, self._stretch):
-            end = min(start + self._stretch, self._tokens.count - 1)
+        for start in range(1, self._tokens.count - 1, self._chunk):
+            end = min(start + self._chunk, self._tokens.count - 1)
             bottom = self._tokens.read(start, end)
             halves = []
             for part in self._parts:
@@ -77,7 +77,7 @@ def read_long(
     tokens: Sequence[str],
     state: LstmState | None = None,
     *,
-    stretch: int = _STRETCH_TOKENS,
+    chunk: int = _CHUNK_TOKENS,
 ) -> Iterator[LongLayers]:
     """Read one long sequence.
 
@@ -85,7 +85,7 @@ def read_long(
         engine: the model.
         tokens: without markers.
         state: where to start, of one row; the start state if not given.
-        stretch: tokens that are read at once.
+        chunk: tokens that are read at once.
 
     Yields:
         the layers, as long as the block lasts.
@@ -102,19 +102,18 @@ def read_long(
 
         bottom = set_aside(dim)
         marked = itertools.chain([begin], tokens, [end])
-        for start in range(0, n_tokens, stretch):
-            bottom.write(start, engine.word_vectors(list(itertools.islice(marked, stretch))))
+        for start in range(0, n_tokens, chunk):
+            bottom.write(start, engine.word_vectors(list(itertools.islice(marked, chunk))))
         parts = [set_aside(dim * n_lstm) for _ in engine.config.directions]
         stop = threading.Event()
         jobs = [
-            _direction(engine, k, bottom, part, state, stretch, stop)
-            for k, part in enumerate(parts)
+            _direction(engine, k, bottom, part, state, chunk, stop) for k, part in enumerate(parts)
         ]
         done = engine.workers.run(jobs, stop.set)
         after = LstmState(
             np.stack([hidden for hidden, _ in done]), np.stack([cell for _, cell in done])
         )
-        yield LongLayers(bottom, parts, after, stretch)
+        yield LongLayers(bottom, parts, after, chunk)
 
 
 def _direction(
@@ -123,11 +122,11 @@ def _direction(
     bottom: _Rows,
     part: _Rows,
     state: LstmState,
-    stretch: int,
+    chunk: int,
     stop: threading.Event,
-) -> Any:
-    """Make the job of one direction: read everything, set the layers aside, give the state."""
-    starts = range(0, bottom.count, stretch)
+) -> Callable[[], tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """The job of one direction: read everything, set the layers aside, return the state."""
+    starts = range(0, bottom.count, chunk)
     backward = engine.config.directions[number] == "backward"
 
     def job() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -135,7 +134,7 @@ def _direction(
         for start in reversed(starts) if backward else starts:
             if stop.is_set():
                 raise CancelledError
-            values = bottom.read(start, min(start + stretch, bottom.count))
+            values = bottom.read(start, min(start + chunk, bottom.count))
             inputs = values[::-1].copy() if backward else values
             layers, hidden, cell = engine.read_on(number, inputs, hidden, cell)
             rows = layers.swapaxes(0, 1).reshape(len(values), -1)
@@ -148,7 +147,7 @@ def _direction(
 class _Rows(contextlib.AbstractContextManager["_Rows"]):
     """A matrix of float32 rows: in memory, or in a nameless file if it is large.
 
-    A file that is read and written, not mapped: pages of a map count as memory of the process.
+    The file is read and written, not mapped: pages of a map count as memory of the process.
     """
 
     def __init__(self, count: int, width: int) -> None:
@@ -183,7 +182,7 @@ class _Rows(contextlib.AbstractContextManager["_Rows"]):
             raise _no_room(error, self.count * self.width * 4) from error
 
     def read(self, start: int, end: int) -> NDArray[np.float32]:
-        """Give rows, (end - start, width)."""
+        """Rows, (end - start, width)."""
         if self._array is not None:
             return self._array[start:end]
         rows = np.empty((end - start, self.width), np.float32)
@@ -199,6 +198,6 @@ class _Rows(contextlib.AbstractContextManager["_Rows"]):
 def _no_room(error: OSError, n_bytes: int) -> ElmoreError:
     folder = Path(tempfile.gettempdir())
     return ElmoreError(
-        f"a long sentence needs {n_bytes} bytes in '{folder}', free are {free_bytes(folder)}: "
+        f"a long sentence needs {n_bytes} bytes in '{folder}', which has {free_bytes(folder)}: "
         f"{(error.strerror or str(error)).lower()}; free some space or point TMPDIR elsewhere"
     )

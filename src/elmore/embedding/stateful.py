@@ -1,4 +1,4 @@
-"""The published behaviour: LSTM states that go on from one batch to the next."""
+"""The published behaviour: LSTM states that continue from one batch to the next."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.embedding.engine import Engine
-from elmore.embedding.finishing import AllLayers
-from elmore.embedding.layers import LayerChoice, SentenceLayers, layer_weights
 from elmore.embedding.long_input import is_long, read_long
 from elmore.embedding.network import LstmState
+from elmore.embedding.results import LayerChoice, SentenceLayers, all_layers, layer_weights
+from elmore.embedding.stream import sentences_from_texts, sentences_from_tokens
 from elmore.errors import ConfigError
 from elmore.text.sentence import Sentence
 
@@ -19,22 +19,17 @@ __all__ = ["Stream"]
 
 
 class Stream:
-    """Embeds batch after batch, each row going on where the same row of the last batch ended.
+    """Embeds batch after batch, each row continuing where the same row of the last batch ended.
 
     AllenNLP and bilm-tf always worked like this. One call is one batch, its rows in the caller's
-    order. A smaller batch leaves the state of the further rows alone; new rows start afresh. An
-    empty sentence still reads its two markers. Made by `Elmo.stateful`; not for several threads.
+    order. A smaller batch leaves the state of the other rows alone; new rows begin with the start
+    state. An empty sentence still reads its two markers. Made by `Elmo.stateful`; not for several
+    threads.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        prepare: Callable[[object], list[Sentence]],
-        prepare_tokens: Callable[[object], list[Sentence]],
-    ) -> None:
+    def __init__(self, engine: Engine, tokenize: Callable[[str], Sentence]) -> None:
         self._engine = engine
-        self._prepare = prepare
-        self._prepare_tokens = prepare_tokens
+        self._tokenize = tokenize
         self._state: LstmState | None = None
 
     def __enter__(self) -> Stream:
@@ -44,18 +39,18 @@ class Stream:
         self.reset()
 
     def layers(self, texts: Sequence[str]) -> list[SentenceLayers]:
-        """Embed one batch of texts and give all layers."""
-        return self._run(self._prepare(texts))
+        """All layers of one batch of texts."""
+        return self._run(list(sentences_from_texts(texts, self._tokenize, "embed_tokens")))
 
     def layers_tokens(self, sentences: Sequence[Sequence[str]]) -> list[SentenceLayers]:
-        """Embed one batch of token lists and give all layers."""
-        return self._run(self._prepare_tokens(sentences))
+        """All layers of one batch of token lists."""
+        return self._run(list(sentences_from_tokens(sentences, "use embed or layers")))
 
     def embed(
         self, texts: Sequence[str], *, layers: LayerChoice = "mean"
     ) -> list[NDArray[np.float32]]:
         """Embed one batch of texts, each (time, dim)."""
-        layer_weights(layers, self._engine.config.n_layers)
+        layer_weights(layers, self._engine.config.n_layers)  # a bad choice must not move the state
         return [result.mix(layers) for result in self.layers(texts)]
 
     def embed_tokens(
@@ -81,7 +76,7 @@ class Stream:
 
     @property
     def state(self) -> LstmState | None:
-        """Where each row stands, or None before the first batch."""
+        """Where each row is, or None before the first batch."""
         return self._state
 
     def _run(self, sentences: list[Sentence]) -> list[SentenceLayers]:
@@ -100,10 +95,11 @@ class Stream:
             _put_rows(after, rows, last)
             for k, row in enumerate(rows):
                 n_tokens = len(sentences[row])
-                results[row] = AllLayers().whole(sentences[row], values[:, k, 1 : n_tokens + 1])
+                chunk = values[:, k, 1 : n_tokens + 1]
+                results[row] = all_layers(sentences[row], iter([chunk]))
         if self._state is None or self._state.hidden.shape[2] <= len(sentences):
             self._state = after
-        else:  # a smaller batch leaves the state of the further rows alone
+        else:  # a smaller batch leaves the other rows as they are
             self._state = LstmState(
                 np.concatenate([after.hidden, self._state.hidden[:, :, len(sentences) :]], axis=2),
                 np.concatenate([after.cell, self._state.cell[:, :, len(sentences) :]], axis=2),
@@ -111,7 +107,7 @@ class Stream:
         return [results[row] for row in range(len(sentences))]
 
     def _first_rows(self, count: int) -> LstmState:
-        """The state in which the first rows start; rows that are new start afresh."""
+        """The state in which the first rows start; new rows begin with the start state."""
         if self._state is None:
             return self._engine.initial_state(count)
         known = self._state.hidden.shape[2]
@@ -129,7 +125,7 @@ class Stream:
     ) -> SentenceLayers:
         with read_long(self._engine, sentence.tokens, _some_rows(before, [row])) as long:
             _put_rows(after, [row], long.state)
-            return AllLayers().pieces(sentence, long.pieces())
+            return all_layers(sentence, long.chunks())
 
 
 def _some_rows(state: LstmState, rows: list[int]) -> LstmState:

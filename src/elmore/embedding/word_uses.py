@@ -1,4 +1,4 @@
-"""A word in its contexts: where it is used, and how alike its uses are."""
+"""A word in its contexts: where it is used, and how similar its uses are."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.embedding.layers import LayerChoice, SentenceLayers, layer_weights
-from elmore.embedding.similarity import cosine
+from elmore.embedding.results import LayerChoice, SentenceLayers, cosine, layer_weights
 from elmore.text.vocabulary import Vocabulary
 
 __all__ = ["Use", "WordUses", "find_uses", "repeated_words", "shared_word", "word_uses"]
 
 
 class Use(NamedTuple):
-    """Where a word stands: the number of a sentence, and of a token in it."""
+    """Where a word is: the number of a sentence, and of a token in it."""
 
     sentence: int
     position: int
@@ -30,7 +29,7 @@ class WordUses:
     """All layers of every use of a word.
 
     Attributes:
-        places: where the word stands, (n,).
+        places: where the word is, (n,).
         values: (n, layers, dim).
     """
 
@@ -38,16 +37,16 @@ class WordUses:
     values: NDArray[np.float32]
 
     def similarity(self, layers: LayerChoice = "mean") -> NDArray[np.float32]:
-        """Give the cosine of every two uses, (n, n), as `Elmo.embed` would mix the layers."""
+        """The cosine of every two uses, (n, n), with layers mixed as in `Elmo.embed`."""
         weights = layer_weights(layers, self.values.shape[1])
         mixed = np.einsum("l,nld->nd", weights, self.values)
         return np.asarray(cosine(mixed, mixed))
 
     def inner_products(self) -> NDArray[np.float32]:
-        """Give the inner products of every two layers of every two uses, (n, layers, n, layers).
+        """The inner products of every two layers of every two uses, (n, layers, n, layers).
 
-        They say all that a similarity or a map of any mix needs: whoever has them can change the
-        mix without a model.
+        They are enough for the similarity or a map of any mix: a page that has them can change
+        the mix without a model.
         """
         n_uses, n_layers, _ = self.values.shape
         flat = self.values.reshape(n_uses * n_layers, -1)
@@ -55,7 +54,7 @@ class WordUses:
 
 
 def find_uses(sentences: Sequence[Sequence[str]], word: str) -> tuple[Use, ...]:
-    """List where a word stands, however it is capitalised."""
+    """The places of a word, however it is capitalized."""
     wanted = word.casefold()
     return tuple(
         Use(number, position)
@@ -66,7 +65,7 @@ def find_uses(sentences: Sequence[Sequence[str]], word: str) -> tuple[Use, ...]:
 
 
 def word_uses(layers: Sequence[SentenceLayers], places: Sequence[Use]) -> WordUses:
-    """Gather the layers of some places.
+    """The layers of some places.
 
     Args:
         layers: all layers of each sentence.
@@ -77,9 +76,9 @@ def word_uses(layers: Sequence[SentenceLayers], places: Sequence[Use]) -> WordUs
 
 
 def repeated_words(sentences: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
-    """List the words that are used twice or more, with their counts, the most frequent first.
+    """The words that are used twice or more, with their counts, the most frequent first.
 
-    A word is written as it was first; punctuation is left out.
+    A word is spelled as where it first occurs; punctuation is left out.
     """
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
@@ -94,15 +93,15 @@ def repeated_words(sentences: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
 def shared_word(
     sentences: Sequence[Sequence[str]], vocabulary: Vocabulary | None = None
 ) -> str | None:
-    """Choose the word that several uses tell most about: in many sentences, and not a common one.
+    """Choose the word whose uses are most worth comparing: in many sentences, and not common.
 
     Args:
         sentences: tokens of each.
-        vocabulary: tells how rare a word is, as it stands in the order of frequency; without one
-            a long word counts as rare.
+        vocabulary: in order of frequency, which says how rare a word is; without one a long word
+            counts as rare.
 
     Returns:
-        the word as it was first written, or None where no word is used twice.
+        the word as it is first spelled, or None if no word is used twice.
     """
     inside: dict[str, set[int]] = defaultdict(set)
     for number, tokens in enumerate(sentences):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from elmore.config import BiLmConfig, Precision, weight_shapes
 from elmore.errors import ConfigError, FormatError
 from elmore.kernels.matrix import Stored, quantize
+from elmore.options import StoredType
 from elmore.text.characters import Alphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import Vocabulary
@@ -28,8 +29,6 @@ __all__ = [
     "as_stored",
     "is_matrix",
 ]
-
-StoredType = Literal["float32", "float16"]
 
 
 class Softmax(NamedTuple):

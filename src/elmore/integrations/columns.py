@@ -21,16 +21,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 from elmore._extras import require
 from elmore._messages import shown
 from elmore.config import BiLmConfig, Precision
-from elmore.embedding.bulk.job import Job, value_shape
-from elmore.embedding.layers import LayerChoice
-from elmore.embedding.pooling import Pooling
-from elmore.embedding.writers import Record
-from elmore.embedding.writers.arrow_columns import VectorColumns
-from elmore.embedding.writers.storing import stored
+from elmore.embedding.bulk.job import Job
+from elmore.embedding.results import LayerChoice, Pooling, value_shape
+from elmore.embedding.writers import Record, stored
+from elmore.embedding.writers.parquet import VectorColumns
 from elmore.errors import ConfigError, InputError
-from elmore.formats.checkpoint import StoredType
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.integrations.loaded import load_once
+from elmore.options import StoredType
 from elmore.published.catalog import BUNDLED
 from elmore.text.reading import Reading
 from elmore.text.sentence import Sentence
@@ -264,12 +262,12 @@ class ColumnEmbedder:
             The columns that are added, in pieces of a bounded size; one that is empty for an
             empty column.
         """
-        from elmore.embedding.records import embed_records
+        from elmore.embedding.stream import embed_records
 
         kind = column_kind(column.type, self.job.column)
         values = column.to_pylist()
         records = embed_records(
-            self.elmo,
+            self.elmo.engine,
             self._sentences(values, kind),
             layers=self.job.layers,
             pool=self.job.pool,

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from elmore.config import Precision
     from elmore.embedding.elmo import Elmo
     from elmore.embedding.engine import Start
-    from elmore.embedding.layers import LayerChoice
-    from elmore.embedding.pooling import Pooling
+    from elmore.embedding.results import LayerChoice, Pooling
     from elmore.formats.detect import ModelPath
 
 __all__ = ["ElmoVectorizer"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.pipe import BATCH_TOKENS
+from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError
 from elmore.language_model.predictions import LanguageModel, Logs, log_sum, read_sentence
 from elmore.text.batching import plan_batches

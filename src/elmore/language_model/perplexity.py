@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from elmore._progress import SILENT, Progress
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.pipe import BATCH_TOKENS, windows
+from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.predictions import Ids, LanguageModel, Logs, read_sentences
 from elmore.text.batching import plan_batches
@@ -160,7 +160,7 @@ def perplexity(
         sentences = [sentences]
     report = SILENT if progress is None else progress
     total, n_empty = no_predictions(model), 0
-    for window in windows(read_sentences(elmo, sentences, tokenized)):
+    for window in windows(read_sentences(elmo, sentences, tokenized), len):
         busy = [sentence for sentence in window if len(sentence)]
         n_empty += len(window) - len(busy)
         for rows in plan_batches([len(s) for s in busy], batch_tokens=batch_tokens):

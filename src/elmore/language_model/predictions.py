@@ -16,7 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.sentence_inputs import sentence_from_text, sentence_from_tokens
+from elmore.embedding.stream import (
+    sentence_from_tokens,
+    sentences_from_texts,
+    sentences_from_tokens,
+)
 from elmore.errors import ConfigError, FormatError
 from elmore.kernels.softmax import log_sum
 from elmore.text.sentence import Sentence
@@ -120,16 +124,10 @@ class LanguageModel:
 
 
 def read_sentences(elmo: Elmo, items: Iterable[Any], tokenized: bool) -> Iterator[Sentence]:
-    """Turn texts, lists of tokens if `tokenized`, or ready sentences into sentences."""
-    if tokenized and isinstance(items, str):
-        raise ConfigError("got a string where lists of tokens belong; pass [tokens]")
-    for k, item in enumerate(items):
-        if isinstance(item, Sentence):
-            yield item
-        elif tokenized:
-            yield sentence_from_tokens(item, f"sentence {k}", _FOR_TEXT)
-        else:
-            yield sentence_from_text(item, f"item {k}", elmo.tokenize, "tokenized=True")
+    """Turn texts, or lists of tokens if `tokenized`, into sentences; sentences are passed on."""
+    if tokenized:
+        return sentences_from_tokens(items, _FOR_TEXT)
+    return sentences_from_texts(items, elmo.tokenize, "tokenized=True")
 
 
 def read_sentence(elmo: Elmo, tokens: str | Sequence[str]) -> Sentence:

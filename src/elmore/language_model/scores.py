@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.pipe import BATCH_TOKENS, windows
+from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.language_model.perplexity import mean_perplexity
 from elmore.language_model.predictions import LanguageModel, Logs, read_sentences
 from elmore.text.batching import plan_batches
@@ -110,7 +110,7 @@ def pipe_scores(
     model = LanguageModel(elmo)
 
     def results() -> Iterator[SentenceScore]:
-        for window in windows(read_sentences(elmo, sentences, tokenized)):
+        for window in windows(read_sentences(elmo, sentences, tokenized), len):
             done: dict[int, SentenceScore] = {}
             for rows in plan_batches([len(s) for s in window], batch_tokens=batch_tokens):
                 scores = _score_batch(model, [window[row] for row in rows])

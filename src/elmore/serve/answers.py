@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from elmore._extras import require
 from elmore.embedding.writers import Record, Settings
-from elmore.embedding.writers.arrow_columns import VectorColumns
 from elmore.embedding.writers.npz import NpzWriter
+from elmore.embedding.writers.parquet import VectorColumns
 from elmore.errors import MissingExtra
 from elmore.serve.errors import ServiceError
 

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.finishing import choose_finish
-from elmore.embedding.sentence_inputs import sentence_from_tokens
+from elmore.embedding.results import choose_finish
+from elmore.embedding.stream import sentence_from_tokens
 from elmore.embedding.word_uses import find_uses, repeated_words, shared_word, word_uses
 from elmore.embedding.writers import Record
 from elmore.errors import ConfigError

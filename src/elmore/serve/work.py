@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.finishing import AllLayers, Array, Finish
-from elmore.embedding.pipe import embed_stream
+from elmore.embedding.results import Array, Finish, all_layers
+from elmore.embedding.stream import embed_stream
 from elmore.language_model.likely_words import substitutes_at
 from elmore.language_model.scores import pipe_scores
 
@@ -32,7 +32,7 @@ class Vectors:
 
     def __init__(self, sentence: Sentence, finish: Finish[Any] | None = None) -> None:
         self.sentence = sentence
-        self.finish: Finish[Any] = AllLayers() if finish is None else finish
+        self.finish: Finish[Any] = all_layers if finish is None else finish
 
 
 class Scored:
@@ -53,19 +53,6 @@ class Likely:
         self.sentence, self.position, self.k = sentence, position, k
 
 
-class _Each:
-    """Finishes every sentence of a batch in its own way; sentences are told apart by identity."""
-
-    def __init__(self, items: Sequence[Vectors]) -> None:
-        self._finish = {id(item.sentence): item.finish for item in items}
-
-    def whole(self, sentence: Sentence, values: Array) -> Any:
-        return self._finish[id(sentence)].whole(sentence, values)
-
-    def pieces(self, sentence: Sentence, pieces: Iterator[Array]) -> Any:
-        return self._finish[id(sentence)].pieces(sentence, pieces)
-
-
 def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
     """Compute items of all kinds, those of a kind together; the results are in their order."""
     results: list[Any] = [None] * len(items)
@@ -73,8 +60,14 @@ def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
     if vectors:
         chosen = [item for item in items if isinstance(item, Vectors)]
         sentences = [item.sentence for item in chosen]
-        found = embed_stream(elmo.engine, sentences, _Each(chosen), batch_tokens=batch_tokens)
-        for k, result in zip(vectors, found, strict=True):
+        # Each sentence is finished in its own way; two clients may send equal ones.
+        finishes = {id(item.sentence): item.finish for item in chosen}
+
+        def finish(sentence: Sentence, chunks: Iterator[Array]) -> Any:
+            return finishes[id(sentence)](sentence, chunks)
+
+        found = embed_stream(elmo.engine, sentences, finish, batch_tokens=batch_tokens)
+        for k, (_, result) in zip(vectors, found, strict=True):
             results[k] = result
     scored = [k for k, item in enumerate(items) if isinstance(item, Scored)]
     if scored:

@@ -18,9 +18,8 @@ from torch import Tensor
 from elmore._io import sha256_file
 from elmore._messages import shown
 from elmore._progress import SILENT, Progress
-from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES, model_digest
+from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, model_digest
 from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError, FormatError, InputError, ResumeError
 from elmore.tasks.building import (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from elmore._extras import require_torch
 from elmore.compat.allennlp.files import OPTIONS, WEIGHTS, FileName, read_files
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.layers import SentenceLayers
+from elmore.embedding.results import SentenceLayers
 from elmore.embedding.writers import Record, Settings, open_writer
 from elmore.errors import ConfigError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from elmore._io import open_text, read_lines
-from elmore.embedding.cache import write_token_vectors
 from elmore.embedding.elmo import Elmo
+from elmore.embedding.word_cache import write_token_vectors
 from elmore.embedding.writers import Record, Settings, open_writer
 from elmore.limits import LIMITS
 from elmore.text.vocabulary import Vocabulary

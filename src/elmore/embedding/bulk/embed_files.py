@@ -14,14 +14,13 @@ from elmore._io import open_checked, open_text, sha256_stream
 from elmore._messages import shown
 from elmore._progress import SILENT, Progress
 from elmore.config import Precision
-from elmore.embedding.bulk.job import SHARD_BYTES, Job, start_embedder, value_shape
+from elmore.embedding.bulk.job import SHARD_BYTES, Job, start_embedder
 from elmore.embedding.bulk.output_folder import BulkFolder, BulkResult, ShardRecord, run_facts
-from elmore.embedding.layers import LayerChoice
-from elmore.embedding.pooling import Pooling
+from elmore.embedding.results import LayerChoice, Pooling, value_shape
 from elmore.errors import InputError
-from elmore.formats.checkpoint import StoredType
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.jobs.pool import Pool, Request
+from elmore.options import StoredType
 from elmore.text.reading import Counts, Errors, Reading
 
 __all__ = ["InputFile", "TextShard", "cut_shards", "embed_files", "inspect_input", "run_job"]

@@ -14,18 +14,17 @@ import numpy as np
 from elmore._io import sha256_file
 from elmore._version import __version__
 from elmore.config import BiLmConfig, Precision
-from elmore.embedding.layers import LayerChoice, layer_weights
-from elmore.embedding.pooling import Pooling, check_pooling
+from elmore.embedding.results import LayerChoice, Pooling, check_pooling, value_shape
 from elmore.embedding.writers import WRITERS, Settings, open_writer
 from elmore.errors import ConfigError
-from elmore.formats.checkpoint import StoredType
 from elmore.formats.detect import ModelPath
 from elmore.jobs.worker import Worker
+from elmore.options import StoredType
 from elmore.text.reading import Counts, Errors, Reading, SentenceReader
 from elmore.text.sentence import Sentence
 from elmore.text.tokenizer import Convention
 
-__all__ = ["SHARD_BYTES", "Job", "ShardEmbedder", "start_embedder", "value_shape"]
+__all__ = ["SHARD_BYTES", "Job", "ShardEmbedder", "start_embedder"]
 
 # Of text in a shard, about 100,000 tokens of English: what is lost when a worker is killed.
 SHARD_BYTES = 1 << 19
@@ -139,21 +138,6 @@ class Job:
         )
 
 
-def value_shape(
-    config: BiLmConfig, layers: LayerChoice | Literal["all"], pool: Pooling | None
-) -> tuple[int | None, ...]:
-    """The shape of a record's values, None for the tokens.
-
-    Raises:
-        ConfigError: the model does not have these layers.
-    """
-    shape: tuple[int | None, ...] = (config.dim,) if pool else (None, config.dim)
-    if isinstance(layers, str) and layers == "all":
-        return (config.n_layers, *shape)
-    layer_weights(layers, config.n_layers)
-    return shape
-
-
 def _names(paths: ModelPath | tuple[str | Path, ...] | None) -> str | list[str] | None:
     if paths is None or isinstance(paths, str | Path):
         return None if paths is None else str(paths)
@@ -217,7 +201,7 @@ class ShardEmbedder:
             first: number of the first text.
             texts: the sentences.
         """
-        from elmore.embedding.records import embed_records
+        from elmore.embedding.stream import embed_records
 
         # Words that an earlier shard left in the cache were computed in other batches, and may
         # differ in their last bits.
@@ -231,7 +215,7 @@ class ShardEmbedder:
                 yield text, reader.sentence(text, counts)
 
         records = embed_records(
-            self.elmo,
+            self.elmo.engine,
             sentences(),
             layers=self.job.layers,
             pool=self.job.pool,

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from elmore._messages import shown
+from elmore.errors import ElmoreError
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from elmore.formats.checkpoint import StoredType
+    from elmore.options import StoredType
 
-__all__ = ["WRITERS", "Record", "Settings", "Writer", "WriterInfo", "open_writer"]
+__all__ = ["WRITERS", "Record", "Settings", "Writer", "WriterInfo", "open_writer", "stored"]
 
 
 class Record(NamedTuple):
@@ -26,7 +29,7 @@ class Record(NamedTuple):
     Attributes:
         text: the sentence as it was read.
         tokens: its tokens.
-        spans: where each token stands in `text`, or None if tokens were given.
+        spans: where each token is in `text`, or None if tokens were given.
         values: (time, dim); (layers, time, dim) for all layers; without the time axis if pooled.
     """
 
@@ -44,12 +47,12 @@ class Settings:
         shape: of the values of a record, None for the tokens: (None, dim), (layers, None, dim),
             or, pooled, (dim,) and (layers, dim).
         dtype: how numbers are stored.
-        texts: whether the text belongs into the output, because no line of the input is it.
+        texts: whether to write the text, because it is not a line of the input.
         sentence_index: hdf5: whether to write `sentence_to_index`; None for up to a million.
         sentence_keys: hdf5: name each dataset after its line instead of its number, and leave
             `sentence_to_index` out.
-        overwrite: replace a file that is there.
-        first: the number of the first record, where a file is a part of several.
+        overwrite: replace a file that exists.
+        first: number of the first record, if the file is one of several.
     """
 
     shape: tuple[int | None, ...]
@@ -62,7 +65,7 @@ class Settings:
 
     @property
     def pooled(self) -> bool:
-        """Whether a record has one vector, not one for each token."""
+        """Whether a record has one vector, not one per token."""
         return None not in self.shape
 
     @property
@@ -72,7 +75,7 @@ class Settings:
 
 
 class Writer(Protocol):
-    """What takes the records, in order."""
+    """Takes the records, in order."""
 
     def write(self, record: Record) -> None:
         """Write a record."""
@@ -81,18 +84,12 @@ class Writer(Protocol):
         """Write what comes after the last record."""
 
 
-class WriterModule(Protocol):
-    """What a module must offer to be a line of `WRITERS`."""
-
-    def open(self, path: Path | None, settings: Settings) -> AbstractContextManager[Writer]:
-        """Open a file, or stdout for None; it appears under its name only when it is whole."""
-
-
 class WriterInfo(NamedTuple):
     """A line of `WRITERS`.
 
     Attributes:
-        module: imported when it is needed.
+        module: imported when it is needed. Its `open(path, settings)` is a context manager that
+            gives a `Writer`; the file appears under its name only when it is complete.
         suffixes: file names that mean this format.
         streams: whether it can be written to a pipe.
     """
@@ -116,9 +113,28 @@ def open_writer(name: str, path: Path | None, settings: Settings) -> AbstractCon
 
     Args:
         name: a key of `WRITERS`.
-        path: the file to make, or None for stdout.
+        path: the file to create, or None for stdout.
         settings: what it writes.
     """
     module: Any = importlib.import_module(WRITERS[name].module)
     writer: AbstractContextManager[Writer] = module.open(path, settings)
     return writer
+
+
+def stored(record: Record, dtype: StoredType) -> NDArray[Any]:
+    """The values of a record as they go into a file.
+
+    Raises:
+        ElmoreError: a value is not finite.
+        ConfigError: a value is too large for float16.
+    """
+    import numpy as np
+
+    from elmore.formats.checkpoint import as_stored
+
+    if not np.isfinite(record.values).all():
+        raise ElmoreError(
+            f"the vectors of '{shown(record.text, 60)}' are not finite; check the weights of the "
+            "model"
+        )
+    return as_stored(record.values, dtype, what="a vector")

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 
 from elmore._atomic import atomic_file
 from elmore._messages import shown
-from elmore.embedding.writers import Record, Settings
-from elmore.embedding.writers.storing import stored
+from elmore.embedding.writers import Record, Settings, stored
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from typing import Any, BinaryIO
 from numpy.typing import NDArray
 
 from elmore._atomic import atomic_file
-from elmore.embedding.writers import Record, Settings
-from elmore.embedding.writers.storing import stored
+from elmore.embedding.writers import Record, Settings, stored
 from elmore.errors import ElmoreError
 
 __all__ = ["JsonlWriter", "open"]

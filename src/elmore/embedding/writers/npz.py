@@ -18,8 +18,7 @@ from typing import BinaryIO
 import numpy as np
 
 from elmore._atomic import atomic_file
-from elmore.embedding.writers import Record, Settings
-from elmore.embedding.writers.storing import stored
+from elmore.embedding.writers import Record, Settings, stored
 from elmore.errors import ConfigError
 
 __all__ = ["NpzWriter", "open"]

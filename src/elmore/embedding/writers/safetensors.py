@@ -25,8 +25,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from elmore._atomic import atomic_file
-from elmore.embedding.writers import Record, Settings
-from elmore.embedding.writers.storing import stored
+from elmore.embedding.writers import Record, Settings, stored
 from elmore.errors import ConfigError
 from elmore.formats.files.safetensors_files import header_bytes
 

@@ -31,7 +31,7 @@ class WordCache:
 
     A word is known by its ids, not by its spelling: spellings that are cut to the same ids share
     a vector. The cache has two generations: when the young one is full it becomes the old one,
-    and words that are met again move up. What was not met for a whole generation is forgotten.
+    and words that are met again move up. What was not met for a complete generation is forgotten.
 
     Args:
         dim: size of a vector.
@@ -56,11 +56,11 @@ class WordCache:
         self.misses = 0
 
     def fetch(self, batch: Batch, compute: Callable[[NDArray[np.int64]], Array]) -> Array:
-        """Give the vectors of a batch's words, (n_words, dim).
+        """The vectors of a batch's words, (n_words, dim).
 
         Args:
             batch: the words.
-            compute: gives the vectors of some of the words, by their positions, (n, dim).
+            compute: the vectors of some of the words, by their positions, (n, dim).
         """
         keys = word_keys(batch)
         result = np.empty((len(keys), self._dim), np.float32)
@@ -106,7 +106,7 @@ class WordCache:
 
 
 def word_keys(batch: Batch) -> list[bytes]:
-    """Give bytes that tell the words of a batch apart exactly as the model does."""
+    """Bytes that are equal for two words exactly if the model cannot tell them apart."""
     parts = [part for part in (batch.words, batch.word_ids) if part is not None]
     rows = [[row.tobytes() for row in part] for part in parts]
     return rows[0] if len(rows) == 1 else [a + b for a, b in zip(*rows, strict=True)]
@@ -130,7 +130,7 @@ def read_token_vectors(vectors: Path, dim: int, vocabulary: Vocabulary) -> Array
             shape = None if found is None else found.shape
             raise FormatError(
                 f"'{what}': `embedding` has shape {shape}, expected {(len(vocabulary), dim)} from "
-                "the vocabulary and the model; write it anew with `elmore cache`"
+                "the vocabulary and the model; write it again with `elmore cache`"
             )
         return view.read("embedding")
 
@@ -141,10 +141,10 @@ def write_token_vectors(
     """Write token vectors in the layout that `read_token_vectors` reads.
 
     Args:
-        path: the HDF5 file to make.
-        vectors: gives the next rows from a row number on, (n, dim).
+        path: the HDF5 file to create.
+        vectors: the next rows from a row number on, (n, dim).
         n_words: rows in all.
-        overwrite: replace a file that is there.
+        overwrite: replace a file that exists.
     """
     from elmore.formats.files.hdf5_writing import create_hdf5
 

@@ -1,0 +1,278 @@
+"""From the layers of a sentence to what a caller asked for: all of them, a mix, or pooled."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Literal, Protocol, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from elmore.config import BiLmConfig
+from elmore.errors import ConfigError
+from elmore.options import LayerChoice, Pooling
+from elmore.text.sentence import Sentence
+
+__all__ = [
+    "Array",
+    "Finish",
+    "LayerChoice",
+    "Pooling",
+    "SentenceLayers",
+    "all_layers",
+    "check_pooling",
+    "choose_finish",
+    "cosine",
+    "layer_weights",
+    "mixed",
+    "pool",
+    "unit_length",
+    "value_shape",
+]
+
+Array = NDArray[np.float32]
+Result = TypeVar("Result", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SentenceLayers:
+    """Every layer of every token of one sentence.
+
+    Attributes:
+        tokens: the tokens.
+        spans: where each token is in the text, or None if tokens were given.
+        values: (layers, time, dim); layer 0 is the token layer, which knows no context.
+    """
+
+    tokens: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...] | None
+    values: Array
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def mix(self, layers: LayerChoice = "mean") -> Array:
+        """One vector per token, (time, dim), as `Elmo.embed` gives it."""
+        weights = layer_weights(layers, self.values.shape[0])
+        return np.asarray(np.einsum("l,ltd->td", weights, self.values))
+
+
+# --------------------------------------------------------------------------- layers
+
+
+def layer_weights(layers: LayerChoice, n_layers: int) -> Array:
+    """Turn a choice of layers into one weight per layer, (n_layers,).
+
+    Given weights are used as they are, without a softmax.
+    """
+    weights = np.zeros(n_layers, np.float32)
+    if isinstance(layers, str):
+        if layers not in ("mean", "top"):
+            raise ConfigError(
+                f'layers={layers!r}; use "mean", "top", a number or {n_layers} weights'
+            )
+        weights[-1] = 1
+        return np.full(n_layers, 1 / n_layers, np.float32) if layers == "mean" else weights
+    # True is an int in Python, but not the number of a layer.
+    if isinstance(layers, int | np.integer) and not isinstance(layers, bool):
+        if not 0 <= layers < n_layers:
+            raise ConfigError(
+                f"layers={layers} but this model has layers 0..{n_layers - 1}; use one of them, "
+                '"mean" or "top"'
+            )
+        weights[layers] = 1
+        return weights
+    try:
+        weights = np.asarray(layers, np.float32)
+    except (TypeError, ValueError):
+        weights = np.zeros(0, np.float32)
+    if weights.shape != (n_layers,) or not np.isfinite(weights).all():
+        raise ConfigError(
+            f"layers={layers!r} but this model has {n_layers} layers; give one number for each"
+        )
+    return weights
+
+
+def value_shape(
+    config: BiLmConfig, layers: LayerChoice | Literal["all"], pool: Pooling | None
+) -> tuple[int | None, ...]:
+    """The shape of what `choose_finish` makes of a sentence, None for the number of tokens.
+
+    Raises:
+        ConfigError: the model does not have these layers.
+    """
+    shape: tuple[int | None, ...] = (config.dim,) if pool else (None, config.dim)
+    if isinstance(layers, str) and layers == "all":
+        return (config.n_layers, *shape)
+    layer_weights(layers, config.n_layers)
+    return shape
+
+
+# --------------------------------------------------------------------------- pooling
+
+
+def check_pooling(kind: str) -> None:
+    """Refuse a name that is not a pooling."""
+    if kind not in get_args(Pooling):
+        raise ConfigError(f"pool={kind!r}; use one of {', '.join(get_args(Pooling))}")
+
+
+def pool(vectors: Array, kind: Pooling) -> Array:
+    """Pool the vectors of a sentence's tokens; the sentence markers are not among them.
+
+    Args:
+        vectors: (..., time, dim).
+        kind: mean, maximum of each feature, or the first or last token's vector.
+
+    Returns:
+        (..., dim); zeros for a sentence without tokens.
+    """
+    return _pooled(vectors.shape[-2], iter([vectors]), kind)
+
+
+def _pooled(n_tokens: int, chunks: Iterator[Array], kind: Pooling) -> Array:
+    """Pool the vectors of a sentence that come in chunks, each (..., some, dim)."""
+    first = next(chunks)
+    if not n_tokens:
+        return np.zeros((*first.shape[:-2], first.shape[-1]), np.float32)
+    if kind == "first":
+        return first[..., 0, :].copy()
+    if kind == "mean":
+        # In float64: a sum of thousands of terms in float32 is wrong in the fifth digit.
+        total = first.sum(axis=-2, dtype=np.float64)
+        for chunk in chunks:
+            total += chunk.sum(axis=-2, dtype=np.float64)
+        return np.asarray(total / n_tokens, np.float32)
+    if kind == "max":
+        result: Array = first.max(axis=-2)
+        for chunk in chunks:
+            np.maximum(result, chunk.max(axis=-2), out=result)
+        return result
+    # The others are not needed, but a chunk can only be reached through those before it.
+    return deque(chain([first], chunks), maxlen=1)[0][..., -1, :].copy()
+
+
+def unit_length(vectors: Array) -> Array:
+    """Scale an array to a Euclidean norm of 1 over all its numbers; zeros stay zeros."""
+    length = np.linalg.norm(vectors)
+    return np.asarray(vectors / length if length > 0 else vectors, np.float32)
+
+
+def cosine(a: ArrayLike, b: ArrayLike) -> float | Array:
+    """The cosine between vectors.
+
+    Args:
+        a: a vector (dim,) or a matrix (n, dim).
+        b: a vector (dim,) or a matrix (m, dim).
+
+    Returns:
+        a number for two vectors; (n,) or (m,) for a matrix and a vector; (n, m) for two matrices.
+        The cosine of a zero vector with any other is 0.
+
+    Examples:
+        >>> from elmore import cosine
+        >>> cosine([1.0, 0.0], [1.0, 1.0])
+        0.7071067690849304
+    """
+    left, right = np.asarray(a, np.float32), np.asarray(b, np.float32)
+    for array in (left, right):
+        if array.ndim not in (1, 2):
+            raise ConfigError(
+                f"cosine of an array of shape {array.shape}; pass vectors or matrices"
+            )
+    if left.shape[-1] != right.shape[-1]:
+        raise ConfigError(
+            f"cosine of vectors of {left.shape[-1]} and {right.shape[-1]} numbers; use equal sizes"
+        )
+    result: Any = _normalized(left) @ _normalized(right).T
+    return float(result) if np.ndim(result) == 0 else result
+
+
+def _normalized(array: Array) -> Array:
+    norms = np.linalg.norm(array, axis=-1, keepdims=True)
+    scales: Array = np.where(norms == 0, 1, norms).astype(np.float32)
+    return array / scales
+
+
+# --------------------------------------------------------------------------- finishing a sentence
+
+
+class Finish(Protocol[Result]):
+    """Makes the result of a sentence from its layers."""
+
+    def __call__(self, sentence: Sentence, chunks: Iterator[Array], /) -> Result:
+        """Finish a sentence.
+
+        Args:
+            sentence: its tokens.
+            chunks: its layers in order, each (layers, some, dim): one chunk, or several for a long
+                sentence. They are views of a batch, or computed when asked for, so that no two
+                need be in memory at once; copy what is kept.
+        """
+
+
+def all_layers(sentence: Sentence, chunks: Iterator[Array], /) -> SentenceLayers:
+    """The `Finish` that keeps everything."""
+    values = _joined(len(sentence), (chunk.copy() for chunk in chunks))
+    return SentenceLayers(sentence.tokens, sentence.spans, values)
+
+
+def mixed(layers: LayerChoice, pool: Pooling | None, n_layers: int) -> Finish[Array]:
+    """The `Finish` that mixes the layers of each token, (time, dim), and pools if asked, (dim,)."""
+    weights = layer_weights(layers, n_layers).tolist()
+    terms = [(layer, np.float32(weight)) for layer, weight in enumerate(weights) if weight]
+
+    def mix(values: Array) -> Array:
+        if not terms:
+            return np.zeros(values.shape[1:], np.float32)
+        # Layer by layer, so that the order of the sum never depends on what is beside it.
+        (layer, weight), *others = terms
+        result: Array = values[layer] * weight
+        for layer, weight in others:
+            result += values[layer] * weight
+        return result
+
+    return _finish(mix, pool)
+
+
+def choose_finish(
+    layers: LayerChoice | Literal["all"], pool: Pooling | None, n_layers: int
+) -> Finish[Array]:
+    """As `mixed`, but with "all" for the layers as they are, (layers, time, dim) or (layers, dim).
+
+    Args:
+        layers: a choice of layers, or "all".
+        pool: how to pool the tokens, or None for one vector per token.
+        n_layers: how many layers the model has.
+    """
+    if isinstance(layers, str) and layers == "all":
+        return _finish(np.copy, pool)
+    return mixed(layers, pool, n_layers)
+
+
+def _finish(vectors: Callable[[Array], Array], pooling: Pooling | None) -> Finish[Array]:
+    if pooling is None:
+        return lambda sentence, chunks: _joined(len(sentence), map(vectors, chunks))
+    check_pooling(pooling)
+    return lambda sentence, chunks: _pooled(len(sentence), map(vectors, chunks), pooling)
+
+
+def _joined(n_tokens: int, chunks: Iterable[Array]) -> Array:
+    """Put chunks, each (..., some, dim), side by side along the axis of the tokens."""
+    result: Array | None = None
+    start = 0
+    for chunk in chunks:
+        *before, size, dim = chunk.shape
+        if size == n_tokens:  # nearly every sentence: nothing to copy
+            return chunk
+        if result is None:
+            # Made once: joining a list of chunks at the end would need twice the memory.
+            result = np.empty((*before, n_tokens, dim), np.float32)
+        result[..., start : start + size, :] = chunk
+        start += size
+    if result is None:
+        raise RuntimeError("a sentence has at least one chunk")
+    return result

@@ -1,0 +1,245 @@
+"""A stream of sentences in, a stream of results out: same order, bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.embedding.engine import Engine
+from elmore.embedding.long_input import LONG_TOKENS, is_long, read_long
+from elmore.embedding.results import Array, Finish, LayerChoice, Pooling, choose_finish
+from elmore.embedding.writers import Record
+from elmore.errors import ConfigError
+from elmore.text.batching import Batch, plan_batches
+from elmore.text.sentence import Sentence
+
+__all__ = [
+    "BATCH_TOKENS",
+    "embed_records",
+    "embed_stream",
+    "sentence_from_tokens",
+    "sentences_from_texts",
+    "sentences_from_tokens",
+    "windows",
+]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# Larger batches gain little (128 sentences of ordinary length keep the LSTMs busy), and memory
+# stays small.
+BATCH_TOKENS = 4096
+# How far to read ahead: sentences of nearly equal length then fill a batch. Of 64 rows, 58 are
+# alive in an average step after sorting 1,024 sentences, and 28 in the order of a corpus.
+_WINDOW_SENTENCES = 1024
+# Fewer sentences fill a window if they are long: its results are held until the last one is there.
+_WINDOW_TOKENS = 65_536
+# Places in the index of a complete window (sentences times the longest), 8 bytes each.
+_MAX_PLACES = 4_000_000
+
+
+# --------------------------------------------------------------------------- what callers pass
+
+
+def sentences_from_texts(
+    texts: Iterable[str | Sentence], tokenize: Callable[[str], Sentence], for_tokens: str
+) -> Iterator[Sentence]:
+    """Tokenize texts; sentences are passed on.
+
+    Args:
+        texts: what a caller passed.
+        tokenize: splits one.
+        for_tokens: what takes lists of tokens instead, for messages.
+
+    Raises:
+        ConfigError: one string for all, or an item that is not a string.
+    """
+    if isinstance(texts, str):
+        raise ConfigError("got one string where a list of sentences belongs; pass [text]")
+    for k, text in enumerate(texts):
+        if isinstance(text, Sentence):
+            yield text
+        elif isinstance(text, str):
+            yield tokenize(text)
+        else:
+            raise ConfigError(
+                f"item {k} is a {type(text).__name__}, not a string; for lists of tokens use "
+                f"{for_tokens}"
+            )
+
+
+def sentences_from_tokens(
+    sentences: Iterable[Iterable[str] | Sentence], for_text: str
+) -> Iterator[Sentence]:
+    """Take lists of tokens as they are; sentences are passed on.
+
+    Args:
+        sentences: what a caller passed.
+        for_text: what to do with text instead, for messages.
+
+    Raises:
+        ConfigError: a string where a list belongs, or a token that is not a string.
+    """
+    if isinstance(sentences, str):
+        raise ConfigError(
+            f"got a string where lists of tokens belong; {for_text} for text, or pass [tokens]"
+        )
+    for k, tokens in enumerate(sentences):
+        yield sentence_from_tokens(tokens, f"sentence {k}", for_text)
+
+
+def sentence_from_tokens(tokens: Iterable[str] | Sentence, what: str, for_text: str) -> Sentence:
+    """Take one list of tokens as it is; `what` names it in messages."""
+    if isinstance(tokens, Sentence):
+        return tokens
+    if isinstance(tokens, str):
+        raise ConfigError(f"{what} is a string, not a list of tokens; {for_text} for text")
+    listed = tuple(tokens)
+    for token in listed:
+        if not isinstance(token, str):
+            raise ConfigError(
+                f"{what} has a token of type {type(token).__name__}; tokens are strings"
+            )
+    return Sentence(listed)
+
+
+# --------------------------------------------------------------------------- streams
+
+
+def embed_stream(
+    engine: Engine,
+    sentences: Iterable[Sentence],
+    finish: Finish[Result],
+    *,
+    batch_tokens: int = BATCH_TOKENS,
+) -> Iterator[tuple[Sentence, Result]]:
+    """Embed sentences, one window at a time.
+
+    Args:
+        engine: the model.
+        sentences: what to embed; read ahead by one window.
+        finish: makes the result from a sentence and its layers without markers.
+        batch_tokens: token budget of a batch.
+
+    Yields:
+        each sentence with its result, in order.
+    """
+    for window in windows(sentences, len):
+        results = _embed_window(engine, window, finish, batch_tokens)
+        yield from zip(window, results, strict=True)
+
+
+def embed_records(
+    engine: Engine,
+    sentences: Iterable[tuple[str, Sentence]],
+    *,
+    layers: LayerChoice | Literal["all"] = "mean",
+    pool: Pooling | None = None,
+    batch_tokens: int | None = None,
+) -> Iterator[Record]:
+    """Embed a stream for the writers.
+
+    Args:
+        engine: the model.
+        sentences: each as text and as tokens; read ahead by one window.
+        layers: as in `Elmo.embed`, or "all".
+        pool: one vector per sentence, as in `Elmo.encode`.
+        batch_tokens: token budget of a batch.
+    """
+    finish = choose_finish(layers, pool, engine.config.n_layers)
+    for window in windows(sentences, lambda item: len(item[1])):
+        plain = [sentence for _, sentence in window]
+        results = _embed_window(engine, plain, finish, batch_tokens or BATCH_TOKENS)
+        for (text, sentence), values in zip(window, results, strict=True):
+            yield Record(text, sentence.tokens, sentence.spans, values)
+
+
+def windows(items: Iterable[Item], length: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Cut a stream into lists of sentences, each to be sorted by length and put into batches.
+
+    Args:
+        items: sentences, or what holds one.
+        length: tokens of an item.
+    """
+    window: list[Item] = []
+    tokens = 0
+    for item in items:
+        window.append(item)
+        tokens += length(item) + 2  # with its markers
+        if len(window) >= _WINDOW_SENTENCES or tokens >= _WINDOW_TOKENS:
+            yield window
+            window, tokens = [], 0
+    if window:
+        yield window
+
+
+def _embed_window(
+    engine: Engine, window: list[Sentence], finish: Finish[Result], batch_tokens: int
+) -> list[Result]:
+    engine.warn_of_length(max((len(sentence) for sentence in window), default=0))
+    nothing = np.zeros((engine.config.n_layers, 0, engine.config.dim), np.float32)
+    longest = max(LONG_TOKENS, batch_tokens)
+    results: dict[int, Result] = {}
+    short: list[int] = []
+    for k, sentence in enumerate(window):
+        if not len(sentence):  # no computation, whatever its markers would give
+            results[k] = finish(sentence, iter([nothing]))
+        elif is_long(engine, len(sentence), longest):
+            with read_long(engine, sentence.tokens) as long:
+                results[k] = finish(sentence, long.chunks())
+        else:
+            short.append(k)
+    if short:
+        _embed_short(engine, window, short, finish, batch_tokens, results)
+    return [results[k] for k in range(len(window))]
+
+
+def _embed_short(
+    engine: Engine,
+    window: list[Sentence],
+    short: list[int],
+    finish: Finish[Result],
+    batch_tokens: int,
+    results: dict[int, Result],
+) -> None:
+    """Embed the sentences `short` of a window in batches, and add their results."""
+
+    def compute(batch: Batch, bottom: Array | None = None) -> None:
+        values, _ = engine.run(batch, vectors=bottom)
+        for row, k in enumerate(batch.positions.tolist()):
+            results[k] = finish(window[k], iter([values[:, row, 1 : len(window[k]) + 1]]))
+
+    lengths = [len(window[k]) for k in short]
+    if engine.on_cpu:
+        batch_tokens = _balanced(lengths, batch_tokens, engine.workers.count)
+    plan = plan_batches(lengths, batch_tokens=batch_tokens)
+    if not engine.on_cpu or len(plan) == 1 or max(lengths) * len(short) > _MAX_PLACES:
+        for rows in plan:
+            members = [short[row] for row in rows]
+            compute(engine.indexer.batch([window[k].tokens for k in members], members))
+        return
+    # The words of all batches are computed first, each once; then batches run side by side, which
+    # keeps more processors busy than the two directions of one.
+    everything = engine.indexer.batch([window[k].tokens for k in short], short)
+    vectors = engine.vectors(everything)
+
+    def job(rows: NDArray[np.int64]) -> None:
+        batch, words = everything.some(rows)
+        compute(batch, vectors[words])
+
+    engine.workers.run([partial(job, rows) for rows in plan])
+
+
+def _balanced(lengths: list[int], batch_tokens: int, workers: int) -> int:
+    """Make batches smaller, by a half at most, so that all workers get equally many."""
+    tokens = sum(lengths) + 2 * len(lengths)
+    if workers == 1 or batch_tokens < 2 or tokens <= batch_tokens:
+        return batch_tokens  # the two directions of a single batch are shared
+    rounds = -(-tokens // (batch_tokens * workers))
+    # A little more than the share: rows of a batch are counted as long as its longest.
+    equal = int(1.05 * tokens / (rounds * workers))
+    return min(batch_tokens, max(-(-batch_tokens // 2), equal))
