@@ -1,13 +1,140 @@
-"""What can be asked of a model, as values that are checked once, where they are made."""
+"""What can be asked of a model, as values that are checked once, where they are made.
+
+`Compute` says how a model computes, `Output` what comes out. Everything between a user's keywords
+and the engine passes these on: `Elmo`, bulk jobs, the columns of Ray and Spark, the command line.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal, TypedDict, cast, get_args
 
-__all__ = ["LayerChoice", "Pooling", "StoredType"]
+from elmore.config import Precision
+from elmore.errors import ConfigError
+
+__all__ = [
+    "BATCH_TOKENS",
+    "Compute",
+    "ComputeOptions",
+    "LayerChoice",
+    "Output",
+    "OutputOptions",
+    "Pooling",
+    "Start",
+    "StoredType",
+    "check_counts",
+    "check_pooling",
+]
 
 # "mean", "top", the number of a layer, or one weight per layer.
 LayerChoice = Literal["mean", "top"] | int | Sequence[float]
 Pooling = Literal["mean", "max", "first", "last"]
 StoredType = Literal["float32", "float16"]
+Start = Literal["zeros", "warm"]
+# Larger batches gain little (128 sentences of ordinary length keep the LSTMs busy), and memory
+# stays small.
+BATCH_TOKENS = 4096
+
+
+class ComputeOptions(TypedDict, total=False):
+    """The attributes of `Compute` as keywords."""
+
+    device: str
+    precision: Precision | None
+    threads: int | None
+    start: Start
+    token_vectors: tuple[str | Path, str | Path] | None
+    batch_tokens: int | None
+
+
+class OutputOptions(TypedDict, total=False):
+    """The attributes of `Output` as keywords."""
+
+    layers: LayerChoice | Literal["all"]
+    pool: Pooling | None
+    dtype: StoredType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """How a model computes.
+
+    Attributes:
+        device: "cpu", or what torch calls another one, such as "cuda:0".
+        precision: "float32", "float16" or "int8"; None for the one the model was saved in.
+        threads: processors to use; None for all.
+        start: the state before each sentence: "zeros", or "warm", the state after a short text.
+        token_vectors: (vocabulary, HDF5) that `elmore cache` wrote, or None.
+        batch_tokens: token budget of a batch; None for 4,096.
+
+    Raises:
+        ConfigError: a bad value. Whether the device exists is checked when a model is loaded,
+            because only torch knows.
+    """
+
+    device: str = "cpu"
+    precision: Precision | None = None
+    threads: int | None = None
+    start: Start = "zeros"
+    token_vectors: tuple[str | Path, str | Path] | None = None
+    batch_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision is not None and self.precision not in get_args(Precision):
+            names = ", ".join(get_args(Precision))
+            raise ConfigError(f"precision={self.precision!r}; use one of {names}")
+        if self.start not in get_args(Start):
+            raise ConfigError(f'start={self.start!r}; use "zeros" or "warm"')
+        check_counts(self, "threads", "batch_tokens")
+
+    def options(self) -> ComputeOptions:
+        """These attributes alone as keywords, without those of a subclass."""
+        names = (field.name for field in fields(Compute))
+        return cast(ComputeOptions, {name: getattr(self, name) for name in names})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What comes out for each sentence.
+
+    Attributes:
+        layers: "mean", "top", the number of a layer, one weight per layer, or "all".
+        pool: one vector per sentence, made by this pooling; None for one vector per token.
+        dtype: how numbers are stored.
+
+    Raises:
+        ConfigError: a bad value. Whether a model has these layers is checked by
+            `embedding.results.value_shape`.
+    """
+
+    layers: LayerChoice | Literal["all"] = "mean"
+    pool: Pooling | None = None
+    dtype: StoredType = "float32"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in get_args(StoredType):
+            raise ConfigError(f"dtype={self.dtype!r}; use {' or '.join(get_args(StoredType))}")
+        if self.pool is not None:
+            check_pooling(self.pool)
+
+    @property
+    def all_layers(self) -> bool:
+        """Whether every layer comes out, not a mix of them."""
+        # Weights may be a numpy array, which == compares element by element.
+        return isinstance(self.layers, str) and self.layers == "all"
+
+
+def check_pooling(kind: str) -> None:
+    """Refuse a name that is not a pooling."""
+    if kind not in get_args(Pooling):
+        raise ConfigError(f"pool={kind!r}; use one of {', '.join(get_args(Pooling))}")
+
+
+def check_counts(options: object, *names: str) -> None:
+    """Refuse attributes that are below 1; None is allowed."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ConfigError(f"{name}={value}; use 1 or more")

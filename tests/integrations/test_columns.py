@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,15 @@ import torch
 from small_models import TEXT
 
 from elmore import Elmo
+from elmore.embedding.bulk.job import Job
+from elmore.embedding.bulk.job import JobOptions as BulkOptions
 from elmore.embedding.results import value_shape
 from elmore.embedding.stream import embed_records
 from elmore.embedding.writers import Settings, open_writer
 from elmore.errors import ConfigError, InputError
 from elmore.integrations import columns
 from elmore.integrations.columns import ColumnEmbedder, ColumnJob, JobOptions, load_model
+from elmore.options import Compute, ComputeOptions, Output, OutputOptions
 from integrations.engines import EMPTY, NULL, check_pooled, make_table
 
 
@@ -58,11 +61,10 @@ def test_columns_are_those_of_the_parquet_files(tiny_folder: Path, tmp_path: Pat
     ):
         for dtype in ("float32", "float16"):
             path = tmp_path / f"{number}-{dtype}.parquet"
-            given = {"layers": "mean", "pool": None, **options}
-            shape = value_shape(elmo.config, given["layers"], given["pool"])
+            shape = value_shape(elmo.config, Output(**options))
             with open_writer("parquet", path, Settings(shape=shape, dtype=dtype)) as writer:
                 sentences = [(line, elmo.tokenize(line)) for line in lines]
-                for record in embed_records(elmo.engine, sentences, **given):
+                for record in embed_records(elmo.engine, sentences, Output(**options)):
                     writer.write(record)
             file = pq.read_table(path)
             result = embed(pa.table({"text": lines}), tiny_folder, dtype=dtype, **options)
@@ -135,7 +137,7 @@ def test_nothing_gives_empty_columns(tiny_folder: Path) -> None:
 def test_large_results_come_in_pieces(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table(200)
     whole = embed(table, tiny_folder)
-    monkeypatch.setattr(columns, "_PIECE_BYTES", 20_000)
+    monkeypatch.setattr(columns, "_CHUNK_BYTES", 20_000)
     job = ColumnJob(model=tiny_folder)
     pieces = list(ColumnEmbedder(job, Elmo.load(tiny_folder, threads=1)).tables(table))
     assert len(pieces) > 10
@@ -190,4 +192,11 @@ def test_a_process_loads_a_model_once(tiny_folder: Path) -> None:
 
 
 def test_the_keywords_are_those_of_a_job() -> None:
-    assert JobOptions.__annotations__.keys() == {field.name for field in fields(ColumnJob)}
+    for options, made in (
+        (JobOptions, ColumnJob),
+        (ComputeOptions, Compute),
+        (OutputOptions, Output),
+    ):
+        assert get_type_hints(options).keys() == {field.name for field in fields(made)}
+    bulk = {field.name for field in fields(Job)} - {"model"}
+    assert get_type_hints(BulkOptions).keys() == bulk

@@ -12,6 +12,8 @@ from small_models import make_checkpoint, make_options
 
 from elmore import Elmo
 from elmore.errors import ConfigError, ModelNotFound
+from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.detect import ModelPath
 from elmore.integrations import loaded
 from elmore.integrations.loaded import load_once
 
@@ -20,13 +22,13 @@ from elmore.integrations.loaded import load_once
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What was really loaded, in a process that has loaded nothing yet."""
     calls: list[object] = []
-    load = Elmo.load
+    read = loaded.read_checkpoint
 
-    def counted(model: object = None, **options: object) -> Elmo:
+    def counted(model: ModelPath) -> Checkpoint:
         calls.append(model)
-        return load(model, **options)
+        return read(model)
 
-    monkeypatch.setattr(Elmo, "load", counted)
+    monkeypatch.setattr(loaded, "read_checkpoint", counted)
     monkeypatch.setattr(loaded, "_process", loaded._Process())
     return calls
 

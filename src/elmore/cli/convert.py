@@ -123,8 +123,9 @@ def _write(args: argparse.Namespace, checkpoint: Checkpoint, path: Path) -> dict
         certificate = None
     if args.start == "warm":
         from elmore.embedding.engine import Engine
+        from elmore.options import Compute
 
-        start = Engine(checkpoint, start="warm").start_state
+        start = Engine(checkpoint, Compute(start="warm")).start_state
         checkpoint = dataclasses.replace(checkpoint, start_state=start)
     folder.write(checkpoint, path, precision=args.precision)
     return certificate

@@ -13,6 +13,7 @@ from elmore.cli import flags
 from elmore.cli.report import make_progress, say, write_json
 from elmore.embedding.writers import WRITERS, Settings, open_writer
 from elmore.errors import ConfigError
+from elmore.options import Output
 
 if TYPE_CHECKING:
     from elmore._progress import Progress
@@ -129,13 +130,8 @@ def _run_single(
 
         elmo = _load(args, checkpoint)
         sentences = flags.make_reader(args, elmo).read(inputs, counts)
-        records = embed_records(
-            elmo.engine,
-            itertools.islice(sentences, args.limit),
-            layers=args.layers,
-            pool=args.pool,
-            batch_tokens=args.batch_tokens,
-        )
+        some = itertools.islice(sentences, args.limit)
+        records = embed_records(elmo.engine, some, _output(args))
         for record in records:
             writer.write(record)
             progress.update(1)
@@ -164,7 +160,6 @@ def _run_bulk(
         errors=args.errors,
         limit=args.limit,
         sentence_index=args.sentence_index,
-        batch_tokens=args.batch_tokens,
         shard_bytes=args.shard_bytes or SHARD_BYTES,
         threads=args.threads or 1,
         **_load_options(args),
@@ -203,12 +198,16 @@ def _settings(args: argparse.Namespace, checkpoint: Checkpoint) -> Settings:
     from elmore.embedding.results import value_shape
 
     return Settings(
-        shape=value_shape(checkpoint.config, args.layers, args.pool),
+        shape=value_shape(checkpoint.config, _output(args)),
         dtype=args.dtype,
         texts=args.split_sentences,
         sentence_index=args.sentence_index,
         overwrite=args.force,
     )
+
+
+def _output(args: argparse.Namespace) -> Output:
+    return Output(layers=args.layers, pool=args.pool, dtype=args.dtype)
 
 
 def _load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
@@ -224,6 +223,7 @@ def _load_options(args: argparse.Namespace) -> dict[str, Any]:
         "precision": args.precision,
         "start": args.start,
         "token_vectors": args.token_vectors and tuple(args.token_vectors),
+        "batch_tokens": args.batch_tokens,
     }
 
 

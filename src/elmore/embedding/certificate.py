@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from elmore.config import Precision
 from elmore.embedding.engine import Engine
 from elmore.formats.checkpoint import Checkpoint
+from elmore.options import Compute
 
 __all__ = ["CERTIFICATE", "certified", "certify", "fixed_text"]
 
@@ -66,8 +67,8 @@ def certify(
         JSON values; cosines and errors are lists with one number for each layer.
     """
     batch_text = fixed_text(checkpoint)
-    exact = Engine(checkpoint, precision="float32")
-    cheap = Engine(checkpoint, precision=precision)
+    exact = Engine(checkpoint, Compute(precision="float32"))
+    cheap = Engine(checkpoint, Compute(precision=precision))
     batch = exact.indexer.batch(batch_text)
     expected, found = exact.run(batch)[0], cheap.run(batch)[0]
     places = np.arange(expected.shape[2])

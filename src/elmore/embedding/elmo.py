@@ -6,14 +6,14 @@ import copy
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast, overload
+from typing import TYPE_CHECKING, TypeVar, Unpack, cast, overload
 
 import numpy as np
 
 from elmore._extras import require_torch
 from elmore.config import BiLmConfig, Precision
 from elmore.embedding.certificate import certified
-from elmore.embedding.engine import Engine, Start
+from elmore.embedding.engine import Engine
 from elmore.embedding.results import (
     Array,
     Finish,
@@ -24,19 +24,14 @@ from elmore.embedding.results import (
     mixed,
 )
 from elmore.embedding.stateful import Stream
-from elmore.embedding.stream import (
-    BATCH_TOKENS,
-    embed_stream,
-    sentences_from_texts,
-    sentences_from_tokens,
-)
+from elmore.embedding.stream import embed_stream, sentences_from_texts, sentences_from_tokens
 from elmore.formats import folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
+from elmore.options import BATCH_TOKENS, Compute, ComputeOptions, Start
 from elmore.published.catalog import bundled_model
 from elmore.text.sentence import Sentence
 from elmore.text.tokenizer import tokenize
-from elmore.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from elmore.nn.elmo_layer import ElmoLayer
@@ -54,23 +49,9 @@ class Elmo:
     on that sentence alone. Make one with `Elmo.load`.
     """
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        *,
-        device: str = "cpu",
-        precision: Precision | None = None,
-        threads: int | None = None,
-        start: Start = "zeros",
-        token_vectors: tuple[str | Path, str | Path] | None = None,
-    ) -> None:
+    def __init__(self, checkpoint: Checkpoint, **options: Unpack[ComputeOptions]) -> None:
         self._checkpoint = checkpoint
-        self._engine = Engine(
-            checkpoint, device=device, threads=threads, start=start, precision=precision
-        )
-        if token_vectors is not None:
-            words, vectors = token_vectors
-            self._engine.use_token_vectors(Vocabulary.read(words), Path(vectors))
+        self._engine = Engine(checkpoint, Compute(**options))
 
     @classmethod
     def load(
@@ -390,7 +371,7 @@ class Elmo:
         self,
         sentences: Iterable[Sentence],
         finish: Finish[Result],
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
     ) -> Iterator[Result]:
         stream = embed_stream(self._engine, sentences, finish, batch_tokens=batch_tokens)
         return (result for _, result in stream)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +23,15 @@ from elmore.kernels.blas import one_blas_thread
 from elmore.kernels.native import native
 from elmore.kernels.softmax import LogSoftmax
 from elmore.kernels.workers import Workers
+from elmore.options import BATCH_TOKENS, Compute
 from elmore.text.batching import Batch, TokenIndexer
 from elmore.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from elmore.nn.bilm import BiLm
 
-__all__ = ["Engine", "Start"]
+__all__ = ["Engine"]
 
-Start = Literal["zeros", "warm"]
 # Seconds of work below which a thread does everything itself, and how many multiplications of few
 # rows a thread does in a second (benchmarks/embed.py). Handing over costs some 0.1 ms, and nothing
 # waits for a thread that does not come (`Workers.share`).
@@ -42,7 +42,7 @@ _LARGE = 5_000_000
 # Words of one piece of work: enough rows for the products, and what is between them stays small.
 _WORDS_AT_ONCE = 576
 # Each may hold a batch; whoever has more processors than this runs several processes.
-_MOST_WORKERS = 16
+_MAX_WORKERS = 16
 _BURN_IN = Path(__file__).parent.parent / "data" / "burn_in.txt"
 # Words of a token-vector file that are computed anew, to see that it belongs to the model.
 _SAMPLED_WORDS = 8
@@ -55,26 +55,14 @@ class Engine:
 
     Args:
         checkpoint: the model.
-        device: where to compute.
-        threads: processors to use on the CPU; all by default.
-        start: the state before each sentence.
-        precision: how to compute; as the model is stored by default.
+        compute: how it computes; on the CPU with all processors by default.
     """
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        *,
-        device: str = "cpu",
-        threads: int | None = None,
-        start: Start = "zeros",
-        precision: Precision | None = None,
-    ) -> None:
-        if start not in get_args(Start):
-            raise ConfigError(f'start={start!r}; use "zeros" or "warm"')
-        self.device = find_device(device)
+    def __init__(self, checkpoint: Checkpoint, compute: Compute | None = None) -> None:
+        compute = compute or Compute()
+        self.device = find_device(compute.device)
         config = checkpoint.config
-        if start == "warm" and config.lstm.mixed:
+        if compute.start == "warm" and config.lstm.mixed:
             raise ConfigError("this model's LSTM carries no state; use start='zeros'")
         self.config = config
         self.indexer = TokenIndexer(
@@ -82,12 +70,13 @@ class Engine:
             checkpoint.vocabulary if config.tokens.n_words else None,
         )
         self.checkpoint = checkpoint
-        self.precision = _precision(precision, checkpoint, self.device)
+        self.precision = _precision(compute.precision, checkpoint, self.device)
+        self.batch_tokens = compute.batch_tokens or BATCH_TOKENS
         self._lock = threading.Lock()
         self._bilm: BiLm | None = None
         self._softmax: LogSoftmax | None = None
         self._warned = False
-        self.workers = Workers(threads, _MOST_WORKERS)
+        self.workers = Workers(compute.threads, _MAX_WORKERS)
         self._network: Network
         if self.on_cpu:
             large = count_parameters(config) > _LARGE and self.workers.count > 1
@@ -101,11 +90,14 @@ class Engine:
             self._network = network = BiLmTensors(checkpoint, self.device)
             self._bilm = network.bilm
         self.cache = WordCache(config.lstm.projection_dim)
-        self.start: Start = start
+        self.start = compute.start
         self.start_state = checkpoint.start_state
-        if start == "warm" and self.start_state is None:
+        if self.start == "warm" and self.start_state is None:
             self.start_state = self._burn_in()
-        self._start = self.start_state if start == "warm" else None
+        self._start = self.start_state if self.start == "warm" else None
+        if compute.token_vectors is not None:
+            words, vectors = compute.token_vectors
+            self._use_token_vectors(Vocabulary.read(words), Path(vectors))
 
     @property
     def bilm(self) -> BiLm:
@@ -152,7 +144,7 @@ class Engine:
             np.zeros((*shape, lstm.dim), np.float32),
         )
 
-    def use_token_vectors(self, vocabulary: Vocabulary, vectors: Path) -> None:
+    def _use_token_vectors(self, vocabulary: Vocabulary, vectors: Path) -> None:
         """Take the token layer of a vocabulary's words from a file.
 
         Args:
@@ -305,8 +297,6 @@ def _precision(wanted: Precision | None, checkpoint: Checkpoint, device: str) ->
     mixed = checkpoint.config.lstm.mixed
     if wanted is None:
         return checkpoint.precision if device == "cpu" and not mixed else "float32"
-    if wanted not in get_args(Precision):
-        raise ConfigError(f"precision={wanted!r}; use one of {', '.join(get_args(Precision))}")
     if wanted != "float32" and device != "cpu":
         raise ConfigError(f"precision={wanted!r} needs device='cpu'; use float32 on {device}")
     if wanted != "float32" and mixed:

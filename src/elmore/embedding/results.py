@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from elmore.config import BiLmConfig
 from elmore.errors import ConfigError
-from elmore.options import LayerChoice, Pooling
+from elmore.options import LayerChoice, Output, Pooling, check_pooling
 from elmore.text.sentence import Sentence
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "Pooling",
     "SentenceLayers",
     "all_layers",
-    "check_pooling",
     "choose_finish",
     "cosine",
     "layer_weights",
@@ -96,28 +95,18 @@ def layer_weights(layers: LayerChoice, n_layers: int) -> Array:
     return weights
 
 
-def value_shape(
-    config: BiLmConfig, layers: LayerChoice | Literal["all"], pool: Pooling | None
-) -> tuple[int | None, ...]:
-    """The shape of what `choose_finish` makes of a sentence, None for the number of tokens.
+def value_shape(config: BiLmConfig, output: Output) -> tuple[int | None, ...]:
+    """The shape of a sentence's values, with None for the number of tokens.
 
     Raises:
         ConfigError: the model does not have these layers.
     """
-    shape: tuple[int | None, ...] = (config.dim,) if pool else (None, config.dim)
-    if isinstance(layers, str) and layers == "all":
-        return (config.n_layers, *shape)
-    layer_weights(layers, config.n_layers)
-    return shape
+    choose_finish(output.layers, output.pool, config.n_layers)  # refuses layers that are not there
+    shape: tuple[int | None, ...] = (config.dim,) if output.pool else (None, config.dim)
+    return (config.n_layers, *shape) if output.all_layers else shape
 
 
 # --------------------------------------------------------------------------- pooling
-
-
-def check_pooling(kind: str) -> None:
-    """Refuse a name that is not a pooling."""
-    if kind not in get_args(Pooling):
-        raise ConfigError(f"pool={kind!r}; use one of {', '.join(get_args(Pooling))}")
 
 
 def pool(vectors: Array, kind: Pooling) -> Array:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.embedding.engine import Engine
 from elmore.embedding.long_input import LONG_TOKENS, is_long, read_long
-from elmore.embedding.results import Array, Finish, LayerChoice, Pooling, choose_finish
+from elmore.embedding.results import Array, Finish, choose_finish
 from elmore.embedding.writers import Record
 from elmore.errors import ConfigError
+from elmore.options import BATCH_TOKENS, Output
 from elmore.text.batching import Batch, plan_batches
 from elmore.text.sentence import Sentence
 
@@ -30,9 +31,6 @@ __all__ = [
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Larger batches gain little (128 sentences of ordinary length keep the LSTMs busy), and memory
-# stays small.
-BATCH_TOKENS = 4096
 # How far to read ahead: sentences of nearly equal length then fill a batch. Of 64 rows, 58 are
 # alive in an average step after sorting 1,024 sentences, and 28 in the order of a corpus.
 _WINDOW_SENTENCES = 1024
@@ -115,7 +113,7 @@ def embed_stream(
     sentences: Iterable[Sentence],
     finish: Finish[Result],
     *,
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int | None = None,
 ) -> Iterator[tuple[Sentence, Result]]:
     """Embed sentences, one window at a time.
 
@@ -123,37 +121,31 @@ def embed_stream(
         engine: the model.
         sentences: what to embed; read ahead by one window.
         finish: makes the result from a sentence and its layers without markers.
-        batch_tokens: token budget of a batch.
+        batch_tokens: token budget of a batch; the engine's by default.
 
     Yields:
         each sentence with its result, in order.
     """
+    budget = engine.batch_tokens if batch_tokens is None else batch_tokens
     for window in windows(sentences, len):
-        results = _embed_window(engine, window, finish, batch_tokens)
+        results = _embed_window(engine, window, finish, budget)
         yield from zip(window, results, strict=True)
 
 
 def embed_records(
-    engine: Engine,
-    sentences: Iterable[tuple[str, Sentence]],
-    *,
-    layers: LayerChoice | Literal["all"] = "mean",
-    pool: Pooling | None = None,
-    batch_tokens: int | None = None,
+    engine: Engine, sentences: Iterable[tuple[str, Sentence]], output: Output
 ) -> Iterator[Record]:
     """Embed a stream for the writers.
 
     Args:
         engine: the model.
         sentences: each as text and as tokens; read ahead by one window.
-        layers: as in `Elmo.embed`, or "all".
-        pool: one vector per sentence, as in `Elmo.encode`.
-        batch_tokens: token budget of a batch.
+        output: what comes out; numbers stay float32 until they are written.
     """
-    finish = choose_finish(layers, pool, engine.config.n_layers)
+    finish = choose_finish(output.layers, output.pool, engine.config.n_layers)
     for window in windows(sentences, lambda item: len(item[1])):
         plain = [sentence for _, sentence in window]
-        results = _embed_window(engine, plain, finish, batch_tokens or BATCH_TOKENS)
+        results = _embed_window(engine, plain, finish, engine.batch_tokens)
         for (text, sentence), values in zip(window, results, strict=True):
             yield Record(text, sentence.tokens, sentence.spans, values)
 

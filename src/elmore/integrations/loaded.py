@@ -7,20 +7,20 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from elmore.errors import ConfigError
+from elmore.formats.detect import ModelPath, read_checkpoint
+from elmore.options import Compute, ComputeOptions
+from elmore.published.catalog import BUNDLED
 
 if TYPE_CHECKING:
-    from elmore.config import Precision
     from elmore.embedding.elmo import Elmo
-    from elmore.embedding.engine import Start
-    from elmore.formats.detect import ModelPath
 
 __all__ = ["load_once"]
 
 # A pipeline uses one model, a comparison two or three; the largest published one takes 0.4 GB.
-_MOST_MODELS = 3
+_MAX_MODELS = 3
 
 
 class _Process:
@@ -38,16 +38,8 @@ class _Process:
 _process = _Process()
 
 
-def load_once(
-    model: ModelPath | None = None,
-    *,
-    device: str = "cpu",
-    precision: Precision | None = None,
-    threads: int | None = None,
-    start: Start = "zeros",
-    token_vectors: tuple[str | Path, str | Path] | None = None,
-) -> Elmo:
-    """Give a loaded model, the same one each time; arguments are those of `Elmo.load`.
+def load_once(model: ModelPath | None = None, **options: Unpack[ComputeOptions]) -> Elmo:
+    """Load a model, or return the one that was loaded before; options are those of `Elmo.load`.
 
     The models used last are kept, three in a process. A model whose files have changed is loaded
     again, and so is every model in a forked process.
@@ -64,21 +56,16 @@ def load_once(
         )
     from elmore.embedding.elmo import Elmo
 
+    compute = Compute(**options)
     if _process.number != os.getpid():
         _process = _Process(_process)
-    key = (_identity(model), device, precision, threads, start, _identity(token_vectors))
+    key = (_identity(model), _identity(compute.token_vectors), compute)
     with _process.lock:
         models = _process.models
         if key not in models:
-            models[key] = Elmo.load(
-                model,
-                device=device,
-                precision=precision,
-                threads=threads,
-                start=start,
-                token_vectors=token_vectors,
-            )
-            while len(models) > _MOST_MODELS:
+            checkpoint = read_checkpoint(BUNDLED if model is None else model)
+            models[key] = Elmo(checkpoint, **options)
+            while len(models) > _MAX_MODELS:
                 models.popitem(last=False)
         models.move_to_end(key)
         return models[key]

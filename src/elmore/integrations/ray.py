@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from elmore._extras import require
 from elmore.errors import ConfigError
-from elmore.integrations.columns import (
-    ColumnEmbedder,
-    ColumnJob,
-    JobOptions,
-    column_kind,
-    load_model,
-)
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob, JobOptions, column_kind
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -51,7 +45,7 @@ class EmbedRows:
     """
 
     def __init__(self, job: ColumnJob) -> None:
-        self._embedder = ColumnEmbedder(job, load_model(job))
+        self._embedder = ColumnEmbedder(job)
 
     def __call__(self, rows: Any) -> Iterator[Any]:
         """Give the rows of an Arrow table with their vectors, in pieces of a bounded size."""
@@ -123,7 +117,7 @@ def _mapped(ds: Dataset, job: ColumnJob, workers: int | None) -> Dataset:
     if workers is not None and workers < 1:
         raise ConfigError(f"workers={workers}; use 1 or more")
     _check(ds, job)
-    _check_room(job.threads)
+    _check_room(job.threads or 1)
     ds.context.execution_options.preserve_order = True
     compute = data.ActorPoolStrategy(min_size=1, max_size=workers)
     return ds.map_batches(
@@ -132,7 +126,7 @@ def _mapped(ds: Dataset, job: ColumnJob, workers: int | None) -> Dataset:
         batch_size=BATCH_ROWS,
         batch_format="pyarrow",
         compute=compute,
-        num_cpus=job.threads,
+        num_cpus=job.threads or 1,
     )
 
 

@@ -24,9 +24,8 @@ from sklearn.base import (  # noqa: E402
 if TYPE_CHECKING:
     from elmore.config import Precision
     from elmore.embedding.elmo import Elmo
-    from elmore.embedding.engine import Start
-    from elmore.embedding.results import LayerChoice, Pooling
     from elmore.formats.detect import ModelPath
+    from elmore.options import LayerChoice, Pooling, Start
 
 __all__ = ["ElmoVectorizer"]
 

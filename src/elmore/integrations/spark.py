@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from elmore._extras import require
 from elmore._messages import shown
 from elmore.errors import ConfigError
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob, JobOptions, Kind, load_model
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob, JobOptions, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,7 +93,7 @@ def embed_udf(**options: Unpack[JobOptions]) -> Any:
     vector = types.ArrayType(types.FloatType())
 
     def embed(batches: Iterable[Any]) -> Iterator[Any]:
-        embedder = ColumnEmbedder(job, load_model(job), fixed=False)
+        embedder = ColumnEmbedder(job, fixed=False)
         for column in batches:
             for arrays in embedder.columns(column):
                 yield arrays[-1]
@@ -114,7 +114,7 @@ def arrow_function(job: ColumnJob) -> Callable[[Iterable[Any]], Iterator[Any]]:
     _check_dtype(job)
 
     def embed(batches: Iterable[Any]) -> Iterator[Any]:
-        embedder = ColumnEmbedder(job, load_model(job), fixed=False)
+        embedder = ColumnEmbedder(job, fixed=False)
         for batch in batches:
             yield from embedder.tables(batch)
 

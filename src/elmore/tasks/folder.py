@@ -22,10 +22,10 @@ from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import Precision
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.engine import Start
 from elmore.errors import FormatError
 from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 from elmore.limits import LIMITS
+from elmore.options import Start
 from elmore.tasks.inputs import WordList
 from elmore.tasks.places import FACTS, find_task, is_task
 

@@ -8,20 +8,18 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Unpack
 
 from elmore._io import open_checked, open_text, sha256_stream
 from elmore._messages import shown
 from elmore._progress import SILENT, Progress
-from elmore.config import Precision
-from elmore.embedding.bulk.job import SHARD_BYTES, Job, start_embedder
+from elmore.embedding.bulk.job import Job, JobOptions, start_embedder
 from elmore.embedding.bulk.output_folder import BulkFolder, BulkResult, ShardRecord, run_facts
-from elmore.embedding.results import LayerChoice, Pooling, value_shape
+from elmore.embedding.results import value_shape
 from elmore.errors import InputError
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.jobs.pool import Pool, Request
-from elmore.options import StoredType
-from elmore.text.reading import Counts, Errors, Reading
+from elmore.text.reading import Counts, Reading
 
 __all__ = ["InputFile", "TextShard", "cut_shards", "embed_files", "inspect_input", "run_job"]
 
@@ -31,24 +29,10 @@ def embed_files(
     out: str | Path,
     *,
     model: ModelPath,
-    format: str = "parquet",
-    layers: LayerChoice | Literal["all"] = "mean",
-    pool: Pooling | None = None,
-    dtype: StoredType = "float32",
-    tokenized: bool = False,
-    split_sentences: bool = False,
-    errors: Errors = "strict",
-    limit: int | None = None,
     workers: int = 1,
-    threads: int = 1,
-    device: str = "cpu",
-    precision: Precision | None = None,
-    start: str = "zeros",
-    token_vectors: tuple[str | Path, str | Path] | None = None,
-    batch_tokens: int | None = None,
-    shard_bytes: int = SHARD_BYTES,
     overwrite: bool = False,
     progress: Progress = SILENT,
+    **options: Unpack[JobOptions],
 ) -> BulkResult:
     """Embed text files with several processes into a folder of shards.
 
@@ -60,48 +44,19 @@ def embed_files(
         inputs: files, plain or compressed (gz, bz2, xz, zst), read in this order.
         out: the folder to create.
         model: what `Elmo.load` takes.
-        format: of the shards: "parquet", "safetensors", "hdf5", "npz" or "jsonl".
-        layers: as in `Elmo.embed`, or "all".
-        pool: one vector per sentence, as in `Elmo.encode`.
-        dtype: how numbers are stored, "float32" or "float16".
-        tokenized: lines are tokens separated by spaces.
-        split_sentences: lines are running text, with blank lines between paragraphs.
-        errors: what to do with lines that are not UTF-8.
-        limit: stop after this many sentences.
         workers: processes.
-        threads: of each process.
-        device: as in `Elmo.load`.
-        precision: as in `Elmo.load`.
-        start: as in `Elmo.load`.
-        token_vectors: as in `Elmo.load`.
-        batch_tokens: token budget of a batch.
-        shard_bytes: a shard ends with the sentence that reaches this many bytes of text.
         overwrite: start again in a folder that holds an earlier run.
         progress: counts sentences.
+        options: the attributes of `Job`: `format`, `layers`, `pool`, `dtype`, `tokenized`,
+            `split_sentences`, `errors`, `limit`, `threads`, `device`, `precision`, `start`,
+            `token_vectors`, `batch_tokens`, `shard_bytes`.
 
     Raises:
         ResumeError: the folder holds a run with other settings, inputs or model.
         InputError: nothing to read, or not UTF-8.
         ConfigError: a bad option, or a folder that is not ours.
     """
-    job = Job(
-        model=model,
-        format=format,
-        layers=layers,
-        pool=pool,
-        dtype=dtype,
-        tokenized=tokenized,
-        split_sentences=split_sentences,
-        errors=errors,
-        limit=limit,
-        batch_tokens=batch_tokens,
-        shard_bytes=shard_bytes,
-        threads=threads,
-        device=device,
-        precision=precision,
-        start=start,
-        token_vectors=token_vectors,
-    )
+    job = Job(model=model, **options)
     return run_job(job, inputs, out, workers=workers, overwrite=overwrite, progress=progress)
 
 
@@ -118,7 +73,7 @@ def run_job(
     paths = [Path(path) for path in ([inputs] if isinstance(inputs, str | Path) else inputs)]
     if not paths:
         raise InputError("no input files; name at least one text file")
-    value_shape(read_checkpoint(job.model).config, job.layers, job.pool)  # refuses early
+    value_shape(read_checkpoint(job.model).config, job)  # refuses early
     # Libraries read these when they are loaded. The count must not depend on the number of
     # workers, or the last bits of the vectors might.
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -128,7 +83,7 @@ def run_job(
             start_embedder,
             workers,
             setup=job.to_json(),
-            environment=dict.fromkeys(names, str(job.threads)),
+            environment=dict.fromkeys(names, str(job.threads or 1)),
         ) as pool,
     ):
         files = [inspect_input(path) for path in paths]  # while the workers load the model

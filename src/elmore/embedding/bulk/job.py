@@ -7,24 +7,24 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
 from elmore._io import sha256_file
 from elmore._version import __version__
-from elmore.config import BiLmConfig, Precision
-from elmore.embedding.results import LayerChoice, Pooling, check_pooling, value_shape
+from elmore.config import BiLmConfig
+from elmore.embedding.results import value_shape
 from elmore.embedding.writers import WRITERS, Settings, open_writer
 from elmore.errors import ConfigError
 from elmore.formats.detect import ModelPath
 from elmore.jobs.worker import Worker
-from elmore.options import StoredType
+from elmore.options import Compute, ComputeOptions, Output, OutputOptions, check_counts
 from elmore.text.reading import Counts, Errors, Reading, SentenceReader
 from elmore.text.sentence import Sentence
 from elmore.text.tokenizer import Convention
 
-__all__ = ["SHARD_BYTES", "Job", "ShardEmbedder", "start_embedder"]
+__all__ = ["SHARD_BYTES", "Job", "JobOptions", "ShardEmbedder", "start_embedder"]
 
 # Of text in a shard, about 100,000 tokens of English: what is lost when a worker is killed.
 SHARD_BYTES = 1 << 19
@@ -32,60 +32,52 @@ SHARD_BYTES = 1 << 19
 _PLACES = ("model", "token_vectors")
 
 
+class JobOptions(ComputeOptions, OutputOptions, total=False):
+    """The attributes of a `Job`, but for the model, as keywords of `embed_files`."""
+
+    format: str
+    tokenized: bool
+    split_sentences: bool
+    errors: Errors
+    limit: int | None
+    sentence_index: bool | None
+    shard_bytes: int
+
+
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """What a bulk run is asked for: all that its output depends on besides model and inputs.
+class Job(Compute, Output):
+    """What a bulk run is asked for: all that its output depends on besides the inputs.
 
     Attributes:
         model: what `Elmo.load` takes.
-        format: of the shards, a key of `WRITERS`.
-        layers: as in `Elmo.embed`, or "all".
-        pool: one vector per sentence.
-        dtype: how numbers are stored.
+        format: of the shards: "parquet", "safetensors", "hdf5", "npz" or "jsonl".
         tokenized: lines are tokens separated by spaces.
-        split_sentences: lines are running text.
+        split_sentences: lines are running text, with blank lines between paragraphs.
         errors: what to do with lines that are not UTF-8.
         limit: stop after this many sentences.
-        sentence_index: hdf5: whether to write `sentence_to_index`.
-        batch_tokens: token budget of a batch.
+        sentence_index: hdf5: whether to write `sentence_to_index`; None for up to a million lines.
         shard_bytes: a shard ends with the sentence that reaches this many bytes of text.
         threads: of each process.
-        device: where to compute.
-        precision: of the computation; None for the one the model was saved in.
-        start: the state before each sentence.
-        token_vectors: (vocabulary, HDF5) as `Elmo.load` takes them.
     """
 
     model: ModelPath
     format: str = "parquet"
-    layers: LayerChoice | Literal["all"] = "mean"
-    pool: Pooling | None = None
-    dtype: StoredType = "float32"
     tokenized: bool = False
     split_sentences: bool = False
     errors: Errors = "strict"
     limit: int | None = None
     sentence_index: bool | None = None
-    batch_tokens: int | None = None
     shard_bytes: int = SHARD_BYTES
-    threads: int = 1
-    device: str = "cpu"
-    precision: Precision | None = None
-    start: str = "zeros"
-    token_vectors: tuple[str | Path, str | Path] | None = None
+    # Not all processors: there is one process for each of them.
+    threads: int | None = 1
 
     def __post_init__(self) -> None:
+        Compute.__post_init__(self)
+        Output.__post_init__(self)
         if self.format not in WRITERS:
             raise ConfigError(f"format={self.format!r}; use one of {', '.join(WRITERS)}")
-        if self.dtype not in get_args(StoredType):
-            raise ConfigError(f"dtype={self.dtype!r}; use {' or '.join(get_args(StoredType))}")
-        self.reading()
-        if self.pool is not None:
-            check_pooling(self.pool)
-        for name in ("limit", "batch_tokens", "shard_bytes", "threads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}={value}; use 1 or more")
+        self.reading()  # refuses what does not fit together
+        check_counts(self, "limit", "shard_bytes")
 
     def reading(self, tokenizer: Convention = "ptb") -> Reading:
         """How the text is read; `tokenizer` is the model's convention."""
@@ -113,7 +105,7 @@ class Job:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Job:
         """Undo `to_json`."""
-        # Several files of a model are a tuple, which JSON turns into a list.
+        # Several files are a tuple, which JSON turns into a list.
         places = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in fields.items()
@@ -129,7 +121,7 @@ class Job:
             first: number of the shard's first sentence.
         """
         return Settings(
-            shape=value_shape(config, self.layers, self.pool),
+            shape=value_shape(config, self),
             dtype=self.dtype,
             texts=self.split_sentences,
             sentence_index=self.sentence_index,
@@ -170,14 +162,7 @@ class ShardEmbedder:
         from elmore.formats.detect import read_checkpoint
 
         self.job = job
-        self.elmo = Elmo(
-            read_checkpoint(job.model),
-            device=job.device,
-            precision=job.precision,
-            threads=job.threads,
-            start=job.start,  # type: ignore[arg-type]  # Elmo checks it
-            token_vectors=job.token_vectors,
-        )
+        self.elmo = Elmo(read_checkpoint(job.model), **job.options())
 
     def facts(self) -> dict[str, Any]:
         """What the vectors depend on besides settings and text."""
@@ -214,13 +199,7 @@ class ShardEmbedder:
             for text in texts:
                 yield text, reader.sentence(text, counts)
 
-        records = embed_records(
-            self.elmo.engine,
-            sentences(),
-            layers=self.job.layers,
-            pool=self.job.pool,
-            batch_tokens=self.job.batch_tokens,
-        )
+        records = embed_records(self.elmo.engine, sentences(), self.job)
         settings = self.job.writer_settings(self.elmo.config, first)
         with open_writer(self.job.format, path, settings) as writer:
             for record in records:
