@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from elmore.kernels import blas
-from elmore.kernels.blas import one_blas_thread
+from elmore.kernels import workers
+from elmore.kernels.workers import one_blas_thread
 
-control = blas._control()
+control = workers._blas_control()
 
 
 @pytest.mark.skipif(control is None, reason="numpy has another BLAS here")
@@ -56,6 +56,6 @@ def test_the_last_of_several_threads_gives_the_count_back() -> None:
 
 
 def test_another_blas_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blas, "_control", lambda: None)
+    monkeypatch.setattr(workers, "_blas_control", lambda: None)
     with one_blas_thread():
         pass

@@ -19,10 +19,9 @@ from elmore.embedding.torch_network import BiLmTensors, build_bilm, find_device
 from elmore.embedding.word_cache import WordCache, read_token_vectors, word_keys
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint, StartState
-from elmore.kernels.blas import one_blas_thread
 from elmore.kernels.native import native
 from elmore.kernels.softmax import LogSoftmax
-from elmore.kernels.workers import Workers
+from elmore.kernels.workers import Workers, one_blas_thread
 from elmore.options import BATCH_TOKENS, Compute
 from elmore.text.batching import Batch, TokenIndexer
 from elmore.text.vocabulary import Vocabulary

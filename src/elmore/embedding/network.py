@@ -18,8 +18,7 @@ from elmore.config import BiLmConfig
 from elmore.kernels.charcnn import FilterTables
 from elmore.kernels.matrix import Array, Matrix, Stored
 from elmore.kernels.native import aligned
-from elmore.kernels.packing import Packing
-from elmore.kernels.recurrence import FORGET_BIAS, Clips, run_steps
+from elmore.kernels.recurrence import FORGET_BIAS, Clips, Packing, run_steps
 
 __all__ = ["BiLmArrays", "LstmState", "Network", "Reader", "Runner", "in_turn"]
 

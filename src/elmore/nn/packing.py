@@ -1,4 +1,4 @@
-"""`kernels.packing` as tensors, on the device of a batch."""
+"""`kernels.recurrence.Packing` as tensors, on the device of a batch."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from elmore.kernels import packing as kernels
+from elmore.kernels import recurrence as kernels
 
 __all__ = ["Packing"]
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The real tokens of a batch, step by step; attributes as in `kernels.packing.Packing`."""
+    """The real tokens of a batch, step by step; attributes as in `kernels.recurrence.Packing`."""
 
     sizes: tuple[int, ...]
     order: Tensor
