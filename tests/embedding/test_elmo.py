@@ -254,6 +254,10 @@ def test_what_a_model_says_of_itself(tiny_elmo: Elmo) -> None:
     assert tiny_elmo.n_layers == 3
     assert repr(tiny_elmo).startswith("Elmo('")
     assert "dim=32, n_layers=3" in repr(tiny_elmo)
+    text = "She fell . " * 500
+    layers = "SentenceLayers(('She', 'fell', '.', 'She', 'fell', '.', ...), values=(3, 1500, 32))"
+    assert repr(tiny_elmo.layers(text)) == layers
+    assert repr(tiny_elmo.tokenize("It fell.")) == "Sentence(('It', 'fell', '.'), n_tokens=3)"
     assert tiny_elmo.checkpoint.tokenizer == "billion-word"
 
 

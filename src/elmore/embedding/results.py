@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ Array = NDArray[np.float32]
 Result = TypeVar("Result", covariant=True)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SentenceLayers:
     """Every layer of every token of one sentence.
 
@@ -52,6 +53,10 @@ class SentenceLayers:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def __repr__(self) -> str:
+        # Not the numbers: a sentence has thousands of them.
+        return f"SentenceLayers({reprlib.repr(self.tokens)}, values={self.values.shape})"
 
     def mix(self, layers: LayerChoice = "mean") -> Array:
         """One vector per token, (time, dim), as `Elmo.embed` gives it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 
 from elmore.errors import InputError
@@ -9,7 +10,7 @@ from elmore.errors import InputError
 __all__ = ["Sentence"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Sentence:
     """Hold the tokens of one sentence, without any sentence marker.
 
@@ -35,3 +36,6 @@ class Sentence:
     def __len__(self) -> int:
         """Count the tokens."""
         return len(self.tokens)
+
+    def __repr__(self) -> str:
+        return f"Sentence({reprlib.repr(self.tokens)}, n_tokens={len(self)})"
