@@ -133,7 +133,7 @@ def test_a_saved_model_gives_the_same(lm: Elmo, tmp_path: Path) -> None:
 def test_it_says_what_it_measured(lm: Elmo) -> None:
     result = perplexity(lm, ["the zzz ."])
     shown = str(result)
-    for part in ("forward", "backward", "4 a direction", "33.33% of the words", "full"):
+    for part in ("forward", "backward", "4 per direction", "33.33% of the words", "full"):
         assert part in shown
     assert repr(result).startswith(f"Perplexity(forward={result.forward:.6g}, backward=")
     assert "backward       none" in str(Perplexity(n_tokens=1, n_known=1))

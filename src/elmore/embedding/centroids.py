@@ -1,4 +1,4 @@
-"""One vector a word, or a few, from the contexts that a text shows it in."""
+"""One vector per word, or a few, from its contexts in a text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from elmore.text.sentence import Sentence
 __all__ = ["Centroid", "sense_centroids", "word_centroids"]
 
 Array = NDArray[np.float32]
-# Of the uses that are held at once.
+# Of the uses that are in memory at once.
 _MOST_BYTES = 4 << 30
 _ROUNDS = 20
 
@@ -54,7 +54,7 @@ def word_centroids(
         batch_tokens: token budget of a batch.
 
     Returns:
-        the words that were met, the most frequent first.
+        the words that occur, the most frequent first.
     """
     words = list(dict.fromkeys(words))
     rows = {word: row for row, word in enumerate(words)}

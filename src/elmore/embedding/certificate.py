@@ -1,6 +1,6 @@
-"""What fewer bits cost: vectors beside those of float32, on a text that ships with elmore.
+"""What fewer bits cost: vectors compared with those of float32, on a text inside the package.
 
-The certificate stands in a folder's notes, where `elmore info` shows it.
+The certificate is in a folder's notes, where `elmore info` shows it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["CERTIFICATE", "certified", "certify", "fixed_text"]
 # Key in `Checkpoint.notes`.
 CERTIFICATE = "certificate"
 _BURN_IN = Path(__file__).parent.parent / "data" / "burn_in.txt"
-# Long words, other scripts and repeats go through every part.
+# Long words, other scripts and repeats, so that every part of a model is used.
 _TEXT = (
     "The bank by the river lent no money to the bank .".split(" "),
     "« Naïveté » , 速い狐 , Ταχίστη 🦊 : antidisestablishmentarianism !".split(" "),
@@ -32,7 +32,7 @@ _TEXT = (
 
 
 def fixed_text(checkpoint: Checkpoint) -> list[list[str]]:
-    """Give token lists to embed; of a model that knows only words, words of its vocabulary."""
+    """Token lists to embed; if a model knows only words, words of its vocabulary."""
     if checkpoint.config.tokens.n_words and checkpoint.vocabulary is not None:
         return [list(checkpoint.vocabulary.words[:40])]
     lines = _BURN_IN.read_text(encoding="utf-8").split("\n")
@@ -42,12 +42,12 @@ def fixed_text(checkpoint: Checkpoint) -> list[list[str]]:
 def certified(
     checkpoint: Checkpoint, precision: Precision, probes: Mapping[str, Any] | None = None
 ) -> Checkpoint:
-    """Give a checkpoint whose notes say what a precision costs it; float32 costs nothing.
+    """A checkpoint whose notes say what a precision costs it; float32 costs nothing.
 
     Args:
-        checkpoint: the model; one that is stored so already keeps the certificate it has.
+        checkpoint: the model; if it is stored so already, it keeps the certificate it has.
         precision: how it will be stored.
-        probes: scores of downstream yardsticks, beside those of float32.
+        probes: downstream scores, beside those of float32.
     """
     notes = dict(checkpoint.notes)
     if precision == checkpoint.precision and CERTIFICATE in notes and probes is None:
@@ -72,7 +72,7 @@ def certify(
     batch = exact.indexer.batch(batch_text)
     expected, found = exact.run(batch)[0], cheap.run(batch)[0]
     places = np.arange(expected.shape[2])
-    inner = (places > 0) & (places < batch.lengths[:, None] - 1)  # without markers
+    inner = (places > 0) & (places < batch.lengths[:, None] - 1)  # without markers and padding
     expected, found = expected[:, inner], found[:, inner]  # (layers, tokens, dim)
     cosines = _cosines(expected.astype(np.float64), found.astype(np.float64))
     certificate: dict[str, Any] = {

@@ -70,9 +70,9 @@ class Elmo:
             model: a name, a folder, a zip or tar, a TensorFlow checkpoint (its prefix), an AllenNLP
                 `weights.th`, or files: (options, weights[, vocabulary[, softmax]]); the English
                 model inside the package if left out.
-            device: where to compute.
+            device: where to compute: "cpu", "cuda", "cuda:1", ...
             precision: how to compute: "float32", "float16" (weights stored in half the bytes) or
-                "int8" (a quarter); as the model is stored by default.
+                "int8" (a quarter); by default the one the model was saved in.
             threads: processors to use; all by default.
             start: the state before each sentence: "zeros", or "warm", the state after a short
                 text that ships with elmore.
@@ -111,7 +111,7 @@ class Elmo:
 
     @property
     def precision(self) -> Precision:
-        """How it computes."""
+        """The precision that it computes in."""
         return self._engine.precision
 
     @property
@@ -121,7 +121,7 @@ class Elmo:
 
     @property
     def engine(self) -> Engine:
-        """The computing part: batches of tokens in, all layers out."""
+        """What computes: batches of tokens in, all layers out."""
         return self._engine
 
     def tokenize(self, text: str) -> Sentence:
@@ -140,11 +140,11 @@ class Elmo:
     def embed(
         self, texts: str | Sequence[str], *, layers: LayerChoice = "mean"
     ) -> Array | list[Array]:
-        """Give each token of each sentence a vector.
+        """One vector per token of each sentence.
 
         Args:
             texts: a sentence, or a list of sentences.
-            layers: "mean", "top", the number of a layer, or one weight for each.
+            layers: "mean", "top", the number of a layer, or one weight per layer.
 
         Returns:
             (time, dim) for one sentence, a list of such for a list.
@@ -159,7 +159,7 @@ class Elmo:
     def embed_tokens(
         self, sentences: Sequence[Sequence[str]], *, layers: LayerChoice = "mean"
     ) -> list[Array]:
-        """Give each token a vector; tokens are taken as they are.
+        """One vector per token; tokens are taken as they are.
 
         Examples:
             >>> elmo.embed_tokens([["Stocks", "fell", "."]])[0].shape
@@ -174,7 +174,7 @@ class Elmo:
         pool: Pooling = "mean",
         layers: LayerChoice = "mean",
     ) -> Array:
-        """Give each sentence one vector.
+        """One vector per sentence.
 
         Args:
             texts: a sentence, or a list of sentences.
@@ -198,7 +198,7 @@ class Elmo:
         pool: Pooling = "mean",
         layers: LayerChoice = "mean",
     ) -> Array:
-        """Give each token list one vector, (n, dim).
+        """One vector per token list, (n, dim).
 
         Examples:
             >>> elmo.encode_tokens([["Stocks", "fell", "."]], pool="max").shape
@@ -212,7 +212,7 @@ class Elmo:
     @overload
     def layers(self, texts: Sequence[str]) -> list[SentenceLayers]: ...
     def layers(self, texts: str | Sequence[str]) -> SentenceLayers | list[SentenceLayers]:
-        """Give all layers of each token, with the tokens and where they stand.
+        """All layers of each token, with the tokens and where they are in the text.
 
         Examples:
             >>> elmo.layers("She fell.").values.shape
@@ -221,7 +221,7 @@ class Elmo:
         return self._each(texts, all_layers, "layers_tokens")
 
     def layers_tokens(self, sentences: Sequence[Sequence[str]]) -> list[SentenceLayers]:
-        """Give all layers of each token of token lists.
+        """All layers of each token of token lists.
 
         Examples:
             >>> elmo.layers_tokens([["Stocks", "fell", "."]])[0].values.shape
@@ -241,9 +241,9 @@ class Elmo:
         """Embed a stream: lazy, in order, in bounded memory.
 
         Args:
-            items: sentences, or token lists if `tokenized`; read ahead by some 1,000.
+            items: sentences, or token lists if `tokenized`; read ahead by about 1,000.
             layers: as in `embed`.
-            pool: give one vector a sentence, as `encode`.
+            pool: one vector per sentence, as in `encode`.
             tokenized: whether the items are token lists.
             batch_tokens: token budget of a batch.
 
@@ -263,7 +263,7 @@ class Elmo:
     def pipe_layers(
         self, sentences: Iterable[Sentence], *, batch_tokens: int = BATCH_TOKENS
     ) -> Iterator[SentenceLayers]:
-        """Give all layers of a stream of sentences: lazy, in order, in bounded memory.
+        """All layers of a stream of sentences: lazy, in order, in bounded memory.
 
         Examples:
             >>> lines = ["It fell.", "Yes."]
@@ -318,10 +318,7 @@ class Elmo:
         )
 
     def token_vectors(self, words: Sequence[str]) -> Array:
-        """Give the token layer of single words: what the model knows of a word out of context.
-
-        Returns:
-            (n_words, dim of one direction).
+        """The token layer of single words, without context, (n_words, dim of one direction).
 
         Examples:
             >>> elmo.token_vectors(["stocks", "shares"]).shape
@@ -339,8 +336,8 @@ class Elmo:
         """Write the model as an elmore folder; a warm start state is kept with it.
 
         Args:
-            path: the folder to make.
-            overwrite: replace an elmore folder that is there.
+            path: the folder to create.
+            overwrite: replace an elmore folder that exists.
             precision: how the weights are stored. What "float16" and "int8" cost is measured on
                 a short text and written into the folder's notes.
 

@@ -1,4 +1,4 @@
-"""From batches of tokens to all layers of a loaded model; the only place that computes."""
+"""From batches of tokens to all layers: a loaded model, its threads and its cache."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 __all__ = ["Engine"]
 
 # Seconds of work below which a thread does everything itself, and how many multiplications of few
-# rows a thread does in a second (benchmarks/embed.py). Handing over costs some 0.1 ms, and nothing
-# waits for a thread that does not come (`Workers.share`).
+# rows a thread does per second (benchmarks/embed.py). Handing work over costs about 0.1 ms, and
+# nothing waits for a thread that does not come (`Workers.share`).
 _HAND_OVER = 0.001
 _RATES = {"float32": 15e9, "float16": 25e9, "int8": 60e9}
-# Weights from which on it pays to pack them in several threads.
+# With more weights than this it pays to pack them in several threads.
 _LARGE = 5_000_000
-# Words of one piece of work: enough rows for the products, and what is between them stays small.
+# Words that a job computes: enough rows for the products, and intermediate results stay small.
 _WORDS_AT_ONCE = 576
-# Each may hold a batch; whoever has more processors than this runs several processes.
+# Each may hold a batch; with more processors than this, use several processes.
 _MAX_WORKERS = 16
 _BURN_IN = Path(__file__).parent.parent / "data" / "burn_in.txt"
-# Words of a token-vector file that are computed anew, to see that it belongs to the model.
+# Words of a token-vector file that are computed again, to see that it belongs to the model.
 _SAMPLED_WORDS = 8
-# A model may diverge on sequences of more than so many times the length that it was trained on.
+# A model may diverge on sequences that are this many times longer than those it was trained on.
 _MUCH_LONGER = 4
 
 
 class Engine:
-    """A biLM with what surrounds it: ids, cache, threads, start state.
+    """A biLM with what it needs to run: ids, cache, threads, start state.
 
     Args:
         checkpoint: the model.
@@ -100,14 +100,14 @@ class Engine:
 
     @property
     def bilm(self) -> BiLm:
-        """The model as a torch module in float32, made when somebody asks for it."""
+        """The model as a torch module in float32, made when it is first used."""
         with self._lock:
             if self._bilm is None:
                 self._bilm = build_bilm(self.checkpoint, self.device)
             return self._bilm
 
     def log_softmax(self) -> LogSoftmax:
-        """The model's softmax, packed when it is first asked for.
+        """The model's softmax, packed when it is first used.
 
         Raises:
             ConfigError: the model has none.
@@ -135,7 +135,7 @@ class Engine:
             )
 
     def zero_state(self, rows: int) -> LstmState:
-        """Make the state before any text, for `rows` sentences."""
+        """The state before any text, for `rows` sentences."""
         lstm = self.config.lstm
         shape = (len(self.config.directions), lstm.n_layers, rows)
         return LstmState(
@@ -144,12 +144,7 @@ class Engine:
         )
 
     def _use_token_vectors(self, vocabulary: Vocabulary, vectors: Path) -> None:
-        """Take the token layer of a vocabulary's words from a file.
-
-        Args:
-            vocabulary: the words.
-            vectors: HDF5 with a row for each, as `elmore cache` writes it.
-        """
+        """Take the token layer of a vocabulary's words from a file of `elmore cache`."""
         dim = self.config.lstm.projection_dim
         table = read_token_vectors(vectors, dim, vocabulary)
         batch = self._words(vocabulary.words)
@@ -158,23 +153,19 @@ class Engine:
         if difference > 1e-3:
             raise FormatError(
                 f"'{vectors}' does not belong to this model (vectors differ by {difference:.2g}); "
-                "write it anew with `elmore cache`"
+                "write it again with `elmore cache`"
             )
         pinned = dict(zip(word_keys(batch), table, strict=True))
         self.cache = WordCache(dim, pinned=pinned)
 
     def token_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Compute the token layer of words, (n_words, dim of one direction)."""
+        """The token layer of words, computed without the cache, (n_words, dim of one direction)."""
         batch = self._words(words)
         return self._compute_words(batch, np.arange(len(words)))
 
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Give the token layer of words, each distinct one computed once or remembered.
-
-        Returns:
-            (n_words, dim of one direction).
-        """
-        places: dict[str, int] = {}
+        """The token layer of words, (n_words, dim of one direction); repeats cost nothing."""
+        places: dict[str, int] = {}  # of the distinct words
         index = [places.setdefault(word, len(places)) for word in words]
         return self.vectors(self._words(list(places)))[index]
 
@@ -184,11 +175,7 @@ class Engine:
         return self.device == "cpu"
 
     def vectors(self, batch: Batch) -> NDArray[np.float32]:
-        """Give the token layer of a batch's words, from the cache or computed.
-
-        Returns:
-            (n_words, dim of one direction).
-        """
+        """The token layer of a batch's words, from the cache or computed, (n_words, dim)."""
         if batch.words is None:  # a row of a table is not worth caching
             everything = np.arange(len(batch.word_ids if batch.word_ids is not None else ()))
             return self._compute_words(batch, everything)
@@ -205,7 +192,7 @@ class Engine:
         Args:
             batch: the sentences.
             state: where each begins; the start state if not given.
-            vectors: of `vectors`, where they are known.
+            vectors: what `vectors` gives, if it is known already.
 
         Returns:
             as `Network.contextualize`.
@@ -232,7 +219,7 @@ class Engine:
             return self._network.read_on(direction, inputs, hidden, cell)
 
     def initial_state(self, rows: int) -> LstmState:
-        """Make the state in which `rows` sentences start."""
+        """The state in which `rows` sentences start."""
         if self._start is None:
             return self.zero_state(rows)
         hidden, cell = self._start.hidden, self._start.memory
@@ -275,16 +262,16 @@ class Engine:
             return np.concatenate(run([partial(job, part) for part in parts]))
 
     def alone(self) -> AbstractContextManager[None]:
-        """Keep numpy's BLAS from using threads of its own, where it makes the products."""
+        """Keep numpy's BLAS from using threads of its own, if it computes the products."""
         return nullcontext() if native().vectors else one_blas_thread()
 
     def _worthwhile(self, products: int) -> bool:
-        """Tell whether so many multiplications are worth waking other threads."""
+        """Whether so many multiplications are worth waking other threads."""
         busy = self.on_cpu and self.workers.count > 1
         return busy and products > _HAND_OVER * _RATES[self.precision]
 
     def _burn_in(self) -> StartState:
-        """Read the burn-in text with carried state, and keep where the LSTMs stand after it."""
+        """Read the burn-in text with carried state, and return the state after it."""
         state = self.zero_state(1)
         for line in _BURN_IN.read_text(encoding="utf-8").split("\n"):
             if line:
@@ -306,14 +293,14 @@ def _precision(wanted: Precision | None, checkpoint: Checkpoint, device: str) ->
 
 
 def _lstm_products(config: BiLmConfig) -> int:
-    """Count the multiplications of a token in all LSTM layers."""
+    """Multiplications per token in all LSTM layers."""
     lstm = config.lstm
     one = 8 * lstm.dim * lstm.projection_dim + lstm.dim * lstm.projection_dim * lstm.projected
     return one * lstm.n_layers * len(config.directions)
 
 
 def _token_products(config: BiLmConfig) -> int:
-    """Count the multiplications of a word in the token layer."""
+    """Multiplications per word in the token layer."""
     tokens = config.tokens
     products = tokens.n_features * config.lstm.projection_dim * tokens.projected
     return products + 2 * tokens.n_filters**2 * tokens.n_highway

@@ -134,16 +134,12 @@ class LayerCache:
         return CachedLayers(blocks, digests, lengths, (self.elmo.n_layers, self.elmo.dim))
 
     def _check_room(self, n_tokens: int) -> None:
-        needed = n_tokens * self._token_bytes
+        needed = n_tokens * self.elmo.n_layers * self.elmo.dim * 2  # float16
         if needed > self.max_bytes:
             raise ConfigError(
                 f"{n_tokens} tokens need {needed / 1e9:.1f} GB but the cache may hold "
-                f"{self.max_bytes / 1e9:.1f}; raise max_bytes (--cache-gb) or take less text"
+                f"{self.max_bytes / 1e9:.1f}; raise max_bytes (--cache-gb) or use less text"
             )
-
-    @property
-    def _token_bytes(self) -> int:
-        return self.elmo.n_layers * self.elmo.dim * 2
 
     def _blocks(self) -> Iterator[_Block]:
         for path in sorted(self.folder.glob(f"{_PREFIX}{self.model[:16]}-*.safetensors")):
@@ -257,11 +253,8 @@ class CachedLayers(Sequence[NDArray[np.float32]]):
             (n, layers, dim).
         """
         result = np.empty((len(sentences), self.n_layers, self.dim), np.float32)
-        block, row = self._where[sentences].T
-        row = row + positions
-        for number in np.unique(block):
-            mine = block == number
-            result[mine] = self._values[number][row[mine]]
+        for mine, values, rows in self._by_block(sentences, positions):
+            result[mine] = values[rows]
         return result
 
     def vectors(self, layers: LayerChoice = "mean") -> Iterator[NDArray[np.float32]]:
@@ -273,18 +266,24 @@ class CachedLayers(Sequence[NDArray[np.float32]]):
             sentences = np.repeat(np.arange(start, stop), lengths)
             ends = np.cumsum(lengths)
             positions = np.arange(len(sentences)) - np.repeat(ends - lengths, lengths)
-            block, row = self._where[sentences].T
-            row = row + positions
             result = np.zeros((len(sentences), self.dim), np.float32)
-            for number in np.unique(block):
-                mine = block == number
-                for layer in used:
-                    part = self._values[number][row[mine], layer]
-                    result[mine] += weights[layer] * part.astype(np.float32)
+            for mine, values, rows in self._by_block(sentences, positions):
+                for layer in used:  # the others need not be read from disk
+                    result[mine] += weights[layer] * values[rows, layer].astype(np.float32)
             yield result
 
+    def _by_block(
+        self, sentences: NDArray[np.int64], positions: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.bool_], Half, NDArray[np.int64]]]:
+        """For each block: which of the tokens it holds, its values, and their rows in it."""
+        block, row = self._where[sentences].T
+        row = row + positions
+        for number in np.unique(block):
+            mine = block == number
+            yield mine, self._values[number], row[mine]
+
     def _runs(self) -> Iterator[tuple[int, int]]:
-        """Cut the sentences into runs of bounded length."""
+        """Divide the sentences into runs of bounded length."""
         start = size = 0
         for k, length in enumerate(self.lengths):
             if size and size + length > _READ_TOKENS:

@@ -1,4 +1,4 @@
-"""The biLM as arrays in, arrays out: what computes on the CPU.
+"""The biLM as arrays in, arrays out: what runs on the CPU.
 
 Weights are packed once, in the precision in which they are stored. Packing reads every weight, at
 some gigabytes per second, so it is done when a model is loaded: a bad weight is noticed then, and

@@ -82,50 +82,41 @@ class Stream:
     def _run(self, sentences: list[Sentence]) -> list[SentenceLayers]:
         if not sentences:
             return []
-        before = self._first_rows(len(sentences))
+        before = self._grown(len(sentences))
+        # A copy: if the batch fails, every row is still where it was.
         after = LstmState(before.hidden.copy(), before.cell.copy())
         results: dict[int, SentenceLayers] = {}
+        short: list[int] = []
         for row, sentence in enumerate(sentences):
             if is_long(self._engine, len(sentence)):
-                results[row] = self._run_long(sentence, row, before, after)
-        rows = [row for row in range(len(sentences)) if row not in results]
-        if rows:
-            batch = self._engine.indexer.batch([sentences[row].tokens for row in rows])
-            values, last = self._engine.run(batch, _some_rows(before, rows))
-            _put_rows(after, rows, last)
-            for k, row in enumerate(rows):
-                n_tokens = len(sentences[row])
-                chunk = values[:, k, 1 : n_tokens + 1]
+                state = _some_rows(before, [row])
+                with read_long(self._engine, sentence.tokens, state) as long:
+                    _put_rows(after, [row], long.state)
+                    results[row] = all_layers(sentence, long.chunks())
+            else:
+                short.append(row)
+        if short:
+            batch = self._engine.indexer.batch([sentences[row].tokens for row in short])
+            values, last = self._engine.run(batch, _some_rows(before, short))
+            _put_rows(after, short, last)
+            for k, row in enumerate(short):
+                chunk = values[:, k, 1 : len(sentences[row]) + 1]
                 results[row] = all_layers(sentences[row], iter([chunk]))
-        if self._state is None or self._state.hidden.shape[2] <= len(sentences):
-            self._state = after
-        else:  # a smaller batch leaves the other rows as they are
-            self._state = LstmState(
-                np.concatenate([after.hidden, self._state.hidden[:, :, len(sentences) :]], axis=2),
-                np.concatenate([after.cell, self._state.cell[:, :, len(sentences) :]], axis=2),
-            )
+        self._state = after
         return [results[row] for row in range(len(sentences))]
 
-    def _first_rows(self, count: int) -> LstmState:
-        """The state in which the first rows start; new rows begin with the start state."""
+    def _grown(self, count: int) -> LstmState:
+        """The state of all rows, with new rows if there are fewer than `count`."""
         if self._state is None:
             return self._engine.initial_state(count)
-        known = self._state.hidden.shape[2]
-        kept = self._state
-        if known < count:
-            new = self._engine.initial_state(count - known)
-            kept = LstmState(
-                np.concatenate([kept.hidden, new.hidden], axis=2),
-                np.concatenate([kept.cell, new.cell], axis=2),
-            )
-        return LstmState(kept.hidden[:, :, :count], kept.cell[:, :, :count])
-
-    def _run_long(
-        self, sentence: Sentence, row: int, before: LstmState, after: LstmState
-    ) -> SentenceLayers:
-        with read_long(self._engine, sentence.tokens, _some_rows(before, [row])) as long:
-            _put_rows(after, [row], long.state)
-            return all_layers(sentence, long.chunks())
+        missing = count - self._state.hidden.shape[2]
+        if missing <= 0:
+            return self._state
+        new = self._engine.initial_state(missing)
+        return LstmState(
+            np.concatenate([self._state.hidden, new.hidden], axis=2),
+            np.concatenate([self._state.cell, new.cell], axis=2),
+        )
 
 
 def _some_rows(state: LstmState, rows: list[int]) -> LstmState:

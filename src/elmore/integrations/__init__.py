@@ -1,1 +1,1 @@
-"""Doors to the libraries where people already work: one thin file for each."""
+"""elmore inside other libraries: one thin file for each."""

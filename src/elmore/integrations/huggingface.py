@@ -1,6 +1,6 @@
-"""The Hugging Face hub: put a model there, with a card made from what is known of it.
+"""Upload a model to the Hugging Face hub, with a card made from its files.
 
-What is there is loaded by `Elmo.load("owner/name")`; `published/hub.py` fetches it.
+`Elmo.load("owner/name")` loads it; `published/hub.py` downloads it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["model_card", "push_to_hub"]
 
 _CARD = "README.md"
-# What a folder of ours may hold; nothing else of a model's folder is ever sent.
+# What an elmore folder may hold; nothing else of a model's folder is ever sent.
 _FILES = ("config.json", "model.safetensors", "vocab.txt", "characters.dic", "manifest.json")
 _TAGS = ("elmo", "elmore", "contextual-word-vectors", "bilm")
 
@@ -46,19 +46,19 @@ def push_to_hub(
     message: str = "Upload a model of elmore",
     token: str | None = None,
 ) -> str:
-    """Put a model on the Hugging Face hub, in one commit.
+    """Upload a model to the Hugging Face hub, in one commit.
 
-    Sent are the files of elmore's own folder (safetensors and JSON, no pickle) and the card; of a
-    training run the best model, never the state of its optimiser.
+    It sends the files of elmore's own folder (safetensors and JSON, no pickle) and the card; of a
+    training run the best model, never the state of its optimizer.
 
     Args:
         model: a loaded model, a run, or a folder, name or files as in `Elmo.load`.
-        repository: `owner/name`; made if it is not there.
+        repository: `owner/name`; created if missing.
         card: the README.md; what `model_card` gives by default.
         private: whether a new repository is; the hub decides by default.
-        revision: the branch, made if it is not there; the main one by default.
+        revision: the branch, created if missing; the main one by default.
         message: of the commit.
-        token: who you are; by default what `hf auth login` or HF_TOKEN says.
+        token: your access token; by default that of `hf auth login` or HF_TOKEN.
 
     Returns:
         the address of the commit.
@@ -82,7 +82,7 @@ def push_to_hub(
             if revision is not None:
                 api.create_branch(name, branch=revision, exist_ok=True)
             there = set(api.list_repo_files(name, revision=revision))
-            # A vocabulary of the model that was there before would not fit the new manifest.
+            # A vocabulary of the model that was there before would not match the new manifest.
             operations += [
                 hub.CommitOperationDelete(file)
                 for file in _FILES
@@ -106,13 +106,13 @@ def model_card(
     licence: str | None = None,
     data: str | None = None,
 ) -> str:
-    """Write the card of a model from what its files and its run say.
+    """The card of a model, from what its files and its run say.
 
     Args:
         model: as in `push_to_hub`.
         repository: `owner/name`, for the lines that load it.
         language: its ISO 639 code, or several.
-        licence: as the hub writes it, such as "apache-2.0"; the card says so where none is given.
+        licence: as the hub writes it, such as "apache-2.0"; the card says "not stated" without one.
         data: a sentence about the text it was trained on.
 
     Returns:
@@ -154,7 +154,7 @@ def _facts(
     yield "licence", licence or "not stated"
     yield "parameters", f"{count_parameters(config):,}"
     yield "layers", f"{config.n_layers}, the token layer included; vectors of {config.dim} numbers"
-    yield "LSTM", f"{lstm.dim} cells, {lstm.projection_dim} dimensions a direction"
+    yield "LSTM", f"{lstm.dim} cells, {lstm.projection_dim} dimensions per direction"
     kinds = {"characters": tokens.n_characters, "a table of words": tokens.n_words}
     yield "words come in as", " and ".join(kind for kind, there in kinds.items() if there)
     yield "tokens", f"`{checkpoint.tokenizer}`"
@@ -193,12 +193,12 @@ def _table(rows: Iterator[tuple[str, object]]) -> str:
 def _repository(repository: str) -> str:
     name = repository.removeprefix("hf://")
     if not is_hugging_face(name) or "@" in name:
-        raise ConfigError(f"'{shown(repository)}' is no name on the hub; write owner/name")
+        raise ConfigError(f"'{shown(repository)}' is not a name on the hub; write owner/name")
     return name
 
 
 def _run(model: object) -> Run | None:
-    """Give the training run that something is, or None."""
+    """The training run that something is, or None."""
     if isinstance(model, Run):
         return model
     if isinstance(model, str | Path) and Path(model, "recipe.json").is_file():
@@ -224,7 +224,7 @@ def _checkpoint(model: Any, run: Run | None) -> Checkpoint:
 
 @contextlib.contextmanager
 def _as_folder(model: Any) -> Iterator[Path]:
-    """Give a whole and checked folder of ours for any model, a temporary one if need be."""
+    """A complete and checked elmore folder for any model, a temporary one if need be."""
     run = _run(model)
     checkpoint = _checkpoint(model, run)  # reading compares every file with the manifest
     path = _run_folder(run) if run is not None else model

@@ -1,4 +1,4 @@
-"""Load a model once in a process, by its name: what pipelines that are pickled and sent need."""
+"""Load a model once per process, by its name, for pipelines that are pickled and sent."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class _Process:
         self.number = os.getpid()
         self.lock = threading.Lock()
         self.models: OrderedDict[Hashable, Elmo] = OrderedDict()
-        # A forked process has its parent's models, perhaps with locks that nobody will open:
-        # it neither uses nor ends them.
+        # A forked process has its parent's models, perhaps with locks that nobody will release:
+        # it neither uses nor deletes them.
         self.before = before
 
 
@@ -41,8 +41,8 @@ _process = _Process()
 def load_once(model: ModelPath | None = None, **options: Unpack[ComputeOptions]) -> Elmo:
     """Load a model, or return the one that was loaded before; options are those of `Elmo.load`.
 
-    The models used last are kept, three in a process. A model whose files have changed is loaded
-    again, and so is every model in a forked process.
+    The three models used last are kept. A model whose files have changed is loaded again, and so is
+    every model in a forked process.
 
     Example:
         >>> load_once("my-model") is load_once("my-model")
@@ -72,7 +72,7 @@ def load_once(model: ModelPath | None = None, **options: Unpack[ComputeOptions])
 
 
 def _identity(model: ModelPath | None) -> Hashable:
-    """Tell a model from others, and from what its files were before."""
+    """What is equal for the same files in the same state, and for the same name."""
     if model is None:
         return None
     parts = model if isinstance(model, tuple) else (model,)

@@ -4,7 +4,7 @@
     ds.write_parquet("vectors/")
 
 Each worker is an actor that loads the model once. Ray starts another in the place of one that
-dies, and gives it the batches that were not done.
+dies, and gives it the batches that were not finished.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BATCH_ROWS", "EmbedRows", "embed_dataset", "embed_parquet"]
 
-# A window of the pipe: sorted by length, these fill batches of nearly equal sentences.
+# One window of a stream: sorted by length, these fill batches of nearly equal sentences.
 BATCH_ROWS = 1024
-# Of a processor, for a task that moves data.
+# Share of a processor for a task that only moves data.
 _LITTLE = 0.25
 
 
@@ -48,7 +48,7 @@ class EmbedRows:
         self._embedder = ColumnEmbedder(job)
 
     def __call__(self, rows: Any) -> Iterator[Any]:
-        """Give the rows of an Arrow table with their vectors, in pieces of a bounded size."""
+        """The rows of an Arrow table with their vectors, as tables of a bounded size."""
         yield from self._embedder.tables(rows)
 
 
@@ -57,14 +57,14 @@ def embed_dataset(
 ) -> Dataset:
     """Add columns of vectors to a dataset; the work is done when it is consumed.
 
-    All columns are kept, and rows stay in order (the dataset's context is told to keep it). The
+    All columns are kept, and rows stay in order (the dataset's context is set to preserve it). The
     vectors are those of `Elmo.embed` or, pooled, `Elmo.encode`, in the columns of
     `elmore.integrations.columns`.
 
     Args:
         ds: with a column of strings or of lists of tokens.
-        workers: actors at most; as many as the cluster has room for by default. Ray starts with
-            one, and keeps a processor for the tasks that read.
+        workers: maximum number of actors; as many as the cluster has room for by default. Ray
+            starts with one, and keeps a processor for the tasks that read.
         options: of `ColumnJob`: `column`, `model`, `layers`, `pool`, ...; `threads` is also what
             Ray reserves for an actor.
 
@@ -89,9 +89,9 @@ def embed_parquet(
 
     Args:
         inputs: files or folders, on any file system that Ray reads.
-        out: the folder to make.
+        out: the folder to create.
         workers: as in `embed_dataset`.
-        overwrite: replace a folder that is there.
+        overwrite: replace a folder that exists.
         options: as in `embed_dataset`.
 
     Raises:
@@ -119,13 +119,12 @@ def _mapped(ds: Dataset, job: ColumnJob, workers: int | None) -> Dataset:
     _check(ds, job)
     _check_room(job.threads or 1)
     ds.context.execution_options.preserve_order = True
-    compute = data.ActorPoolStrategy(min_size=1, max_size=workers)
     return ds.map_batches(
         EmbedRows,
         fn_constructor_args=[job],
         batch_size=BATCH_ROWS,
         batch_format="pyarrow",
-        compute=compute,
+        compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
         num_cpus=job.threads or 1,
     )
 
@@ -140,15 +139,15 @@ def _check(ds: Dataset, job: ColumnJob) -> None:
     arrow = require("pyarrow", "ray", "Ray Data")
     base = schema.base_schema
     known = isinstance(base, arrow.Schema)
-    # Of rows in pandas only the names are known before they are read.
+    # Of rows in pandas only the names are known before they are read, so assume the fewest columns.
     kind = column_kind(base.field(job.column).type, job.column) if known else "tokens"
     job.check(schema.names, kind)
 
 
 def _check_room(threads: int) -> None:
-    """Refuse what Ray would wait for without end: a worker that leaves nothing to its feeders."""
+    """Refuse what Ray would wait for forever: a worker that leaves no processor to read with."""
     there = require("ray", "ray", "embedding a Ray dataset").cluster_resources().get("CPU", 0)
-    if 0 < there <= threads:  # none are there where a cluster grows with what is asked of it
+    if 0 < there <= threads:  # a cluster that grows on demand may have none yet
         raise ConfigError(
             f"Ray has {there:g} processors, and a worker of threads={threads} leaves none to read "
             f"with; use fewer threads or ray.init(num_cpus={threads + 1})"

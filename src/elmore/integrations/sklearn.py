@@ -38,20 +38,20 @@ class ElmoVectorizer(
     TransformerMixin,  # type: ignore[misc]  # nor here
     BaseEstimator,  # type: ignore[misc]  # nor here
 ):
-    """Turn sentences into vectors: a row for each sentence, or for each token.
+    """Turn sentences into vectors: one row per sentence, or per token.
 
     It learns nothing from the data: `fit` checks the parameters and loads the model, and
-    `transform` works without it. The model is named, not held: copies and pickles are small, and
-    every process loads it once.
+    `transform` works without it. It holds the model's name, not the model: copies and pickles are
+    small, and every process loads it once.
 
     Args:
         model: a name, path or tuple of files, as in `Elmo.load`; the English model inside the
             package by default.
-        pool: "mean", "max", "first" or "last" over the tokens of a sentence; None for a row for
-            each token, those of the first sentence first (labels must then be one for each token).
-        layers: "mean", "top", the number of a layer, or one weight for each.
+        pool: "mean", "max", "first" or "last" over the tokens of a sentence; None for
+            one row per token, those of the first sentence first (there must be as many labels).
+        layers: "mean", "top", the number of a layer, or one weight per layer.
         tokenized: whether the input is lists of tokens, which are taken as they are.
-        precision: "float32", "float16" or "int8"; as the model is stored by default.
+        precision: "float32", "float16" or "int8"; by default the one the model was saved in.
         device: where to compute.
         threads: processors to use; all by default. Set 1 where several processes share a machine.
         start: the state before each sentence: "zeros" or "warm".
@@ -93,7 +93,7 @@ class ElmoVectorizer(
         """Check the parameters and load the model.
 
         Args:
-            X: sentences, or lists of tokens; only looked at, so that an iterator is not used up.
+            X: sentences, or lists of tokens; an iterator is not consumed.
             y: ignored.
         """
         self._check_parameters()
@@ -101,17 +101,6 @@ class ElmoVectorizer(
         if isinstance(X, Sized) and len(X) == 0:
             raise ConfigError("X is empty; pass one sentence at least")
         return self
-
-    def fit_transform(self, X: Iterable[Any], y: Any = None, **fit_params: Any) -> Array:
-        """Do what `transform` does after `fit`; an iterator is read once.
-
-        Args:
-            X: sentences, or lists of tokens.
-            y: ignored.
-            fit_params: none are known; here because scikit-learn's own method has them.
-        """
-        result: Array = self.fit(X, y, **fit_params).transform(X)
-        return result
 
     def transform(self, X: Iterable[Any]) -> Array:
         """Embed.
@@ -134,11 +123,11 @@ class ElmoVectorizer(
         return rows
 
     def _token_rows(self, X: Any, vectors: list[Array]) -> Any:
-        """Put the tokens of all sentences under each other."""
+        """Stack the tokens of all sentences."""
         rows = np.concatenate(vectors)
         chosen = getattr(self, "_sklearn_output_config", {}).get("transform")
         if (chosen or get_config()["transform_output"]) == "pandas" and hasattr(X, "iloc"):
-            # scikit-learn would give the rows the index of X, which has one for each sentence.
+            # scikit-learn would give the rows the index of X, which has one entry per sentence.
             index = X.index.repeat([len(part) for part in vectors])
             return require("pandas", "sklearn", "set_output").DataFrame(rows, index=index)
         return rows
@@ -184,7 +173,7 @@ class ElmoVectorizer(
 
 
 def _check_input(X: Any, tokenized: bool) -> None:
-    """Refuse what is no list of sentences, without reading it."""
+    """Refuse what is not a list of sentences, without reading it."""
     if isinstance(X, str | bytes):
         raise ConfigError(
             f"X is one {type(X).__name__} where a list of sentences belongs; pass [text]"

@@ -1,6 +1,6 @@
 """spaCy: a pipeline component that gives tokens, spans and documents their vectors.
 
-Installed with elmore as a factory of spaCy's: `nlp.add_pipe("elmore")` needs no import.
+elmore registers it as a factory: `nlp.add_pipe("elmore")` needs no import.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SETTINGS = "elmore.json"
 
 
 class Settings(TypedDict):
-    """What the component is told; JSON values."""
+    """The config of the component; JSON values."""
 
     model: str | list[str] | None
     layers: str | int | list[float]
@@ -58,7 +58,7 @@ _DEFAULTS: Settings = {
 
 
 class ElmoComponent(Pipe):
-    """Fill `doc.tensor` with a vector for each token of spaCy's, (tokens, dim).
+    """Fill `doc.tensor` with one vector per token of spaCy, (tokens, dim).
 
     Tokens are taken as they are. If the document has sentences, each is read on its own, else all
     of it as one sequence. Tokens of white space are not read and get zeros.
@@ -74,7 +74,7 @@ class ElmoComponent(Pipe):
 
     @property
     def elmo(self) -> Elmo:
-        """The model, loaded when it is first asked for, once in a process."""
+        """The model, loaded when it is first used, once per process."""
         model, options = self._settings["model"], self._settings
         return load_once(
             tuple(model) if isinstance(model, list | tuple) else model,
@@ -85,7 +85,7 @@ class ElmoComponent(Pipe):
         )
 
     def __call__(self, doc: Doc) -> Doc:
-        """Give a document its vectors."""
+        """Add the vectors of a document."""
         handler = self.get_error_handler()
         try:
             self._fill([doc])
@@ -94,11 +94,11 @@ class ElmoComponent(Pipe):
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
-        """Give a stream of documents their vectors, some at a time.
+        """Add the vectors of a stream of documents, a batch at a time.
 
         Args:
             stream: documents.
-            batch_size: how many are read before the first is given on; their sentences are sorted
+            batch_size: how many are read before the first is passed on; their sentences are sorted
                 by length and computed together.
         """
         handler = self.get_error_handler()
@@ -117,7 +117,7 @@ class ElmoComponent(Pipe):
         words = [[token.text for token in tokens] for tokens in places]
         for doc in docs:
             doc.tensor = np.zeros((len(doc), elmo.dim), np.float32)
-            # What was computed from another tensor is to be computed anew.
+            # spaCy has cached these; they belong to the tensor that was there before.
             doc.vector = doc.vector_norm = None  # type: ignore[assignment]  # spaCy's own None
             if self._settings["hooks"]:
                 add_hooks(doc)
@@ -128,7 +128,7 @@ class ElmoComponent(Pipe):
     # Writing and reading: the model is named, not written --------------------------------------
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Give the settings as bytes; the model is named in them."""
+        """The settings as bytes; they name the model."""
         data: bytes = srsly.msgpack_dumps(self._settings)
         return data
 
@@ -138,7 +138,7 @@ class ElmoComponent(Pipe):
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Write the settings into a folder; the model is named in them."""
+        """Write the settings into a folder; they name the model."""
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
         srsly.write_json(folder / _SETTINGS, self._settings)
@@ -167,7 +167,7 @@ def make_component(
         name: of the component.
         model: a name, path or list of files, as in `Elmo.load`; the English model inside the
             package by default.
-        layers: "mean", "top", the number of a layer, or one weight for each.
+        layers: "mean", "top", the number of a layer, or one weight per layer.
         precision: "float32", "float16" or "int8".
         device: where to compute.
         threads: processors to use; set 1 where `nlp.pipe` has several processes.
@@ -197,7 +197,7 @@ Language.factory(
 def _checked(settings: Any) -> Settings:
     if not isinstance(settings, dict) or settings.keys() != _DEFAULTS.keys():
         raise ConfigError(
-            "these are no settings of elmore's component of this version; add it anew with "
+            "these are not settings of this version of elmore's component; add it again with "
             'nlp.add_pipe("elmore")'
         )
     checked: Settings = {**_DEFAULTS, **settings}
@@ -205,7 +205,7 @@ def _checked(settings: Any) -> Settings:
 
 
 def _sequences(doc: Doc) -> Iterator[list[Token]]:
-    """Give the tokens that are read together, without white space; none is empty."""
+    """The tokens that are read together, without white space; no sequence is empty."""
     spans: Iterable[Doc | Span] = doc.sents if doc.has_annotation("SENT_START") else (doc,)
     for span in spans:
         tokens = [token for token in span if not token.is_space]
@@ -219,10 +219,9 @@ def _sequences(doc: Doc) -> Iterator[list[Token]]:
 def add_hooks(doc: Doc) -> None:
     """Let `vector`, `has_vector` and `similarity` of a document and its parts use its tensor.
 
-    Without them spaCy takes the vectors of its vocabulary where that has any, and calls two tokens
-    of one spelling alike whatever their contexts. Hooks are lost where a document is written and
-    read (`to_bytes`, `nlp.pipe` with several processes); the tensor is kept, and this puts them
-    back.
+    Without them spaCy uses the vectors of its vocabulary if it has any, so that two tokens of one
+    spelling are the same in every context. Hooks are lost when a document is written and read
+    (`to_bytes`, `nlp.pipe` with several processes); the tensor is kept, and this puts them back.
     """
     hooks: dict[str, Callable[..., Any]] = {
         "vector": _vector,
@@ -234,14 +233,14 @@ def add_hooks(doc: Doc) -> None:
 
 
 def _rows(thing: Doc | Span | Token) -> Array:
-    """Give the vectors of what is no white space, (n, dim)."""
+    """The vectors of what is not white space, (n, dim)."""
     tokens = (thing,) if isinstance(thing, Token) else thing
     rows = [token.i for token in tokens if not token.is_space]
     return np.asarray(thing.doc.tensor[rows], np.float32)
 
 
 def _vector(thing: Doc | Span | Token) -> Array:
-    """Give the mean of its tokens, as `Elmo.encode` does; zeros for white space."""
+    """The mean of its tokens, as in `Elmo.encode`; zeros for white space."""
     if isinstance(thing, Token):
         return np.asarray(thing.doc.tensor[thing.i], np.float32)
     vectors = _rows(thing)
@@ -255,7 +254,7 @@ def _has_vector(thing: Doc | Span | Token) -> bool:
 
 
 def _similarity(thing: Doc | Span | Token, other: Any) -> float:
-    """Give the cosine of two vectors."""
+    """The cosine of two vectors."""
     first, second = _vector(thing), np.asarray(other.vector, np.float32)
     size = float(np.linalg.norm(first)) * float(np.linalg.norm(second))
     return float(first @ second) / size if size else 0.0

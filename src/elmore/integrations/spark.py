@@ -56,8 +56,8 @@ def embed_parquet(
     Args:
         spark: the session.
         inputs: files or folders, on any file system that Spark reads.
-        out: the folder to make.
-        overwrite: replace a folder that is there; Spark refuses it otherwise.
+        out: the folder to create.
+        overwrite: replace a folder that exists; Spark refuses it otherwise.
         options: as in `embed_dataframe`.
 
     Raises:
@@ -71,7 +71,7 @@ def embed_parquet(
 
 
 def embed_udf(**options: Unpack[JobOptions]) -> Any:
-    """Make a function for expressions, an iterator Arrow UDF.
+    """A function for expressions, an iterator Arrow UDF.
 
         df.withColumn("vector", embed_udf(pool="mean")("text"))
 
@@ -79,8 +79,8 @@ def embed_udf(**options: Unpack[JobOptions]) -> Any:
         options: as in `embed_dataframe`; the column is the argument of what is made.
 
     Returns:
-        A function of a column of strings or arrays of tokens; it gives `array<float>` if pooled,
-        and `array<array<float>>` without the tokens if not.
+        A function of a column of strings or arrays of tokens; it returns `array<float>` if
+        pooled, else `array<array<float>>` without the tokens.
     """
     if options.get("layers") == "all":
         raise ConfigError('layers="all" needs several columns; use embed_dataframe')
@@ -88,9 +88,7 @@ def embed_udf(**options: Unpack[JobOptions]) -> Any:
     job = ColumnJob(**options)
     _check_dtype(job)
     job.added("tokens")  # refuses early
-    types = _types()
     arrow = require("pyarrow", "spark", "an Arrow UDF")
-    vector = types.ArrayType(types.FloatType())
 
     def embed(batches: Iterable[Any]) -> Iterator[Any]:
         embedder = ColumnEmbedder(job, fixed=False)
@@ -98,19 +96,15 @@ def embed_udf(**options: Unpack[JobOptions]) -> Any:
             for arrays in embedder.columns(column):
                 yield arrays[-1]
 
-    # arrow_udf tells its kind by the hints, and pyarrow is known only here.
+    # arrow_udf finds out its kind from the hints, and pyarrow is known only here.
     arrays = Iterator[arrow.Array]  # type: ignore[name-defined]  # a module found at run time
     embed.__annotations__ = {"batches": arrays, "return": arrays}
     functions = require("pyspark.sql.functions", "spark", "an Arrow UDF")
-    return functions.arrow_udf(embed, vector if job.pool is not None else types.ArrayType(vector))
+    return functions.arrow_udf(embed, _vector_type(job))
 
 
 def arrow_function(job: ColumnJob) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Make a function for a `mapInArrow` of your own.
-
-    Args:
-        job: what to do; its `dtype` is "float32", for Spark has no shorter one.
-    """
+    """A function for a `mapInArrow` of your own; Spark has no `dtype` but "float32"."""
     _check_dtype(job)
 
     def embed(batches: Iterable[Any]) -> Iterator[Any]:
@@ -125,12 +119,11 @@ def _mapped(df: DataFrame, job: ColumnJob) -> DataFrame:
     types = _types()
     job.check_name(df.columns)
     added = job.check(df.columns, _kind(df.schema[job.column].dataType, job.column))
-    vector = types.ArrayType(types.FloatType())
     known = {
         "tokens": types.ArrayType(types.StringType()),
         "spans": types.ArrayType(types.ArrayType(types.IntegerType())),
     }
-    vectors = vector if job.pool is not None else types.ArrayType(vector)
+    vectors = _vector_type(job)
     fields = [types.StructField(name, known.get(name, vectors)) for name in added]
     return df.mapInArrow(arrow_function(job), types.StructType([*df.schema.fields, *fields]))
 
@@ -146,6 +139,13 @@ def _kind(data_type: Any, column: str) -> Kind:
         f"column '{shown(column)}' is of type {data_type.simpleString()}; use one of strings, or "
         "of arrays of strings for tokens"
     )
+
+
+def _vector_type(job: ColumnJob) -> Any:
+    """The Spark type of a column of vectors."""
+    types = _types()
+    vector = types.ArrayType(types.FloatType())
+    return vector if job.pool is not None else types.ArrayType(vector)
 
 
 def _check_dtype(job: ColumnJob) -> None:

@@ -20,7 +20,7 @@ _PLACES = 32
 
 
 def next_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
-    """List the words that are likely to follow the beginning of a sentence.
+    """The words that are likely to follow the beginning of a sentence.
 
     Args:
         elmo: a model that has a softmax.
@@ -28,7 +28,7 @@ def next_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list[tup
         k: how many words.
 
     Returns:
-        (word, log probability), the likeliest first; markers and `<UNK>` are left out.
+        (word, log probability), the most likely first; markers and `<UNK>` are left out.
 
     Examples:
         >>> len(next_words(elmo, ["Stocks"], k=3))
@@ -39,7 +39,7 @@ def next_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list[tup
 
 
 def previous_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
-    """List the words that are likely to stand before the rest of a sentence, as `next_words`."""
+    """The words that are likely to come before the rest of a sentence, as `next_words`."""
     model, sentence = LanguageModel(elmo), read_sentence(elmo, tokens)
     if not model.bidirectional:
         raise ConfigError("this model has no backward direction; use next_words")
@@ -49,23 +49,23 @@ def previous_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list
 def substitutes(
     elmo: Elmo, tokens: str | Sequence[str], position: int, k: int = 10
 ) -> list[tuple[str, float]]:
-    """List the words that are likely at a place in a sentence, given all words around it.
+    """The words that are likely at a place in a sentence, given all words around it.
 
-    If what stands before and what stands after were independent given the word (Bayes' rule),
-    p(w | before, after) would be p(w | before) p(w | after) / p(w), scaled so that all words
-    together have 1. A checkpoint keeps no p(w), but its vocabulary stands in the order of
-    frequency, so Zipf's law gives it: 1 / rank. (Measured on wiki-core.valid with a model of 8 M
-    tokens: the word that was there has perplexity 68 with this division and 229 without, where
-    frequent words count twice.) A model of one direction judges by the words before alone.
+    If the words before and after were independent given the word (Bayes' rule), then
+    p(w | before, after) would be p(w | before) p(w | after) / p(w), scaled to a sum of 1. A
+    checkpoint has no p(w), but its vocabulary is in order of frequency, so Zipf's law gives it:
+    1 / rank. The division keeps frequent words from counting twice: on held-out Wikipedia text,
+    with a model trained on 8 M tokens, the word that was there has perplexity 68 with it and 229
+    without. A model of one direction uses the words before alone.
 
     Args:
         elmo: a model that has a softmax.
         tokens: the sentence, as tokens or as text.
-        position: the place, from 0; the word that stands there is judged like any other.
+        position: the place, from 0; the word that is there is judged like any other.
         k: how many words.
 
     Returns:
-        (word, log of its share), the likeliest first; markers and `<UNK>` are left out.
+        (word, log of its share), the most likely first; markers and `<UNK>` are left out.
 
     Examples:
         >>> words = substitutes(elmo, ["She", "fell", "."], 1, k=5)
@@ -82,16 +82,13 @@ def substitutes_at(
     *,
     batch_tokens: int = BATCH_TOKENS,
 ) -> list[list[tuple[str, float]]]:
-    """List the words that are likely at places of several sentences, computed together.
+    """What `substitutes` gives for several sentences, computed together.
 
     Args:
         elmo: a model that has a softmax.
         places: sentences, and a position in each.
         k: how many words for each.
         batch_tokens: token budget of a batch.
-
-    Returns:
-        for each place what `substitutes` gives.
     """
     model = LanguageModel(elmo)
     for sentence, position in places:
@@ -110,28 +107,29 @@ def substitutes_at(
 
 
 def _log_shares(model: LanguageModel, places: Sequence[tuple[Sentence, int]]) -> Logs:
-    """Give the log of every word's share at each place, (n, n_words)."""
+    """The log of every word's share at each place, (n, n_words)."""
     batch = model.engine.indexer.batch([sentence.tokens for sentence, _ in places])
     layers, _ = model.engine.run(batch)
     top, rows = layers[-1], range(len(places))
     logs = model.log_distribution(top[rows, [place for _, place in places]], 0)
     if model.bidirectional:
         after = top[rows, [place + 2 for _, place in places]]
-        rank = np.arange(1, logs.shape[1] + 1)
+        rank = np.arange(1, logs.shape[1] + 1)  # 1 / p(w) by Zipf's law
         logs = logs + model.log_distribution(after, 1) + np.log(rank)
     logs[:, model.special] = -np.inf
     return np.asarray(logs - log_sum(logs))
 
 
 def _best(model: LanguageModel, logs: Logs, k: int) -> list[tuple[str, float]]:
-    """List the k words of highest value, markers and `<UNK>` left out; ties by id."""
+    """The k words of highest value, markers and `<UNK>` left out; ties by id."""
     if k < 1:
-        raise ConfigError(f"k={k} asks for no word; use 1 or more")
+        raise ConfigError(f"k={k}; use 1 or more")
     logs = logs.copy()
     logs[model.special] = -np.inf
     k = min(k, len(logs) - len(model.special))
     if k == 0:
         return []
+    # Sorting all words for the first ten of them would take longer than the model.
     likely = np.flatnonzero(logs >= np.partition(logs, -k)[-k])
     order = likely[np.argsort(-logs[likely], kind="stable")[:k]]
     return [(model.vocabulary.words[i], float(logs[i])) for i in order]

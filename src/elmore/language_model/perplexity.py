@@ -1,10 +1,11 @@
-"""How well a model predicts a text: full softmax, every sentence on its own."""
+"""How well a model predicts a text."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from elmore._progress import SILENT, Progress
 from elmore.embedding.elmo import Elmo
@@ -25,7 +26,7 @@ class Perplexity:
         n_empty: sentences without a token, which were left out.
         n_words: words, markers not counted.
         n_unknown: words that the vocabulary lacks; they are predicted as `<UNK>`.
-        n_tokens: predictions in each direction: the words and one marker a sentence.
+        n_tokens: predictions in each direction: the words and one marker per sentence.
         forward_loss: summed negative log probability, forward.
         backward_loss: the same backward, or None in a model of one direction.
         n_known: predictions of both directions whose target is not `<UNK>`.
@@ -50,11 +51,9 @@ class Perplexity:
     @property
     def backward(self) -> float | None:
         """Perplexity of each word given those after it, or None without that direction."""
-        return (
-            None
-            if self.backward_loss is None
-            else mean_perplexity(self.backward_loss, self.n_tokens)
-        )
+        if self.backward_loss is None:
+            return None
+        return mean_perplexity(self.backward_loss, self.n_tokens)
 
     @property
     def mean(self) -> float:
@@ -74,7 +73,7 @@ class Perplexity:
         return self.n_unknown / self.n_words if self.n_words else 0.0
 
     def to_dict(self) -> dict[str, float | int | str | None]:
-        """Give everything as JSON values; null stands for what no float can hold."""
+        """Everything as JSON values; null for what is not a finite number."""
         return {
             "forward": _finite(self.forward),
             "backward": _finite(self.backward),
@@ -91,21 +90,14 @@ class Perplexity:
 
     def __add__(self, other: Perplexity) -> Perplexity:
         if (self.backward_loss is None) != (other.backward_loss is None):
-            raise ConfigError("one of these perplexities has no backward direction; measure alike")
-        backward = None
-        if self.backward_loss is not None and other.backward_loss is not None:
-            backward = self.backward_loss + other.backward_loss
-        return Perplexity(
-            n_sentences=self.n_sentences + other.n_sentences,
-            n_empty=self.n_empty + other.n_empty,
-            n_words=self.n_words + other.n_words,
-            n_unknown=self.n_unknown + other.n_unknown,
-            n_tokens=self.n_tokens + other.n_tokens,
-            forward_loss=self.forward_loss + other.forward_loss,
-            backward_loss=backward,
-            n_known=self.n_known + other.n_known,
-            known_loss=self.known_loss + other.known_loss,
-        )
+            raise ConfigError(
+                "one of these perplexities has no backward direction; add those of one model"
+            )
+        sums: dict[str, Any] = {}
+        for field in fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            sums[field.name] = None if mine is None else mine + theirs
+        return Perplexity(**sums)
 
     def __repr__(self) -> str:
         backward = "None" if self.backward is None else f"{self.backward:.6g}"
@@ -122,8 +114,8 @@ class Perplexity:
             f"backward       {backward}\n"
             f"mean           {self.mean:.2f}\n"
             f"without <UNK>  {self.without_unknown:.2f}\n"
-            f"tokens         {self.n_tokens} a direction ({self.n_words} words and one marker for "
-            f"each of {self.n_sentences} sentences)\n"
+            f"tokens         {self.n_tokens} per direction ({self.n_words} words and one marker "
+            f"for each of {self.n_sentences} sentences)\n"
             f"<UNK>          {self.oov_rate:.2%} of the words are not in the vocabulary\n"
             "softmax        full"
         )
@@ -137,14 +129,14 @@ def perplexity(
     batch_tokens: int = BATCH_TOKENS,
     progress: Progress | None = None,
 ) -> Perplexity:
-    """Measure how well a model predicts some text: full softmax, every sentence on its own.
+    """Measure how well a model predicts a text: full softmax, every sentence on its own.
 
     Args:
         elmo: a model that has a softmax.
-        sentences: text, a sentence each, read as a stream; those without a token are left out.
+        sentences: one text per sentence, read as a stream; those without a token are left out.
         tokenized: whether the sentences are lists of tokens.
         batch_tokens: token budget of a batch.
-        progress: told how many sentences were measured.
+        progress: counts the sentences that were measured.
 
     Raises:
         ConfigError: the model has no softmax.
@@ -177,7 +169,7 @@ def perplexity(
 
 
 def no_predictions(model: LanguageModel) -> Perplexity:
-    """Give the sum of no predictions."""
+    """The sum of no predictions."""
     return Perplexity(backward_loss=0.0 if model.bidirectional else None)
 
 
@@ -189,7 +181,7 @@ def tally(
     n_sentences: int,
     n_markers: int,
 ) -> Perplexity:
-    """Sum up predictions.
+    """The sum of some predictions.
 
     Args:
         model: what made them.
@@ -212,7 +204,7 @@ def tally(
 
 
 def mean_perplexity(loss: float, n: int) -> float:
-    """Give exp(loss / n): NaN without a prediction, infinity where no float is large enough."""
+    """exp(loss / n): NaN without a prediction, infinity if no float is large enough."""
     try:
         return math.exp(loss / n) if n else math.nan
     except OverflowError:

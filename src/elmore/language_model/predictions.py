@@ -1,9 +1,9 @@
-"""The biLM as what it was trained to be: a language model in both directions.
+"""The biLM as a language model in both directions, which it was trained to be.
 
-A sentence is `<S> w1 … wn </S>`. Forward it is read from `<S>` and predicts w1 … wn `</S>`;
-backward it is read from `</S>` and predicts wn … w1 `<S>`: n + 1 predictions each, every sentence
-on its own. Words that the vocabulary lacks count as `<UNK>` where they are predicted, never where
-they are read. All probabilities are those of the full softmax; logarithms are natural.
+A sentence is `<S> w1 … wn </S>`. Forward, the model reads it from `<S>` and predicts w1 … wn
+`</S>`; backward, from `</S>`, it predicts wn … w1 `<S>`. That is n + 1 predictions each, every
+sentence on its own. Words that the vocabulary lacks count as `<UNK>` where they are predicted, but
+not where they are read. All probabilities are those of the full softmax; logarithms are natural.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class SentenceScore:
 
     @property
     def forward_total(self) -> float:
-        """Log probability of the whole sentence, its end included."""
+        """Log probability of the sentence, its end included."""
         return float(self.forward.sum()) + self.end
 
     @property
@@ -79,7 +79,7 @@ def score(
     *,
     tokenized: bool = False,
 ) -> SentenceScore | list[SentenceScore]:
-    """Give the log probability of every token, in both directions.
+    """The log probability of every token, in both directions.
 
     Args:
         elmo: a model that has a softmax.
@@ -121,16 +121,16 @@ def pipe_scores(
 
 
 def _score_batch(model: LanguageModel, sentences: Sequence[Sentence]) -> list[SentenceScore]:
-    """Score a batch."""
     logs, ids = model.predict(sentences)
     results, stop = [], 0
     for sentence in sentences:
-        start, stop = stop, stop + len(sentence) + 1
+        start, stop = stop, stop + len(sentence) + 1  # its tokens and one marker
         forward = logs[0][start:stop]
         backward = logs[1][start:stop] if model.bidirectional else None
         results.append(
             SentenceScore(
                 tokens=sentence.tokens,
+                # Copies: a view would keep the arrays of the complete batch in memory.
                 forward=forward[:-1].copy(),
                 end=float(forward[-1]),
                 backward=None if backward is None else backward[1:].copy(),

@@ -79,7 +79,7 @@ def test_hdf5_index_keeps_the_last_of_equal_lines(tmp_path):
 
 
 def test_hdf5_index_of_very_many_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr("elmore.embedding.writers.hdf5._MOST_LINES", 3)
+    monkeypatch.setattr("elmore.embedding.writers.hdf5._MAX_LINES", 3)
     with h5py.File(write("hdf5", tmp_path / "a", records(3))) as file:
         assert "sentence_to_index" in file
     with pytest.warns(UserWarning, match="--sentence-index"):

@@ -14,7 +14,7 @@ from elmore._io import open_checked, open_text, sha256_stream
 from elmore._messages import shown
 from elmore._progress import SILENT, Progress
 from elmore.embedding.bulk.job import Job, JobOptions, start_embedder
-from elmore.embedding.bulk.output_folder import BulkFolder, BulkResult, ShardRecord, run_facts
+from elmore.embedding.bulk.output_folder import BulkFolder, BulkResult, ShardRecord
 from elmore.embedding.results import value_shape
 from elmore.errors import InputError
 from elmore.formats.detect import ModelPath, read_checkpoint
@@ -87,10 +87,8 @@ def run_job(
         ) as pool,
     ):
         files = [inspect_input(path) for path in paths]  # while the workers load the model
-        described = [
-            {"path": str(file.path), "size": file.size, "sha256": file.sha256} for file in files
-        ]
-        done = folder.resume(run_facts(job.settings(), pool.facts(), described))
+        facts = {"settings": job.settings(), **pool.facts(), "inputs": [f.facts() for f in files]}
+        done = folder.resume(facts)
         read = Counts()
 
         def requests() -> Iterator[Request]:
@@ -121,19 +119,16 @@ def run_job(
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """A file to be read.
-
-    Attributes:
-        path: where it is.
-        size: bytes, as stored.
-        sha256: of the bytes as stored.
-        changed: when its content last changed, in nanoseconds.
-    """
+    """A file to be read; its size and SHA-256 are those of the bytes as stored."""
 
     path: Path
     size: int
     sha256: str
-    changed: int
+    changed: int  # nanoseconds
+
+    def facts(self) -> dict[str, str | int]:
+        """What the manifest says about it; a copy with another time is the same input."""
+        return {"path": str(self.path), "size": self.size, "sha256": self.sha256}
 
     def check_unchanged(self) -> None:
         """Refuse a file that was written to after it was inspected."""
@@ -147,13 +142,7 @@ class InputFile:
 
 @dataclass(frozen=True)
 class TextShard:
-    """Sentences that one process embeds into one file.
-
-    Attributes:
-        number: from 0.
-        first: number of its first sentence.
-        texts: the sentences.
-    """
+    """Sentences that one process embeds into one file; `first` is the number of the first."""
 
     number: int
     first: int
@@ -179,14 +168,8 @@ def cut_shards(
     """Divide the sentences of files into shards, in order.
 
     Shards depend on the files and these arguments alone. A shard may hold the end of a file and
-    the start of the next; a sentence is never divided.
-
-    Args:
-        files: in order.
-        reading: how they become sentences.
-        counts: where lines that are not UTF-8 are counted.
-        shard_bytes: a shard ends with the sentence that reaches this many bytes.
-        limit: stop after this many sentences.
+    the start of the next; a sentence is never divided. Lines that are not UTF-8 are counted in
+    `counts`.
     """
     texts: list[str] = []
     number = first = size = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,12 +114,7 @@ class Job(Compute, Output):
         return cls(**{**fields, **places})
 
     def writer_settings(self, config: BiLmConfig, first: int) -> Settings:
-        """What the writer of a shard must know.
-
-        Args:
-            config: of the model.
-            first: number of the shard's first sentence.
-        """
+        """What the writer of a shard must know; `first` is the number of its first sentence."""
         return Settings(
             shape=value_shape(config, self),
             dtype=self.dtype,
@@ -151,11 +146,7 @@ def start_embedder(setup: Mapping[str, Any]) -> Worker:
 
 
 class ShardEmbedder:
-    """A loaded model that writes shards.
-
-    Args:
-        job: what to do.
-    """
+    """A loaded model that writes shards."""
 
     def __init__(self, job: Job) -> None:
         from elmore.embedding.elmo import Elmo
@@ -179,13 +170,7 @@ class ShardEmbedder:
         }
 
     def write_shard(self, path: Path, first: int, texts: Sequence[str]) -> dict[str, Any]:
-        """Embed texts into a file.
-
-        Args:
-            path: the file to create.
-            first: number of the first text.
-            texts: the sentences.
-        """
+        """Embed texts into a file; `first` is the number of the first of them."""
         from elmore.embedding.stream import embed_records
 
         # Words that an earlier shard left in the cache were computed in other batches, and may
@@ -204,9 +189,11 @@ class ShardEmbedder:
         with open_writer(self.job.format, path, settings) as writer:
             for record in records:
                 writer.write(record)
-        found = asdict(counts)
         return {
-            **{name: found[name] for name in ("sentences", "tokens", "empty", "cut")},
+            "sentences": counts.sentences,
+            "tokens": counts.tokens,
+            "empty": counts.empty,
+            "cut": counts.cut,
             "bytes": path.stat().st_size,
             "sha256": sha256_file(path),
         }

@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from elmore.jobs.journal import FinishedFile, JournalFolder
 from elmore.limits import LIMITS
 from elmore.text.reading import Counts
 
-__all__ = ["BulkFolder", "BulkResult", "ShardRecord", "run_facts"]
+__all__ = ["BulkFolder", "BulkResult", "ShardRecord"]
 
 _FORMAT = "elmore-vectors"
 _VERSION = 1
@@ -39,16 +39,9 @@ _LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 32, json_nodes=1 << 28)
 
 @dataclass(frozen=True, kw_only=True)
 class ShardRecord(FinishedFile):
-    """A finished shard.
+    """A finished shard, counted from 0; `first` is the number of its first sentence.
 
-    Attributes:
-        number: from 0.
-        first: number of its first sentence.
-        sentences: how many there are.
-        tokens: in all.
-        empty: sentences without tokens.
-        cut: tokens of which the model sees only the start.
-        sha256: of the file.
+    The counts are those of `text.reading.Counts`.
     """
 
     number: int
@@ -76,13 +69,7 @@ class BulkResult:
 
 
 class BulkFolder:
-    """The folder while it is written; made by `opened`.
-
-    Args:
-        journal: the folder and its journal.
-        suffix: of the shards' names.
-        overwrite: forget what an earlier run left there.
-    """
+    """The folder while it is written; made by `opened`, which explains the arguments."""
 
     def __init__(self, journal: JournalFolder[ShardRecord], suffix: str, overwrite: bool) -> None:
         self.path = journal.path
@@ -129,7 +116,8 @@ class BulkFolder:
         Raises:
             ResumeError: the folder holds another run.
         """
-        self._facts = json.loads(json.dumps(facts))
+        # As it will be read back, with lists for tuples, so that the comparison is fair.
+        self._facts = json.loads(json.dumps({"format": _FORMAT, "version": _VERSION, **facts}))
         records: list[ShardRecord] = []
         found = None if self._overwrite else self._manifest() or self._journal.found()
         if found is not None:
@@ -147,20 +135,11 @@ class BulkFolder:
         self._journal.add(record)
 
     def finish(self, read: Counts) -> BulkResult:
-        """Write the manifest.
-
-        Args:
-            read: the lines that were not UTF-8.
-        """
+        """Write the manifest; `read` has counted the lines that were not UTF-8."""
         records = [self._done[number] for number in sorted(self._done)]
-        counts = Counts(
-            sentences=sum(record.sentences for record in records),
-            tokens=sum(record.tokens for record in records),
-            empty=sum(record.empty for record in records),
-            cut=sum(record.cut for record in records),
-            replaced=read.replaced,
-            skipped=read.skipped,
-        )
+        names = ("sentences", "tokens", "empty", "cut")
+        totals = {name: sum(getattr(record, name) for record in records) for name in names}
+        counts = dataclasses.replace(read, **totals)
         manifest = {
             **self._facts,
             "counts": asdict(counts),
@@ -215,38 +194,11 @@ def _check_same(path: Path, earlier: Mapping[str, Any], now: Mapping[str, Any]) 
                 )
     if earlier.get("model") != now["model"]:
         raise ResumeError(f"{label} was started with another model; {fix}")
-    _check_inputs(label, earlier.get("inputs", []), now["inputs"], fix)
-
-
-def _check_inputs(
-    label: str, old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], fix: str
-) -> None:
-    if len(old) != len(new):
-        raise ResumeError(f"{label} was started with {len(old)} inputs, not {len(new)}; {fix}")
-    for before, after in zip(old, new, strict=True):
+    olds, news = earlier.get("inputs", []), now["inputs"]
+    if len(olds) != len(news):
+        raise ResumeError(f"{label} was started with {len(olds)} inputs, not {len(news)}; {fix}")
+    for before, after in zip(olds, news, strict=True):
         if before["sha256"] != after["sha256"]:
             raise ResumeError(
                 f"'{shown(after['path'], 100)}' changed since {label} was started; {fix}"
             )
-
-
-def run_facts(
-    settings: Mapping[str, Any],
-    worker: Mapping[str, Any],
-    inputs: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """Describe a run.
-
-    Args:
-        settings: of the job.
-        worker: what a worker reports about its model and software.
-        inputs: path, size and SHA-256 of each file.
-    """
-    return {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "settings": settings,
-        "model": worker["model"],
-        "software": worker["software"],
-        "inputs": list(inputs),
-    }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from elmore._messages import shown
-from elmore.errors import ElmoreError
+from elmore.errors import ConfigError, ElmoreError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +85,7 @@ class Writer(Protocol):
 
 
 class WriterInfo(NamedTuple):
-    """A line of `WRITERS`.
+    """One format.
 
     Attributes:
         module: imported when it is needed. Its `open(path, settings)` is a context manager that
@@ -109,13 +109,9 @@ WRITERS: dict[str, WriterInfo] = {
 
 
 def open_writer(name: str, path: Path | None, settings: Settings) -> AbstractContextManager[Writer]:
-    """Open a writer by the name of its format.
-
-    Args:
-        name: a key of `WRITERS`.
-        path: the file to create, or None for stdout.
-        settings: what it writes.
-    """
+    """Open a writer by the name of its format, for a file or, with None, for stdout."""
+    if path is None and not WRITERS[name].streams:
+        raise ConfigError(f"{name} cannot be written to a pipe; pass -o FILE")
     module: Any = importlib.import_module(WRITERS[name].module)
     writer: AbstractContextManager[Writer] = module.open(path, settings)
     return writer

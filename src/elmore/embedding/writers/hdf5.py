@@ -1,13 +1,13 @@
 """HDF5 in the layout of the old `allennlp elmo` command.
 
-One dataset for each sentence, its key the number of the sentence from 0 over the whole input:
-(layers, time, dim) for all layers, else (time, dim); pooled without the time axis.
+One dataset per sentence, its key the number of the sentence from 0 over the complete input:
+(layers, time, dim) for all layers, else (time, dim); with pooling without the time axis.
 `sentence_to_index`, shape (1,), holds a JSON object of each line, stripped, to its key; of equal
 lines the last one counts.
 
-Memory stays flat: lines are spooled to the disk. Only that JSON text is held, at the very end,
-because HDF5 takes a string in one piece (and copies it twice); above a million lines it is left
-out. Whoever reads it holds it too.
+Memory stays flat: lines are spooled to disk. Only that JSON text is in memory, at the very end,
+because HDF5 takes a string at once (and copies it twice). So it is left out above a million lines;
+a reader would have to hold it too.
 """
 
 from __future__ import annotations
@@ -34,22 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Hdf5Writer", "open"]
 
-_MOST_LINES = 1_000_000
+_MAX_LINES = 1_000_000
 # Files of HDF5 1.8 (2008), which every h5py reads. The older layout, h5py's default, holds the
 # names of a group in one block of memory: 200,000 datasets cost it 15 MB more, this one nothing.
 _VERSIONS = ("v108", "v108")
 
 
 class Hdf5Writer:
-    """Writes records into an open HDF5 file.
-
-    Args:
-        file: an h5py.File.
-        patient: the file under it.
-        spool: takes the lines for `sentence_to_index`.
-        path: the name of the file for messages.
-        settings: what is written.
-    """
+    """Writes records into an open h5py.File; `spool` holds lines for `sentence_to_index`."""
 
     def __init__(
         self, file: Any, patient: PatientFile, spool: BinaryIO, path: Path, settings: Settings
@@ -104,14 +96,14 @@ class Hdf5Writer:
             return str(self._settings.first + self._count).encode()
         key = record.text.strip()
         if not key or key in self._file:
-            what = f"the line {shown(key, 60)!r} comes twice" if key else "a line is blank"
+            what = f"the line {shown(key, 60)!r} occurs twice" if key else "a line is blank"
             raise ConfigError(f"{what} and cannot be the name of a dataset; use numbers as names")
         return key.encode("utf-8", "surrogateescape")
 
     def _index(self, spool: BinaryIO, text: str) -> None:
-        if self._count > _MOST_LINES and not self._settings.sentence_index:
+        if self._count > _MAX_LINES and not self._settings.sentence_index:
             warnings.warn(
-                f"over {_MOST_LINES} lines: sentence_to_index is left out; pass --sentence-index "
+                f"over {_MAX_LINES} lines: sentence_to_index is left out; pass --sentence-index "
                 "to write it all the same",
                 stacklevel=2,
             )
@@ -150,12 +142,10 @@ def _last_ones(spool: BinaryIO, count: int) -> NDArray[np.bool_]:
 
 
 @contextmanager
-def open(path: Path | None, settings: Settings) -> Iterator[Hdf5Writer]:
+def open(path: Path, settings: Settings) -> Iterator[Hdf5Writer]:
     """Open a file."""
     from elmore.formats.files.hdf5_writing import create_hdf5
 
-    if path is None:
-        raise ConfigError("hdf5 cannot be written to a pipe; pass -o FILE")
     with (
         atomic_file(path, overwrite=settings.overwrite, mode="w+b") as stream,
         tempfile.TemporaryFile(dir=path.absolute().parent) as spool,

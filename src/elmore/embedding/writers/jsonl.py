@@ -1,10 +1,10 @@
-"""One JSON object a line for each sentence, to a file or a pipe.
+"""One JSON object per line and sentence, to a file or a pipe.
 
     {"tokens": ["It", "fell"], "spans": [[0, 2], [3, 7]], "vectors": [[0.1, ...], [0.2, ...]]}
 
-"vectors" is (time, dim); all layers are "layers", (layers, time, dim). Pooled they are "vector",
-(dim,), and "layers", (layers, dim). "spans" is left out where tokens were given, "text" stands in
-front where sentences were split.
+"vectors" is (time, dim); all layers are "layers", (layers, time, dim). With pooling they are
+"vector", (dim,), and "layers", (layers, dim). "spans" is left out if tokens were given; "text"
+comes first if sentences were split.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,7 +37,7 @@ class JsonlWriter:
         self._stream = stream
         self._settings = settings
         number = _NUMBER[settings.dtype]
-        # One % for a whole sentence is three times as fast as json.dumps of its numbers.
+        # One % for a complete sentence is three times as fast as json.dumps of its numbers.
         self._row = "[" + ", ".join([number] * int(settings.shape[-1] or 0)) + "]"
         vectors = "vector" if settings.pooled else "vectors"
         self._key = "layers" if settings.all_layers else vectors
@@ -56,11 +56,11 @@ class JsonlWriter:
         self._stream.write(b"}\n")
 
     def close(self) -> None:
-        """Bring the last lines on their way."""
+        """Flush the last lines."""
         self._stream.flush()
 
     def _write_numbers(self, values: NDArray[Any]) -> None:
-        """Write nested lists, some rows at a time: numbers as Python objects take much room."""
+        """Write nested lists, a few rows at a time: numbers as Python objects need much memory."""
         if values.ndim > 2:
             for k, layer in enumerate(values):
                 self._stream.write(b", " if k else b"[")
@@ -84,11 +84,10 @@ def open(path: Path | None, settings: Settings) -> Iterator[JsonlWriter]:
     if path is None:
         if sys.stdout is None:  # closed before we were started
             raise ElmoreError("stdout is closed; pass -o FILE")
-        writer = JsonlWriter(sys.stdout.buffer, settings)
-        yield writer
-        writer.close()
-        return
-    with atomic_file(path, overwrite=settings.overwrite) as stream:
+        target: AbstractContextManager[BinaryIO] = nullcontext(sys.stdout.buffer)
+    else:
+        target = atomic_file(path, overwrite=settings.overwrite)
+    with target as stream:
         writer = JsonlWriter(stream, settings)
         yield writer
         writer.close()

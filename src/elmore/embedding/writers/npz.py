@@ -1,8 +1,8 @@
 """An archive that `numpy.load` opens: arrays "0", "1", ... for the sentences, in their order.
 
-Each is (time, dim), or (layers, time, dim) for all layers. Pooled there is one array "vectors",
-(n_sentences, dim) or (n_sentences, layers, dim). Arrays go into the archive one by one; only its
-table of contents is held, some 350 bytes a sentence.
+Each is (time, dim), or (layers, time, dim) for all layers. With pooling there is one array
+"vectors", (n_sentences, dim) or (n_sentences, layers, dim). Arrays go into the archive one by one;
+only its table of contents is in memory, about 350 bytes per sentence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 
 from elmore._atomic import atomic_file
 from elmore.embedding.writers import Record, Settings, stored
-from elmore.errors import ConfigError
 
 __all__ = ["NpzWriter", "open"]
 
@@ -27,16 +26,10 @@ _HEADER_ROOM = 4096  # more than the header of an array takes
 
 
 class NpzWriter:
-    """Writes records into a zip on a binary stream.
-
-    Args:
-        stream: where to.
-        spool: takes the rows of pooled vectors until their number is known.
-        settings: what is written.
-    """
+    """Writes records into a zip; pooled vectors wait in `spool` until their number is known."""
 
     def __init__(self, stream: BinaryIO, spool: BinaryIO, settings: Settings) -> None:
-        # Stored, not packed: numbers hardly shrink, and numpy.savez does the same.
+        # Not compressed: numbers hardly shrink, and numpy.savez does the same.
         self._archive = zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED)
         self._spool = spool
         self._settings = settings
@@ -79,10 +72,8 @@ class NpzWriter:
 
 
 @contextmanager
-def open(path: Path | None, settings: Settings) -> Iterator[NpzWriter]:
+def open(path: Path, settings: Settings) -> Iterator[NpzWriter]:
     """Open a file."""
-    if path is None:
-        raise ConfigError("npz cannot be written to a pipe; pass -o FILE")
     with (
         atomic_file(path, overwrite=settings.overwrite) as stream,
         tempfile.TemporaryFile(dir=Path(path).absolute().parent) as spool,

@@ -1,15 +1,15 @@
-"""Parquet: a row for each sentence, packed with zstd.
+"""Parquet: one row per sentence, compressed with zstd; and vectors as Arrow columns.
 
-    number  int64                              of the sentence, from 0 over the whole input
+    number  int64                              of the sentence, from 0 over the complete input
     text    string                             only where sentences were split
     tokens  list<string>
-    spans   list<fixed_size_list<int32, 2>>    where each token stands; null where tokens were given
+    spans   list<fixed_size_list<int32, 2>>    where each token is; null if tokens were given
     vectors list<fixed_size_list<float, dim>>
 
 All layers are columns `layer_0`, `layer_1`, …, each like `vectors`, so that one can be read without
-the others. Pooled there is `vector`, fixed_size_list<float, dim>, and `layer_0`, … alike. Numbers
-are float or halffloat. Rows are gathered into row groups of a bounded size, which is all that is
-held; only a single longer sentence makes a larger one.
+the others. With pooling there is `vector`, fixed_size_list<float, dim>, or `layer_0`, … like it.
+Numbers are float or halffloat. Rows are gathered into row groups of a bounded size, which is all
+that is in memory; only a single longer sentence makes a larger one.
 """
 
 from __future__ import annotations
@@ -26,23 +26,17 @@ from numpy.typing import NDArray
 from elmore._atomic import atomic_file
 from elmore._extras import require
 from elmore.embedding.writers import Record, Settings, stored
-from elmore.errors import ConfigError
 from elmore.options import StoredType
 
 __all__ = ["ParquetWriter", "VectorColumns", "open"]
 
-# Of vectors in a row group; a reader holds one at a time.
+# Bytes of vectors in a row group; a reader holds one at a time.
 _GROUP_BYTES = 16 << 20
 _GROUP_ROWS = 16_384
 
 
 class ParquetWriter:
-    """Gathers records and writes them in row groups.
-
-    Args:
-        stream: where to.
-        settings: what is written.
-    """
+    """Gathers records and writes them in row groups."""
 
     def __init__(self, stream: BinaryIO, settings: Settings) -> None:
         self._arrow = arrow = require("pyarrow", "parquet", "writing parquet")
@@ -51,7 +45,7 @@ class ParquetWriter:
             dim=int(settings.shape[-1] or 0), pooled=settings.pooled, dtype=settings.dtype
         )
         self._spans = self._columns.span_type
-        names = [_single(settings)]
+        names = ["vector" if settings.pooled else "vectors"]
         if settings.all_layers:
             names = [f"layer_{k}" for k in range(int(settings.shape[0] or 0))]
         fields = [("number", arrow.int64())]
@@ -113,21 +107,15 @@ class ParquetWriter:
         self._count += len(records)
 
 
-def _single(settings: Settings) -> str:
-    return "vector" if settings.pooled else "vectors"
-
-
 def _text(text: str) -> str:
     # Only a lone surrogate cannot be encoded, and no UTF-8 input holds one.
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 @contextmanager
-def open(path: Path | None, settings: Settings) -> Iterator[ParquetWriter]:
+def open(path: Path, settings: Settings) -> Iterator[ParquetWriter]:
     """Open a file."""
-    if path is None:
-        raise ConfigError("parquet cannot be written to a pipe; pass -o FILE")
-    require("pyarrow", "parquet", "writing parquet")
+    require("pyarrow", "parquet", "writing parquet")  # before the file is created
     with atomic_file(path, overwrite=settings.overwrite) as stream:
         writer = ParquetWriter(stream, settings)
         try:
@@ -143,13 +131,13 @@ def open(path: Path | None, settings: Settings) -> Iterator[ParquetWriter]:
 
 @dataclass(frozen=True, kw_only=True)
 class VectorColumns:
-    """What columns of vectors look like.
+    """Makes columns of vectors without a Python object per number.
 
     Attributes:
         dim: size of a vector.
         pooled: whether a row has one vector, not a list of them.
         dtype: type of the numbers.
-        fixed: whether vectors and spans are lists of fixed size; Spark knows none.
+        fixed: whether vectors and spans are lists of fixed size; Spark has none.
     """
 
     dim: int
@@ -167,20 +155,15 @@ class VectorColumns:
 
     @property
     def span_type(self) -> Any:
-        """The Arrow type of the column that tells where each token stands."""
+        """The Arrow type of the column that says where each token is."""
         arrow = _arrow()
         span = arrow.list_(arrow.int32(), 2) if self.fixed else arrow.list_(arrow.int32())
         return arrow.list_(span)
 
     def make(self, values: Sequence[NDArray[Any] | None]) -> Any:
-        """Make a column.
-
-        Args:
-            values: for each row (dim,) if pooled, else (time, dim), in the type of the numbers;
-                None for a row that has none.
-        """
+        """A column of rows that are (dim,) if pooled, else (time, dim), or None for null."""
         arrow = _arrow()
-        # A list of fixed size takes its room even where it is null.
+        # A list of fixed size needs its numbers even where it is null.
         nothing = np.zeros((self.dim,) if self.pooled else (0, self.dim), self.dtype)
         rows = [nothing if value is None else value for value in values]
         joined = np.concatenate([nothing[:0].reshape(-1), *(row.reshape(-1) for row in rows)])

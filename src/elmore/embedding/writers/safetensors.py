@@ -4,12 +4,12 @@
     offsets  (n_sentences + 1,) int64: sentence k has the rows offsets[k] to offsets[k + 1]
 
 All layers are tensors `layer_0`, `layer_1`, … instead of `vectors`, so that one can be read without
-the others. Pooled there are no offsets, and a row is a sentence. A tensor for each sentence, as in
-npz, would make a header that no reader takes beyond a million sentences; a matrix can be mapped.
+the others. With pooling there are no offsets, and a row is a sentence. One tensor per sentence, as
+in npz, would make a header that no reader takes beyond a million sentences; a matrix can be mapped.
 The metadata holds `first`, the number of the first sentence, and `format`.
 
-The numbers of rows are known at the end only, and stand in front: until then the rows wait in
-nameless files beside the target. Memory stays flat, the disk must have room for both.
+The header needs the numbers of rows, which are known at the end. Until then the rows wait in
+nameless files beside the target: memory stays flat, and the disk needs room for both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import numpy as np
 
 from elmore._atomic import atomic_file
 from elmore.embedding.writers import Record, Settings, stored
-from elmore.errors import ConfigError
 from elmore.formats.files.safetensors_files import header_bytes
 
 __all__ = ["SafetensorsWriter", "open"]
@@ -36,9 +35,9 @@ class SafetensorsWriter:
     """Sets rows aside, and puts them together at the end.
 
     Args:
-        stream: where to.
-        offsets: takes the offsets until their number is known.
-        rows: each takes the rows of a tensor: all layers have one each.
+        stream: the file.
+        offsets: holds the offsets until their number is known.
+        rows: each holds the rows of a tensor: one per layer, if all layers are written.
         settings: what is written.
     """
 
@@ -88,10 +87,8 @@ class SafetensorsWriter:
 
 
 @contextmanager
-def open(path: Path | None, settings: Settings) -> Iterator[SafetensorsWriter]:
+def open(path: Path, settings: Settings) -> Iterator[SafetensorsWriter]:
     """Open a file."""
-    if path is None:
-        raise ConfigError("safetensors cannot be written to a pipe; pass -o FILE")
     folder = Path(path).absolute().parent
     with atomic_file(path, overwrite=settings.overwrite) as stream, ExitStack() as stack:
 
