@@ -110,6 +110,7 @@ class LayerCache:
         Raises:
             ConfigError: the text needs more room than `max_bytes`.
         """
+        # The digests are compared first, and only then are tokens read again, for what is missing.
         if iter(sentences) is sentences:
             raise ConfigError("the sentences can be read only once; pass a list")
         digests: list[bytes] = []
@@ -200,8 +201,6 @@ class CachedLayers(Sequence[NDArray[np.float32]]):
 
     Attributes:
         lengths: tokens of each sentence, (n_sentences,).
-        n_layers: layers of a token.
-        dim: size of a vector.
     """
 
     def __init__(
@@ -243,15 +242,7 @@ class CachedLayers(Sequence[NDArray[np.float32]]):
     def tokens(
         self, sentences: NDArray[np.int64], positions: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """All layers of single tokens.
-
-        Args:
-            sentences: the sentence of each, (n,).
-            positions: its place there, (n,).
-
-        Returns:
-            (n, layers, dim).
-        """
+        """All layers of single tokens, (n, layers, dim), by sentence (n,) and place in it (n,)."""
         result = np.empty((len(sentences), self.n_layers, self.dim), np.float32)
         for mine, values, rows in self._by_block(sentences, positions):
             result[mine] = values[rows]
@@ -330,13 +321,7 @@ def model_digest(elmo: Elmo) -> str:
 
 
 def make_room(folder: Path, max_bytes: int, *, keep: Collection[Path] = ()) -> None:
-    """Delete the least recently used files until a cache folder holds at most `max_bytes`.
-
-    Args:
-        folder: the cache.
-        max_bytes: what may stay.
-        keep: what is deleted last.
-    """
+    """Delete the least recently used files until a cache holds at most `max_bytes`; `keep` last."""
     entries: list[tuple[bool, float, int, Path]] = []
     for pattern in (f"{_PREFIX}*.safetensors", "occurrences-*"):
         for path in folder.glob(pattern):
@@ -370,11 +355,7 @@ class _Block:
 
 
 def _open_block(path: Path, model: str, shape: tuple[int, int]) -> _Block:
-    """Map a block.
-
-    Raises:
-        FormatError: it is damaged, or of another model.
-    """
+    """Map a block, or raise FormatError if it is damaged or of another model."""
     what = f"'{path.name}'"
     with read_safetensors(path, what=what) as view:
         tensors = view.names()
@@ -393,6 +374,7 @@ def _open_block(path: Path, model: str, shape: tuple[int, int]) -> _Block:
         or (lengths < 1).any()
     ):
         raise FormatError(f"{what} has parts that do not fit together; delete it")
+    # Mapped, not read: a text may need a few sentences of many blocks.
     with open(path, "rb") as stream:
         start = 8 + struct.unpack("<Q", stream.read(8))[0]
         mapped = np.memmap(stream, "<f2", "r", offset=start + values.begin, shape=values.shape)

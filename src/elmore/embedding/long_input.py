@@ -79,16 +79,13 @@ def read_long(
     *,
     chunk: int = _CHUNK_TOKENS,
 ) -> Iterator[LongLayers]:
-    """Read one long sequence.
+    """Read one long sequence of tokens without markers; the layers last as long as the block.
 
     Args:
         engine: the model.
-        tokens: without markers.
-        state: where to start, of one row; the start state if not given.
+        tokens: the sequence.
+        state: where to start, one row; the start state by default.
         chunk: tokens that are read at once.
-
-    Yields:
-        the layers, as long as the block lasts.
     """
     begin, end = engine.indexer.markers
     n_tokens = len(tokens) + 2
@@ -109,6 +106,7 @@ def read_long(
         jobs = [
             _direction(engine, k, bottom, part, state, chunk, stop) for k, part in enumerate(parts)
         ]
+        # One job may run for minutes; when the other fails or is interrupted, it must end too.
         done = engine.workers.run(jobs, stop.set)
         after = LstmState(
             np.stack([hidden for hidden, _ in done]), np.stack([cell for _, cell in done])

@@ -151,11 +151,9 @@ def embed_records(
 
 
 def windows(items: Iterable[Item], length: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """Cut a stream into lists of sentences, each to be sorted by length and put into batches.
+    """Divide a stream into lists, each to be sorted by length and put into batches.
 
-    Args:
-        items: sentences, or what holds one.
-        length: tokens of an item.
+    The items are sentences, or hold one of so many tokens as `length` says.
     """
     window: list[Item] = []
     tokens = 0

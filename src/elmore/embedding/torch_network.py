@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 
 
 def build_bilm(checkpoint: Checkpoint, device: torch.device | str = "cpu") -> BiLm:
-    """Make a module that holds the weights of a checkpoint."""
+    """A module that holds the weights of a checkpoint."""
     torch = require_torch("a model as a torch module")
     from elmore.nn.bilm import BiLm
 
@@ -47,12 +47,7 @@ def build_bilm(checkpoint: Checkpoint, device: torch.device | str = "cpu") -> Bi
 
 
 class BiLmTensors:
-    """A `Network` of torch modules on a device.
-
-    Args:
-        checkpoint: the model.
-        device: where to compute.
-    """
+    """A `Network` of torch modules on a device."""
 
     def __init__(self, checkpoint: Checkpoint, device: str) -> None:
         self.bilm = build_bilm(checkpoint, device)

@@ -75,6 +75,7 @@ class WordCache:
             self.hits += len(keys) - len(missing)
             self.misses += len(missing)
         if missing:
+            # Without the lock: two threads may compute the same word, but neither waits.
             positions = np.asarray(missing, np.int64)
             fresh = compute(positions)
             result[positions] = fresh
@@ -102,6 +103,7 @@ class WordCache:
         if len(self._young) >= self._capacity:
             self._old, self._young = self._young, {}
         if self._capacity:
+            # A view would keep the vectors of the complete batch in memory.
             self._young[key] = vector.copy()
 
 
@@ -140,11 +142,7 @@ def write_token_vectors(
 ) -> None:
     """Write token vectors in the layout that `read_token_vectors` reads.
 
-    Args:
-        path: the HDF5 file to create.
-        vectors: the next rows from a row number on, (n, dim).
-        n_words: rows in all.
-        overwrite: replace a file that exists.
+    `vectors` gives the next rows from a row number on, (n, dim), until there are `n_words`.
     """
     from elmore.formats.files.hdf5_writing import create_hdf5
 

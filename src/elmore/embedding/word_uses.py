@@ -65,12 +65,7 @@ def find_uses(sentences: Sequence[Sequence[str]], word: str) -> tuple[Use, ...]:
 
 
 def word_uses(layers: Sequence[SentenceLayers], places: Sequence[Use]) -> WordUses:
-    """The layers of some places.
-
-    Args:
-        layers: all layers of each sentence.
-        places: which tokens; one at least.
-    """
+    """The layers of some places, at least one, in sentences of which all layers are given."""
     values = np.stack([layers[use.sentence].values[:, use.position] for use in places])
     return WordUses(tuple(places), values)
 

@@ -13,7 +13,7 @@ A null stays null. A sentence without tokens has an empty list of vectors, or ze
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -104,22 +104,28 @@ class ColumnJob(Compute, Output):
         return kind == "text" and self.pool is None
 
     def check(
-        self, names: Sequence[str], kind: Kind, config: BiLmConfig | None = None
+        self, names: Sequence[str], kind: Callable[[], Kind], config: BiLmConfig | None = None
     ) -> list[str]:
-        """Refuse columns that cannot be added, before any worker starts.
+        """Refuse a table that cannot be embedded, before any worker starts.
 
         Args:
             names: the columns that exist.
-            kind: of the column.
+            kind: of the column, asked for when it is known to exist.
             config: as in `added`.
 
         Returns:
             The columns that are added.
 
         Raises:
-            ConfigError: one of these exists already.
+            ConfigError: the column does not exist, or one that is added does.
         """
-        added = self.added(kind, config)
+        found = list(names).count(self.column)
+        if found > 1:
+            raise ConfigError(f"{found} columns are called '{shown(self.column)}'; rename one")
+        if not found:
+            there = shown(", ".join(names), 200)
+            raise ConfigError(f"there is no column '{shown(self.column)}'; use one of {there}")
+        added = self.added(kind(), config)
         taken = [name for name in added if name in names]
         if taken:
             raise ConfigError(
@@ -127,15 +133,6 @@ class ColumnJob(Compute, Output):
                 "for the vectors"
             )
         return added
-
-    def check_name(self, names: Sequence[str]) -> None:
-        """Refuse a column that does not exist, or exists several times."""
-        found = list(names).count(self.column)
-        if found > 1:
-            raise ConfigError(f"{found} columns are called '{shown(self.column)}'; rename one")
-        if not found:
-            there = shown(", ".join(names), 200)
-            raise ConfigError(f"there is no column '{shown(self.column)}'; use one of {there}")
 
 
 def column_kind(arrow_type: Any, column: str) -> Kind:
@@ -180,23 +177,22 @@ class ColumnEmbedder:
         )
 
     def tables(self, rows: Any) -> Iterator[Any]:
-        """Embed the sentences of a table.
-
-        Args:
-            rows: an Arrow table or record batch.
+        """The rows of an Arrow table or record batch with their vectors, in order.
 
         Yields:
-            The same rows in the same order, with their vectors; tables of a bounded size.
+            Tables, or record batches, of a bounded size.
 
         Raises:
-            ConfigError: the column is not there, or of another type.
+            ConfigError: the column does not exist, or has another type.
         """
-        self.job.check_name(rows.schema.names)
-        column = rows.column(self.job.column)
-        kind = column_kind(column.type, self.job.column)
-        names = self.job.check(rows.schema.names, kind, self.elmo.config)
+        name = self.job.column
+        names = self.job.check(
+            rows.schema.names,
+            lambda: column_kind(rows.column(name).type, name),
+            self.elmo.config,
+        )
         start = 0
-        for arrays in self.columns(column):
+        for arrays in self.columns(rows.column(name)):
             count = len(arrays[0])
             schema = rows.schema
             for name, array in zip(names, arrays, strict=True):
@@ -206,13 +202,9 @@ class ColumnEmbedder:
             start += count
 
     def columns(self, column: Any) -> Iterator[list[Any]]:
-        """Embed the sentences of a column.
+        """The columns that are added for an Arrow array, of a bounded size each.
 
-        Args:
-            column: an Arrow array.
-
-        Yields:
-            The columns that are added, of a bounded size each; empty ones for an empty column.
+        There is at least one of each, empty for an empty array, so that the types are known.
         """
         kind = column_kind(column.type, self.job.column)
         values = column.to_pylist()

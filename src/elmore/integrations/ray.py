@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from elmore._extras import require
 from elmore.errors import ConfigError
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob, JobOptions, column_kind
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob, JobOptions, Kind, column_kind
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -135,12 +135,15 @@ def _check(ds: Dataset, job: ColumnJob) -> None:
     if schema is None:  # no rows, no columns
         job.added("text")
         return
-    job.check_name(schema.names)
-    arrow = require("pyarrow", "ray", "Ray Data")
     base = schema.base_schema
-    known = isinstance(base, arrow.Schema)
-    # Of rows in pandas only the names are known before they are read, so assume the fewest columns.
-    kind = column_kind(base.field(job.column).type, job.column) if known else "tokens"
+
+    def kind() -> Kind:
+        # Of rows in pandas only the names are known before they are read, so assume the fewest
+        # columns.
+        if not isinstance(base, require("pyarrow", "ray", "Ray Data").Schema):
+            return "tokens"
+        return column_kind(base.field(job.column).type, job.column)
+
     job.check(schema.names, kind)
 
 

@@ -62,10 +62,6 @@ class ElmoComponent(Pipe):
 
     Tokens are taken as they are. If the document has sentences, each is read on its own, else all
     of it as one sequence. Tokens of white space are not read and get zeros.
-
-    Args:
-        name: of the component in its pipeline.
-        settings: as the factory's config.
     """
 
     def __init__(self, name: str = _NAME, settings: Settings = _DEFAULTS) -> None:

@@ -117,8 +117,7 @@ def arrow_function(job: ColumnJob) -> Callable[[Iterable[Any]], Iterator[Any]]:
 
 def _mapped(df: DataFrame, job: ColumnJob) -> DataFrame:
     types = _types()
-    job.check_name(df.columns)
-    added = job.check(df.columns, _kind(df.schema[job.column].dataType, job.column))
+    added = job.check(df.columns, lambda: _kind(df.schema[job.column].dataType, job.column))
     known = {
         "tokens": types.ArrayType(types.StringType()),
         "spans": types.ArrayType(types.ArrayType(types.IntegerType())),

@@ -17,7 +17,7 @@ __all__ = ["FilterTables", "character_tables", "constant_tail", "groups_by_lengt
 Ids = NDArray[np.int32] | NDArray[np.int64]
 
 # Words whose windows are computed at one go: the windows of the widest published filter (1,024
-# channels, some 20 places) then stay near 16 MB and in the caches.
+# channels, about 20 places) then stay near 16 MB and in the caches.
 _WORDS_AT_ONCE = 256
 # Fewer words than these share a group whatever their lengths: the calls of a further group would
 # cost more than the columns that it saves.
@@ -27,15 +27,9 @@ _FILTERS = 16
 
 
 def constant_tail(ids: Ids) -> NDArray[np.int64]:
-    """Find where the constant end of each row begins.
+    """The number of columns before the constant end of each row, (n_words, chars) to (n_words,).
 
     Padding is a run of equal ids at the end of a word, whatever the alphabet's padding id is.
-
-    Args:
-        ids: character ids, (n_words, chars).
-
-    Returns:
-        number of columns before the run of the last column's id, (n_words,).
     """
     places = np.arange(1, ids.shape[1] + 1)
     tails: NDArray[np.int64] = ((ids != ids[:, -1:]) * places).max(axis=1)
@@ -111,13 +105,10 @@ class FilterTables:
             self._tables = [_blocks(table) for table in self._tables]
 
     def largest(self, ids: NDArray[np.int32]) -> Array:
-        """The largest response of each filter, before the activation.
+        """The largest response of each filter, before the activation, (n_words, n_filters).
 
         Args:
             ids: character ids from 1, (n_words, chars).
-
-        Returns:
-            (n_words, n_filters).
         """
         result = aligned(len(ids), sum(map(len, self._biases)))
         if not len(ids):

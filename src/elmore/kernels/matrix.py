@@ -37,7 +37,7 @@ STEPS = 127
 # Rows whose largest value is below this are zero: their scale would not be a normal number.
 _SMALLEST = np.float32(1e-30)
 _GROUP = 64
-# A sum of so many products of int8 is a whole number below 2**24, which float32 holds exactly.
+# A sum of so many products of int8 is an integer below 2**24, which float32 holds exactly.
 _EXACT = 1024
 _HUGE_PAGE = 2 << 20
 
@@ -55,24 +55,13 @@ class Stored(NamedTuple):
 
 
 def quantize(weight: Array) -> Stored:
-    """Round each row to 255 steps between plus and minus its largest value; defines int8.
-
-    Args:
-        weight: (n, k).
-    """
+    """Round each row of (n, k) to 255 steps between plus and minus its maximum; defines int8."""
     whole, scales = quantize_rows(weight)
     return Stored(whole.astype(np.int8), scales)
 
 
 def quantize_rows(rows: Array) -> tuple[Array, Array]:
-    """Round each row to 255 steps between plus and minus its largest value.
-
-    Args:
-        rows: (n, k).
-
-    Returns:
-        whole numbers from -127 to 127 as float32, (n, k); what to multiply them by, (n,).
-    """
+    """As `quantize`: integers from -127 to 127 as float32, (n, k), and their scales, (n,)."""
     largest = np.abs(rows).max(axis=1, initial=0)
     scales = np.where(largest > _SMALLEST, largest / np.float32(STEPS), np.float32(0))
     divisors = np.where(scales > 0, scales, np.float32(np.inf))
@@ -101,7 +90,7 @@ class Matrix:
         # In float32 numpy's BLAS is faster than our plain C.
         usable = chosen.vectors or self.kind != "float32"
         self._module: Any = chosen.module if usable else None
-        # The twin's form: float32 values, which are whole numbers for int8, and scales.
+        # The twin's form: float32 values, which are integers for int8, and scales.
         self.values: Array | None = None
         self.scales: Array | None = None
         self._owned: tuple[object, ...] = ()
@@ -178,14 +167,9 @@ class Matrix:
 
 
 def exact_product(rows: Array, weights: Array) -> NDArray[np.int32]:
-    """Multiply matrices of whole numbers from -127 to 127, given as float32, without rounding.
+    """Multiply integers from -127 to 127, given as float32, without rounding.
 
-    Args:
-        rows: (n_rows, k).
-        weights: (n, k).
-
-    Returns:
-        int32 sums, (n_rows, n).
+    (n_rows, k) times (n, k) transposed gives (n_rows, n).
     """
     sums = np.zeros((len(rows), len(weights)), np.int32)
     for first in range(0, rows.shape[1], _EXACT):

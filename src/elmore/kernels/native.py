@@ -67,12 +67,7 @@ def _load(choice: str) -> Native:
 
 
 def pointer(array: NDArray[Any], *shape: int) -> int:
-    """The address of an array's memory, after checking everything that C relies on.
-
-    Args:
-        array: float32.
-        shape: what it must have.
-    """
+    """The address of an array, after checking all that C relies on: float32, shape, order."""
     facts = array.__array_interface__
     # Without strides an array is contiguous in C's order.
     if facts["typestr"] != "<f4" or facts["shape"] != shape or facts["strides"] is not None:

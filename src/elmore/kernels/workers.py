@@ -65,8 +65,8 @@ class Workers:
 
     A biLM has two directions and neither waits for the other: that beats matrix products on two
     threads, which meet at every step (benchmarks/embed.py). Threads start with the first job, and
-    again after a fork. Libraries with threads of their own are told how many they may use through
-    `limits`.
+    again after a fork. `limits` says to a library with threads of its own how many it may
+    use.
 
     Args:
         threads: processors to use; all by default.
@@ -100,7 +100,7 @@ class Workers:
             jobs: what to run.
             give_up: called after an error or an interrupt, to tell long jobs that they may end.
         """
-        if _inside.workers is self:  # a thread that waited for itself would wait for ever
+        if _inside.workers is self:  # a thread that waited for itself would wait forever
             return self.share(jobs)
         waiting = self._started()
         futures: list[Future[Result]] = [Future() for _ in jobs]

@@ -82,14 +82,7 @@ def substitutes_at(
     *,
     batch_tokens: int = BATCH_TOKENS,
 ) -> list[list[tuple[str, float]]]:
-    """What `substitutes` gives for several sentences, computed together.
-
-    Args:
-        elmo: a model that has a softmax.
-        places: sentences, and a position in each.
-        k: how many words for each.
-        batch_tokens: token budget of a batch.
-    """
+    """What `substitutes` gives for several sentences and a position in each, computed together."""
     model = LanguageModel(elmo)
     for sentence, position in places:
         if not 0 <= position < len(sentence):
@@ -116,6 +109,7 @@ def _log_shares(model: LanguageModel, places: Sequence[tuple[Sentence, int]]) ->
         after = top[rows, [place + 2 for _, place in places]]
         rank = np.arange(1, logs.shape[1] + 1)  # 1 / p(w) by Zipf's law
         logs = logs + model.log_distribution(after, 1) + np.log(rank)
+    # A marker or <UNK> is no word that could be there; the others share all the probability.
     logs[:, model.special] = -np.inf
     return np.asarray(logs - log_sum(logs))
 

@@ -152,6 +152,7 @@ def perplexity(
         sentences = [sentences]
     report = SILENT if progress is None else progress
     total, n_empty = no_predictions(model), 0
+    # A window at a time, sorted by length: sums do not depend on the order, and memory is bounded.
     for window in windows(read_sentences(elmo, sentences, tokenized), len):
         busy = [sentence for sentence in window if len(sentence)]
         n_empty += len(window) - len(busy)

@@ -109,6 +109,7 @@ class LanguageModel:
             hidden: top-layer vectors of one direction, (n, dim).
             targets: words that they should predict, (n,).
         """
+        # Rows are independent, so each thread takes a share of them.
         table, count = self.engine.log_softmax(), self.engine.workers.count
         parts = zip(np.array_split(hidden, count), np.array_split(targets, count), strict=True)
         with self.engine.alone():
