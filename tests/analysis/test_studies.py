@@ -15,7 +15,7 @@ from elmore.analysis import LayerWeighting, Mixes, Placement, SampleSize
 from elmore.analysis.plots import plot_report
 from elmore.analysis.probe import PROBES
 from elmore.errors import ConfigError, ElmoreError, InputError, ResumeError
-from elmore.tasks.task import Report
+from elmore.report import Report
 
 SETTINGS = {**QUICK, **SIZES["ner"], "schedule.epochs": "2"}
 

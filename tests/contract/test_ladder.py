@@ -16,6 +16,7 @@ FLOORS = {
         "errors",
         "config",
         "limits",
+        "report",
         "_atomic",
         "_extras",
         "_io",

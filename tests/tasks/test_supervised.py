@@ -16,8 +16,8 @@ from small_tasks import NAMES, PERFECT, make, quick_recipe, task_class, write_da
 from elmore import Elmo
 from elmore.embedding.layer_cache import LayerCache
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
+from elmore.report import Report
 from elmore.tasks import QaExample, SentimentExample
-from elmore.tasks.task import Report
 from elmore.text.word_vectors import WordVectors
 
 Trained = tuple[Any, Path, Report]

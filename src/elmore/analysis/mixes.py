@@ -12,10 +12,10 @@ import numpy as np
 
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.detect import read_checkpoint
+from elmore.report import Report, Row
 from elmore.tasks.folder import TaskFolder, read_task
 from elmore.tasks.places import trainings_of
 from elmore.tasks.recipe import ElmoRecipe
-from elmore.tasks.task import Report, Row
 from elmore.training.recipe_values import section_from_json
 
 __all__ = ["LearnedMix", "Mixes", "mix_report"]

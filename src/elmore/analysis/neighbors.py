@@ -19,7 +19,7 @@ from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, make_room
 from elmore.embedding.layers import LayerChoice, layer_weights
 from elmore.errors import ConfigError, FormatError, InputError
-from elmore.tasks.task import Report, Row
+from elmore.report import Report, Row
 from elmore.text.reading import numbered_lines
 from elmore.text.word_vectors import read_word_vectors
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elmore.analysis.studies import TaskStudy, Variant
-from elmore.tasks.task import Report, Row
+from elmore.report import Report, Row
 
 __all__ = ["Placement"]
 

@@ -7,15 +7,12 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from elmore._atomic import atomic_path
-from elmore._extras import require
 from elmore.errors import ConfigError
-from elmore.tasks.task import Report, Row
+from elmore.report import Report, Row, check_picture, save_figure
 
-__all__ = ["check_picture", "plot_report", "save_figure"]
+__all__ = ["check_picture", "plot_report"]
 
 _OURS, _CONTROL, _SECOND = "#08519c", "#bdbdbd", "#fdae6b"
-_FORMATS = ("svg", "png", "pdf")
 
 
 def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
@@ -26,7 +23,7 @@ def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
         path: picture to make; the suffix (svg, png, pdf) tells the format.
         overwrite: replace a picture that is there.
     """
-    suffix = check_picture(path)
+    check_picture(path)
     from matplotlib.figure import Figure
 
     draw = _DRAWN.get(report.name)
@@ -36,26 +33,7 @@ def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
     draw(report, figure)
     model = report.measured_on.get("model")
     figure.suptitle(f"{report.name}: {Path(str(model)).name if model else 'trained tasks'}")
-    with atomic_path(path, overwrite=overwrite) as temporary:
-        save_figure(figure, temporary, suffix)
-
-
-def save_figure(figure: Any, path: Path, suffix: str) -> None:
-    """Write a figure so that the same picture is the same file: without a date or random names."""
-    import matplotlib
-
-    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with matplotlib.rc_context({"svg.hashsalt": "elmore"}):
-        figure.savefig(path, format=suffix, dpi=150, metadata=dates.get(suffix))
-
-
-def check_picture(path: Path) -> str:
-    """Give the format of a picture, or say why it cannot be drawn; best before long work."""
-    suffix = path.suffix.lstrip(".").lower() or "svg"
-    if suffix not in _FORMATS:
-        raise ConfigError(f"'{path}' is no picture; use the suffix {', '.join(_FORMATS)}")
-    require("matplotlib", "plot", "plot")
-    return suffix
+    save_figure(figure, path, overwrite=overwrite)
 
 
 def _draw_pos(report: Report, figure: Any) -> None:

@@ -26,7 +26,7 @@ from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache
 from elmore.embedding.layers import LayerChoice
 from elmore.errors import ConfigError, InputError
-from elmore.tasks.task import Report, Row
+from elmore.report import Report, Row
 from elmore.text.word_vectors import WordVectors, read_word_vectors
 
 __all__ = ["Pos"]

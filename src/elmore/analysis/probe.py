@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from elmore.embedding.layers import LayerChoice, layer_weights
-from elmore.tasks.task import Report
+from elmore.report import Report
 
 __all__ = ["PROBES", "Probe", "Views", "layer_views"]
 

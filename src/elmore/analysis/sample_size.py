@@ -8,7 +8,7 @@ from typing import Any
 
 from elmore.analysis.studies import Outcome, TaskStudy, Variant
 from elmore.errors import ConfigError
-from elmore.tasks.task import Report, Row
+from elmore.report import Report, Row
 
 __all__ = ["SampleSize"]
 

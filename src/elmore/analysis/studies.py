@@ -13,9 +13,10 @@ from elmore._progress import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES
 from elmore.errors import ConfigError, ResumeError
+from elmore.report import Report, Row
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.supervised import SupervisedTask
-from elmore.tasks.task import TASKS, Report, Row
+from elmore.tasks.task import TASKS
 from elmore.training.run import Run
 from elmore.training.seeds import numpy_generator
 

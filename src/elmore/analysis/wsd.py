@@ -24,7 +24,7 @@ from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, LayerCache
 from elmore.embedding.layers import LayerChoice, layer_weights
-from elmore.tasks.task import Report, Row, Value
+from elmore.report import Report, Row, Value
 from elmore.text.word_vectors import WordVectors, read_word_vectors
 
 __all__ = ["Wsd"]

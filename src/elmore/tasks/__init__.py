@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from elmore._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from elmore.report import Report
     from elmore.tasks.coref import Coref, CorefExample
     from elmore.tasks.ner import Ner, NerExample
     from elmore.tasks.nli import Nli, NliExample
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from elmore.tasks.sentiment import Sentiment, SentimentExample
     from elmore.tasks.srl import Srl, SrlExample
     from elmore.tasks.tags import Span
-    from elmore.tasks.task import Report
 
 __all__ = [
     "Coref",
@@ -49,7 +49,7 @@ _NAMES = {
     "Predicate": "elmore.tasks.readers.ontonotes",
     "Qa": "elmore.tasks.qa",
     "QaExample": "elmore.tasks.qa",
-    "Report": "elmore.tasks.task",
+    "Report": "elmore.report",
     "Sentiment": "elmore.tasks.sentiment",
     "SentimentExample": "elmore.tasks.sentiment",
     "Span": "elmore.tasks.tags",

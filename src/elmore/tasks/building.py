@@ -14,10 +14,10 @@ from torch.overrides import TorchFunctionMode
 from elmore._messages import shown
 from elmore.embedding.elmo import Elmo
 from elmore.errors import ConfigError, FormatError
+from elmore.report import Row
 from elmore.tasks.folder import TaskFolder
 from elmore.tasks.layers.features import ElmoMixes, SpellingCnn, TokenFeatures, WordTable
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.task import Row
 
 __all__ = ["build_features", "check_weights", "mix_rows", "put_weights", "word_vectors_of"]
 

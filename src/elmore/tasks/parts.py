@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 from torch import Tensor, nn
 
 from elmore.errors import InputError
+from elmore.report import Row
 from elmore.tasks.layers.features import TokenFeatures
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.task import Row
 
 __all__ = ["Example", "Measured", "Network", "Prediction", "TaskParts", "split_pairs"]
 

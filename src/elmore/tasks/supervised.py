@@ -23,6 +23,7 @@ from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, model_digest
 from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError, FormatError, InputError, ResumeError
+from elmore.report import Report, Row
 from elmore.tasks.building import (
     build_features,
     check_weights,
@@ -36,7 +37,6 @@ from elmore.tasks.inputs import FrozenLayers, TokenIndex, WordList, choose_words
 from elmore.tasks.layers.features import Tokens
 from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.task import Report, Row
 from elmore.text.tokenizer import tokenize
 from elmore.text.word_vectors import read_word_vectors
 from elmore.training.loop import Stopped

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from elmore._extras import require
-from elmore.tasks.task import Row
+from elmore.report import Row
 
 __all__ = ["class_scores"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from elmore._extras import require
-from elmore.tasks.task import Row
+from elmore.report import Row
 
 __all__ = ["cluster_scores"]
 

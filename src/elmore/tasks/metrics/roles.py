@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from elmore.report import Row
 from elmore.tasks.metrics.spans import span_scores
 from elmore.tasks.tags import Span
-from elmore.tasks.task import Row
 
 __all__ = ["join_continuations", "role_scores"]
 
