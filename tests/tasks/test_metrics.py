@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from elmore.errors import MissingExtra
-from elmore.tasks.metrics.answers import answer_scores, exact_match, normalise, word_f1
-from elmore.tasks.metrics.classes import class_scores
-from elmore.tasks.metrics.clusters import cluster_scores
-from elmore.tasks.metrics.roles import join_continuations, role_scores
-from elmore.tasks.metrics.spans import span_scores
+from elmore.tasks.coref import cluster_scores
+from elmore.tasks.metrics import class_scores, span_scores
+from elmore.tasks.qa import answer_scores, exact_match, normalise, word_f1
+from elmore.tasks.srl import join_continuations, role_scores
 from elmore.tasks.tags import Span, spans_from_tags
 
 

@@ -13,10 +13,9 @@ from torch import Tensor
 
 from elmore import Elmo
 from elmore.errors import ConfigError
+from elmore.tasks.columns import Predicate
 from elmore.tasks.coref import CorefExample
-from elmore.tasks.qa import QaExample
-from elmore.tasks.readers.ontonotes import Predicate
-from elmore.tasks.readers.squad import split_paragraph
+from elmore.tasks.qa import QaExample, split_paragraph
 from elmore.tasks.srl import SrlExample
 from elmore.tasks.tags import Span
 

@@ -8,12 +8,11 @@ from elmore._lazy import lazy_names
 
 if TYPE_CHECKING:
     from elmore.report import Report
+    from elmore.tasks.columns import Predicate
     from elmore.tasks.coref import Coref, CorefExample
     from elmore.tasks.ner import Ner, NerExample
     from elmore.tasks.nli import Nli, NliExample
-    from elmore.tasks.qa import Qa, QaExample
-    from elmore.tasks.readers.ontonotes import Predicate
-    from elmore.tasks.readers.squad import split_paragraph
+    from elmore.tasks.qa import Qa, QaExample, split_paragraph
     from elmore.tasks.recipe import TaskRecipe
     from elmore.tasks.sentiment import Sentiment, SentimentExample
     from elmore.tasks.srl import Srl, SrlExample
@@ -46,7 +45,7 @@ _NAMES = {
     "NerExample": "elmore.tasks.ner",
     "Nli": "elmore.tasks.nli",
     "NliExample": "elmore.tasks.nli",
-    "Predicate": "elmore.tasks.readers.ontonotes",
+    "Predicate": "elmore.tasks.columns",
     "Qa": "elmore.tasks.qa",
     "QaExample": "elmore.tasks.qa",
     "Report": "elmore.report",
@@ -56,6 +55,6 @@ _NAMES = {
     "Srl": "elmore.tasks.srl",
     "SrlExample": "elmore.tasks.srl",
     "TaskRecipe": "elmore.tasks.recipe",
-    "split_paragraph": "elmore.tasks.readers.squad",
+    "split_paragraph": "elmore.tasks.qa",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

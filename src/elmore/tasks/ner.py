@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from elmore.errors import InputError
+from elmore.tasks.columns import read_columns
 from elmore.tasks.layers.crf import Crf
 from elmore.tasks.layers.encoders import BiLstmStack
 from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.metrics.spans import span_scores
+from elmore.tasks.metrics import span_scores
 from elmore.tasks.parts import Measured, Network
-from elmore.tasks.readers.conll import read_columns
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.tags import (
     Span,

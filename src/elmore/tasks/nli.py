@@ -6,6 +6,8 @@ sentence; a second encoder composes the comparisons, which are pooled and classi
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +16,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
+from elmore.tasks.columns import split_pairs, unescape
 from elmore.tasks.layers.attention import masked_max, masked_mean, masked_softmax
 from elmore.tasks.layers.encoders import BiLstm, VariationalDropout, start_linear
 from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.metrics.classes import class_scores
-from elmore.tasks.parts import Measured, Network, split_pairs
-from elmore.tasks.readers.snli import LABELS, read_pairs
+from elmore.tasks.metrics import class_scores
+from elmore.tasks.parts import Measured, Network
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.terminal import mark_spans, paint
+from elmore.text.reading import numbered_lines, split_columns
+from elmore.text.tokenizer import tokenize
 
-__all__ = ["Nli", "NliExample", "NliSizes"]
+__all__ = ["Nli", "NliExample", "NliSizes", "read_pairs"]
+
+LABELS = ("entailment", "neutral", "contradiction")
+_FIELDS = ("sentence1", "sentence2", "gold_label")
+_NO_LABEL = "-"
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,7 @@ class Nli(SupervisedTask[NliExample, str]):
 
     def read(self, path: Path) -> list[NliExample]:
         """Read SNLI's jsonl, or columns with a header."""
-        found = [NliExample(*pair) for pair in read_pairs(path)]
+        found = list(read_pairs(path))
         if not found:
             raise InputError("there is no labelled pair; is this SNLI?", file=str(path))
         return found
@@ -136,6 +145,67 @@ class Nli(SupervisedTask[NliExample, str]):
             "hypothesis": list(example.hypothesis),
             "label": found,
         }
+
+
+def read_pairs(path: Path) -> Iterator[NliExample]:
+    """Read SNLI's JSON lines, or tab-separated columns with a header.
+
+    Tokens come from the bracketed parse where a line has one, else from our tokenizer.
+
+    Raises:
+        InputError: a line is neither, or has an unknown label.
+    """
+    header: list[str] | None = None
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        where: dict[str, Any] = {"file": str(path), "line": number}
+        if line.startswith("{"):
+            fields = _from_json(line, where)
+        elif header is None:
+            header = line.split("\t")
+            if not set(_FIELDS) <= set(header):
+                raise InputError(
+                    "neither JSON nor a header with sentence1, sentence2 and gold_label; convert "
+                    "the file",
+                    **where,
+                )
+            continue
+        else:
+            values = line.split("\t")
+            if len(values) != len(header):
+                raise InputError(
+                    f"{len(values)} columns, expected {len(header)}; separate columns by one tab",
+                    **where,
+                )
+            fields = dict(zip(header, values, strict=True))
+        label = fields["gold_label"]
+        if label == _NO_LABEL:
+            continue  # the annotators disagreed
+        if label not in LABELS:
+            raise InputError(
+                f"the label '{shown(label, 30)}' is not one of {', '.join(LABELS)}; correct it",
+                **where,
+            )
+        yield NliExample(_tokens(fields, "sentence1"), _tokens(fields, "sentence2"), label)
+
+
+def _from_json(line: str, where: dict[str, Any]) -> dict[str, str]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        raise InputError("this is not JSON; is the line cut off?", **where) from None
+    for field in _FIELDS:
+        if not isinstance(value.get(field), str):
+            raise InputError(f"there is no text {field!r}; add it", **where)
+    return {key: text for key, text in value.items() if isinstance(text, str)}
+
+
+def _tokens(fields: dict[str, str], name: str) -> tuple[str, ...]:
+    parse = fields.get(f"{name}_binary_parse", "")
+    if parse:
+        return tuple(unescape(word) for word in split_columns(re.sub(r"[()]", " ", parse)))
+    return tokenize(fields[name]).tokens
 
 
 class _Esim(Network):

@@ -11,12 +11,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor, nn
 
-from elmore.errors import InputError
 from elmore.report import Row
 from elmore.tasks.layers.features import TokenFeatures
 from elmore.tasks.recipe import TaskRecipe
 
-__all__ = ["Example", "Measured", "Network", "Prediction", "TaskParts", "split_pairs"]
+__all__ = ["Example", "Measured", "Network", "Prediction", "TaskParts"]
 
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
@@ -128,23 +127,3 @@ class TaskParts(Generic[Example, Prediction]):
     def length(self, example: Example) -> int:
         """Give the length by which examples are batched."""
         return max((len(tokens) for tokens in self.texts(example)), default=0)
-
-
-def split_pairs(
-    lines: Iterable[tuple[int, str]], file: str, expected: str
-) -> Iterator[tuple[str, str]]:
-    """Split numbered lines at their tab; blank lines are left out.
-
-    Args:
-        lines: of a text file.
-        file: its name for messages; - is stdin.
-        expected: what a line should hold, for messages.
-    """
-    for number, line in lines:
-        if not line.strip():
-            continue
-        parts = line.split("\t")
-        if len(parts) != 2:
-            name = "stdin" if file == "-" else file
-            raise InputError(f"expected {expected}", file=name, line=number)
-        yield parts[0], parts[1]

@@ -6,6 +6,11 @@ offsets. A question whose answer is not in the paragraph is not learned from, bu
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import re
+import string
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,21 +19,65 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from elmore.errors import ConfigError, InputError
+from elmore._io import open_text
+from elmore._json import parse_json
+from elmore.errors import ConfigError, FormatError, InputError
+from elmore.limits import LIMITS
+from elmore.tasks.columns import split_pairs
 from elmore.tasks.layers.attention import Trilinear, masked_softmax
 from elmore.tasks.layers.encoders import BiGru, BiLstm, VariationalDropout, start_linear
 from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.metrics.answers import answer_scores
-from elmore.tasks.parts import Measured, Network, split_pairs
-from elmore.tasks.readers.squad import Paragraph, read_squad, split_paragraph
+from elmore.tasks.parts import Measured, Network
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.terminal import mark_spans, paint
+from elmore.text.splitter import sentence_spans
+from elmore.text.tokenizer import Convention, tokenize
 
-__all__ = ["Qa", "QaExample", "QaSizes"]
+__all__ = [
+    "Paragraph",
+    "Qa",
+    "QaExample",
+    "QaSizes",
+    "answer_scores",
+    "read_squad",
+    "split_paragraph",
+]
 
 _MOST_TOKENS = 17
 # Impossible places; large enough to lose against any, small enough to stay finite in sums.
 _NEVER = -1e7
+# The official training file has 30 MB and 400,000 values.
+_LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 30, json_nodes=50_000_000)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A text and its tokens with their places in it.
+
+    Attributes:
+        text: as it was written.
+        tokens: of all its sentences.
+        places: first character of each token and the one after its last.
+        sizes: tokens of each sentence.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    places: tuple[tuple[int, int], ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def sentences(self) -> list[tuple[str, ...]]:
+        """The tokens, sentence by sentence."""
+        ends = itertools.accumulate(self.sizes)
+        return [self.tokens[end - size : end] for size, end in zip(self.sizes, ends, strict=True)]
+
+    def tokens_of(self, start: int, end: int) -> tuple[int, int] | None:
+        """Give first and last token that overlap characters start to end, or None."""
+        inside = [k for k, (a, b) in enumerate(self.places) if a < end and b > start]
+        return (inside[0], inside[-1]) if inside else None
 
 
 @dataclass(frozen=True)
@@ -86,17 +135,7 @@ class Qa(SupervisedTask[QaExample, str]):
 
     def read(self, path: Path) -> list[QaExample]:
         """Read SQuAD 1.1."""
-        found = []
-        for question in read_squad(path):
-            span = None
-            if question.answers:
-                start = question.starts[0]
-                end = start + len(question.answers[0])
-                if question.paragraph.text[start:end] == question.answers[0] and start < end:
-                    span = question.paragraph.tokens_of(start, end)
-            found.append(
-                QaExample(question.paragraph, question.tokens, question.answers, span, question.id)
-            )
+        found = list(read_squad(path))
         if not found:
             raise InputError("there is no question; is this SQuAD 1.1?", file=str(path))
         return found
@@ -191,6 +230,106 @@ class Qa(SupervisedTask[QaExample, str]):
     def to_json(self, example: QaExample, found: str) -> dict[str, Any]:
         """Give question and answer."""
         return {"id": example.id, "question": list(example.question), "answer": found}
+
+
+def split_paragraph(text: str, convention: Convention = "ptb") -> Paragraph:
+    """Tokenize running text sentence by sentence, with places in the whole."""
+    tokens: list[str] = []
+    places: list[tuple[int, int]] = []
+    sizes: list[int] = []
+    for start, end in sentence_spans(text):
+        sentence = tokenize(text[start:end], convention)
+        tokens += sentence.tokens
+        sizes.append(len(sentence.tokens))
+        places += [(start + a, start + b) for a, b in sentence.spans or ()]
+    return Paragraph(text, tuple(tokens), tuple(places), tuple(sizes))
+
+
+def read_squad(path: Path) -> Iterator[QaExample]:
+    """Read SQuAD 1.1: one JSON document, answers as character offsets into their paragraph.
+
+    Raises:
+        InputError: it is not of that form; says where in the document.
+    """
+    with open_text(path, what="SQuAD file") as stream:
+        data = stream.read(_LIMITS.json_bytes + 1)
+    try:
+        whole = parse_json(data, what=f"'{path}'", limits=_LIMITS)
+    except FormatError as error:
+        raise InputError(f"{error} (is this SQuAD 1.1, one JSON document?)") from None
+
+    def wrong(where: str, expected: str) -> InputError:
+        return InputError(f"{where} is not a {expected}; is this SQuAD 1.1?", file=str(path))
+
+    def get(parent: Any, key: str, kind: type, where: str) -> Any:
+        value = parent.get(key) if isinstance(parent, dict) else None
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise wrong(f"{where}.{key}", {list: "list", str: "text", int: "number"}[kind])
+        return value
+
+    for i, article in enumerate(get(whole, "data", list, "")):
+        for j, entry in enumerate(get(article, "paragraphs", list, f"data[{i}]")):
+            where = f"data[{i}].paragraphs[{j}]"
+            text = get(entry, "context", str, where)
+            paragraph = split_paragraph(text)
+            for k, question in enumerate(get(entry, "qas", list, where)):
+                place = f"{where}.qas[{k}]"
+                answers = [
+                    (get(answer, "text", str, place), get(answer, "answer_start", int, place))
+                    for answer in get(question, "answers", list, place)
+                ]
+                yield QaExample(
+                    paragraph,
+                    tokenize(get(question, "question", str, place)).tokens,
+                    tuple(answer for answer, _ in answers),
+                    _answer_span(paragraph, *answers[0]) if answers else None,
+                    get(question, "id", str, place),
+                )
+
+
+def _answer_span(paragraph: Paragraph, answer: str, start: int) -> tuple[int, int] | None:
+    """First and last token of an answer; None if the text does not have it there."""
+    end = start + len(answer)
+    there = start < end and paragraph.text[start:end] == answer
+    return paragraph.tokens_of(start, end) if there else None
+
+
+def normalise(answer: str) -> str:
+    """Lower-case, drop ASCII punctuation, then articles, then superfluous space."""
+    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(found: str, gold: str) -> float:
+    """Give 1 if both are equal once normalised."""
+    return float(normalise(found) == normalise(gold))
+
+
+def word_f1(found: str, gold: str) -> float:
+    """Give the F1 of the two bags of words."""
+    guessed, right = normalise(found).split(), normalise(gold).split()
+    same = sum((Counter(guessed) & Counter(right)).values())
+    if not same:
+        return 0.0
+    precision, recall = same / len(guessed), same / len(right)
+    return 2 * precision * recall / (precision + recall)
+
+
+def answer_scores(found: Sequence[str], gold: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Score answers, each against the right answer that fits it best.
+
+    Args:
+        found: the predicted answer of each question; empty counts as wrong.
+        gold: the right answers of each.
+
+    Returns:
+        f1 and exact match in percent; 0 for a question without a right answer.
+    """
+    totals = [0.0, 0.0]
+    for answer, rights in zip(found, gold, strict=True):
+        totals[0] += max((word_f1(answer, right) for right in rights), default=0.0)
+        totals[1] += max((exact_match(answer, right) for right in rights), default=0.0)
+    n = max(1, len(found))
+    return {"f1": 100 * totals[0] / n, "exact match": 100 * totals[1] / n}
 
 
 class _Reader(Network):

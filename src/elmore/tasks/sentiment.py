@@ -6,7 +6,8 @@ output is two ReLU layers with dropout, as in the paper, or McCann's maxout laye
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from elmore._messages import shown
 from elmore.errors import InputError
+from elmore.tasks.columns import unescape
 from elmore.tasks.layers.attention import (
     SelfAttentivePooling,
     masked_max,
@@ -23,16 +26,20 @@ from elmore.tasks.layers.attention import (
 )
 from elmore.tasks.layers.encoders import BiLstm
 from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.metrics.classes import class_scores
+from elmore.tasks.metrics import class_scores
 from elmore.tasks.parts import Measured, Network
-from elmore.tasks.readers.sst import read_trees
 from elmore.tasks.recipe import within
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.terminal import mark_spans, paint
+from elmore.text.reading import numbered_lines
 
-__all__ = ["Sentiment", "SentimentExample", "SentimentSizes"]
+__all__ = ["Sentiment", "SentimentExample", "SentimentSizes", "read_trees"]
 
 _NAMES = ("very negative", "negative", "neutral", "positive", "very positive")
+# Tokens of a phrase and its label.
+LabelledPhrase = tuple[tuple[str, ...], int]
+# Not \s, which takes the U+00A0 of "8 1/2" for a space.
+_PIECE = re.compile(r"\(|\)|[^() \t\r]+")
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class SentimentExample:
 
     tokens: tuple[str, ...]
     label: int = 2
-    phrases: tuple[tuple[tuple[str, ...], int], ...] = ()
+    phrases: tuple[LabelledPhrase, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +164,59 @@ class Sentiment(SupervisedTask[SentimentExample, int]):
     def to_json(self, example: SentimentExample, found: int) -> dict[str, Any]:
         """Give tokens and class."""
         return {"tokens": list(example.tokens), "label": found, "name": _NAMES[found]}
+
+
+def read_trees(path: Path) -> Iterator[list[LabelledPhrase]]:
+    """Read the Stanford Sentiment Treebank: one tree per line, a label from 0 to 4 at every node.
+
+    Yields:
+        all labelled phrases of a sentence; the sentence itself comes first.
+
+    Raises:
+        InputError: a line is not a tree.
+    """
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        try:
+            yield _phrases(line)
+        except ValueError as error:
+            problem = f"{error}; expected one tree such as (3 (2 It) (4 works))"
+            raise InputError(problem, file=str(path), line=number) from None
+
+
+def _phrases(line: str) -> list[LabelledPhrase]:
+    """Walk through a tree, without recursion: brackets may nest as deep as they like."""
+    pieces = _PIECE.findall(line)
+    tokens: list[str] = []
+    open_nodes: list[tuple[int, int, int]] = []  # label, first token, place in the result
+    result: list[LabelledPhrase] = []
+    at = 0
+    while at < len(pieces):
+        piece = pieces[at]
+        if piece == "(":
+            label = pieces[at + 1] if at + 1 < len(pieces) else ""
+            if label not in ("0", "1", "2", "3", "4"):
+                raise ValueError(f"the label '{shown(label, 20)}' is not one of 0 to 4")
+            if result and not open_nodes:
+                raise ValueError("there is a second tree on the line")
+            open_nodes.append((int(label), len(tokens), len(result)))
+            result.append(((), int(label)))
+            at += 2
+            continue
+        if not open_nodes:
+            raise ValueError(f"'{shown(piece, 20)}' is outside of the brackets")
+        if piece == ")":
+            label_number, first, place = open_nodes.pop()
+            if first == len(tokens):
+                raise ValueError("a node has no word")
+            result[place] = (tuple(tokens[first:]), label_number)
+        else:
+            tokens.append(unescape(piece))
+        at += 1
+    if open_nodes or not result:
+        raise ValueError("a bracket does not close" if open_nodes else "there is no bracket")
+    return result
 
 
 class _Bcn(Network):

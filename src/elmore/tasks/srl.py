@@ -17,12 +17,13 @@ from torch import Tensor, nn
 
 from elmore.errors import ConfigError, InputError
 from elmore.limits import LIMITS
+from elmore.report import Row
+from elmore.tasks.columns import Predicate, read_documents
 from elmore.tasks.layers.crf import viterbi
+from elmore.tasks.layers.encoders import AlternatingLstm
 from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.layers.highway_lstm import AlternatingLstm
-from elmore.tasks.metrics.roles import role_scores
+from elmore.tasks.metrics import span_scores
 from elmore.tasks.parts import Measured, Network
-from elmore.tasks.readers.ontonotes import Predicate, read_documents
 from elmore.tasks.recipe import within
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.tags import (
@@ -35,10 +36,14 @@ from elmore.tasks.tags import (
 )
 from elmore.tasks.terminal import mark_spans
 
-__all__ = ["Frames", "Srl", "SrlExample", "SrlSizes"]
+__all__ = ["Frames", "Srl", "SrlExample", "SrlSizes", "join_continuations", "role_scores"]
 
 # For each predicate its spans, V among them.
 Frames = tuple[tuple[Span, ...], ...]
+# A label and the places of its spans.
+Argument = tuple[str, tuple[tuple[int, int], ...]]
+# The label of the predicate itself, and of its parts.
+_PREDICATE = ("V", "C-V")
 
 # Tokens that are scored at once when predicting: each predicate brings its whole sentence.
 _MOST_TOKENS = 1 << 15
@@ -245,6 +250,49 @@ def _with_verb(predicate: Predicate) -> tuple[Span, ...]:
     if any(span.label == "V" for span in predicate.arguments):
         return predicate.arguments
     return (*predicate.arguments, Span("V", predicate.index, predicate.index))
+
+
+def role_scores(
+    gold: Sequence[Sequence[Span]], found: Sequence[Sequence[Span]], lengths: Sequence[int]
+) -> tuple[dict[str, float], list[Row]]:
+    """Score the arguments of predicates.
+
+    Args:
+        gold: the right spans of each predicate, V among them or not.
+        found: the predicted ones.
+        lengths: tokens of each predicate's sentence.
+
+    Returns:
+        precision, recall and f1 of simple spans in percent, and `joined f1`, where a C-X counts
+        as a part of the X before it, as in the official scorer; a row for each role.
+    """
+    right, guessed = (
+        [[span for span in spans if span.label not in _PREDICATE] for spans in side]
+        for side in (gold, found)
+    )
+    metrics, rows = span_scores(right, guessed, lengths)
+    hits = n_right = n_guessed = 0
+    for a, b in zip(right, guessed, strict=True):
+        one, two = join_continuations(a), join_continuations(b)
+        hits += len(set(one) & set(two))
+        n_right += len(one)
+        n_guessed += len(two)
+    joined = 200 * hits / (n_right + n_guessed) if n_right + n_guessed else 0.0
+    return {**metrics, "joined f1": joined}, rows
+
+
+def join_continuations(spans: Sequence[Span]) -> list[Argument]:
+    """Join each C-X to the nearest X before it; one without stays an X of its own."""
+    joined: list[tuple[str, list[tuple[int, int]]]] = []
+    for label, first, last in sorted(spans, key=lambda span: span.first):
+        base = label.removeprefix("C-")
+        if label != base:
+            earlier = next((parts for name, parts in reversed(joined) if name == base), None)
+            if earlier is not None:
+                earlier.append((first, last))
+                continue
+        joined.append((base, [(first, last)]))
+    return [(label, tuple(parts)) for label, parts in joined]
 
 
 class _SrlNetwork(Network):

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from elmore.tasks.layers.encoders import (
+    AlternatingLstm,
     BiGru,
     BiLstm,
     BiLstmStack,
+    HighwayLstm,
     VariationalDropout,
     start_linear,
 )
-from elmore.tasks.layers.highway_lstm import AlternatingLstm, HighwayLstm
 
 LENGTHS = torch.tensor([3, 0, 5, 1])
 
