@@ -53,8 +53,7 @@ TORCH_ROOMS = ("nn", "tasks")
 TORCH_MODULES = {
     f"elmore.{name}"
     for name in (
-        "analysis.layer_weighting analysis.mixes analysis.placement analysis.sample_size "
-        "analysis.studies "
+        "analysis.ablations analysis.mixes "
         "compat.allennlp.bilm compat.allennlp.elmo compat.allennlp.layouts compat.allennlp.lstm "
         "compat.allennlp.scalar_mix compat.allennlp.token_embedders compat.allennlp.tokens "
         "compat.bilm.datasets compat.bilm.elmo compat.bilm.model "

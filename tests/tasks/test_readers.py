@@ -16,10 +16,11 @@ from small_tasks import NAMES, task_class, write_data
 
 from elmore.errors import InputError
 from elmore.tasks.columns import Mention, read_columns, read_documents
+from elmore.tasks.layers.crf import tag_transitions
 from elmore.tasks.nli import NliExample, read_pairs
 from elmore.tasks.qa import read_squad, split_paragraph
 from elmore.tasks.sentiment import read_trees
-from elmore.tasks.tags import Span, spans_from_tags, tag_names, tag_transitions, tags_from_spans
+from elmore.tasks.tags import Span, spans_from_tags, tag_names, tags_from_spans
 
 DATA = FIXTURES.parent
 needs_data = pytest.mark.skipif(not DATA.exists(), reason="the folder with task data is not here")
@@ -205,7 +206,7 @@ SQUAD = '{"data": [{"paragraphs": [{"context": "A", "qas": [%s]}]}]}'
         ("sentiment", "(3 )\n", ":1: a node has no word"),
         ("sentiment", "(", ":1: the label ''"),
         ("nli", "{\n", ":1: this is not JSON"),
-        ("nli", '{"sentence1": "a"}\n', ":1: there is not a text 'sentence2'"),
+        ("nli", '{"sentence1": "a"}\n', ":1: there is no text 'sentence2'"),
         ("nli", "a b\n", ":1: neither JSON nor a header"),
         ("nli", "sentence1\tsentence2\tgold_label\na\tb\n", ":2: 2 columns, expected 3"),
         ("nli", "sentence1\tsentence2\tgold_label\na\tb\tyes\n", ":2: the label 'yes'"),

@@ -381,7 +381,7 @@ def test_damaged_folders_are_refused(knows: Knows, tmp_path: Path) -> None:
             task_class("sentiment").load(place)
     facts = json.loads((folder / "run" / "checkpoint" / "task.json").read_text())
     for change, match in (
-        ({"format": "x"}, "no folder of a task"),
+        ({"format": "x"}, "not the folder of a task"),
         ({"version": 99}, "newer elmore"),
         ({"recipe": {}}, "elmo is missing"),
     ):

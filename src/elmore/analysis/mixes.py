@@ -13,8 +13,7 @@ import numpy as np
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.detect import read_checkpoint
 from elmore.report import Report, Row
-from elmore.tasks.folder import TaskFolder, read_task
-from elmore.tasks.places import trainings_of
+from elmore.tasks.folder import TaskFolder, read_task, runs_of
 from elmore.tasks.recipe import ElmoRecipe
 from elmore.training.recipe_values import section_from_json
 
@@ -65,7 +64,7 @@ class Mixes:
             raise ConfigError("mix takes folders of trained tasks; name one or more")
         mixes: list[LearnedMix] = []
         without: list[str] = []
-        folders = [folder for path in data for folder in trainings_of(path)]
+        folders = [folder for path in data for folder in runs_of(path)]
         for path in folders:
             content, inside = read_task(path)
             found = _mixes(content, inside, path)

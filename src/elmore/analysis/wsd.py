@@ -8,28 +8,22 @@ its first sense. Every instance is answered, so that F1 is accuracy.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._progress import SILENT, Progress
-from elmore.analysis.controls import random_twin
-from elmore.analysis.probe import Views, layer_views
+from elmore.analysis.probe import LayerProbe, Views, percent, unit
 from elmore.analysis.wsd_data import Instance, WsdData, read_wsd
-from elmore.embedding.cache_folder import cache_folder
-from elmore.embedding.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES, LayerCache
-from elmore.embedding.layers import LayerChoice, layer_weights
+from elmore.embedding.layers import layer_weights
 from elmore.report import Report, Row, Value
-from elmore.text.word_vectors import WordVectors, read_word_vectors
+from elmore.text.word_vectors import WordVectors
 
 __all__ = ["Wsd"]
 
-_logger = logging.getLogger(__name__)
 # The development set of Raganato et al.; the paper's figures are without it.
 _DEVELOPMENT = "semeval2007"
 _FIRST, _FREQUENT, _STATIC = "first sense", "most frequent sense", "static vectors"
@@ -40,46 +34,13 @@ _DIGITS = 6
 Tokens = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
 
 
-class Wsd:
-    """Nearest-neighbour disambiguation.
-
-    Args:
-        elmo: the model.
-        layers: "all" (each layer and their mean), or a choice as in `Elmo.embed`.
-        vectors: a file of static word vectors as a control.
-        random: measure a biLM with random weights too.
-        limit: learn from so many sentences of the training corpus only.
-        seed: of the random weights.
-        cache: a folder that keeps the layers for next time.
-        max_bytes: what that folder may hold.
-        progress: counts sentences.
+@dataclass(eq=False, kw_only=True)
+class Wsd(LayerProbe):
+    """Nearest-neighbour disambiguation; the arguments are those of `LayerProbe`.
 
     Examples:
         >>> f1 = Wsd(elmo).run("wsd/").metrics["ALL layer 2, sense averages"]
     """
-
-    def __init__(
-        self,
-        elmo: Elmo,
-        *,
-        layers: LayerChoice | str = "all",
-        vectors: str | Path | None = None,
-        random: bool = True,
-        limit: int | None = None,
-        seed: int = 0,
-        cache: str | Path | None = None,
-        max_bytes: int = MAX_BYTES,
-        progress: Progress = SILENT,
-    ) -> None:
-        self.elmo = elmo
-        self.views = layer_views(layers, elmo.n_layers)
-        self.vectors = vectors
-        self.random = random
-        self.limit = limit
-        self.seed = seed
-        self.cache = cache
-        self.max_bytes = max_bytes
-        self.progress = progress
 
     def run(self, data: str | Path) -> Report:
         """Disambiguate all test sets.
@@ -87,7 +48,7 @@ class Wsd:
         Args:
             data: a folder with training corpus, test sets and inventory (see `wsd_data`).
         """
-        static = None if self.vectors is None else read_word_vectors(Path(self.vectors))
+        static = self.static_vectors()
         texts = read_wsd(Path(data), limit=self.limit)
         scorer = _Scorer(texts)
         rows = [
@@ -101,16 +62,11 @@ class Wsd:
             views: Views = [(_STATIC, 0)]
             answers = scorer.nearest(known, _static_tokens(static, asked), views)
             rows += [scorer.row(name, method, right) for (name, method), right in answers]
-        models = [("", self.elmo)]
-        if self.random:
-            models.append(("random, ", random_twin(self.elmo, self.seed)))
-        with cache_folder(self.cache) as folder:
-            for prefix, elmo in models:
-                cache = LayerCache(elmo, folder, max_bytes=self.max_bytes)
-                learned = cache.layers(texts.training.sentences, progress=self.progress)
-                tests = cache.layers(asked, progress=self.progress)
-                answers = scorer.nearest(learned.tokens, tests.tokens, self.views)
-                rows += [scorer.row(prefix + name, how, right) for (name, how), right in answers]
+        for prefix, cache in self.caches():
+            learned = cache.layers(texts.training.sentences, progress=self.progress)
+            tests = cache.layers(asked, progress=self.progress)
+            answers = scorer.nearest(learned.tokens, tests.tokens, self.views)
+            rows += [scorer.row(prefix + name, how, right) for (name, how), right in answers]
         return Report(
             name="wsd",
             metrics={
@@ -216,22 +172,18 @@ class _Scorer:
     def row(self, vectors: str, method: str | None, right: NDArray[np.bool_]) -> Row:
         """Score answers on every set and on all."""
         row: dict[str, Value] = {"vectors": vectors, "method": method}
-        row |= {name: _percent(right[place]) for name, place in self.sets.items()}
-        row["ALL"] = _percent(right)
+        row |= {name: percent(right[place]) for name, place in self.sets.items()}
+        row["ALL"] = percent(right)
         if _DEVELOPMENT in self.sets and len(self.sets) > 1:
             others = np.ones(len(right), bool)
             others[self.sets[_DEVELOPMENT]] = False
-            row[f"ALL but {_DEVELOPMENT}"] = _percent(right[others])
-        row["choices"] = _percent(right[self.choice])
+            row[f"ALL but {_DEVELOPMENT}"] = percent(right[others])
+        row["choices"] = percent(right[self.choice])
         return row
 
 
 def _label(row: Row) -> str:
     return str(row["vectors"]) if row["method"] is None else f"{row['vectors']}, {row['method']}"
-
-
-def _percent(right: NDArray[np.bool_]) -> float | None:
-    return round(100 * float(right.mean()), 3) if len(right) else None
 
 
 def _static_tokens(vectors: WordVectors, sentences: Sequence[Sequence[str]]) -> Tokens:
@@ -284,13 +236,8 @@ def _choose(
     for name, view in views:
         weights = layer_weights(view, seen.shape[1]).astype(np.float64)
         known = np.einsum("l,nld->nd", weights, seen)
-        queries = _unit(np.einsum("l,nld->nd", weights, asked))
-        near = np.round(queries @ _unit(member @ known).T, _DIGITS)
+        queries = unit(np.einsum("l,nld->nd", weights, asked))
+        near = np.round(queries @ unit(member @ known).T, _DIGITS)
         yield name, _METHODS[0], near.argmax(1)
-        near = np.round(queries @ _unit(known[order]).T, _DIGITS)
+        near = np.round(queries @ unit(known[order]).T, _DIGITS)
         yield name, _METHODS[1], ranks[order[near.argmax(1)]]
-
-
-def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(norms == 0, 1, norms))

@@ -1,4 +1,7 @@
-"""Files that more than one task reads: CoNLL columns, pairs in two columns, treebank tokens."""
+"""Files that more than one task or analysis reads: CoNLL columns, pairs, treebank tokens.
+
+Reading them needs no torch.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from elmore._messages import shown
 from elmore.errors import InputError
@@ -18,18 +21,23 @@ __all__ = [
     "Mention",
     "Predicate",
     "Sentence2012",
+    "TagKind",
+    "TaggedSentence",
     "TaggedTokens",
     "read_columns",
+    "read_conllu",
     "read_documents",
     "split_pairs",
     "unescape",
 ]
 
+TagKind = Literal["upos", "xpos"]
 # CoNLL-2003 opens each document with this word; CoNLL-2012 has comments.
 _DOCUMENT = "-DOCSTART-"
 _BEGIN, _END = "#begin document", "#end document"
 # CoNLL-2012 has eleven fixed columns, then one per predicate, and the clusters last.
 _FIXED = 12
+_CONLLU = 10
 _MENTION = re.compile(r"(\()?(\d{1,18})(\))?")  # int() refuses numbers of 4,301 digits
 _ROLE = re.compile(r"(?:\(([^()*\s]+))?\*(\))?")
 _ESCAPES = {
@@ -91,6 +99,78 @@ def read_columns(path: Path) -> Iterator[TaggedTokens]:
 
 def _tagged(rows: list[list[str]]) -> TaggedTokens:
     return TaggedTokens(tuple(cells[0] for cells in rows), tuple(cells[-1] for cells in rows))
+
+
+# ----------------------------------------------------------- words and tags (CoNLL-U)
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedSentence:
+    """The syntactic words of a sentence.
+
+    Attributes:
+        words: the forms.
+        upos: the universal tag of each.
+        xpos: the language's own tag of each; "_" where there is none.
+    """
+
+    words: tuple[str, ...]
+    upos: tuple[str, ...]
+    xpos: tuple[str, ...]
+
+
+def read_conllu(path: Path, *, limit: int | None = None) -> list[TaggedSentence]:
+    """Read CoNLL-U, the format of Universal Dependencies, or its first `limit` sentences.
+
+    Surface tokens of contractions (`7-8`) and empty nodes (`8.1`) are left out.
+
+    Raises:
+        InputError: a line without ten columns or with a wrong id; or there is no sentence.
+    """
+    sentences: list[TaggedSentence] = []
+    rows: list[tuple[str, str, str]] = []
+
+    def finish() -> None:
+        if rows:
+            words, upos, xpos = zip(*rows, strict=True)
+            sentences.append(TaggedSentence(words, upos, xpos))
+            rows.clear()
+
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            finish()
+            if limit is not None and len(sentences) >= limit:
+                break
+        elif not line.startswith("#"):
+            row = _conllu_row(line, path, number, len(rows) + 1)
+            if row is not None:
+                rows.append(row)
+    finish()
+    if not sentences:
+        raise InputError("there is no sentence; is it CoNLL-U?", file=str(path))
+    return sentences[:limit]
+
+
+def _conllu_row(line: str, path: Path, number: int, expected: int) -> tuple[str, str, str] | None:
+    columns = line.split("\t")
+    if len(columns) != _CONLLU:
+        raise InputError(
+            f"{len(columns)} columns, expected {_CONLLU}; separate CoNLL-U columns by tabs",
+            file=str(path),
+            line=number,
+        )
+    word_id, form, _, upos, xpos = columns[:5]
+    if "-" in word_id or "." in word_id:
+        return None  # no syntactic word
+    if word_id != str(expected):
+        raise InputError(
+            f"word id '{word_id[:20]}', expected {expected}; put a blank line between sentences",
+            file=str(path),
+            line=number,
+        )
+    if not form:
+        raise InputError("a word without a form; write it in column 2", file=str(path), line=number)
+    return form, upos, xpos
 
 
 # ------------------------------------------------------- predicates and clusters (2012, OntoNotes)

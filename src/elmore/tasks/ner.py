@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from elmore.errors import InputError
 from elmore.tasks.columns import read_columns
-from elmore.tasks.layers.crf import Crf
+from elmore.tasks.layers.crf import Crf, tag_transitions
 from elmore.tasks.layers.encoders import BiLstmStack
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics import span_scores
@@ -27,7 +27,6 @@ from elmore.tasks.tags import (
     are_tag_names,
     spans_from_tags,
     tag_names,
-    tag_transitions,
     tags_from_spans,
 )
 from elmore.tasks.terminal import mark_spans

@@ -19,7 +19,7 @@ from elmore.errors import ConfigError, InputError
 from elmore.limits import LIMITS
 from elmore.report import Row
 from elmore.tasks.columns import Predicate, read_documents
-from elmore.tasks.layers.crf import viterbi
+from elmore.tasks.layers.crf import tag_transitions, viterbi
 from elmore.tasks.layers.encoders import AlternatingLstm
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics import span_scores
@@ -31,7 +31,6 @@ from elmore.tasks.tags import (
     are_tag_names,
     spans_from_tags,
     tag_names,
-    tag_transitions,
     tags_from_spans,
 )
 from elmore.tasks.terminal import mark_spans

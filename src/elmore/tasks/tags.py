@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeGuard
 
-import torch
-
-from elmore.tasks.layers.crf import Transitions
-
 __all__ = [
     "Scheme",
     "Span",
@@ -16,7 +12,6 @@ __all__ = [
     "is_tag",
     "spans_from_tags",
     "tag_names",
-    "tag_transitions",
     "tags_from_spans",
 ]
 
@@ -80,21 +75,3 @@ def are_tag_names(tags: object, scheme: Scheme) -> TypeGuard[list[str]]:
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         return False
     return tags == tag_names((tag[2:] for tag in tags[1:]), scheme)
-
-
-def tag_transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
-    """Tell which tag may follow which: a path through them always reads back as itself."""
-
-    def may_follow(after: str, before: str) -> bool:
-        same = before[2:] == after[2:] and before != "O"
-        if scheme == "IOB2":
-            return after[0] in "OB" or (same and before[0] in "BI")
-        if before[0] in "BI":
-            return same and after[0] in "IL"
-        return after[0] in "OBU"
-
-    # In one go: single places of a tensor are slow to set.
-    allowed = torch.tensor([[may_follow(after, before) for after in tags] for before in tags])
-    first = torch.tensor([tag[0] in "OBU" for tag in tags])
-    last = torch.tensor([scheme == "IOB2" or tag[0] in "OLU" for tag in tags])
-    return Transitions(allowed, first, last)
