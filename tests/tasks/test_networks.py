@@ -160,7 +160,7 @@ def test_predicates_in_pieces_give_the_same(
     expected = task.predict(items)
     assert [len(frames) for frames in expected] == [3, 0, 0, 1]
     assert sizes == [4]
-    monkeypatch.setattr("elmore.tasks.srl._MOST_TOKENS", 14)
+    monkeypatch.setattr("elmore.tasks.srl._MAX_TOKENS", 14)
     assert task.predict(items) == expected
     assert sizes == [4, 2, 2]
 

@@ -43,7 +43,7 @@ class Variant:
         elmo: whether ELMo enters at all.
         share: part of the training data; smaller shares are parts of larger ones.
         seeds: how many runs.
-        look_epochs: epochs between two evaluations.
+        evaluate_epochs: epochs between two evaluations.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Variant:
     elmo: bool = True
     share: float = 1.0
     seeds: int = 1
-    look_epochs: int = 1
+    evaluate_epochs: int = 1
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class TaskStudy:
             seed=seed,
             device=str(self.elmo.engine.device),
             progress=self.progress,
-        ).fit(train, dev=dev, out=out, resume=True, look_epochs=variant.look_epochs)
+        ).fit(train, dev=dev, out=out, resume=True, look_epochs=variant.evaluate_epochs)
 
     def _recipe(self, variant: Variant) -> TaskRecipe:
         settings = {**(self.settings or {}), **variant.settings}
@@ -371,7 +371,7 @@ def _epochs(baseline: Outcome, elmo: Outcome) -> list[Row]:
     """The scores of every epoch at the largest share, first seed."""
     curves = itertools.zip_longest(baseline.curves[0], elmo.curves[0])
     return [
-        {"epoch": k * baseline.variant.look_epochs, "baseline": one, "elmo": two}
+        {"epoch": k * baseline.variant.evaluate_epochs, "baseline": one, "elmo": two}
         for k, (one, two) in enumerate(curves, 1)
     ]
 
@@ -382,7 +382,7 @@ def _findings(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[str]:
     goal = max(baseline.curves[0])
     if goal <= 0:
         return ["the baseline learned nothing on all of the data; give it more epochs"]
-    apart = baseline.variant.look_epochs
+    apart = baseline.variant.evaluate_epochs
     when = next((k * apart for k, score in enumerate(elmo.curves[0], 1) if score >= goal), None)
     needed = apart * (baseline.curves[0].index(goal) + 1)
     share = next((o.variant.share for _, o in pairs if o.mean >= baseline.mean), None)

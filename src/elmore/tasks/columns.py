@@ -183,6 +183,12 @@ class Predicate:
     index: int
     arguments: tuple[Span, ...]
 
+    @property
+    def verb(self) -> Span:
+        """The span V, or the marked token where the arguments have none."""
+        marked = Span("V", self.index, self.index)
+        return next((span for span in self.arguments if span.label == "V"), marked)
+
 
 @dataclass(frozen=True)
 class Mention:

@@ -224,7 +224,7 @@ class TokenIndex:
 def build_features(
     recipe: TaskRecipe, elmo: Elmo | None, trained: Vectors, fixed: Vectors
 ) -> TokenFeatures:
-    """Make what a task model sees of a token.
+    """The features of a token that a task model reads.
 
     Args:
         recipe: of the task.

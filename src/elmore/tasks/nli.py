@@ -61,7 +61,7 @@ class NliSizes:
 
 
 class Nli(SupervisedTask[NliExample, str]):
-    """Tell whether a hypothesis follows from a premise.
+    """Decide whether a hypothesis follows from a premise.
 
     Examples:
         >>> model = Nli(elmo, seed=0)
@@ -76,32 +76,26 @@ class Nli(SupervisedTask[NliExample, str]):
     example = NliExample
 
     def read(self, path: Path) -> list[NliExample]:
-        """Read SNLI's jsonl, or columns with a header."""
         found = list(read_pairs(path))
         if not found:
             raise InputError("there is no labelled pair; is this SNLI?", file=str(path))
         return found
 
     def texts(self, example: NliExample) -> Sequence[Sequence[str]]:
-        """Give premise and hypothesis."""
         return (example.premise, example.hypothesis)
 
     def find_labels(self, examples: Sequence[NliExample]) -> dict[str, Any]:
-        """There are always three."""
         return {"classes": list(LABELS)}
 
     def build(self, features: TokenFeatures) -> Network:
-        """Make the network."""
         return _Esim(features, self.recipe.model, len(LABELS))
 
     def loss(self, examples: Sequence[NliExample]) -> Tensor:
-        """Give the mean cross-entropy."""
         scores = self._scores(examples)
         labels = [LABELS.index(example.label) for example in examples]
         return nn.functional.cross_entropy(scores, torch.tensor(labels, device=scores.device))
 
     def guess(self, examples: Sequence[NliExample]) -> list[str]:
-        """Choose the label of each pair."""
         return [LABELS[int(label)] for label in self._scores(examples).argmax(1)]
 
     def _scores(self, examples: Sequence[NliExample]) -> Tensor:
@@ -111,7 +105,6 @@ class Nli(SupervisedTask[NliExample, str]):
         return scores
 
     def measure(self, examples: Sequence[NliExample], found: Sequence[str]) -> Measured:
-        """Score pairs."""
         metrics, rows = class_scores([example.label for example in examples], found, LABELS)
         return Measured(metrics, {"classes": rows})
 
@@ -127,11 +120,9 @@ class Nli(SupervisedTask[NliExample, str]):
         return NliExample(premise, hypothesis)
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
-        """Split lines at their tab; blank ones are no pair."""
         return split_pairs(lines, file, "premise TAB hypothesis")
 
     def show(self, example: NliExample, found: str, *, colour: bool) -> str:
-        """Put the label in front of the pair."""
         which = {"entailment": 1, "neutral": 4, "contradiction": 5}[found]
         pair = " => ".join(
             mark_spans(text, (), colour=False) for text in (example.premise, example.hypothesis)
@@ -139,7 +130,6 @@ class Nli(SupervisedTask[NliExample, str]):
         return f"{paint(f'{found:>13}', which, colour=colour)}  {pair}"
 
     def to_json(self, example: NliExample, found: str) -> dict[str, Any]:
-        """Give both texts and the label."""
         return {
             "premise": list(example.premise),
             "hypothesis": list(example.hypothesis),
@@ -246,6 +236,7 @@ class _Esim(Network):
         a, b = self._encode(premises), self._encode(hypotheses)
         scores = a @ b.transpose(1, 2)  # (batch, premise, hypothesis)
         for_a = masked_softmax(scores, hypotheses.mask[:, None, :], dim=2) @ b
+        # The same scores, read the other way.
         for_b = masked_softmax(scores, premises.mask[:, :, None], dim=1).transpose(1, 2) @ a
         pooled = torch.cat(
             [self._compose(a, for_a, premises), self._compose(b, for_b, hypotheses)], dim=1

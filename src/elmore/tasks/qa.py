@@ -1,7 +1,7 @@
 """Question answering: BiDAF with self-attention (Clark & Gardner 2017; supplement A.4).
 
-The answer is a stretch of the paragraph, at most 17 tokens, cut out of the original text by its
-offsets. A question whose answer is not in the paragraph is not learned from, but scored.
+The answer is a span of the paragraph, at most 17 tokens, cut out of the original text by its
+offsets. A question whose answer is not in the paragraph is scored, but not learned from.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ __all__ = [
     "split_paragraph",
 ]
 
-_MOST_TOKENS = 17
-# Impossible places; large enough to lose against any, small enough to stay finite in sums.
+# The longest answer that is considered, as in the authors' code.
+_MAX_TOKENS = 17
+# Score of impossible places: it loses against any other and stays finite in sums.
 _NEVER = -1e7
 # The official training file has 30 MB and 400,000 values.
 _LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 30, json_nodes=50_000_000)
@@ -75,7 +76,7 @@ class Paragraph:
         return [self.tokens[end - size : end] for size, end in zip(self.sizes, ends, strict=True)]
 
     def tokens_of(self, start: int, end: int) -> tuple[int, int] | None:
-        """Give first and last token that overlap characters start to end, or None."""
+        """First and last token that overlap characters start to end, or None."""
         inside = [k for k, (a, b) in enumerate(self.places) if a < end and b > start]
         return (inside[0], inside[-1]) if inside else None
 
@@ -118,7 +119,7 @@ class QaSizes:
 
 
 class Qa(SupervisedTask[QaExample, str]):
-    """Answer a question by a stretch of a paragraph.
+    """Answer a question by a span of a paragraph.
 
     Examples:
         >>> model = Qa(elmo, seed=0)
@@ -134,7 +135,6 @@ class Qa(SupervisedTask[QaExample, str]):
     left_out = "longer than data.max_length or without an answer at its place in the text"
 
     def read(self, path: Path) -> list[QaExample]:
-        """Read SQuAD 1.1."""
         found = list(read_squad(path))
         if not found:
             raise InputError("there is no question; is this SQuAD 1.1?", file=str(path))
@@ -145,27 +145,21 @@ class Qa(SupervisedTask[QaExample, str]):
         return [example for example in super().for_training(examples) if example.span is not None]
 
     def texts(self, example: QaExample) -> Sequence[Sequence[str]]:
-        """Give what the biLM reads: the paragraph, whole or in sentences, and the question."""
+        """The paragraph, as one text or in sentences, and the question."""
         return (*self._parts(example.paragraph), example.question)
 
     def length(self, example: QaExample) -> int:
-        """Count the tokens of the longer text."""
         return max(len(example.paragraph.tokens), len(example.question))
 
-    def find_labels(self, examples: Sequence[QaExample]) -> dict[str, Any]:
-        """There are none."""
-        return {}
-
     def build(self, features: TokenFeatures) -> Network:
-        """Make the network."""
         if self.recipe.elmo.trainable and self.recipe.model.by_sentence:
             raise ConfigError(
-                "a biLM that is trained reads whole paragraphs; set model.by_sentence=false"
+                "a biLM that is trained reads complete paragraphs; set model.by_sentence=false"
             )
         return _Reader(features, self.recipe.model)
 
     def loss(self, examples: Sequence[QaExample]) -> Tensor:
-        """Give the mean cross-entropy of start plus that of end."""
+        """The mean cross-entropy of start plus that of end."""
         start, end, _ = self._scores(examples)
         gold = torch.tensor([e.span or (0, 0) for e in examples], device=start.device)
         return nn.functional.cross_entropy(start, gold[:, 0]) + nn.functional.cross_entropy(
@@ -173,19 +167,19 @@ class Qa(SupervisedTask[QaExample, str]):
         )
 
     def guess(self, examples: Sequence[QaExample]) -> list[str]:
-        """Take the best stretch of at most 17 tokens."""
+        """The best span of at most 17 tokens."""
         start, end, lengths = self._scores(examples)
         if not start.shape[1]:
             return ["" for _ in examples]
-        # Only the ends that each start may have, (batch, time, 17): all pairs would not fit.
-        ends = nn.functional.pad(end, (0, _MOST_TOKENS - 1), value=-torch.inf)
-        pairs = start[:, :, None] + ends.unfold(1, _MOST_TOKENS, 1)
+        # Only the ends that each start may have, (batch, time, 17): all pairs take too much memory.
+        ends = nn.functional.pad(end, (0, _MAX_TOKENS - 1), value=-torch.inf)
+        pairs = start[:, :, None] + ends.unfold(1, _MAX_TOKENS, 1)
         best = pairs.flatten(1).argmax(1).tolist()
         found = []
         for example, place, length in zip(examples, best, lengths.tolist(), strict=True):
             places = example.paragraph.places
             if length:
-                first, more = divmod(place, _MOST_TOKENS)
+                first, more = divmod(place, _MAX_TOKENS)
                 found.append(example.paragraph.text[places[first][0] : places[first + more][1]])
             else:
                 found.append("")
@@ -204,7 +198,6 @@ class Qa(SupervisedTask[QaExample, str]):
         return paragraph.sentences if self.recipe.model.by_sentence else [paragraph.tokens]
 
     def measure(self, examples: Sequence[QaExample], found: Sequence[str]) -> Measured:
-        """Score answers as the official script does."""
         without = sum(not example.answers for example in examples)
         notes = [f"questions without a right answer in the file, which score 0: {without}"]
         scores = answer_scores(found, [example.answers for example in examples])
@@ -217,23 +210,20 @@ class Qa(SupervisedTask[QaExample, str]):
         return QaExample(split_paragraph(item[1]), self.tokenize(item[0]))
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
-        """Split lines at their tab; blank ones are no question."""
         return split_pairs(lines, file, "question TAB paragraph")
 
     def show(self, example: QaExample, found: str, *, colour: bool) -> str:
-        """Put the answer behind the question."""
         question = mark_spans(example.question, (), colour=False)
         answer = " ".join(found.split()) or "(none)"
         shown = answer if answer.isprintable() else repr(answer)[1:-1]
         return f"{question}  {paint(shown, 1, colour=colour)}"
 
     def to_json(self, example: QaExample, found: str) -> dict[str, Any]:
-        """Give question and answer."""
         return {"id": example.id, "question": list(example.question), "answer": found}
 
 
 def split_paragraph(text: str, convention: Convention = "ptb") -> Paragraph:
-    """Tokenize running text sentence by sentence, with places in the whole."""
+    """Tokenize running text sentence by sentence, with places in the complete text."""
     tokens: list[str] = []
     places: list[tuple[int, int]] = []
     sizes: list[int] = []
@@ -249,12 +239,12 @@ def read_squad(path: Path) -> Iterator[QaExample]:
     """Read SQuAD 1.1: one JSON document, answers as character offsets into their paragraph.
 
     Raises:
-        InputError: it is not of that form; says where in the document.
+        InputError: it is not of that form; the message names the place in the document.
     """
     with open_text(path, what="SQuAD file") as stream:
         data = stream.read(_LIMITS.json_bytes + 1)
     try:
-        whole = parse_json(data, what=f"'{path}'", limits=_LIMITS)
+        document = parse_json(data, what=f"'{path}'", limits=_LIMITS)
     except FormatError as error:
         raise InputError(f"{error} (is this SQuAD 1.1, one JSON document?)") from None
 
@@ -267,7 +257,7 @@ def read_squad(path: Path) -> Iterator[QaExample]:
             raise wrong(f"{where}.{key}", {list: "list", str: "text", int: "number"}[kind])
         return value
 
-    for i, article in enumerate(get(whole, "data", list, "")):
+    for i, article in enumerate(get(document, "data", list, "")):
         for j, entry in enumerate(get(article, "paragraphs", list, f"data[{i}]")):
             where = f"data[{i}].paragraphs[{j}]"
             text = get(entry, "context", str, where)
@@ -295,17 +285,17 @@ def _answer_span(paragraph: Paragraph, answer: str, start: int) -> tuple[int, in
 
 
 def normalise(answer: str) -> str:
-    """Lower-case, drop ASCII punctuation, then articles, then superfluous space."""
+    """Lower-case, drop ASCII punctuation, then articles, then extra space."""
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(found: str, gold: str) -> float:
-    """Give 1 if both are equal once normalised."""
+    """1 if both are equal once normalised, else 0."""
     return float(normalise(found) == normalise(gold))
 
 
 def word_f1(found: str, gold: str) -> float:
-    """Give the F1 of the two bags of words."""
+    """The F1 of the two bags of words."""
     guessed, right = normalise(found).split(), normalise(gold).split()
     same = sum((Counter(guessed) & Counter(right)).values())
     if not same:
@@ -346,7 +336,7 @@ class _Reader(Network):
         self.merge = nn.Sequential(nn.Linear(4 * width, both), nn.ReLU())
         self.own_encoder = rnn(both, dim)
         self.within = Trilinear(both)
-        # Starts at exp(-1): a word may attend to nothing.
+        # A word may attend to nothing; this starts with a weight of exp(-1).
         self.nothing = nn.Parameter(torch.tensor(-1.0))
         self.own_merge = nn.Sequential(nn.Linear(3 * both, both), nn.ReLU())
         self.start_encoder = rnn(both, dim)
@@ -364,12 +354,12 @@ class _Reader(Network):
         """Bi-attention (Seo et al. 2017), (batch, time, 4 * width)."""
         scores = self.between(x, q)  # (batch, paragraph, question)
         attended = masked_softmax(scores, question.mask[:, None, :]) @ q
-        if not scores.shape[2]:
+        if not scores.shape[2]:  # the question has no token; amax needs one
             scores = scores.new_full((*scores.shape[:2], 1), _NEVER)
-        most = scores.masked_fill(
+        best = scores.masked_fill(
             ~question.mask[:, None, :] if question.mask.shape[1] else ~p.mask[:, :, None], _NEVER
         ).amax(2)
-        summary = masked_softmax(most, p.mask)[:, None, :] @ x  # (batch, 1, width)
+        summary = masked_softmax(best, p.mask)[:, None, :] @ x  # (batch, 1, width)
         return torch.cat([x, attended, x * attended, x * summary], dim=2)
 
     def _attend_within(self, x: Tensor, p: Tokens) -> Tensor:

@@ -39,12 +39,12 @@ _NAMES = ("very negative", "negative", "neutral", "positive", "very positive")
 # Tokens of a phrase and its label.
 LabelledPhrase = tuple[tuple[str, ...], int]
 # Not \s, which takes the U+00A0 of "8 1/2" for a space.
-_PIECE = re.compile(r"\(|\)|[^() \t\r]+")
+_PART = re.compile(r"\(|\)|[^() \t\r]+")
 
 
 @dataclass(frozen=True)
 class SentimentExample:
-    """A sentence or phrase; `phrases` are its labelled parts, which training may use too."""
+    """A sentence or phrase, and its labelled phrases, which training may use too."""
 
     tokens: tuple[str, ...]
     label: int = 2
@@ -63,8 +63,8 @@ class SentimentSizes:
         hidden: widths of the layers of the output; the last one is the classes' own.
         output: "relu" layers, or "maxout" of four.
         output_dropout: after each of those layers.
-        phrases_from: train on labelled phrases of so many tokens or more, too; 0 for whole
-            sentences only.
+        phrases_from: also train on labelled phrases of so many tokens or more; 0 for sentences
+            only.
     """
 
     dim: int
@@ -78,7 +78,7 @@ class SentimentSizes:
 
 
 class Sentiment(SupervisedTask[SentimentExample, int]):
-    """Tell how a sentence feels about its subject, from 0 (very negative) to 4 (very positive).
+    """Rate how a sentence feels about its subject, from 0 (very negative) to 4 (very positive).
 
     Examples:
         >>> model = Sentiment(elmo, seed=0)
@@ -93,7 +93,6 @@ class Sentiment(SupervisedTask[SentimentExample, int]):
     example = SentimentExample
 
     def read(self, path: Path) -> list[SentimentExample]:
-        """Read SST trees."""
         found = [
             SentimentExample(*phrases[0], phrases=tuple(phrases[1:]))
             for phrases in read_trees(path)
@@ -103,7 +102,7 @@ class Sentiment(SupervisedTask[SentimentExample, int]):
         return found
 
     def for_training(self, examples: list[SentimentExample]) -> list[SentimentExample]:
-        """Add phrases, each text once: sentences are kept whatever their length."""
+        """Add phrases, each text once; sentences stay, however short they are."""
         shortest = self.recipe.model.phrases_from
         if not shortest:
             return super().for_training(examples)
@@ -113,29 +112,23 @@ class Sentiment(SupervisedTask[SentimentExample, int]):
             for tokens, label in example.phrases
             if len(tokens) >= shortest
         }
-        whole = [SentimentExample(example.tokens, example.label) for example in examples]
-        return super().for_training([*whole, *(SentimentExample(*phrase) for phrase in phrases)])
-
-    def texts(self, example: SentimentExample) -> Sequence[Sequence[str]]:
-        """Give the one sentence."""
-        return (example.tokens,)
+        sentences = [SentimentExample(example.tokens, example.label) for example in examples]
+        return super().for_training(
+            [*sentences, *(SentimentExample(*phrase) for phrase in phrases)]
+        )
 
     def find_labels(self, examples: Sequence[SentimentExample]) -> dict[str, Any]:
-        """There are always five."""
         return {"classes": list(_NAMES)}
 
     def build(self, features: TokenFeatures) -> Network:
-        """Make the network."""
         return _Bcn(features, self.recipe.model, len(_NAMES))
 
     def loss(self, examples: Sequence[SentimentExample]) -> Tensor:
-        """Give the mean cross-entropy."""
         scores = self._scores(examples)
         labels = torch.tensor([example.label for example in examples], device=scores.device)
         return nn.functional.cross_entropy(scores, labels)
 
     def guess(self, examples: Sequence[SentimentExample]) -> list[int]:
-        """Choose the class of each."""
         return [int(label) for label in self._scores(examples).argmax(1)]
 
     def _scores(self, examples: Sequence[SentimentExample]) -> Tensor:
@@ -143,7 +136,6 @@ class Sentiment(SupervisedTask[SentimentExample, int]):
         return scores
 
     def measure(self, examples: Sequence[SentimentExample], found: Sequence[int]) -> Measured:
-        """Score whole sentences."""
         metrics, rows = class_scores(
             [_NAMES[example.label] for example in examples],
             [_NAMES[label] for label in found],
@@ -156,13 +148,11 @@ class Sentiment(SupervisedTask[SentimentExample, int]):
         return SentimentExample(self.tokenize(item) if isinstance(item, str) else tuple(item))
 
     def show(self, example: SentimentExample, found: int, *, colour: bool) -> str:
-        """Put the class in front of the sentence."""
         colours = (5, 5, 4, 1, 1)
         name = paint(f"{_NAMES[found]:>13}", colours[found], colour=colour)
         return f"{name}  {mark_spans(example.tokens, (), colour=False)}"
 
     def to_json(self, example: SentimentExample, found: int) -> dict[str, Any]:
-        """Give tokens and class."""
         return {"tokens": list(example.tokens), "label": found, "name": _NAMES[found]}
 
 
@@ -186,34 +176,29 @@ def read_trees(path: Path) -> Iterator[list[LabelledPhrase]]:
 
 
 def _phrases(line: str) -> list[LabelledPhrase]:
-    """Walk through a tree, without recursion: brackets may nest as deep as they like."""
-    pieces = _PIECE.findall(line)
+    """Walk through a tree without recursion: brackets may nest as deep as they like."""
+    parts = iter(_PART.findall(line))
     tokens: list[str] = []
-    open_nodes: list[tuple[int, int, int]] = []  # label, first token, place in the result
+    open_nodes: list[tuple[int, int]] = []  # first token, and place in the result
     result: list[LabelledPhrase] = []
-    at = 0
-    while at < len(pieces):
-        piece = pieces[at]
-        if piece == "(":
-            label = pieces[at + 1] if at + 1 < len(pieces) else ""
+    for part in parts:
+        if part == "(":
+            label = next(parts, "")
             if label not in ("0", "1", "2", "3", "4"):
                 raise ValueError(f"the label '{shown(label, 20)}' is not one of 0 to 4")
             if result and not open_nodes:
                 raise ValueError("there is a second tree on the line")
-            open_nodes.append((int(label), len(tokens), len(result)))
-            result.append(((), int(label)))
-            at += 2
-            continue
-        if not open_nodes:
-            raise ValueError(f"'{shown(piece, 20)}' is outside of the brackets")
-        if piece == ")":
-            label_number, first, place = open_nodes.pop()
+            open_nodes.append((len(tokens), len(result)))
+            result.append(((), int(label)))  # its tokens are known when it closes
+        elif not open_nodes:
+            raise ValueError(f"'{shown(part, 20)}' is outside of the brackets")
+        elif part == ")":
+            first, place = open_nodes.pop()
             if first == len(tokens):
                 raise ValueError("a node has no word")
-            result[place] = (tuple(tokens[first:]), label_number)
+            result[place] = (tuple(tokens[first:]), result[place][1])
         else:
-            tokens.append(unescape(piece))
-        at += 1
+            tokens.append(unescape(part))
     if open_nodes or not result:
         raise ValueError("a bracket does not close" if open_nodes else "there is no bracket")
     return result
@@ -262,7 +247,7 @@ class _Bcn(Network):
         pooled = torch.cat(
             [
                 masked_max(integrated, mask),
-                -masked_max(-integrated, mask),
+                -masked_max(-integrated, mask),  # the minimum
                 masked_mean(integrated, mask),
                 self.pooling(integrated, mask),
             ],
@@ -280,6 +265,4 @@ class _Maxout(nn.Module):
         self.linear = nn.Linear(input_dim, 4 * dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give (batch, dim)."""
-        pieces: Tensor = self.linear(x).unflatten(1, (-1, 4))
-        return pieces.amax(2)
+        return self.linear(x).unflatten(1, (-1, 4)).amax(2)  # type: ignore[no-any-return]

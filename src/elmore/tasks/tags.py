@@ -16,11 +16,12 @@ __all__ = [
 ]
 
 Scheme = Literal["IOB2", "BIOUL"]
-_BEGIN, _END, _WHOLE = "BSU", "ELSU", "SU"
+# Tags that always begin a span, and tags that always end one, in any of the schemes.
+_BEGIN, _END = "BSU", "ELSU"
 
 
 class Span(NamedTuple):
-    """A labelled stretch of tokens, both ends included."""
+    """A labelled span of tokens, both ends included."""
 
     label: str
     first: int
@@ -28,12 +29,12 @@ class Span(NamedTuple):
 
 
 def is_tag(tag: str) -> bool:
-    """Tell whether a text is O or a tag of one of the schemes."""
+    """Whether a text is O or a tag of one of the schemes."""
     return tag == "O" or (len(tag) > 2 and tag[0] in "BIELSU" and tag[1] == "-")
 
 
 def spans_from_tags(tags: Sequence[str]) -> tuple[Span, ...]:
-    """Read spans as conlleval does, whatever the scheme (tasks of CoNLL).
+    """Read spans as conlleval does, in any of the schemes.
 
     A span starts at B, S or U, and at I, E or L after O, after another label and at the start; it
     ends before O, before another start or label, and after E, L, S or U.
@@ -71,7 +72,7 @@ def tag_names(labels: Iterable[str], scheme: Scheme) -> list[str]:
 
 
 def are_tag_names(tags: object, scheme: Scheme) -> TypeGuard[list[str]]:
-    """Tell whether a value from a file is such a list."""
+    """Whether a value from a file is a list that `tag_names` could give."""
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         return False
     return tags == tag_names((tag[2:] for tag in tags[1:]), scheme)

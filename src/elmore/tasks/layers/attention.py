@@ -11,7 +11,7 @@ __all__ = ["SelfAttentivePooling", "Trilinear", "masked_max", "masked_mean", "ma
 def masked_softmax(
     scores: Tensor, mask: Tensor, *, dim: int = -1, nothing: Tensor | None = None
 ) -> Tensor:
-    """Give a softmax over what is real; all zeros where nothing is.
+    """A softmax over what is real; all zeros where nothing is.
 
     Args:
         scores: any shape.
@@ -23,6 +23,7 @@ def masked_softmax(
         weights of the shape of `scores`.
     """
     scores = scores.masked_fill(~mask, -torch.inf)
+    # amax refuses an empty axis; where all is masked, the maximum is -inf and must become finite.
     top = scores.amax(dim=dim, keepdim=True) if scores.shape[dim] else scores.sum(dim, True)
     top = top.clamp(min=torch.finfo(scores.dtype).min).detach()
     if nothing is not None:

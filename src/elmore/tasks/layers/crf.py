@@ -34,13 +34,12 @@ class Transitions(nn.Module):
             self.register_buffer(name, mask.bool(), persistent=False)
 
     def costs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Give 0 where a step is allowed and a large negative number elsewhere."""
-        both = (self.allowed, self.first, self.last)
-        first, second, third = (
-            torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, _FORBIDDEN)
-            for mask in both
-        )
-        return first, second, third
+        """0 where a step is allowed and a large negative number elsewhere."""
+
+        def cost(mask: Tensor) -> Tensor:
+            return torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, _FORBIDDEN)
+
+        return cost(self.allowed), cost(self.first), cost(self.last)
 
 
 def tag_transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
@@ -79,7 +78,7 @@ class Crf(nn.Module):
         nn.init.xavier_normal_(self.transitions)
 
     def forward(self, scores: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """Give the log-likelihood of tag sequences.
+        """The log-likelihood of tag sequences.
 
         Args:
             scores: of each tag at each place, (batch, time, tags).

@@ -1,4 +1,4 @@
-"""Recurrent encoders of task models: no state is kept, padding is never read."""
+"""Recurrent encoders of task models: no state is kept between batches, padding is never read."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class BiLstm(nn.Module):
 
 
 class BiLstmStack(nn.Module):
-    """Bidirectional layers one on the other, with variational dropout at each input.
+    """Stacked bidirectional layers, with variational dropout at each input.
 
     Args:
         input_dim: size of an input vector.
@@ -167,7 +167,7 @@ class HighwayLstm(nn.Module):
     """One layer in one direction (Zhang et al. 2016; He et al. 2017).
 
     r = sigmoid(W_r x + U_r h' + b_r); output = r * o tanh(c) + (1 - r) * W_p x, and the gated
-    output is what the next step sees as h'. Six blocks of the input, five of the state.
+    output is what the next step sees as h'. The input has six matrices, the state five.
 
     Args:
         input_dim: size of an input vector.
@@ -187,7 +187,7 @@ class HighwayLstm(nn.Module):
             self.bias[dim : 2 * dim] = 1.0  # the forget gate starts open
 
     def forward(self, rows: Tensor, sizes: tuple[int, ...]) -> Tensor:
-        """Read packed rows in the order in which they come.
+        """Read packed rows, one time step after the other.
 
         Args:
             rows: (n_rows, input_dim).
@@ -202,26 +202,26 @@ class HighwayLstm(nn.Module):
         projected = torch.nn.functional.linear(rows, self.input_weight)
         gates = torch.split(projected[:, : 5 * dim] + self.bias, list(sizes))
         carried = torch.split(projected[:, 5 * dim :], list(sizes))
-        hidden = memory = rows.new_zeros(sizes[0], dim)
+        hidden = cell = rows.new_zeros(sizes[0], dim)
         kept = None
-        if self.training and self.dropout:
+        if self.training and self.dropout:  # one mask for all steps
             kept = torch.empty_like(hidden).bernoulli_(1 - self.dropout) / (1 - self.dropout)
         outputs = []
         state_matrix = self.state_weight.t()
         for size, gate, through in zip(sizes, gates, carried, strict=True):
-            hidden, memory = hidden[:size], memory[:size]
+            hidden, cell = hidden[:size], cell[:size]
             if kept is not None:
                 hidden = hidden * kept[:size]
             both = torch.addmm(gate, hidden, state_matrix)
             i, f, o, r = torch.sigmoid(both[:, : 4 * dim]).chunk(4, dim=1)
-            memory = f * memory + i * torch.tanh(both[:, 4 * dim :])
-            hidden = torch.lerp(through, o * torch.tanh(memory), r)
+            cell = f * cell + i * torch.tanh(both[:, 4 * dim :])
+            hidden = torch.lerp(through, o * torch.tanh(cell), r)
             outputs.append(hidden)
         return torch.cat(outputs)
 
 
 class AlternatingLstm(nn.Module):
-    """Layers one on the other; the first reads forwards, the second backwards, and so on.
+    """Stacked layers; the first reads forwards, the second backwards, and so on.
 
     Args:
         input_dim: size of an input vector.
