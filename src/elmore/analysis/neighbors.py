@@ -103,6 +103,7 @@ class Neighbors:
         weights = layer_weights(self.layers, self.elmo.n_layers)
         digest = hashlib.sha256(f"{cache.model} {weights.tolist()}".encode())
         for tokens in text:
+            # With their lengths, no two lists of tokens give the same line.
             line = "".join(f"{len(token)}:{token}" for token in tokens)
             digest.update(line.encode("utf-8", "surrogatepass") + b"\n")
         key = digest.hexdigest()
@@ -110,7 +111,7 @@ class Neighbors:
         if place.exists():
             try:
                 index = Occurrences.open(place, key)
-                os.utime(place)
+                os.utime(place)  # used just now: the cache removes what is oldest
                 return index
             except FormatError:
                 shutil.rmtree(place, ignore_errors=True)
@@ -118,6 +119,7 @@ class Neighbors:
         if not layers.n_tokens:
             raise InputError("the text has no words; is it the right file?", file=text.name)
         folder.mkdir(parents=True, exist_ok=True)
+        # The index is in the same folder as the layers, and counts towards what it may hold.
         make_room(folder, max(0, self.max_bytes - layers.n_tokens * self.elmo.dim * 2))
         return Occurrences.write(place, key, text, layers, self.layers)
 
@@ -187,7 +189,7 @@ class Neighbors:
         """Search for more until enough is left without the source and sentences that repeat."""
         among = found if self.same_word else None
         size = len(found) if self.same_word else len(index.word_ids)
-        wanted = 4 * self.top
+        wanted = 4 * self.top  # a corpus repeats sentences
         while True:
             hits: list[Hit] = []
             shown = {source.tokens}

@@ -72,6 +72,7 @@ class Pos(LayerProbe):
         tables: dict[str, list[Row]] = {k: [p.most_frequent(texts)] for k, p in problems.items()}
         labels: dict[str, tuple[str, list[Row]]] = {}
         best: dict[str, float] = {}
+        # All kinds of tags in turn: the vectors of one layer are large, and only one is held.
         for name, features in self._features(texts, static):
             for kind, problem in problems.items():
                 train, dev, test = features

@@ -80,6 +80,7 @@ def choose_words(
         fixed = [*kept, *others]
         words = tuple(vectors.words[row] for row in fixed)
         return WordList(words, 0), np.zeros((0, vectors.dim), np.float32), matrix[fixed]
+    # Trained rows come first in the table: found in the file, then those that start from nothing.
     own = [word for word in frequent if vectors.row(word) is None]
     start = generator.normal(0, _START, (len(own), vectors.dim)).astype(np.float32)
     words = (*(vectors.words[row] for row in kept), *own, *(vectors.words[r] for r in others))
@@ -128,6 +129,7 @@ class FrozenLayers:
         """Compute what is not there yet."""
         new = list({tuple(s): None for s in sentences if tuple(s) not in self._places})
         if new:
+            # The biLM knows brackets and quotes as its training text spelled them.
             convention = self._cache.elmo.checkpoint.tokenizer
             read = [respell(tokens, convention) for tokens in new]
             layers = self._cache.layers(read, progress=self._progress)
@@ -178,7 +180,7 @@ class TokenIndex:
         time = int(lengths.max(initial=0))
         words = np.zeros((len(sentences), time), np.int64)
         spelled = np.zeros((len(sentences), time), np.int64)
-        distinct: dict[str, int] = {}
+        distinct: dict[str, int] = {}  # the CNN reads each word of a batch once
         for row, tokens in enumerate(sentences):
             for place, token in enumerate(tokens):
                 words[row, place] = self._row(token)
@@ -208,6 +210,7 @@ class TokenIndex:
         )
 
     def _row(self, token: str) -> int:
+        # Files of vectors often have lower-case words only.
         row = self._rows.get(token)
         return self._rows.get(token.lower(), _UNKNOWN) if row is None else row
 

@@ -31,6 +31,7 @@ from elmore.text.tokenizer import tokenize
 
 __all__ = ["Nli", "NliExample", "NliSizes", "read_pairs"]
 
+# The order is that of the network's outputs: saved models depend on it.
 LABELS = ("entailment", "neutral", "contradiction")
 _FIELDS = ("sentence1", "sentence2", "gold_label")
 _NO_LABEL = "-"
@@ -193,7 +194,7 @@ def _from_json(line: str, where: dict[str, Any]) -> dict[str, str]:
 
 def _tokens(fields: dict[str, str], name: str) -> tuple[str, ...]:
     parse = fields.get(f"{name}_binary_parse", "")
-    if parse:
+    if parse:  # tokenized as the treebanks are, which word vectors and biLMs know best
         return tuple(unescape(word) for word in split_columns(re.sub(r"[()]", " ", parse)))
     return tokenize(fields[name]).tokens
 

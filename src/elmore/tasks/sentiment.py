@@ -35,6 +35,7 @@ from elmore.text.reading import numbered_lines
 
 __all__ = ["Sentiment", "SentimentExample", "SentimentSizes", "read_trees"]
 
+# By their labels, 0 to 4.
 _NAMES = ("very negative", "negative", "neutral", "positive", "very positive")
 # Tokens of a phrase and its label.
 LabelledPhrase = tuple[tuple[str, ...], int]
