@@ -129,7 +129,7 @@ class FrozenLayers:
         """Compute what is not there yet."""
         new = list({tuple(s): None for s in sentences if tuple(s) not in self._places})
         if new:
-            # The biLM knows brackets and quotes as its training text spelled them.
+            # The biLM knows quotes only as its training text spelled them.
             convention = self._cache.elmo.checkpoint.tokenizer
             read = [respell(tokens, convention) for tokens in new]
             layers = self._cache.layers(read, progress=self._progress)

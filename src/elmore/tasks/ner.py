@@ -24,9 +24,9 @@ from elmore.tasks.parts import Measured, Network
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.tags import (
     Span,
-    are_tag_names,
     spans_from_tags,
     tag_names,
+    tags_fit,
     tags_from_spans,
 )
 from elmore.tasks.terminal import mark_spans
@@ -91,9 +91,7 @@ class Ner(SupervisedTask[NerExample, Entities]):
         return ["no training sentence has an entity; are the tags in the last column?"]
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        tags = labels.get("tags")
-        # As many tags as the network has outputs.
-        return are_tag_names(tags, "BIOUL") and shapes.get("output.bias") == (len(tags),)
+        return tags_fit(labels, shapes, "BIOUL")
 
     def build(self, features: TokenFeatures) -> Network:
         return _NerNetwork(features, self.recipe.model, self.labels["tags"])

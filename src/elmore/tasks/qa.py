@@ -43,7 +43,7 @@ __all__ = [
     "split_paragraph",
 ]
 
-# The longest answer that is considered, as in the authors' code.
+# The longest answer that is considered, in tokens.
 _MAX_TOKENS = 17
 # Score of impossible places: it loses against any other and stays finite in sums.
 _NEVER = -1e7

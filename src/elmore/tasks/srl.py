@@ -28,9 +28,9 @@ from elmore.tasks.recipe import within
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.tags import (
     Span,
-    are_tag_names,
     spans_from_tags,
     tag_names,
+    tags_fit,
     tags_from_spans,
 )
 from elmore.tasks.terminal import mark_spans
@@ -119,10 +119,8 @@ class Srl(SupervisedTask[SrlExample, Frames]):
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
         verbs = labels.get("predicates")
-        if not isinstance(verbs, list) or not all(isinstance(verb, str) for verb in verbs):
-            return False
-        tags = labels.get("tags")
-        return are_tag_names(tags, "IOB2") and shapes.get("output.bias") == (len(tags),)
+        known = isinstance(verbs, list) and all(isinstance(verb, str) for verb in verbs)
+        return known and tags_fit(labels, shapes, "IOB2")
 
     def build(self, features: TokenFeatures) -> Network:
         return _SrlNetwork(features, self.recipe.model, self.labels["tags"])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, TypeGuard
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "Scheme",
     "Span",
-    "are_tag_names",
     "is_tag",
     "spans_from_tags",
     "tag_names",
+    "tags_fit",
     "tags_from_spans",
 ]
 
@@ -71,8 +71,12 @@ def tag_names(labels: Iterable[str], scheme: Scheme) -> list[str]:
     return ["O", *(f"{kind}-{label}" for label in sorted(set(labels)) for kind in kinds)]
 
 
-def are_tag_names(tags: object, scheme: Scheme) -> TypeGuard[list[str]]:
-    """Whether a value from a file is a list that `tag_names` could give."""
+def tags_fit(
+    labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], scheme: Scheme
+) -> bool:
+    """Whether labels from a file are tags of a scheme, as many as the network has outputs."""
+    tags = labels.get("tags")
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         return False
-    return tags == tag_names((tag[2:] for tag in tags[1:]), scheme)
+    own = tag_names((tag[2:] for tag in tags[1:]), scheme)
+    return tags == own and shapes.get("output.bias") == (len(tags),)

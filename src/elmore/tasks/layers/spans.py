@@ -51,13 +51,7 @@ class SpanVectors(nn.Module):
 
 
 class SpanScorer(nn.Module):
-    """A feed-forward network with one score at its end.
-
-    Args:
-        input_dim: size of the input.
-        dim: of both hidden layers.
-        dropout: after each.
-    """
+    """A feed-forward network with two hidden layers of size `dim`, and one score at its end."""
 
     def __init__(self, input_dim: int, dim: int, dropout: float) -> None:
         super().__init__()
