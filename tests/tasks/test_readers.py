@@ -1,4 +1,4 @@
-"""Files of the trade, packed or plain, and what is said of broken ones."""
+"""Data files, compressed or plain, and the errors for broken ones."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ needs_data = pytest.mark.skipif(not DATA.exists(), reason="the folder with task 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_packed_files_read_alike(name: str, tmp_path: Path) -> None:
+def test_compressed_files_read_the_same(name: str, tmp_path: Path) -> None:
     plain = write_data(name, tmp_path)
     task = task_class(name)(None)
     expected = task.read(plain)
     assert len(expected) == 8
     for pack in (gzip.compress, bz2.compress, lzma.compress):
-        packed = tmp_path / "packed"
-        packed.write_bytes(pack(plain.read_bytes()))
-        assert task.read(packed) == expected
+        compressed = tmp_path / "compressed"
+        compressed.write_bytes(pack(plain.read_bytes()))
+        assert task.read(compressed) == expected
     assert task.examples([plain, plain]) == [*expected, *expected]
 
 
