@@ -80,7 +80,7 @@ def draw(results: Runs, path: Path) -> None:
     """Draw the baseline and ELMo of every test, with their deviations."""
     from matplotlib.figure import Figure
 
-    from elmore.analysis.plots import save_figure
+    from elmore.report import save_figure
 
     tests = [
         (f"{experiment.title}{f', {title}' if place else ''}", name, title)
@@ -106,7 +106,7 @@ def draw(results: Runs, path: Path) -> None:
     axes.margins(x=0.12, y=0.08)
     axes.set_xlabel("score on test data, per cent")
     axes.legend(loc="lower left", fontsize=8)
-    save_figure(figure, path, "svg")
+    save_figure(figure, path, overwrite=True)
 
 
 def page(results: Runs, epoch_times: Mapping[str, Any]) -> str:

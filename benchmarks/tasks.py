@@ -48,7 +48,7 @@ def run_one(args: argparse.Namespace, name: str, system: str, seed: int) -> None
     from machine import facts
 
     from elmore import Elmo
-    from elmore.analysis.controls import random_twin
+    from elmore.analysis.probe import random_twin
     from elmore.embedding.layer_cache import model_digest
 
     torch.set_num_threads(1)

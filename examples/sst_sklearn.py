@@ -1,7 +1,7 @@
 """Sentiment of SST with scikit-learn, ELMo beside TF-IDF: `python examples/sst_sklearn.py DATA`.
 
 DATA holds train.txt.xz, dev.txt.xz and test.txt.xz of the Stanford Sentiment Treebank, plain or
-packed. Each classifier's strength of regularisation is the one that does best on dev.
+compressed. Each classifier's strength of regularisation is the one that does best on dev.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from elmore.integrations.sklearn import ElmoVectorizer
-from elmore.tasks.readers.sst import read_trees
+from elmore.tasks.sentiment import read_trees
 
 STRENGTHS = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]
 

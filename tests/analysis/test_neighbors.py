@@ -110,19 +110,19 @@ def test_exactly_what_brute_force_finds(tiny_elmo, text, tmp_path, monkeypatch):
 def test_an_index_is_kept_and_never_mistaken(tiny_elmo, text, tmp_path):
     cache = tmp_path / "cache"
 
-    def look() -> set[str]:
+    def indexes() -> set[str]:
         return {path.name for path in cache.glob("occurrences-*")}
 
     probe = Neighbors(tiny_elmo, cache=cache)
     first = probe.run(text, query="bank")
-    (name,) = look()
+    (name,) = indexes()
     stamp = (cache / name / "vectors.f16").stat().st_mtime_ns
     assert probe.run(text, query="bank").to_dict() == first.to_dict()
     assert (cache / name / "vectors.f16").stat().st_mtime_ns == stamp
     Neighbors(tiny_elmo, cache=cache, layers=1).run(text, query="bank")
     Neighbors(tiny_elmo, cache=cache, limit=5).run(text, query="bank")
-    assert len(look()) == 3
-    # A damaged one is written anew.
+    assert len(indexes()) == 3
+    # A damaged one is written again.
     (cache / name / "vectors.f16").write_bytes(b"short")
     assert probe.run(text, query="bank").to_dict() == first.to_dict()
     with pytest.raises(FormatError, match="index of something else"):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from elmore.analysis import Pos
-from elmore.analysis.conllu import read_conllu
 from elmore.errors import ConfigError, ElmoreError, InputError
+from elmore.tasks.columns import read_conllu
 from elmore.text.word_vectors import read_word_vectors
 
 LETTERS = "abcdefghij"

@@ -15,7 +15,7 @@ from elmore.analysis import LayerWeighting, Mixes, Placement, SampleSize
 from elmore.analysis.plots import plot_report
 from elmore.analysis.probe import PROBES
 from elmore.errors import ConfigError, ElmoreError, InputError, ResumeError
-from elmore.tasks.task import Report
+from elmore.report import Report
 
 SETTINGS = {**QUICK, **SIZES["ner"], "schedule.epochs": "2"}
 
@@ -47,7 +47,7 @@ def test_layer_weighting(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> 
     assert recipes["lambda-1-1"]["penalty"] == 1.0
     assert recipes["lambda-0.001-0"]["penalty"] == 0.001
     plot_report(report, tmp_path / "x.svg")
-    # It goes on where it was: nothing is trained again.
+    # It resumes: nothing is trained again.
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/log.jsonl")}
     assert study.run(files).to_dict() == report.to_dict()
     logs = {path: path.read_text() for path in before}
@@ -68,7 +68,7 @@ def test_placement(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
 def test_runs_of_other_settings_are_refused(
     tiny_elmo: Elmo, files: list[Path], tmp_path: Path
 ) -> None:
-    """A run may go on with another rate, but a study would show old scores as the new ones."""
+    """A run may resume with another rate, but a study would show old scores as the new ones."""
 
     def study(**changes: str) -> Report:
         settings = {**SETTINGS, "schedule.epochs": "1", **changes}
@@ -85,7 +85,7 @@ def test_runs_of_other_settings_are_refused(
     ):
         with pytest.raises(ResumeError, match=message):
             study(**changes)
-    # What is the same goes on, with what was lost trained again, whenever it logs.
+    # The same settings resume; what was lost is trained again, whenever it logs.
     shutil.rmtree(tmp_path / "runs" / "output-only-0")
     assert study(**{"run.log_steps": "7"}).metrics == report.metrics
     files[0].write_text(files[0].read_text().replace("Paris", "Oslo"))
@@ -113,7 +113,7 @@ def test_sample_size(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None
             SampleSize(tiny_elmo, shares=shares)
 
 
-def test_small_shares_are_looked_at_rarely(
+def test_small_shares_are_evaluated_rarely(
     tiny_elmo: Elmo, files: list[Path], tmp_path: Path
 ) -> None:
     files[0].write_text(files[0].read_text() * 5)  # forty sentences, of which 2.5 % are one
@@ -122,7 +122,7 @@ def test_small_shares_are_looked_at_rarely(
         path.parent.name: json.loads(path.read_text())["tables"]["f1 by epoch"]
         for path in (tmp_path / "runs").glob("*baseline-0/report.json")
     }
-    # A look for a tenth of the data: every four epochs of the one, every epoch of the other.
+    # One per tenth of the data: every four epochs of the one, every epoch of the other.
     assert [row["epoch"] for row in reports["2.5--baseline-0"]] == [4, 8, 12, 16, 20]
     assert [row["epoch"] for row in reports["25--baseline-0"]] == list(range(1, 9))
 
@@ -167,7 +167,7 @@ def test_mixes(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
 def test_mixes_of_one_layer_and_of_other_penalties(
     tiny_elmo: Elmo, files: list[Path], tmp_path: Path
 ) -> None:
-    """What a study of layers leaves: only what is alike is averaged, and a layer keeps its name."""
+    """What a study of layers leaves: only the same kind is averaged, and a layer keeps its name."""
     folders = {}
     for name, changes in (
         ("top", {"elmo__layers": '"top"'}),

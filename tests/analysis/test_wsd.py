@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from elmore.analysis import Wsd
-from elmore.analysis.wsd import _choose
-from elmore.analysis.wsd_data import read_wsd
+from elmore.analysis.wsd import _choose, read_wsd
 from elmore.errors import ConfigError, InputError
 
 rng = np.random.default_rng(0)
@@ -150,8 +149,8 @@ def test_several_keys_and_spelling(tmp_path):
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ('{"tok": ["a"]', r"mine.jsonl:3: no sentence with senses \(JSONDecodeError"),
-        ('{"tok": ["a"]}', "mine.jsonl:3: no sentence with senses .KeyError"),
+        ('{"tok": ["a"]', r"mine.jsonl:3: not a sentence with senses \(JSONDecodeError"),
+        ('{"tok": ["a"]}', "mine.jsonl:3: not a sentence with senses .KeyError"),
         ('{"tok": [1], "inst": []}', "a token is no text"),
         ('{"tok": ["a"], "inst": [[0, 2, "bank", "n", "i", "k"]]}', "span 0-2 of 1 tokens"),
         ('{"tok": ["a"], "inst": [[0, 1, "bank"]]}', "mine.jsonl:3: no sentence"),

@@ -134,7 +134,7 @@ def test_errors(cli, tiny_folder, treebank, corpus, tmp_path):
         (2, "layers 0..2", ["pos", *treebank, *model, "--layers", "9"]),
         (2, "leaves no room", ["pos", *treebank, *model, "--cache-gb", "0"]),
         (2, "raise max_bytes (--cache-gb)", ["pos", *treebank, *model, "--cache-gb", "1e-6"]),
-        (2, "is no picture", ["neighbors", corpus, *model, "--query", "the", "--plot", "x.gif"]),
+        (2, "is not a picture", ["neighbors", corpus, *model, "--query", "the", "--plot", "x.gif"]),
         (1, f"{bad}:1: 2 columns, expected 10", ["pos", bad, bad, bad, *model]),
         (1, "needs semcor.jsonl", ["wsd", tmp_path, *model]),
         (

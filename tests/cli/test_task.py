@@ -168,8 +168,8 @@ def test_a_folder_of_seeds_is_no_model(cli: Any, tmp_path: Path) -> None:
     assert cli(*train, "--seeds", 2).code == 0
     result = cli("task", "evaluate", "ner", data, "--trained", out)
     assert result.code == 1
-    assert f"holds several trainings; name one, such as {out / 'seed-0'}" in result.err
-    assert "holds several trainings; name one" in cli("info", out).err
+    assert f"holds several runs; name one, such as {out / 'seed-0'}" in result.err
+    assert "holds several runs; name one" in cli("info", out).err
     refused = cli(*train, "--force")
     assert (refused.code, "several seeds; use another folder" in refused.err) == (2, True)
     single = [out / "seed-0" if part == out else part for part in train]

@@ -16,6 +16,7 @@ FLOORS = {
         "errors",
         "config",
         "limits",
+        "report",
         "_atomic",
         "_extras",
         "_io",
@@ -53,8 +54,7 @@ TORCH_ROOMS = ("nn", "tasks")
 TORCH_MODULES = {
     f"elmore.{name}"
     for name in (
-        "analysis.layer_weighting analysis.mixes analysis.placement analysis.sample_size "
-        "analysis.studies "
+        "analysis.ablations analysis.mixes "
         "compat.allennlp.bilm compat.allennlp.elmo compat.allennlp.layouts compat.allennlp.lstm "
         "compat.allennlp.scalar_mix compat.allennlp.token_embedders compat.allennlp.tokens "
         "compat.bilm.datasets compat.bilm.elmo compat.bilm.model "

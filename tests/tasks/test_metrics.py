@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 
 from elmore.errors import MissingExtra
-from elmore.tasks.metrics.answers import answer_scores, exact_match, normalise, word_f1
-from elmore.tasks.metrics.classes import class_scores
-from elmore.tasks.metrics.clusters import cluster_scores
-from elmore.tasks.metrics.roles import join_continuations, role_scores
-from elmore.tasks.metrics.spans import span_scores
+from elmore.tasks.coref import cluster_scores
+from elmore.tasks.metrics import class_scores, span_scores
+from elmore.tasks.qa import answer_scores, exact_match, normalise, word_f1
+from elmore.tasks.srl import join_continuations, role_scores
 from elmore.tasks.tags import Span, spans_from_tags
 
 
 def test_spans_of_iob1_are_three() -> None:
-    """The example of tasks.md §9.2."""
+    """In IOB1 a B only separates two spans of one label."""
     spans = spans_from_tags("I-PER I-PER B-PER O I-LOC".split())
     assert spans == (Span("PER", 0, 1), Span("PER", 2, 2), Span("LOC", 4, 4))
 
@@ -88,7 +87,7 @@ def test_continuations_join_what_comes_before() -> None:
 
 
 def test_squad_examples() -> None:
-    """Those of tasks.md §9.4."""
+    """Normalised as in the official SQuAD 1.1 script."""
     assert exact_match("the Eiffel Tower.", "Eiffel tower") == 1
     assert exact_match("in Paris, France", "Paris") == 0
     assert word_f1("in Paris, France", "Paris") == pytest.approx(0.5)
@@ -144,7 +143,7 @@ RESPONSE = [["ab", "cd", "fghi"]]
 
 
 def test_clusters_worked_case() -> None:
-    """The case of tasks.md §9.5."""
+    """A case that is worked out by hand."""
     metrics, rows = cluster_scores(GOLD, RESPONSE)
     values = {row["measure"]: (row["precision"], row["recall"], row["f1"]) for row in rows}
     assert values["muc"] == pytest.approx((40.0, 40.0, 40.0), abs=0.005)

@@ -13,10 +13,9 @@ from torch import Tensor
 
 from elmore import Elmo
 from elmore.errors import ConfigError
+from elmore.tasks.columns import Predicate
 from elmore.tasks.coref import CorefExample
-from elmore.tasks.qa import QaExample
-from elmore.tasks.readers.ontonotes import Predicate
-from elmore.tasks.readers.squad import split_paragraph
+from elmore.tasks.qa import QaExample, split_paragraph
 from elmore.tasks.srl import SrlExample
 from elmore.tasks.tags import Span
 
@@ -161,7 +160,7 @@ def test_predicates_in_pieces_give_the_same(
     expected = task.predict(items)
     assert [len(frames) for frames in expected] == [3, 0, 0, 1]
     assert sizes == [4]
-    monkeypatch.setattr("elmore.tasks.srl._MOST_TOKENS", 14)
+    monkeypatch.setattr("elmore.tasks.srl._MAX_TOKENS", 14)
     assert task.predict(items) == expected
     assert sizes == [4, 2, 2]
 

@@ -1,4 +1,4 @@
-"""Files of the trade, packed or plain, and what is said of broken ones."""
+"""Data files, compressed or plain, and the errors for broken ones."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from small_models import FIXTURES
 from small_tasks import NAMES, task_class, write_data
 
 from elmore.errors import InputError
-from elmore.tasks.readers.conll import read_columns
-from elmore.tasks.readers.ontonotes import Mention, read_documents
-from elmore.tasks.readers.snli import read_pairs
-from elmore.tasks.readers.squad import read_squad, split_paragraph
-from elmore.tasks.readers.sst import read_trees
-from elmore.tasks.tags import Span, spans_from_tags, tag_names, tag_transitions, tags_from_spans
+from elmore.tasks.columns import Mention, read_columns, read_documents
+from elmore.tasks.layers.crf import tag_transitions
+from elmore.tasks.nli import NliExample, read_pairs
+from elmore.tasks.qa import read_squad, split_paragraph
+from elmore.tasks.sentiment import read_trees
+from elmore.tasks.tags import Span, spans_from_tags, tag_names, tags_from_spans
 
 DATA = FIXTURES.parent
 needs_data = pytest.mark.skipif(not DATA.exists(), reason="the folder with task data is not here")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_packed_files_read_alike(name: str, tmp_path: Path) -> None:
+def test_compressed_files_read_the_same(name: str, tmp_path: Path) -> None:
     plain = write_data(name, tmp_path)
     task = task_class(name)(None)
     expected = task.read(plain)
     assert len(expected) == 8
     for pack in (gzip.compress, bz2.compress, lzma.compress):
-        packed = tmp_path / "packed"
-        packed.write_bytes(pack(plain.read_bytes()))
-        assert task.read(packed) == expected
+        compressed = tmp_path / "compressed"
+        compressed.write_bytes(pack(plain.read_bytes()))
+        assert task.read(compressed) == expected
     assert task.examples([plain, plain]) == [*expected, *expected]
 
 
@@ -117,7 +117,7 @@ def test_only_spaces_and_tabs_split(space: str, tmp_path: Path) -> None:
     assert next(read_trees(path))[0] == ((word, "joys"), 3)
     pair = {"sentence1": "x", "sentence2": "x", "gold_label": "neutral"}
     path.write_text(json.dumps({**pair, "sentence1_binary_parse": f"( {word} joys )"}))
-    assert next(read_pairs(path))[0] == (word, "joys")
+    assert next(read_pairs(path)).premise == (word, "joys")
 
 
 def test_a_document_ends_a_sentence(tmp_path: Path) -> None:
@@ -133,10 +133,10 @@ def test_pairs_from_json_parse_and_columns(tmp_path: Path) -> None:
     parsed = {**line, "sentence1_binary_parse": "( ( It ( is n't ) ) -LRB- )"}
     path.write_text("".join(json.dumps(x) + "\n" for x in (line, unsure, parsed)))
     first, second = read_pairs(path)
-    assert first == (("It", "is", "n't", "so", "."), ("No",), "neutral")
-    assert second[0] == ("It", "is", "n't", "(")
+    assert first == NliExample(("It", "is", "n't", "so", "."), ("No",), "neutral")
+    assert second.premise == ("It", "is", "n't", "(")
     path.write_text("gold_label\tsentence1\tx\tsentence2\nneutral\tA b\t1\tC\n")
-    assert list(read_pairs(path)) == [(("A", "b"), ("C",), "neutral")]
+    assert list(read_pairs(path)) == [NliExample(("A", "b"), ("C",), "neutral")]
 
 
 def test_paragraphs_keep_their_places() -> None:
@@ -196,16 +196,16 @@ SQUAD = '{"data": [{"paragraphs": [{"context": "A", "qas": [%s]}]}]}'
         ("ner", "a O\nb\n", ":2: 1 columns, expected 2"),
         ("ner", "a O\n\nb X O\n", ":3: 3 columns, expected 2"),
         ("ner", "a\n", ":1: 1 columns, expected 2"),
-        ("ner", "a B\n", ":1: 'B' is no tag"),
-        ("ner", "a PER\n", ":1: 'PER' is no tag"),
+        ("ner", "a B\n", ":1: 'B' is not a tag"),
+        ("ner", "a PER\n", ":1: 'PER' is not a tag"),
         ("ner", "\n\n", "there is no sentence"),
         ("sentiment", "(3 (2 a) (2 b)\n", ":1: a bracket does not close"),
         ("sentiment", "(3 a)\n(5 b)\n", ":2: the label '5'"),
         ("sentiment", "(3 a) (2 b)\n", ":1: there is a second tree"),
-        ("sentiment", "a\n", ":1: 'a' stands outside"),
+        ("sentiment", "a\n", ":1: 'a' is outside"),
         ("sentiment", "(3 )\n", ":1: a node has no word"),
         ("sentiment", "(", ":1: the label ''"),
-        ("nli", "{\n", ":1: this is no JSON"),
+        ("nli", "{\n", ":1: this is not JSON"),
         ("nli", '{"sentence1": "a"}\n', ":1: there is no text 'sentence2'"),
         ("nli", "a b\n", ":1: neither JSON nor a header"),
         ("nli", "sentence1\tsentence2\tgold_label\na\tb\n", ":2: 2 columns, expected 3"),
@@ -214,20 +214,20 @@ SQUAD = '{"data": [{"paragraphs": [{"context": "A", "qas": [%s]}]}]}'
         ("srl", row("a", "(V*)", "-") + row("b", "-"), ":2: 12 columns, expected 13"),
         ("srl", row("a", "(V*", "-") + row("b", "*", "-"), ":1: (V does not close"),
         ("srl", row("a", "*)", "-"), ":1: a bracket closes"),
-        ("srl", row("a", "(A*", "-") + row("b", "(B*))", "-"), ":2: '(B*))' is no bracket"),
+        ("srl", row("a", "(A*", "-") + row("b", "(B*))", "-"), ":2: '(B*))' is not a bracket"),
         ("srl", row("a", "(A*", "-") + row("b", "(B*)", "-"), ":2: (B opens inside (A"),
         ("srl", row("a", "(A*)", "-"), ":1: predicate 1 has neither"),
         ("srl", row("a", "-"), "there is no predicate"),
         ("coref", row("a", "(1"), ":1: (1 does not close"),
         ("coref", row("a", "1)"), ":1: 1) closes but"),
-        ("coref", row("a", "x"), ":1: 'x' is no cluster"),
-        ("coref", row("a", f"({'9' * 5000})"), "999)' is no cluster"),
+        ("coref", row("a", "x"), ":1: 'x' is not a cluster"),
+        ("coref", row("a", f"({'9' * 5000})"), "999)' is not a cluster"),
         ("coref", "", "there is no document"),
         ("qa", "{", "not valid JSON"),
-        ("qa", "{}", ".data is no list"),
-        ("qa", '{"data": [{}]}', "data[0].paragraphs is no list"),
-        ("qa", SQUAD % "{}", "data[0].paragraphs[0].qas[0].answers is no list"),
-        ("qa", SQUAD % '{"answers": [{"text": 1}]}', "qas[0].text is no text"),
+        ("qa", "{}", ".data is not a list"),
+        ("qa", '{"data": [{}]}', "data[0].paragraphs is not a list"),
+        ("qa", SQUAD % "{}", "data[0].paragraphs[0].qas[0].answers is not a list"),
+        ("qa", SQUAD % '{"answers": [{"text": 1}]}', "qas[0].text is not a text"),
         ("qa", SQUAD % "", "there is no question"),
     ],
 )

@@ -13,10 +13,10 @@ from small_tasks import NAMES, make, quick_recipe, task_class, write_data
 
 from elmore import Elmo
 from elmore.errors import ConfigError, ResumeError
+from elmore.report import Report
 from elmore.tasks import CorefExample, NerExample, Span
 from elmore.tasks.parts import Measured
 from elmore.tasks.seeds import over_seeds
-from elmore.tasks.task import Report
 from elmore.training.loop import Stopped
 
 

@@ -16,8 +16,8 @@ from small_tasks import NAMES, PERFECT, make, quick_recipe, task_class, write_da
 from elmore import Elmo
 from elmore.embedding.layer_cache import LayerCache
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
+from elmore.report import Report
 from elmore.tasks import QaExample, SentimentExample
-from elmore.tasks.task import Report
 from elmore.text.word_vectors import WordVectors
 
 Trained = tuple[Any, Path, Report]
@@ -381,7 +381,7 @@ def test_damaged_folders_are_refused(knows: Knows, tmp_path: Path) -> None:
             task_class("sentiment").load(place)
     facts = json.loads((folder / "run" / "checkpoint" / "task.json").read_text())
     for change, match in (
-        ({"format": "x"}, "no folder of a task"),
+        ({"format": "x"}, "not the folder of a task"),
         ({"version": 99}, "newer elmore"),
         ({"recipe": {}}, "elmo is missing"),
     ):

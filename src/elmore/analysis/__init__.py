@@ -7,23 +7,21 @@ from typing import TYPE_CHECKING
 from elmore._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from elmore.analysis.layer_weighting import LayerWeighting
+    from elmore.analysis.ablations import LayerWeighting, Placement, SampleSize
     from elmore.analysis.mixes import Mixes
     from elmore.analysis.neighbors import Neighbors
-    from elmore.analysis.placement import Placement
     from elmore.analysis.pos import Pos
-    from elmore.analysis.sample_size import SampleSize
     from elmore.analysis.wsd import Wsd
 
 __all__ = ["LayerWeighting", "Mixes", "Neighbors", "Placement", "Pos", "SampleSize", "Wsd"]
 
 _NAMES = {
-    "LayerWeighting": "elmore.analysis.layer_weighting",
+    "LayerWeighting": "elmore.analysis.ablations",
     "Mixes": "elmore.analysis.mixes",
     "Neighbors": "elmore.analysis.neighbors",
-    "Placement": "elmore.analysis.placement",
+    "Placement": "elmore.analysis.ablations",
     "Pos": "elmore.analysis.pos",
-    "SampleSize": "elmore.analysis.sample_size",
+    "SampleSize": "elmore.analysis.ablations",
     "Wsd": "elmore.analysis.wsd",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -74,7 +74,7 @@ def fit(
         dev_labels: their classes, (m,); -1 for a class that no training row has.
         n_classes: how many classes there are.
         l2_choices: strengths, tried from the largest to the smallest.
-        max_steps: most iterations for one strength.
+        max_steps: limit of iterations for one strength.
     """
     linear_model: Any = require("sklearn.linear_model", "analyze", "the linear probe")
     rows = features.astype(np.float32)

@@ -1,4 +1,4 @@
-"""What trained tasks make of the layers: their learned weights (paper §5.5, Figure 2)."""
+"""The layer weights that trained tasks have learned (paper §5.5, Figure 2)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import numpy as np
 
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.detect import read_checkpoint
-from elmore.tasks.folder import TaskFolder, read_task
-from elmore.tasks.places import trainings_of
+from elmore.report import Report, Row
+from elmore.tasks.folder import read_task, runs_of
 from elmore.tasks.recipe import ElmoRecipe
-from elmore.tasks.task import Report, Row
 from elmore.training.recipe_values import section_from_json
 
 __all__ = ["LearnedMix", "Mixes", "mix_report"]
@@ -25,7 +24,7 @@ _TOP = "top layer"
 
 @dataclass(frozen=True)
 class LearnedMix:
-    """The mix of one place in one training.
+    """The mix of one place in one run.
 
     Attributes:
         task: name of the task.
@@ -43,7 +42,7 @@ class LearnedMix:
 
 
 class Mixes:
-    """Collect the mixes of trained tasks; trainings that are alike are averaged.
+    """Collect the mixes of trained tasks; runs of the same kind are averaged.
 
     Examples:
         >>> report = Mixes().run(["runs/ner", "runs/srl"])
@@ -53,39 +52,34 @@ class Mixes:
     name = "mix"
 
     def __init__(self, elmo: Any = None, **settings: Any) -> None:
-        """Take nothing: the folders hold all there is to know."""
+        """Accept what other analyses take, and need none of it: the folders say everything."""
 
     def run(self, data: Sequence[str | Path]) -> Report:
         """Read trained tasks.
 
         Args:
-            data: their folders, or those of their runs; one of several seeds stands for them all.
+            data: their folders, or those of their runs; a folder of several seeds counts as all
+                of them.
         """
         if isinstance(data, str | Path) or not data:
             raise ConfigError("mix takes folders of trained tasks; name one or more")
-        mixes: list[LearnedMix] = []
-        without: list[str] = []
-        folders = [folder for path in data for folder in trainings_of(path)]
-        for path in folders:
-            content, inside = read_task(path)
-            found = _mixes(content, inside, path)
-            mixes += found
-            if not found:
-                without.append(str(path))
+        found = {str(run): _mixes(run) for path in data for run in runs_of(path)}
+        mixes = [mix for of_run in found.values() for mix in of_run]
         if not mixes:
             raise InputError("none of these tasks was trained with ELMo; name others")
+        without = [run for run, of_run in found.items() if not of_run]
         notes = [f"without ELMo, left out: {', '.join(without)}"] if without else []
-        return mix_report(mixes, [str(path) for path in folders], notes)
+        return mix_report(mixes, list(found), notes)
 
 
 def mix_report(
     mixes: Sequence[LearnedMix], trained: Sequence[str], notes: Sequence[str] = ()
 ) -> Report:
-    """Average mixes that are alike: in task, place, the layers that are mixed, and lambda.
+    """Average mixes of the same task, place, layers and lambda.
 
     Args:
-        mixes: of all trainings.
-        trained: names of the trainings.
+        mixes: of all runs.
+        trained: names of the runs.
         notes: what else a reader should know.
     """
     groups: dict[tuple[str, str, tuple[str, ...], float], list[LearnedMix]] = {}
@@ -95,20 +89,19 @@ def mix_report(
     every = sorted({name for mix in mixes for name in mix.weights}, key=_order)
     rows: list[Row] = []
     metrics: dict[str, float] = {}
-    for (task, place, names, penalty), alike in groups.items():
-        columns = {name: [mix.weights[name] for mix in alike] for name in names}
+    for (task, place, names, penalty), group in groups.items():
+        columns = {name: [mix.weights[name] for mix in group] for name in names}
         means = {name: statistics.fmean(column) for name, column in columns.items()}
+        spread = [max(column) - min(column) for column in columns.values()]
         rows.append(
             {
                 "task": task,
                 "place": place,
                 **{name: means.get(name) for name in every},
-                "range": max(max(column) - min(column) for column in columns.values())
-                if len(alike) > 1
-                else None,
-                "gamma": statistics.fmean(mix.gamma for mix in alike),
+                "range": max(spread) if len(group) > 1 else None,
+                "gamma": statistics.fmean(mix.gamma for mix in group),
                 "lambda": penalty,
-                "trainings": len(alike),
+                "trainings": len(group),
             }
         )
         if len(names) > 1:
@@ -129,7 +122,7 @@ def mix_report(
 
 
 def _names(use: ElmoRecipe, inside: Path | None, n_weights: int) -> tuple[str, ...]:
-    """Name the layers of a mix; the number of the last one alone is known to the biLM inside."""
+    """Name the layers of a mix; of the last one alone, only the biLM inside knows the number."""
     if use.layers == "all":
         return tuple(f"layer {k}" for k in range(n_weights))
     if inside is None:
@@ -138,11 +131,12 @@ def _names(use: ElmoRecipe, inside: Path | None, n_weights: int) -> tuple[str, .
 
 
 def _order(name: str) -> tuple[bool, int, str]:
-    return name == _TOP, len(name), name
+    return name == _TOP, len(name), name  # layer 2 before layer 10, the unknown one last
 
 
-def _mixes(content: TaskFolder, inside: Path | None, path: str | Path) -> list[LearnedMix]:
-    """Give the mix of each place of a task."""
+def _mixes(path: Path) -> list[LearnedMix]:
+    """The mix of each place of a trained task."""
+    content, inside = read_task(path)
     use = section_from_json(content.recipe.get("elmo"), ElmoRecipe, f"{path}: elmo")
     places = [*(["input"] if use.input else []), *(["output"] if use.output else [])]
     result = []
@@ -152,7 +146,7 @@ def _mixes(content: TaskFolder, inside: Path | None, path: str | Path) -> list[L
             continue  # the baseline
         gamma = content.weights.get(f"features.elmo.mixes.{k}.gamma")
         if gamma is None or gamma.ndim or scores.ndim != 1 or not scores.size:
-            raise FormatError(f"'{path}' has no whole mix at its {place}; restore it")
+            raise FormatError(f"'{path}' has no complete mix at its {place}; restore it")
         powers = np.exp(scores - scores.max())
         names = _names(use, inside, len(powers))
         weights = dict(zip(names, (powers / powers.sum()).tolist(), strict=True))

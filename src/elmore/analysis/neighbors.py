@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from elmore._progress import SILENT, Progress
 from elmore.analysis.occurrences import Hit, Occurrences
+from elmore.analysis.probe import unit
+from elmore.embedding.centroids import k_means
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder, make_room
 from elmore.embedding.results import LayerChoice, layer_weights
 from elmore.errors import ConfigError, FormatError, InputError
-from elmore.tasks.task import Report, Row
+from elmore.report import Report, Row
 from elmore.text.reading import numbered_lines
 from elmore.text.word_vectors import read_word_vectors
 
@@ -26,7 +28,7 @@ __all__ = ["Neighbors"]
 
 # Words around a hit that are shown.
 _CONTEXT = 9
-# Occurrences that are looked at to choose the sources, when none is given.
+# Occurrences that the sources are chosen from, when none is given.
 _SAMPLE = 2000
 Text = str | Path | Iterable[str] | Iterable[Sequence[str]]
 Vectors = NDArray[np.float32]
@@ -34,13 +36,14 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class _Source:
-    """A word in a sentence, to find the like of."""
+    """A word in a sentence, to find similar uses of."""
 
     tokens: tuple[str, ...]
     position: int
     vector: Vectors
 
 
+@dataclass(eq=False)
 class Neighbors:
     """Nearest occurrences of a word.
 
@@ -48,7 +51,7 @@ class Neighbors:
         elmo: the model.
         layers: which layers to compare by, as in `Elmo.embed`; the paper's is the top one.
         vectors: a file of static word vectors; their nearest words are listed too.
-        same_word: look among the occurrences of the word only, not among all words.
+        same_word: search among the occurrences of the word only, not among all words.
         top: how many neighbours to list.
         limit: index so many sentences only.
         cache: a folder that keeps layers and index for next time.
@@ -60,31 +63,21 @@ class Neighbors:
         >>> report.save("neighbors.json")
     """
 
-    def __init__(
-        self,
-        elmo: Elmo,
-        *,
-        layers: LayerChoice = "top",
-        vectors: str | Path | None = None,
-        same_word: bool = False,
-        top: int = 5,
-        limit: int | None = None,
-        cache: str | Path | None = None,
-        max_bytes: int = MAX_BYTES,
-        progress: Progress = SILENT,
-    ) -> None:
-        layer_weights(layers, elmo.n_layers)
-        if top < 1:
-            raise ConfigError(f"top={top} asks for nothing; use 1 or more")
-        self.elmo = elmo
-        self.layers = layers
-        self.vectors = None if vectors is None else Path(vectors)
-        self.same_word = same_word
-        self.top = top
-        self.limit = limit
-        self.cache = cache
-        self.max_bytes = max_bytes
-        self.progress = progress
+    elmo: Elmo
+    _: KW_ONLY
+    layers: LayerChoice = "top"
+    vectors: str | Path | None = None
+    same_word: bool = False
+    top: int = 5
+    limit: int | None = None
+    cache: str | Path | None = None
+    max_bytes: int = MAX_BYTES
+    progress: Progress = SILENT
+
+    def __post_init__(self) -> None:
+        layer_weights(self.layers, self.elmo.n_layers)  # refuses what is not a choice
+        if self.top < 1:
+            raise ConfigError(f"top={self.top} asks for nothing; use 1 or more")
 
     def run(
         self, data: Text, *, query: str, contexts: Sequence[str] = (), name: str | None = None
@@ -92,11 +85,11 @@ class Neighbors:
         """Find the nearest uses of a word.
 
         Args:
-            data: a text file with a sentence a line, plain or packed; or a list of sentences,
-                strings or token lists.
+            data: a text file with one sentence per line, plain or compressed; or a list of
+                sentences, strings or token lists.
             query: the word.
-            contexts: sentences with that word, to find the like of. Without them two are chosen
-                from the text, each in the midst of one half of the word's uses.
+            contexts: sentences with that word, to find similar uses of. Without them, the word's
+                uses in the text are split into two clusters, and the most central of each is taken.
             name: what the report calls the text; that of the file by default.
         """
         text = _Sentences(data, self.elmo, self.limit, name)
@@ -109,6 +102,7 @@ class Neighbors:
         weights = layer_weights(self.layers, self.elmo.n_layers)
         digest = hashlib.sha256(f"{cache.model} {weights.tolist()}".encode())
         for tokens in text:
+            # With their lengths, no two lists of tokens give the same line.
             line = "".join(f"{len(token)}:{token}" for token in tokens)
             digest.update(line.encode("utf-8", "surrogatepass") + b"\n")
         key = digest.hexdigest()
@@ -116,7 +110,7 @@ class Neighbors:
         if place.exists():
             try:
                 index = Occurrences.open(place, key)
-                os.utime(place)
+                os.utime(place)  # used just now: the cache removes what is oldest
                 return index
             except FormatError:
                 shutil.rmtree(place, ignore_errors=True)
@@ -124,6 +118,7 @@ class Neighbors:
         if not layers.n_tokens:
             raise InputError("the text has no words; is it the right file?", file=text.name)
         folder.mkdir(parents=True, exist_ok=True)
+        # The index is in the same folder as the layers, and counts towards what it may hold.
         make_room(folder, max(0, self.max_bytes - layers.n_tokens * self.elmo.dim * 2))
         return Occurrences.write(place, key, text, layers, self.layers)
 
@@ -147,12 +142,12 @@ class Neighbors:
             if hits:
                 metrics[f"nearest cosine, source {number}"] = round(hits[0].cosine, 4)
         if len(sources) == 2:
-            alike = float(sources[0].vector @ sources[1].vector)
-            norms = np.linalg.norm(sources[0].vector) * np.linalg.norm(sources[1].vector)
-            metrics["cosine of the sources"] = round(alike / float(norms or 1), 4)
+            one, two = unit(np.stack([source.vector for source in sources]))
+            metrics["cosine of the sources"] = round(float(one @ two), 4)
         tables["static: nearest words of the token layer"] = self._token_layer(index, query)
         if self.vectors is not None:
-            tables[f"static: nearest words in {self.vectors.name}"] = self._static(query)
+            name = Path(self.vectors).name
+            tables[f"static: nearest words in {name}"] = self._static(Path(self.vectors), query)
         return Report(
             name="neighbors",
             metrics=metrics,
@@ -178,11 +173,11 @@ class Neighbors:
         return _Source(tokens, position, vectors[position])
 
     def _chosen(self, index: Occurrences, found: NDArray[np.int64]) -> list[_Source]:
-        """Part the uses of a word in two, and take the one in the midst of each part."""
+        """Split the uses of a word into two clusters, and take the most central of each."""
         step = max(1, len(found) // _SAMPLE)
         sample = found[::step]
         sources = []
-        for place in _two_midsts(index.take(sample)):
+        for place in _two_central(index.take(sample)):
             sentence, position = index.sentence_of(int(sample[place]))
             tokens = tuple(index.tokens(sentence))
             vector = index.take(sample[place : place + 1])[0]
@@ -190,10 +185,10 @@ class Neighbors:
         return sources
 
     def _hits(self, index: Occurrences, source: _Source, found: NDArray[np.int64]) -> list[Hit]:
-        """Search until enough is left after dropping the source and sentences that repeat."""
+        """Search for more until enough is left without the source and sentences that repeat."""
         among = found if self.same_word else None
         size = len(found) if self.same_word else len(index.word_ids)
-        wanted = 4 * self.top
+        wanted = 4 * self.top  # a corpus repeats sentences
         while True:
             hits: list[Hit] = []
             shown = {source.tokens}
@@ -213,10 +208,8 @@ class Neighbors:
         vectors = self.elmo.token_vectors([query, *index.words])
         return _nearest_words({query}, vectors[0], index.words, vectors[1:], self.top)
 
-    def _static(self, query: str) -> list[Row]:
-        if self.vectors is None:
-            return []
-        table = read_word_vectors(self.vectors)
+    def _static(self, path: Path, query: str) -> list[Row]:
+        table = read_word_vectors(path)
         row = table.row(query)
         if row is None:
             return []
@@ -225,7 +218,7 @@ class Neighbors:
 
 
 class _Sentences:
-    """A text as token lists, read anew each time it is gone through."""
+    """A text as token lists, read again each time: for the key, the layers and the index."""
 
     def __init__(self, data: Text, elmo: Elmo, limit: int | None, name: str | None) -> None:
         if not isinstance(data, str | Path) and iter(data) is data:
@@ -269,8 +262,7 @@ def _snippet(tokens: Sequence[str], position: int) -> str:
 def _nearest_words(
     itself: Collection[str], vector: Vectors, words: Sequence[str], vectors: Vectors, top: int
 ) -> list[Row]:
-    norms = np.linalg.norm(vectors, axis=1) * float(np.linalg.norm(vector))
-    cosines = vectors @ vector / np.where(norms == 0, 1, norms)
+    cosines = unit(vectors) @ unit(vector[None])[0]
     rows: list[Row] = []
     for k in np.argsort(-cosines, kind="stable"):
         if words[k] not in itself:
@@ -282,18 +274,15 @@ def _nearest_words(
     return rows
 
 
-def _two_midsts(vectors: Vectors) -> list[int]:
-    """Part unit vectors in two by k-means on the sphere; give the most central one of each."""
+def _two_central(vectors: Vectors) -> list[int]:
+    """Split unit vectors into two clusters; the most central one of each."""
+    # First centres far apart instead of random ones: the same text always gives the same uses.
     first = int((vectors @ vectors.mean(0)).argmin())
     second = int((vectors @ vectors[first]).argmin())
     if first == second:
         return [first]
-    centres = vectors[[first, second]]
-    for _ in range(20):
-        side = (vectors @ centres.T).argmax(1)
-        if side.min() == side.max():
-            return [first, second]
-        centres = np.stack([vectors[side == k].mean(0) for k in (0, 1)])
-        centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-12)
-    near = vectors @ centres.T
-    return [int(np.where(side == k, near[:, k], -2).argmax()) for k in (0, 1)]
+    groups = k_means(vectors, vectors[[first, second]])
+    clusters = [np.flatnonzero(groups == k) for k in (0, 1)]
+    if not all(len(cluster) for cluster in clusters):
+        return [first, second]
+    return [int(c[(vectors[c] @ vectors[c].mean(0)).argmax()]) for c in clusters]

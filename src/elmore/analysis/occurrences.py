@@ -1,4 +1,4 @@
-"""An index of the words of a text by their contextual vectors: exact search, blocked.
+"""An index of the words of a text by their contextual vectors, for exact search.
 
 A folder: `vectors.f16`, the normalised vectors of all tokens, mapped when searched; `words.i32`,
 which word each token is; `words.json`; `sentences.jsonl`, the tokens; `sentences.i64`, for each
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from elmore._atomic import atomic_folder
 from elmore._json import read_json
+from elmore.analysis.probe import unit
 from elmore.embedding.layer_cache import CachedLayers
 from elmore.embedding.results import LayerChoice
 from elmore.errors import FormatError
@@ -60,15 +61,15 @@ class Occurrences:
         """Open an index that was written.
 
         Raises:
-            FormatError: it is not there, not whole, or of another text or model.
+            FormatError: it is not there, not complete, or of another text or model.
         """
         index = read_json(folder / "index.json")
         if index.get("version") != _VERSION or index.get("key") != key:
-            raise FormatError(f"'{folder}' is an index of something else; write it anew")
+            raise FormatError(f"'{folder}' is an index of something else; write it again")
         try:
             return cls(folder, index)
         except (OSError, KeyError, ValueError, TypeError) as error:
-            raise FormatError(f"'{folder}' is damaged ({error}); write it anew") from None
+            raise FormatError(f"'{folder}' is damaged ({error}); write it again") from None
 
     @classmethod
     def write(
@@ -92,9 +93,7 @@ class Occurrences:
             n_tokens, words = _write_words(temporary, sentences)
             with open(temporary / "vectors.f16", "wb") as stream:
                 for vectors in layers.vectors(choice):
-                    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-                    unit = vectors / np.where(norms == 0, 1, norms)
-                    stream.write(unit.astype("<f2").tobytes())
+                    stream.write(unit(vectors).astype("<f2").tobytes())
             (temporary / "words.json").write_text(json.dumps(words), "utf-8")
             index = {
                 "version": _VERSION,
@@ -107,12 +106,12 @@ class Occurrences:
         return cls.open(folder, key)
 
     def find(self, word: str) -> NDArray[np.int64]:
-        """Give the tokens that are a word, whatever their case, in the order of the text."""
+        """The tokens that are a word, whatever their case, in the order of the text."""
         ids = np.flatnonzero(self._lower == word.lower())
         return np.flatnonzero(np.isin(self.word_ids, ids))
 
     def sentence_of(self, token: int) -> tuple[int, int]:
-        """Give the number of the sentence that a token stands in, and its place there."""
+        """The number of the sentence that a token is in, and its place there."""
         starts = self._sentences[:, 0]
         number = int(np.searchsorted(starts, token, side="right")) - 1
         return number, int(token - starts[number])
@@ -125,7 +124,7 @@ class Occurrences:
         return tokens
 
     def take(self, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Give the vectors of tokens, (n, dim)."""
+        """The vectors of tokens, (n, dim)."""
         return self.vectors[tokens].astype(np.float32)
 
     def search(
@@ -136,16 +135,15 @@ class Occurrences:
         workers: Workers,
         among: NDArray[np.int64] | None = None,
     ) -> list[Hit]:
-        """Give the `k` nearest tokens, nearest first; equally near ones in the order of the text.
+        """The `k` nearest tokens, nearest first; equally near ones in the order of the text.
 
         Args:
             query: a vector, (dim,).
             k: how many.
-            workers: who share the work.
+            workers: threads that share the work.
             among: only these tokens; all by default.
         """
-        norm = float(np.linalg.norm(query))
-        unit = np.asarray(query, np.float32) / np.float32(norm or 1.0)
+        direction = unit(np.asarray(query, np.float32)[None])[0]
         n = len(self.vectors) if among is None else len(among)
         cosines = np.empty(n, np.float32)
 
@@ -154,7 +152,7 @@ class Occurrences:
                 rows = slice(start, min(end, start + _BLOCK_ROWS))
                 block = self.vectors[rows] if among is None else self.vectors[among[rows]]
                 # Not a BLAS product: its threads would meet after every block.
-                cosines[rows] = np.einsum("nd,d->n", block.astype(np.float32), unit)
+                cosines[rows] = np.einsum("nd,d->n", block.astype(np.float32), direction)
 
         borders = np.linspace(0, n, workers.count + 1).astype(int).tolist()
         workers.run([lambda p=p: part(*p) for p in itertools.pairwise(borders)])  # type: ignore[misc]  # mypy cannot infer a default

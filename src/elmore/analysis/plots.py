@@ -7,26 +7,23 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from elmore._atomic import atomic_path
-from elmore._extras import require
 from elmore.errors import ConfigError
-from elmore.tasks.task import Report, Row
+from elmore.report import Report, Row, check_picture, save_figure
 
-__all__ = ["check_picture", "plot_report", "save_figure"]
+__all__ = ["check_picture", "plot_report"]
 
 _OURS, _CONTROL, _SECOND = "#08519c", "#bdbdbd", "#fdae6b"
-_FORMATS = ("svg", "png", "pdf")
 
 
 def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
-    """Draw what a probe found.
+    """Draw what an analysis found.
 
     Args:
-        report: of one of the probes.
-        path: picture to make; the suffix (svg, png, pdf) tells the format.
+        report: of one of the analyses.
+        path: picture to make; the suffix (svg, png, pdf) is the format.
         overwrite: replace a picture that is there.
     """
-    suffix = check_picture(path)
+    check_picture(path)
     from matplotlib.figure import Figure
 
     draw = _DRAWN.get(report.name)
@@ -36,30 +33,11 @@ def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
     draw(report, figure)
     model = report.measured_on.get("model")
     figure.suptitle(f"{report.name}: {Path(str(model)).name if model else 'trained tasks'}")
-    with atomic_path(path, overwrite=overwrite) as temporary:
-        save_figure(figure, temporary, suffix)
-
-
-def save_figure(figure: Any, path: Path, suffix: str) -> None:
-    """Write a figure so that the same picture is the same file: without a date or random names."""
-    import matplotlib
-
-    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with matplotlib.rc_context({"svg.hashsalt": "elmore"}):
-        figure.savefig(path, format=suffix, dpi=150, metadata=dates.get(suffix))
-
-
-def check_picture(path: Path) -> str:
-    """Give the format of a picture, or say why it cannot be drawn; best before long work."""
-    suffix = path.suffix.lstrip(".").lower() or "svg"
-    if suffix not in _FORMATS:
-        raise ConfigError(f"'{path}' is no picture; use the suffix {', '.join(_FORMATS)}")
-    require("matplotlib", "plot", "plot")
-    return suffix
+    save_figure(figure, path, overwrite=overwrite)
 
 
 def _draw_pos(report: Report, figure: Any) -> None:
-    """Draw test accuracies, a panel for each kind of tag."""
+    """Test accuracies, one panel per kind of tag."""
     kinds = [title for title in report.tables if "," not in title]
     figure.set_size_inches(7 * len(kinds), 0.8 + 0.35 * len(report.tables[kinds[0]]))
     panels = figure.subplots(1, len(kinds), squeeze=False)[0]
@@ -71,7 +49,7 @@ def _draw_pos(report: Report, figure: Any) -> None:
 
 
 def _draw_wsd(report: Report, figure: Any) -> None:
-    """Draw the score on all sets, both methods side by side."""
+    """The score on all sets, both methods side by side."""
     rows = report.tables["wsd"]
     figure.set_size_inches(7, 0.8 + 0.3 * len(rows))
     axes = figure.subplots()
@@ -86,7 +64,7 @@ def _draw_wsd(report: Report, figure: Any) -> None:
 
 
 def _draw_neighbors(report: Report, figure: Any) -> None:
-    """Draw the nearest of each source, a panel for each."""
+    """The nearest uses, one panel per source."""
     tables = {title: rows for title, rows in report.tables.items() if rows}
     figure.set_size_inches(9, 1 + sum(0.6 + 0.28 * len(rows) for rows in tables.values()))
     heights = [len(rows) + 1 for rows in tables.values()]
@@ -101,7 +79,7 @@ def _draw_neighbors(report: Report, figure: Any) -> None:
 
 
 def _draw_study(report: Report, figure: Any) -> None:
-    """Draw the score of each system, with its deviation; the dashed line is the first one's."""
+    """The score of each system, with its deviation; the dashed line is the first one's."""
     rows = report.tables[report.name]
     figure.set_size_inches(7, 1 + 0.4 * len(rows))
     axes = figure.subplots()
@@ -122,7 +100,7 @@ def _draw_study(report: Report, figure: Any) -> None:
 
 
 def _draw_sample_size(report: Report, figure: Any) -> None:
-    """Draw the score against the size of the data and against epochs (Figure 1)."""
+    """The score against the size of the data and against epochs (Figure 1)."""
     figure.set_size_inches(11, 4)
     left, right = figure.subplots(1, 2)
     rows, epochs = report.tables["sample-size"], report.tables["epochs"]
@@ -144,7 +122,7 @@ def _draw_sample_size(report: Report, figure: Any) -> None:
 
 
 def _draw_mix(report: Report, figure: Any) -> None:
-    """Draw the weight of each layer, a row for each task and place (Figure 2)."""
+    """The weight of each layer, one row per task and place (Figure 2)."""
     rows = report.tables["mix"]
     names = [name for name in rows[0] if name.startswith("layer ") or name == "top layer"]
     figure.set_size_inches(1.5 + 1.2 * len(names), 1.2 + 0.5 * len(rows))

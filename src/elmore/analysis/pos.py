@@ -1,8 +1,8 @@
 """Part of speech: what a linear probe finds in each layer (paper §5.3, Table 6).
 
-One softmax over the classes on frozen vectors, no context and no hidden layer; l2 chosen on the
-development file, the same optimiser for all. Beside it the controls: the most frequent tag of a
-form, static vectors, and a biLM of the same shape with random weights.
+The probe is one softmax over the classes on frozen vectors, without context or a hidden layer. l2
+is chosen on the development file, and the optimiser is the same for all. The controls are the
+most frequent tag of a form, static vectors, and a biLM of the same shape with random weights.
 """
 
 from __future__ import annotations
@@ -16,74 +16,44 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._progress import SILENT, Progress
-from elmore.analysis.conllu import TaggedSentence, TagKind, read_conllu
-from elmore.analysis.controls import random_twin
 from elmore.analysis.linear_probe import L2_CHOICES, Fitted, fit
-from elmore.analysis.probe import layer_views
-from elmore.embedding.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache, cache_folder
+from elmore.analysis.probe import LayerProbe, percent
+from elmore.embedding.layer_cache import CachedLayers
 from elmore.embedding.results import LayerChoice
 from elmore.errors import ConfigError, InputError
-from elmore.tasks.task import Report, Row
-from elmore.text.word_vectors import WordVectors, read_word_vectors
+from elmore.report import Report, Row, Value
+from elmore.tasks.columns import TaggedSentence, TagKind, read_conllu
+from elmore.text.word_vectors import WordVectors
 
 __all__ = ["Pos"]
 
 _logger = logging.getLogger(__name__)
-_BASELINE = "most frequent tag"
 _FILES = ("train", "dev", "test")
 Half = NDArray[np.float16]
-# What a probe sees of the three files, under the name of its row.
-Features = tuple[str, tuple[Half, Half, Half]]
+Texts = Sequence[Sequence[TaggedSentence]]
+# What a probe sees of the three files.
+Features = tuple[Half, Half, Half]
 
 
-class Pos:
+@dataclass(eq=False, kw_only=True)
+class Pos(LayerProbe):
     """The linear probe for parts of speech.
 
     Args:
-        elmo: the model.
-        tags: which tags to learn: "upos" (universal), "xpos" (the language's own).
-        layers: "all" (each layer and their mean), or a choice as in `Elmo.embed`.
-        vectors: a file of static word vectors as a control.
-        random: measure a biLM with random weights too.
-        limit: learn from so many sentences of the training file only.
-        seed: of the random weights.
-        cache: a folder that keeps the layers for next time.
-        max_bytes: what that folder may hold.
-        progress: counts sentences.
+        tags: which tags to learn: "upos" (universal), "xpos" (the language's own). The other
+            arguments are those of `LayerProbe`.
 
     Examples:
         >>> report = Pos(elmo, tags=["upos"]).run(["train.conllu", "dev.conllu", "test.conllu"])
         >>> accuracy = report.metrics["upos mean"]
     """
 
-    def __init__(
-        self,
-        elmo: Elmo,
-        *,
-        tags: Sequence[TagKind] = ("upos", "xpos"),
-        layers: LayerChoice | str = "all",
-        vectors: str | Path | None = None,
-        random: bool = True,
-        limit: int | None = None,
-        seed: int = 0,
-        cache: str | Path | None = None,
-        max_bytes: int = MAX_BYTES,
-        progress: Progress = SILENT,
-    ) -> None:
-        self.elmo = elmo
-        self.tags = tuple(tags)
+    tags: Sequence[TagKind] = ("upos", "xpos")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.tags or not set(self.tags) <= {"upos", "xpos"}:
             raise ConfigError(f"tags={','.join(self.tags)!r}; use upos, xpos or both")
-        self.views = layer_views(layers, elmo.n_layers)
-        self.vectors = None if vectors is None else Path(vectors)
-        self.random = random
-        self.limit = limit
-        self.seed = seed
-        self.cache = cache
-        self.max_bytes = max_bytes
-        self.progress = progress
 
     def run(self, data: Sequence[str | Path]) -> Report:
         """Fit and measure.
@@ -97,27 +67,28 @@ class Pos:
         texts = [
             read_conllu(Path(path), limit=limit) for path, limit in zip(data, limits, strict=True)
         ]
-        static = None if self.vectors is None else read_word_vectors(self.vectors)
+        static = self.static_vectors()
         problems = {kind: _Problem.make(texts, kind, data[0]) for kind in self.tags}
-        tables: dict[str, list[Row]] = {kind: [] for kind in self.tags}
+        tables: dict[str, list[Row]] = {k: [p.most_frequent(texts)] for k, p in problems.items()}
         labels: dict[str, tuple[str, list[Row]]] = {}
         best: dict[str, float] = {}
-        for kind, problem in problems.items():
-            tables[kind].append(problem.most_frequent(texts))
+        # All kinds of tags in turn: the vectors of one layer are large, and only one is held.
         for name, features in self._features(texts, static):
             for kind, problem in problems.items():
-                fitted = problem.fit(features)
-                row = problem.row(name, features[2], fitted)
+                train, dev, test = features
+                tags, dev_tags, _ = problem.numbers
+                fitted = fit(train, tags, dev, dev_tags, n_classes=len(problem.names))
+                row = problem.row(name, test, fitted)
                 tables[kind].append(row)
                 _logger.info("%s, %s: %.2f (%d steps)", kind, name, row["test"], fitted.steps)
                 if not name.startswith("random") and fitted.accuracy > best.get(kind, -1):
                     best[kind] = fitted.accuracy
                     title = f"{kind}, each tag, by {name}, the best on dev"
-                    labels[kind] = title, problem.per_label(features[2], fitted)
+                    labels[kind] = title, problem.per_label(test, fitted)
         return Report(
             name="pos",
             metrics={
-                f"{kind} {row['vectors']}": _number(row["test"])
+                f"{kind} {row['vectors']}": float(row["test"] or 0)
                 for kind, rows in tables.items()
                 for row in rows
             },
@@ -129,50 +100,30 @@ class Pos:
             ],
         )
 
-    def _features(
-        self, texts: Sequence[Sequence[TaggedSentence]], static: WordVectors | None
-    ) -> Iterator[Features]:
-        """Give the vectors of the three files, one kind after the other."""
+    def _features(self, texts: Texts, static: WordVectors | None) -> Iterator[tuple[str, Features]]:
+        """The vectors of the three files under the name of their row, one kind at a time."""
         if static is not None:
-            parts = [static.take([w for s in text for w in s.words]) for text in texts]
+            parts = (static.take(list(_words(text))) for text in texts)
             yield "static vectors", _three(part.astype(np.float16) for part in parts)
-        with cache_folder(self.cache) as folder:
-            yield from self._layers(self.elmo, folder, texts, "")
-            if self.random:
-                yield from self._layers(
-                    random_twin(self.elmo, self.seed), folder, texts, "random, "
-                )
-
-    def _layers(
-        self,
-        elmo: Elmo,
-        folder: Path,
-        texts: Sequence[Sequence[TaggedSentence]],
-        prefix: str,
-    ) -> Iterator[Features]:
-        cache = LayerCache(elmo, folder, max_bytes=self.max_bytes)
-        cached = [cache.layers([s.words for s in t], progress=self.progress) for t in texts]
-        for name, view in self.views:
-            dim = elmo.dim
-            if isinstance(view, int) and view == 0 and elmo.config.lstm.bidirectional:
-                dim //= 2  # the token layer stands there twice
-            yield prefix + name, _three(_matrix(text, view, dim) for text in cached)
+        for prefix, cache in self.caches():
+            cached = [cache.layers([s.words for s in t], progress=self.progress) for t in texts]
+            elmo = cache.elmo
+            for name, view in self.views:
+                dim = elmo.dim
+                if isinstance(view, int) and view == 0 and elmo.config.lstm.bidirectional:
+                    dim //= 2  # the token layer is there twice
+                yield prefix + name, _three(_matrix(text, view, dim) for text in cached)
 
     def _measured_on(
-        self,
-        data: Sequence[str | Path],
-        texts: Sequence[Sequence[TaggedSentence]],
-        static: WordVectors | None,
-    ) -> dict[str, str | int | float | list[str | int | float | bool | None] | None]:
-        measured: dict[str, str | int | float | list[str | int | float | bool | None] | None] = {
-            "model": self.elmo.checkpoint.origin
-        }
+        self, data: Sequence[str | Path], texts: Texts, static: WordVectors | None
+    ) -> dict[str, Value | Sequence[Value]]:
+        measured: dict[str, Value | Sequence[Value]] = {"model": self.elmo.checkpoint.origin}
         for name, path, text in zip(_FILES, data, texts, strict=True):
             words = sum(len(sentence.words) for sentence in text)
             measured[name] = f"{path} ({len(text)} sentences, {words} words)"
         measured["limit"] = self.limit
         if static is not None:
-            share = static.known([w for s in texts[2] for w in s.words])
+            share = static.known(list(_words(texts[2])))
             measured["vectors"] = f"{self.vectors} ({share:.1%} of the test words)"
         measured["l2"] = list(L2_CHOICES)
         return measured
@@ -183,23 +134,19 @@ class _Problem:
     """One kind of tag: numbers for tags, and what is known of the test words.
 
     Attributes:
-        kind: which tags.
         names: tag of each number.
         numbers: of every word of the three files; -1 for a tag that the training file lacks.
         known: whether the training file has the form, for the test words.
         ambiguous: whether it has it with two or more tags.
     """
 
-    kind: TagKind
     names: list[str]
     numbers: tuple[NDArray[np.int64], ...]
     known: NDArray[np.bool_]
     ambiguous: NDArray[np.bool_]
 
     @classmethod
-    def make(
-        cls, texts: Sequence[Sequence[TaggedSentence]], kind: TagKind, file: str | Path
-    ) -> _Problem:
+    def make(cls, texts: Texts, kind: TagKind, file: str | Path) -> _Problem:
         tags = [[tag for s in text for tag in getattr(s, kind)] for text in texts]
         names = sorted(set(tags[0]))
         if len(names) < 2:
@@ -213,11 +160,7 @@ class _Problem:
         for word, tag in zip(_words(texts[0]), tags[0], strict=True):
             seen.setdefault(word, set()).add(tag)
         counts = np.array([len(seen.get(word, ())) for word in _words(texts[2])])
-        return cls(kind, names, numbers, counts > 0, counts > 1)
-
-    def fit(self, features: tuple[Half, Half, Half]) -> Fitted:
-        train, dev, _ = features
-        return fit(train, self.numbers[0], dev, self.numbers[1], n_classes=len(self.names))
+        return cls(names, numbers, counts > 0, counts > 1)
 
     def row(self, name: str, test: Half, fitted: Fitted) -> Row:
         return {
@@ -228,43 +171,41 @@ class _Problem:
             **self._scores(fitted.predict(test)),
         }
 
-    def most_frequent(self, texts: Sequence[Sequence[TaggedSentence]]) -> Row:
-        """The commonest tag of a form; for unseen ones that of the forms seen once."""
+    def most_frequent(self, texts: Texts) -> Row:
+        """The baseline: the commonest tag of a form."""
         counts: dict[str, Counter[int]] = {}
         for word, number in zip(_words(texts[0]), self.numbers[0], strict=True):
             counts.setdefault(word, Counter())[int(number)] += 1
+        # Unseen forms are rare ones, so they are taken for what forms seen once are.
         once = Counter(next(iter(c)) for c in counts.values() if c.total() == 1)
         other = (once or Counter(self.numbers[0].tolist())).most_common(1)[0][0]
         usual = {word: c.most_common(1)[0][0] for word, c in counts.items()}
         dev, test = (
             np.array([usual.get(word, other) for word in _words(text)]) for text in texts[1:]
         )
-        accuracy = _percent(dev == self.numbers[1])
-        return {"vectors": _BASELINE, "dim": None, "l2": None, "dev": accuracy} | self._scores(test)
+        row = {"vectors": "most frequent tag", "dim": None, "l2": None}
+        return {**row, "dev": percent(dev == self.numbers[1]), **self._scores(test)}
 
     def per_label(self, test: Half, fitted: Fitted) -> list[Row]:
         """Recall and precision of every tag."""
         predicted, gold = fitted.predict(test), self.numbers[2]
-        rows: list[Row] = []
-        for number, name in enumerate(self.names):
-            mine, said = gold == number, predicted == number
-            rows.append(
-                {
-                    "tag": name,
-                    "words": int(mine.sum()),
-                    "precision": _percent(gold[said] == number),
-                    "recall": _percent(said[mine]),
-                }
-            )
-        return rows
+        return [
+            {
+                "tag": name,
+                "words": int((gold == number).sum()),
+                "precision": percent(gold[predicted == number] == number),
+                "recall": percent(predicted[gold == number] == number),
+            }
+            for number, name in enumerate(self.names)
+        ]
 
     def _scores(self, predicted: NDArray[np.int64]) -> dict[str, float | None]:
         right = predicted == self.numbers[2]
         return {
-            "test": _percent(right),
-            "known": _percent(right[self.known]),
-            "unseen": _percent(right[~self.known]),
-            "ambiguous": _percent(right[self.ambiguous]),
+            "test": percent(right),
+            "known": percent(right[self.known]),
+            "unseen": percent(right[~self.known]),
+            "ambiguous": percent(right[self.ambiguous]),
         }
 
 
@@ -272,21 +213,13 @@ def _words(text: Sequence[TaggedSentence]) -> Iterator[str]:
     return (word for sentence in text for word in sentence.words)
 
 
-def _percent(right: NDArray[np.bool_]) -> float | None:
-    return round(100 * float(right.mean()), 3) if len(right) else None
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
-def _three(parts: Iterable[Half]) -> tuple[Half, Half, Half]:
+def _three(parts: Iterable[Half]) -> Features:
     train, dev, test = parts
     return train, dev, test
 
 
 def _matrix(text: CachedLayers, view: LayerChoice, dim: int) -> Half:
-    """Gather one vector a word, (n_words, dim)."""
+    """Gather one vector per word, (n_words, dim); float16, for all of them are held at once."""
     matrix = np.empty((text.n_tokens, dim), np.float16)
     row = 0
     for vectors in text.vectors(view):

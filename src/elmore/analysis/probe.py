@@ -1,45 +1,92 @@
-"""What a probe is, and the table of all probes."""
+"""The table of all analyses, and what the probes of single layers share.
+
+A new analysis is one file with a class whose `run(data)` gives a `Report`, and a line in `PROBES`.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._progress import SILENT, Progress
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder
 from elmore.embedding.results import LayerChoice, layer_weights
-from elmore.tasks.task import Report
+from elmore.initial import initial_weights
+from elmore.text.word_vectors import WordVectors, read_word_vectors
+from elmore.training.seeds import numpy_generator
 
-__all__ = ["PROBES", "Probe", "Views", "layer_views"]
+__all__ = ["PROBES", "LayerProbe", "Views", "layer_views", "percent", "random_twin", "unit"]
 
 # Name to module, class and what it tells.
 PROBES: dict[str, tuple[str, str, str]] = {
     "pos": ("elmore.analysis.pos", "Pos", "how much of the part of speech a linear probe finds"),
     "wsd": ("elmore.analysis.wsd", "Wsd", "which sense of a word is meant, by nearest neighbours"),
-    "neighbors": ("elmore.analysis.neighbors", "Neighbors", "like uses of a word in a text"),
+    "neighbors": ("elmore.analysis.neighbors", "Neighbors", "similar uses of a word in a text"),
     "layers": (
-        "elmore.analysis.layer_weighting",
+        "elmore.analysis.ablations",
         "LayerWeighting",
         "a task with the last layer, an equal mix, a learned one",
     ),
-    "placement": ("elmore.analysis.placement", "Placement", "a task with ELMo below, above, both"),
-    "sample-size": ("elmore.analysis.sample_size", "SampleSize", "how much data ELMo saves"),
+    "placement": ("elmore.analysis.ablations", "Placement", "a task with ELMo below, above, both"),
+    "sample-size": ("elmore.analysis.ablations", "SampleSize", "how much data ELMo saves"),
     "mix": ("elmore.analysis.mixes", "Mixes", "the layers that trained tasks chose"),
 }
 
-# Layers to look at, with their names.
+# Layers to measure, with their names.
 Views = list[tuple[str, LayerChoice]]
 
 
-class Probe(Protocol):
-    """What a line of `PROBES` must offer: a constructor that takes the model and only stores.
+@dataclass(eq=False)
+class LayerProbe:
+    """What a probe of frozen layers takes: the model, the layers, and two controls.
 
-    Every probe takes `cache` (a folder that keeps the layers), `max_bytes` and `progress`.
+    Args:
+        elmo: the model.
+        layers: "all" (each layer and their mean), or a choice as in `Elmo.embed`.
+        vectors: a file of static word vectors as a control.
+        random: measure a biLM with random weights too.
+        limit: learn from so many sentences of the training data only.
+        seed: of the random weights.
+        cache: a folder that keeps the layers for next time.
+        max_bytes: what that folder may hold.
+        progress: counts sentences.
     """
 
-    def run(self, data: Any) -> Report:
-        """Measure on data."""
+    elmo: Elmo
+    _: KW_ONLY
+    layers: LayerChoice | str = "all"
+    vectors: str | Path | None = None
+    random: bool = True
+    limit: int | None = None
+    seed: int = 0
+    cache: str | Path | None = None
+    max_bytes: int = MAX_BYTES
+    progress: Progress = SILENT
+
+    def __post_init__(self) -> None:
+        self.views = layer_views(self.layers, self.elmo.n_layers)
+
+    def static_vectors(self) -> WordVectors | None:
+        """The static word vectors to compare with, if there are any."""
+        return None if self.vectors is None else read_word_vectors(Path(self.vectors))
+
+    def caches(self) -> Iterator[tuple[str, LayerCache]]:
+        """The layers of the model, then of its random twin, each with the prefix of its rows."""
+        with cache_folder(self.cache) as folder:
+            yield "", LayerCache(self.elmo, folder, max_bytes=self.max_bytes)
+            if self.random:
+                twin = random_twin(self.elmo, self.seed)
+                yield "random, ", LayerCache(twin, folder, max_bytes=self.max_bytes)
 
 
 def layer_views(layers: LayerChoice | str, n_layers: int) -> Views:
-    """Name the layers that a probe looks at; "all" means each, and their mean."""
+    """Name the layers that a probe measures; "all" means each, and their mean."""
     if isinstance(layers, str) and layers == "all":
         return [*((f"layer {k}", k) for k in range(n_layers)), ("mean", "mean")]
     layer_weights(layers, n_layers)  # type: ignore[arg-type]  # it refuses other texts
@@ -49,3 +96,36 @@ def layer_views(layers: LayerChoice | str, n_layers: int) -> Views:
         return [(f"layer {layers}", layers)]
     name = layers if isinstance(layers, str) else ",".join(f"{weight:g}" for weight in layers)
     return [(name, layers)]  # type: ignore[list-item]  # checked above
+
+
+def random_twin(elmo: Elmo, seed: int = 0) -> Elmo:
+    """A model of the same shape and with the same ids that never saw text.
+
+    It shows what a probe would find anyway: from spelling, position and word order alone.
+    """
+    weights = initial_weights(elmo.config, numpy_generator(seed, "random twin"))
+    checkpoint = dataclasses.replace(
+        elmo.checkpoint.with_weights(weights),
+        softmax=None,
+        mixes=(),
+        origin=f"{elmo.checkpoint.origin} (random weights)",
+    )
+    engine = elmo.engine
+    return Elmo(
+        checkpoint,
+        device=engine.device,
+        precision=elmo.precision,
+        threads=engine.workers.threads,
+        start=engine.start,
+    )
+
+
+def percent(right: NDArray[np.bool_]) -> float | None:
+    """The share of right answers; None if nothing was asked."""
+    return round(100 * float(right.mean()), 3) if len(right) else None
+
+
+def unit(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Scale vectors to length 1, (n, dim); zeros stay zeros."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(norms == 0, 1, norms))

@@ -4,31 +4,38 @@ The vector of an instance is the mean over its tokens. Candidates are the senses
 and part of speech seen in the training corpus: by their average vector, or by the one instance
 that is nearest (both by cosine; ties go to the order of the dictionary). A lemma never seen takes
 its first sense. Every instance is answered, so that F1 is accuracy.
+
+The data (Raganato et al. 2017) is a folder with one training corpus and any number of test sets,
+JSON lines `{"tok": [...], "inst": [[start, end, lemma, pos, ...], ...]}`, and the inventory, lines
+`lemma#pos <TAB> senses <TAB> ...` in the order of the dictionary. Files may be compressed.
 """
 
 from __future__ import annotations
 
-import logging
+import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._progress import SILENT, Progress
-from elmore.analysis.controls import random_twin
-from elmore.analysis.probe import Views, layer_views
-from elmore.analysis.wsd_data import Instance, WsdData, read_wsd
-from elmore.embedding.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder
-from elmore.embedding.results import LayerChoice, layer_weights
-from elmore.tasks.task import Report, Row, Value
-from elmore.text.word_vectors import WordVectors, read_word_vectors
+from elmore.analysis.probe import LayerProbe, Views, percent, unit
+from elmore.embedding.results import layer_weights
+from elmore.errors import ConfigError, InputError
+from elmore.report import Report, Row, Value
+from elmore.text.reading import numbered_lines
+from elmore.text.word_vectors import WordVectors
 
-__all__ = ["Wsd"]
+__all__ = ["Wsd", "read_wsd"]
 
-_logger = logging.getLogger(__name__)
+_TRAINING = "semcor"
+# The order of the literature; other sets follow by name.
+_SETS = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")
+_TEXT = (".jsonl", ".jsonl.xz", ".jsonl.gz", ".jsonl.bz2")
+_ORDER = ("_order.tsv", "_order.tsv.xz", "_order.tsv.gz", "_order.tsv.bz2")
 # The development set of Raganato et al.; the paper's figures are without it.
 _DEVELOPMENT = "semeval2007"
 _FIRST, _FREQUENT, _STATIC = "first sense", "most frequent sense", "static vectors"
@@ -39,54 +46,63 @@ _DIGITS = 6
 Tokens = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
 
 
-class Wsd:
-    """Nearest-neighbour disambiguation.
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A word to disambiguate.
 
-    Args:
-        elmo: the model.
-        layers: "all" (each layer and their mean), or a choice as in `Elmo.embed`.
-        vectors: a file of static word vectors as a control.
-        random: measure a biLM with random weights too.
-        limit: learn from so many sentences of the training corpus only.
-        seed: of the random weights.
-        cache: a folder that keeps the layers for next time.
-        max_bytes: what that folder may hold.
-        progress: counts sentences.
+    Attributes:
+        sentence: its number in the text.
+        start: first token.
+        end: token after the last.
+        lemma: lemma#pos, in lower case.
+        senses: the right ones; there may be several.
+    """
+
+    sentence: int
+    start: int
+    end: int
+    lemma: str
+    senses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SenseText:
+    """Sentences and the instances in them."""
+
+    sentences: list[tuple[str, ...]]
+    instances: list[Instance]
+
+
+@dataclass(frozen=True)
+class WsdData:
+    """Everything in a folder.
+
+    Attributes:
+        senses: keys of a lemma#pos in the order of the dictionary.
+        training: the training corpus; instances of lemmas that no test set asks for left out.
+        tests: name of a set to its text.
+    """
+
+    senses: dict[str, list[str]]
+    training: SenseText
+    tests: dict[str, SenseText]
+
+
+@dataclass(eq=False, kw_only=True)
+class Wsd(LayerProbe):
+    """Nearest-neighbour disambiguation; the arguments are those of `LayerProbe`.
 
     Examples:
         >>> f1 = Wsd(elmo).run("wsd/").metrics["ALL layer 2, sense averages"]
     """
 
-    def __init__(
-        self,
-        elmo: Elmo,
-        *,
-        layers: LayerChoice | str = "all",
-        vectors: str | Path | None = None,
-        random: bool = True,
-        limit: int | None = None,
-        seed: int = 0,
-        cache: str | Path | None = None,
-        max_bytes: int = MAX_BYTES,
-        progress: Progress = SILENT,
-    ) -> None:
-        self.elmo = elmo
-        self.views = layer_views(layers, elmo.n_layers)
-        self.vectors = vectors
-        self.random = random
-        self.limit = limit
-        self.seed = seed
-        self.cache = cache
-        self.max_bytes = max_bytes
-        self.progress = progress
-
     def run(self, data: str | Path) -> Report:
         """Disambiguate all test sets.
 
         Args:
-            data: a folder with training corpus, test sets and inventory (see `wsd_data`).
+            data: a folder with training corpus, test sets and inventory (see above).
         """
-        static = None if self.vectors is None else read_word_vectors(Path(self.vectors))
+        static = self.static_vectors()
         texts = read_wsd(Path(data), limit=self.limit)
         scorer = _Scorer(texts)
         rows = [
@@ -100,16 +116,11 @@ class Wsd:
             views: Views = [(_STATIC, 0)]
             answers = scorer.nearest(known, _static_tokens(static, asked), views)
             rows += [scorer.row(name, method, right) for (name, method), right in answers]
-        models = [("", self.elmo)]
-        if self.random:
-            models.append(("random, ", random_twin(self.elmo, self.seed)))
-        with cache_folder(self.cache) as folder:
-            for prefix, elmo in models:
-                cache = LayerCache(elmo, folder, max_bytes=self.max_bytes)
-                learned = cache.layers(texts.training.sentences, progress=self.progress)
-                tests = cache.layers(asked, progress=self.progress)
-                answers = scorer.nearest(learned.tokens, tests.tokens, self.views)
-                rows += [scorer.row(prefix + name, how, right) for (name, how), right in answers]
+        for prefix, cache in self.caches():
+            learned = cache.layers(texts.training.sentences, progress=self.progress)
+            tests = cache.layers(asked, progress=self.progress)
+            answers = scorer.nearest(learned.tokens, tests.tokens, self.views)
+            rows += [scorer.row(prefix + name, how, right) for (name, how), right in answers]
         return Report(
             name="wsd",
             metrics={
@@ -138,6 +149,99 @@ class Wsd:
         )
 
 
+def read_wsd(folder: Path, *, limit: int | None = None) -> WsdData:
+    """Read a folder; of the training corpus, only the first `limit` sentences."""
+    if not folder.is_dir():
+        raise ConfigError(f"'{folder}' is not a folder; wsd takes the folder with its files")
+    texts = {
+        path.name.partition(".")[0]: path
+        for path in sorted(folder.iterdir())
+        if path.name.endswith(_TEXT)
+    }
+    order = [path for path in sorted(folder.iterdir()) if path.name.endswith(_ORDER)]
+    if _TRAINING not in texts or len(order) != 1 or len(texts) < 2:
+        raise InputError(
+            f"'{folder}' needs {_TRAINING}.jsonl, one or more test sets NAME.jsonl and one "
+            "NAME_order.tsv; see docs/analysis.md"
+        )
+    training = texts.pop(_TRAINING)
+    names = [name for name in _SETS if name in texts]
+    names += [name for name in texts if name not in _SETS]
+    senses = _read_order(order[0])
+    tests = {name: _read_text(texts[name], senses, test=True) for name in names}
+    # Most training instances are of lemmas that nobody asks for: they need no vectors.
+    asked = {instance.lemma for text in tests.values() for instance in text.instances}
+    wanted = _read_text(training, senses, test=False, only=asked, limit=limit)
+    return WsdData(senses, wanted, tests)
+
+
+def _read_order(path: Path) -> dict[str, list[str]]:
+    senses: dict[str, list[str]] = {}
+    for number, line in numbered_lines(path):
+        columns = line.split("\t")
+        lemma = columns[0].rpartition("#")[0]
+        if len(columns) < 2 or not lemma or not columns[1]:
+            raise InputError(
+                "expected lemma#pos, a tab and senses; correct the line",
+                file=str(path),
+                line=number,
+            )
+        senses[columns[0]] = [f"{lemma}%{tail}" for tail in columns[1].split(" ")]
+    return senses
+
+
+def _read_text(
+    path: Path,
+    senses: dict[str, list[str]],
+    *,
+    test: bool,
+    only: Collection[str] | None = None,
+    limit: int | None = None,
+) -> SenseText:
+    sentences: list[tuple[str, ...]] = []
+    instances: list[Instance] = []
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        if limit is not None and len(sentences) >= limit:
+            break
+        try:
+            record = json.loads(line)
+            tokens = tuple(record["tok"])
+            found = [_instance(len(sentences), item, tokens, test) for item in record["inst"]]
+            if not all(isinstance(token, str) for token in tokens):
+                raise ValueError("a token is not a text")
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+            raise InputError(
+                f"not a sentence with senses ({type(error).__name__}: {error}); correct the line",
+                file=str(path),
+                line=number,
+            ) from None
+        for instance in found:
+            if instance.lemma not in senses:
+                raise InputError(
+                    f"'{instance.lemma}' is not in the inventory; add its senses there",
+                    file=str(path),
+                    line=number,
+                )
+            if only is None or instance.lemma in only:
+                instances.append(instance)
+        sentences.append(tokens)
+    if not instances and only is None:
+        raise InputError("there is no instance; is it the right file?", file=str(path))
+    return SenseText(sentences, instances)
+
+
+def _instance(sentence: int, item: Any, tokens: tuple[str, ...], test: bool) -> Instance:
+    start, end, lemma, pos = item[:4]
+    if not (type(start) is int and type(end) is int and 0 <= start < end <= len(tokens)):
+        raise ValueError(f"span {start}-{end} of {len(tokens)} tokens")
+    lemma = lemma.lower()
+    # Test sets give complete keys in another column; the training corpus leaves the lemma out.
+    keys = item[5].split(" ") if test else [f"{lemma}%{tail}" for tail in item[4].split(" ")]
+    return Instance(sentence, start, end, f"{lemma}#{pos}", tuple(keys))
+
+
 class _Scorer:
     """The test instances of all sets in one list, and what is known without vectors."""
 
@@ -163,7 +267,7 @@ class _Scorer:
         self.choice = np.array([instance.lemma in several for instance in self.instances])
 
     def candidates(self, lemma: str) -> list[str]:
-        """Give the senses of a lemma that were seen, in the order of the dictionary."""
+        """The senses of a lemma that were seen, in the order of the dictionary."""
         order = {key: rank for rank, key in enumerate(self._senses[lemma])}
         keys = {key for instance in self.seen.get(lemma, ()) for key in instance.senses}
         return sorted(keys, key=lambda key: (order.get(key, len(order)), key))
@@ -197,7 +301,7 @@ class _Scorer:
         for lemma, places in self.places.items():
             seen = self.seen.get(lemma)
             if not seen:
-                continue  # the first sense stands
+                continue  # the first sense it is
             candidates = self.candidates(lemma)
             chosen = _choose(
                 _spans(known, seen),
@@ -215,22 +319,18 @@ class _Scorer:
     def row(self, vectors: str, method: str | None, right: NDArray[np.bool_]) -> Row:
         """Score answers on every set and on all."""
         row: dict[str, Value] = {"vectors": vectors, "method": method}
-        row |= {name: _percent(right[place]) for name, place in self.sets.items()}
-        row["ALL"] = _percent(right)
+        row |= {name: percent(right[place]) for name, place in self.sets.items()}
+        row["ALL"] = percent(right)
         if _DEVELOPMENT in self.sets and len(self.sets) > 1:
             others = np.ones(len(right), bool)
             others[self.sets[_DEVELOPMENT]] = False
-            row[f"ALL but {_DEVELOPMENT}"] = _percent(right[others])
-        row["choices"] = _percent(right[self.choice])
+            row[f"ALL but {_DEVELOPMENT}"] = percent(right[others])
+        row["choices"] = percent(right[self.choice])
         return row
 
 
 def _label(row: Row) -> str:
     return str(row["vectors"]) if row["method"] is None else f"{row['vectors']}, {row['method']}"
-
-
-def _percent(right: NDArray[np.bool_]) -> float | None:
-    return round(100 * float(right.mean()), 3) if len(right) else None
 
 
 def _static_tokens(vectors: WordVectors, sentences: Sequence[Sequence[str]]) -> Tokens:
@@ -242,7 +342,7 @@ def _static_tokens(vectors: WordVectors, sentences: Sequence[Sequence[str]]) -> 
 
 
 def _spans(tokens_at: Tokens, instances: Sequence[Instance]) -> NDArray[np.float32]:
-    """Give the mean over the tokens of each instance, (n, layers, dim)."""
+    """The mean over the tokens of each instance, (n, layers, dim)."""
     lengths = np.array([one.end - one.start for one in instances])
     starts = np.cumsum(lengths) - lengths
     sentences = np.repeat([one.sentence for one in instances], lengths)
@@ -283,13 +383,8 @@ def _choose(
     for name, view in views:
         weights = layer_weights(view, seen.shape[1]).astype(np.float64)
         known = np.einsum("l,nld->nd", weights, seen)
-        queries = _unit(np.einsum("l,nld->nd", weights, asked))
-        near = np.round(queries @ _unit(member @ known).T, _DIGITS)
+        queries = unit(np.einsum("l,nld->nd", weights, asked))
+        near = np.round(queries @ unit(member @ known).T, _DIGITS)
         yield name, _METHODS[0], near.argmax(1)
-        near = np.round(queries @ _unit(known[order]).T, _DIGITS)
+        near = np.round(queries @ unit(known[order]).T, _DIGITS)
         yield name, _METHODS[1], ranks[order[near.argmax(1)]]
-
-
-def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(norms == 0, 1, norms))

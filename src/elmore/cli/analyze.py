@@ -20,7 +20,7 @@ from elmore.text.reading import Counts, check_inputs
 if TYPE_CHECKING:
     from elmore._progress import Progress
     from elmore.embedding.elmo import Elmo
-    from elmore.tasks.task import Report
+    from elmore.report import Report
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 

@@ -18,7 +18,7 @@ from elmore._version import __version__
 from elmore.cli import flags
 from elmore.cli.report import write_json, write_result
 from elmore.errors import FormatError
-from elmore.tasks.places import FACTS, find_task
+from elmore.tasks.folder import FACTS, find_task
 
 if TYPE_CHECKING:
     from elmore.formats.checkpoint import Checkpoint

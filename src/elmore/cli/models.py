@@ -12,6 +12,7 @@ from elmore.cli.report import say, write_json, write_result
 from elmore.errors import ConfigError, ModelNotFound
 from elmore.published import hub
 from elmore.published.catalog import BUNDLED, CATALOG, Published, find_published
+from elmore.report import aligned
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -75,14 +76,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_json([_record(model) for model in models])
         return 0
-    rows = [_COLUMNS, *(_row(model) for model in models)]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(_COLUMNS))]
-    write_result(
-        "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        )
-    )
+    write_result(aligned([_COLUMNS, *(_row(model) for model in models)]))
     if not args.quiet:
         say(f"downloads: {hub.home()}")
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from elmore.cli import flags
 from elmore.cli.report import make_progress, say, write_json, write_result
 from elmore.errors import InputError
+from elmore.report import aligned
 from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
@@ -114,16 +115,11 @@ def _table(results: Sequence[tuple[str, Perplexity]]) -> str:
                 f"{result.oov_rate:.2%}",
             )
         )
-    widths = [max(len(row[k]) for row in rows) for k in range(len(_COLUMNS))]
-    lines = []
-    for name, *numbers in rows:
-        cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
-        lines.append("  ".join([name.ljust(widths[0]), *cells]))
-    lines.append(
-        "full softmax; tokens: predictions in each direction, the words and one marker a "
+    table = aligned(rows, right=range(1, len(_COLUMNS)))
+    return (
+        f"{table}\nfull softmax; tokens: predictions in each direction, the words and one marker a "
         "sentence; <UNK>: share of the words"
     )
-    return "\n".join(lines)
 
 
 # --------------------------------------------------------------------------- shared with `score`

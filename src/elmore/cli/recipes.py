@@ -8,6 +8,7 @@ from functools import partial
 from elmore.cli import flags
 from elmore.cli.report import write_json, write_result
 from elmore.errors import ConfigError
+from elmore.report import aligned
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -43,7 +44,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_json(summaries)
         return 0
-    width = max(map(len, summaries))
-    for name, summary in summaries.items():
-        write_result(f"{name:<{width}}  {summary}")
+    write_result(aligned(list(summaries.items())))
     return 0

@@ -20,7 +20,7 @@ from elmore.tasks.task import TASKS
 from elmore.text.reading import check_inputs, read_input
 
 if TYPE_CHECKING:
-    from elmore.tasks.task import Report
+    from elmore.report import Report
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 

@@ -14,7 +14,7 @@ from elmore.embedding.stream import BATCH_TOKENS, embed_stream
 from elmore.errors import ConfigError
 from elmore.text.sentence import Sentence
 
-__all__ = ["Centroid", "sense_centroids", "word_centroids"]
+__all__ = ["Centroid", "k_means", "sense_centroids", "word_centroids"]
 
 Array = NDArray[np.float32]
 # Of the uses that are in memory at once.
@@ -174,6 +174,20 @@ def _k_means(vectors: Array, n_groups: int, seed: int) -> NDArray[np.int64]:
         if far.sum() <= 1e-6 * len(points):
             break  # all uses are one of these
         centres = np.vstack([centres, points[int(draws.choice(len(points), p=far / far.sum()))]])
+    return k_means(points, centres)
+
+
+def k_means(points: Array, centres: Array) -> NDArray[np.int64]:
+    """Group unit vectors by the angle between them, from given first centres.
+
+    Args:
+        points: (n, dim).
+        centres: (k, dim), unit vectors too.
+
+    Returns:
+        the group of each point, (n,); a group may stay empty.
+    """
+    centres = centres.copy()
     groups = np.argmax(points @ centres.T, axis=1)
     for _ in range(_ROUNDS):
         for group in range(len(centres)):

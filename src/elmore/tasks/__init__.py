@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 from elmore._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from elmore.report import Report
+    from elmore.tasks.columns import Predicate
     from elmore.tasks.coref import Coref, CorefExample
     from elmore.tasks.ner import Ner, NerExample
     from elmore.tasks.nli import Nli, NliExample
-    from elmore.tasks.qa import Qa, QaExample
-    from elmore.tasks.readers.ontonotes import Predicate
-    from elmore.tasks.readers.squad import split_paragraph
+    from elmore.tasks.qa import Qa, QaExample, split_paragraph
     from elmore.tasks.recipe import TaskRecipe
     from elmore.tasks.sentiment import Sentiment, SentimentExample
     from elmore.tasks.srl import Srl, SrlExample
     from elmore.tasks.tags import Span
-    from elmore.tasks.task import Report
 
 __all__ = [
     "Coref",
@@ -46,16 +45,16 @@ _NAMES = {
     "NerExample": "elmore.tasks.ner",
     "Nli": "elmore.tasks.nli",
     "NliExample": "elmore.tasks.nli",
-    "Predicate": "elmore.tasks.readers.ontonotes",
+    "Predicate": "elmore.tasks.columns",
     "Qa": "elmore.tasks.qa",
     "QaExample": "elmore.tasks.qa",
-    "Report": "elmore.tasks.task",
+    "Report": "elmore.report",
     "Sentiment": "elmore.tasks.sentiment",
     "SentimentExample": "elmore.tasks.sentiment",
     "Span": "elmore.tasks.tags",
     "Srl": "elmore.tasks.srl",
     "SrlExample": "elmore.tasks.srl",
     "TaskRecipe": "elmore.tasks.recipe",
-    "split_paragraph": "elmore.tasks.readers.squad",
+    "split_paragraph": "elmore.tasks.qa",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

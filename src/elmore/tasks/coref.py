@@ -7,31 +7,44 @@ biLSTM; heads are made of the words' own vectors, as in the authors' later code.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmore._extras import require
 from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
+from elmore.report import Row
+from elmore.tasks.columns import read_documents
 from elmore.tasks.layers.encoders import BiLstm
 from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.layers.spans import SpanScorer, SpanVectors, distance_buckets, prune
-from elmore.tasks.metrics.clusters import cluster_scores
+from elmore.tasks.layers.spans import (
+    SpanScorer,
+    SpanVectors,
+    candidate_spans,
+    distance_buckets,
+    prune,
+)
 from elmore.tasks.parts import Measured, Network
-from elmore.tasks.readers.ontonotes import read_documents
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.tags import Span
 from elmore.tasks.terminal import mark_spans
 from elmore.text.splitter import split_sentences
 
-__all__ = ["Clusters", "Coref", "CorefExample", "CorefSizes"]
+__all__ = ["Clusters", "Coref", "CorefExample", "CorefSizes", "cluster_scores"]
 
 # Mentions of a document as (first, last) token, counted over all sentences.
-Clusters = tuple[tuple[tuple[int, int], ...], ...]
+Place = tuple[int, int]
+Clusters = tuple[tuple[Place, ...], ...]
+# See `_SpanRanker.forward`.
+Ranked = tuple[list[Place], Tensor, Tensor, Tensor]
+Cluster = frozenset[Hashable]
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,7 @@ class CorefSizes:
         feature_dim: size of the vectors of widths, distances and speakers.
         max_width: longest candidate, in tokens.
         spans_per_token: share of the document's length that is kept.
-        max_antecedents: how many preceding spans are looked at.
+        max_antecedents: how many preceding spans are considered.
         max_sentences: a training step reads a random window of so many.
         embedding_dropout: on the input.
         dropout: everywhere else.
@@ -96,10 +109,9 @@ class Coref(SupervisedTask[CorefExample, Clusters]):
     example = CorefExample
 
     def read(self, path: Path) -> list[CorefExample]:
-        """Read CoNLL-2012 columns."""
         found = []
         for document in read_documents(path):
-            clusters: dict[int, list[tuple[int, int]]] = {}
+            clusters: dict[int, list[Place]] = {}
             offset = 0
             for sentence in document.sentences:
                 for mention in sentence.mentions:
@@ -119,47 +131,39 @@ class Coref(SupervisedTask[CorefExample, Clusters]):
         return found
 
     def texts(self, example: CorefExample) -> Sequence[Sequence[str]]:
-        """Give the sentences."""
         return example.sentences
 
     def length(self, example: CorefExample) -> int:
-        """Count the tokens of the document."""
         return sum(map(len, example.sentences))
 
-    def find_labels(self, examples: Sequence[CorefExample]) -> dict[str, Any]:
-        """There are none."""
-        return {}
-
     def doubts(self, examples: Sequence[CorefExample]) -> list[str]:
-        """Say so if there is no cluster to learn."""
         if any(len(cluster) > 1 for example in examples for cluster in example.clusters):
             return []
         return ["no two training mentions share a cluster; are the clusters in the last column?"]
 
     def build(self, features: TokenFeatures) -> Network:
-        """Make the network."""
         return _SpanRanker(features, self.recipe.model)
 
     def loss(self, examples: Sequence[CorefExample]) -> Tensor:
-        """Give the mean loss of a document, summed over its kept spans."""
+        """The mean loss of a document, summed over its kept spans."""
         losses = [self._document_loss(self._window(example)) for example in examples]
         return torch.stack(losses).mean()
 
     def _window(self, example: CorefExample) -> CorefExample:
-        """Cut a random window out of a long document."""
-        most = self.recipe.model.max_sentences
-        if not self.network.training or len(example.sentences) <= most:
+        """Cut a random window out of a long document, whose spans would not fit into memory."""
+        size = self.recipe.model.max_sentences
+        if not self.network.training or len(example.sentences) <= size:
             return example
-        start = int(torch.randint(len(example.sentences) - most + 1, ()))
+        start = int(torch.randint(len(example.sentences) - size + 1, ()))
         before = sum(map(len, example.sentences[:start]))
-        sentences = example.sentences[start : start + most]
+        sentences = example.sentences[start : start + size]
         end = before + sum(map(len, sentences))
         clusters = tuple(
             tuple((a - before, b - before) for a, b in cluster if before <= a and b < end)
             for cluster in example.clusters
         )
         return CorefExample(
-            sentences, example.speakers[start : start + most], clusters, example.name
+            sentences, example.speakers[start : start + size], clusters, example.name
         )
 
     def _document_loss(self, example: CorefExample) -> Tensor:
@@ -176,7 +180,6 @@ class Coref(SupervisedTask[CorefExample, Clusters]):
         return (torch.logsumexp(scores, dim=1) - chosen).sum()
 
     def guess(self, examples: Sequence[CorefExample]) -> list[Clusters]:
-        """Link spans and follow the links."""
         return [self._clusters(example) for example in examples]
 
     def _clusters(self, example: CorefExample) -> Clusters:
@@ -186,10 +189,10 @@ class Coref(SupervisedTask[CorefExample, Clusters]):
         spans, scores, antecedents, _ = ranked
         best = scores.argmax(1).tolist()
         chosen = antecedents.tolist()
-        clusters: list[list[tuple[int, int]]] = []
+        clusters: list[list[Place]] = []
         mine: dict[int, int] = {}
         for k, span in enumerate(spans):
-            if not best[k]:
+            if not best[k]:  # column 0: no antecedent
                 continue
             antecedent = chosen[k][best[k] - 1]
             if antecedent not in mine:
@@ -199,10 +202,8 @@ class Coref(SupervisedTask[CorefExample, Clusters]):
             clusters[mine[k]].append(span)
         return tuple(tuple(cluster) for cluster in clusters)
 
-    def _rank(
-        self, example: CorefExample
-    ) -> tuple[list[tuple[int, int]], Tensor, Tensor, Tensor] | None:
-        """Score antecedents; see `_SpanRanker.forward`. None for a document without tokens."""
+    def _rank(self, example: CorefExample) -> Ranked | None:
+        """Score antecedents; None for a document without tokens."""
         sentences = [sentence for sentence in example.sentences if sentence]
         if not sentences:
             return None
@@ -215,17 +216,15 @@ class Coref(SupervisedTask[CorefExample, Clusters]):
         ]
         tokens = self.tokens(sentences)
         known = any(speaker not in ("-", "_") for speaker in speakers)
-        result: tuple[list[tuple[int, int]], Tensor, Tensor, Tensor] = self.network(
-            tokens, torch.tensor(of_token, device=tokens.lengths.device), known
-        )
-        return result
+        speaking = torch.tensor(of_token, device=tokens.lengths.device)
+        ranked: Ranked = self.network(tokens, speaking, known)
+        return ranked
 
     def measure(self, examples: Sequence[CorefExample], found: Sequence[Clusters]) -> Measured:
-        """Score clusters by the three measures and their mean."""
-        least = 1 if self.recipe.model.keep_singletons else 2
-        gold = [[c for c in example.clusters if len(c) >= least] for example in examples]
+        smallest = 1 if self.recipe.model.keep_singletons else 2
+        gold = [[c for c in example.clusters if len(c) >= smallest] for example in examples]
         metrics, rows = cluster_scores(gold, found)
-        notes = [] if least == 1 else ["gold clusters of one mention are left out"]
+        notes = [] if smallest == 1 else ["gold clusters of one mention are left out"]
         return Measured(metrics, {"measures": rows}, notes)
 
     def parse(self, item: str | Sequence[Sequence[str]]) -> CorefExample:
@@ -245,18 +244,13 @@ class Coref(SupervisedTask[CorefExample, Clusters]):
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
         """Take blank lines for the ends of documents."""
-        text: list[str] = []
-        for _, line in lines:
-            if line.strip():
-                text.append(line)
-            elif text:
-                yield "\n".join(text)
-                text = []
-        if text:
-            yield "\n".join(text)
+        texts = (line for _, line in lines)
+        for blank, group in itertools.groupby(texts, key=lambda line: not line.strip()):
+            if not blank:
+                yield "\n".join(group)
 
     def show(self, example: CorefExample, found: Clusters, *, colour: bool) -> str:
-        """Mark each mention with the number of its cluster; the outermost where they nest."""
+        """Mark each mention with the number of its cluster; where they nest, the outermost."""
         tokens = [token for sentence in example.sentences for token in sentence]
         spans = [Span(str(k), a, b) for k, c in enumerate(found, 1) for a, b in c]
         spans.sort(key=lambda span: (span.first, -span.last))
@@ -267,7 +261,6 @@ class Coref(SupervisedTask[CorefExample, Clusters]):
         return mark_spans(tokens, outer, colour=colour)
 
     def to_json(self, example: CorefExample, found: Clusters) -> dict[str, Any]:
-        """Give sentences and clusters."""
         tokens = [token for sentence in example.sentences for token in sentence]
         return {
             "sentences": [list(sentence) for sentence in example.sentences],
@@ -276,6 +269,75 @@ class Coref(SupervisedTask[CorefExample, Clusters]):
                 for cluster in found
             ],
         }
+
+
+def cluster_scores(
+    gold: Sequence[Iterable[Iterable[Hashable]]], found: Sequence[Iterable[Iterable[Hashable]]]
+) -> tuple[dict[str, float], list[Row]]:
+    """Score clusters as CoNLL-2012 does, by MUC, B-cubed and CEAF-phi4.
+
+    Predicted clusters of one mention are dropped; gold ones are taken as they are given.
+
+    Args:
+        gold: the right clusters of each document, mentions as any values.
+        found: the predicted ones.
+
+    Returns:
+        `f1` (the mean of the three) and each measure's f1 in percent; one row per measure.
+    """
+    measures = {"muc": _links, "b3": _overlap, "ceaf": _best_match}
+    sums = {name: np.zeros(4) for name in measures}
+    for right, guessed in zip(gold, found, strict=True):
+        keys = [frozenset(cluster) for cluster in right]
+        answers = [c for cluster in guessed if len(c := frozenset(cluster)) > 1]
+        for name, measure in measures.items():
+            sums[name] += [*measure(answers, keys), *measure(keys, answers)]
+    rows: list[Row] = []
+    f1s = {}
+    # Sums over all documents are divided, not averages of documents taken.
+    for name, (hit_p, of_p, hit_r, of_r) in ((name, s.tolist()) for name, s in sums.items()):
+        precision, recall = 100 * hit_p / (of_p or 1), 100 * hit_r / (of_r or 1)
+        f1s[name] = 2 * precision * recall / (precision + recall or 1)
+        rows.append({"measure": name, "f1": f1s[name], "precision": precision, "recall": recall})
+    return {"f1": sum(f1s.values()) / len(f1s), **f1s}, rows
+
+
+# Each measure counts what of some clusters is in the others, and what could be at most. With the
+# answers first that is precision, with the right clusters first recall.
+
+
+def _links(clusters: list[Cluster], others: list[Cluster]) -> tuple[float, float]:
+    """Links between mentions: a cluster of n has n - 1, each split or unknown mention costs one."""
+    where = {mention: k for k, other in enumerate(others) for mention in other}
+    hits = total = 0
+    for cluster in clusters:
+        known = {where[mention] for mention in cluster if mention in where}
+        missing = sum(mention not in where for mention in cluster)
+        hits += len(cluster) - len(known) - missing
+        total += len(cluster) - 1
+    return hits, total
+
+
+def _overlap(clusters: list[Cluster], others: list[Cluster]) -> tuple[float, float]:
+    """For each mention, the share of its cluster that is also in its other cluster."""
+    where = {mention: other for other in others for mention in other}
+    hits = sum(
+        len(cluster & where[mention]) / len(cluster)
+        for cluster in clusters
+        for mention in cluster
+        if mention in where
+    )
+    return hits, sum(map(len, clusters))
+
+
+def _best_match(clusters: list[Cluster], others: list[Cluster]) -> tuple[float, float]:
+    """The similarity of clusters that are paired one to one so that it is largest."""
+    if not clusters or not others:
+        return 0.0, len(clusters)
+    shared = np.array([[2 * len(c & o) / (len(c) + len(o)) for o in others] for c in clusters])
+    optimize: Any = require("scipy.optimize", "tasks", "scoring clusters")
+    pairs = optimize.linear_sum_assignment(shared, maximize=True)
+    return float(shared[pairs].sum()), len(clusters)
 
 
 class _SpanRanker(Network):
@@ -297,15 +359,13 @@ class _SpanRanker(Network):
         self.distance = nn.Embedding(10, size)
         self.speaker = nn.Embedding(3, size)  # unknown, another, the same
 
-    def forward(
-        self, tokens: Tokens, speakers: Tensor, known: bool
-    ) -> tuple[list[tuple[int, int]], Tensor, Tensor, Tensor]:
+    def forward(self, tokens: Tokens, speakers: Tensor, known: bool) -> Ranked:
         """Score the antecedents of the spans that are kept.
 
         Args:
             tokens: the sentences of one document.
             speakers: of each token, (n_tokens,).
-            known: whether the document tells speakers at all.
+            known: whether the document names speakers at all.
 
         Returns:
             the kept spans; scores of no antecedent and of each, (kept, 1 + antecedents); numbers
@@ -316,31 +376,20 @@ class _SpanRanker(Network):
         context = torch.cat([self.dropout(self.encoder(x, tokens.lengths)), elmo], dim=2)
         mask = tokens.mask
         context, inputs = context[mask], x[mask][:, : self.head_dim]
-        first, last = self._candidates(tokens.lengths)
+        first, last = candidate_spans(tokens.lengths, self.sizes.max_width)
         vectors = self.spans(context, inputs, first, last)
         mentions = self.mention(vectors)
-        most = max(1, int(self.sizes.spans_per_token * len(context)))
+        n_kept = max(1, int(self.sizes.spans_per_token * len(context)))
         kept = torch.tensor(
-            prune(mentions.tolist(), first.tolist(), last.tolist(), most), device=first.device
+            prune(mentions.tolist(), first.tolist(), last.tolist(), n_kept), device=first.device
         )
         first, last, vectors, mentions = first[kept], last[kept], vectors[kept], mentions[kept]
         pairs, antecedents, real = self._pairs(vectors, speakers[first], known)
         scores = mentions[:, None] + mentions[antecedents] + pairs
         scores = scores.masked_fill(~real, -torch.inf)
-        nothing = scores.new_zeros(len(scores), 1)
+        nothing = scores.new_zeros(len(scores), 1)  # the score of no antecedent is fixed
         spans = list(zip(first.tolist(), last.tolist(), strict=True))
         return spans, torch.cat([nothing, scores], dim=1), antecedents, real
-
-    def _candidates(self, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """List all spans inside a sentence, (n_spans,) each: first and last token."""
-        widths = torch.arange(self.sizes.max_width, device=lengths.device)
-        ends = torch.cumsum(lengths, 0)
-        total = int(ends[-1])
-        places = torch.arange(total, device=lengths.device)
-        end = torch.repeat_interleave(ends, lengths)  # of each token's sentence
-        last = places[:, None] + widths
-        inside = last < end[:, None]
-        return places[:, None].expand_as(last)[inside], last[inside]
 
     def _pairs(
         self, vectors: Tensor, speakers: Tensor, known: bool

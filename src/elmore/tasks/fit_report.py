@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from elmore.errors import ConfigError
+from elmore.report import Report, Row, Value
 from elmore.tasks.parts import Measured, TaskParts
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.task import Report, Row, Value
 
 __all__ = ["Training", "changed_settings", "fit_report"]
 

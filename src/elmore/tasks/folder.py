@@ -1,7 +1,7 @@
 """A trained task as a folder: task.json, model.safetensors, words.txt, and elmo/ inside it.
 
 task.json holds the recipe, the labels, and the SHA-256 of the other two files. Nothing in the
-folder is code.
+folder is code, and reading it needs no torch.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from elmore.errors import FormatError
 from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 from elmore.limits import LIMITS
 from elmore.options import Start
-from elmore.tasks.inputs import WordList
-from elmore.tasks.places import FACTS, find_task, is_task
 
-__all__ = ["TaskFolder", "read_task", "write_task"]
+__all__ = ["FACTS", "TaskFolder", "WordList", "find_task", "read_task", "runs_of", "write_task"]
 
+# The file by which the folder of a trained task is known.
+FACTS = "task.json"
 _FORMAT, _VERSION = "elmore-task", 1
 _MODEL, _WORDS, _ELMO = "model.safetensors", "words.txt", "elmo"
-# What task.json must have beside its head.
+# What task.json must have besides format, version and sums.
 _KINDS: dict[str, tuple[type, ...]] = {
     "elmo": (str, type(None)),
     "labels": (dict,),
@@ -42,6 +42,18 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "scores": (dict,),
     "task": (str,),
 }
+
+
+@dataclass(frozen=True)
+class WordList:
+    """The words of a table in the order of its rows; the first `n_trained` are trained."""
+
+    words: tuple[str, ...]
+    n_trained: int
+
+    def rows(self) -> dict[str, int]:
+        """The row of each word, the first where it has two; 0 is padding, 1 unknown."""
+        return {word: row for row, word in reversed(list(enumerate(self.words, 2)))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +66,10 @@ class TaskFolder:
         labels: what the task learned to tell apart, as JSON values.
         words: of the word table, or None.
         weights: name to array.
-        elmo: digest of the model that the task reads, or None.
-        precision: how that model computes, or None.
+        elmo: digest of the biLM that the task was trained with, or None.
+        precision: how that biLM computes, or None.
         start: the state before each of its sentences.
-        scores: of the best look.
+        scores: of the best evaluation.
     """
 
     task: str
@@ -74,21 +86,13 @@ class TaskFolder:
 def write_task(
     path: Path, content: TaskFolder, elmo: Elmo | None, *, overwrite: bool = False
 ) -> None:
-    """Write a folder, whole or not at all.
-
-    Args:
-        path: the folder to make.
-        content: all but the biLM.
-        elmo: the biLM to put inside, or None.
-        overwrite: replace a folder of a task.
-    """
-    with atomic_folder(path, overwrite=overwrite, looks_ours=is_task) as place:
+    """Write a folder, complete or not at all, with the biLM inside unless that is None."""
+    with atomic_folder(path, overwrite=overwrite, looks_ours=_is_task) as place:
         with (place / _MODEL).open("wb") as stream:
             write_safetensors(stream, dict(content.weights), {"task": content.task})
         words = content.words
-        (place / _WORDS).write_bytes(
-            "".join(f"{word}\n" for word in (words.words if words else ())).encode("utf-8")
-        )
+        lines = [f"{word}\n" for word in (words.words if words else ())]
+        (place / _WORDS).write_bytes("".join(lines).encode("utf-8"))
         if elmo is not None:
             elmo.save(place / _ELMO)
         facts = {
@@ -112,12 +116,17 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
     """Read a folder, or the trained model of a run.
 
     Returns:
-        what it holds, and where its biLM lies, if inside.
+        what it holds, and the folder of the biLM, if there is one inside.
 
     Raises:
-        FormatError: no folder of a task, or damaged.
+        FormatError: not the folder of a task, or damaged.
     """
-    place = _find(path)
+    place = find_task(path)
+    if place is None:
+        raise FormatError(
+            f"'{shown(path, 140)}' holds no trained task; check the path, or train one with "
+            "`elmore task train`"
+        )
     facts = _facts(place)
     for name in (_MODEL, _WORDS):
         if sha256_file(place / name, follow=False) != facts["sha256"].get(name):
@@ -137,7 +146,7 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
         words=words,
         weights=weights,
         elmo=facts["elmo"],
-        # Without a precision: as the biLM inside is stored.
+        # None: the biLM inside runs in the precision it was saved in.
         precision=_choice(facts, "precision", get_args(Precision), place),
         start=_choice(facts, "start", get_args(Start), place) or "zeros",
         scores=facts["scores"],
@@ -146,20 +155,10 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
     return content, inside if inside.is_dir() else None
 
 
-def _find(path: str | Path) -> Path:
-    place = find_task(path)
-    if place is None:
-        raise FormatError(
-            f"'{shown(path, 140)}' holds no trained task; check the path, or train one with "
-            "`elmore task train`"
-        )
-    return place
-
-
 def _facts(place: Path) -> dict[str, Any]:
     facts = read_json(place / FACTS)
     if facts.get("format") != _FORMAT or not isinstance(facts.get("sha256"), dict):
-        raise FormatError(f"'{shown(place, 140)}' is no folder of a task; check the path")
+        raise FormatError(f"'{shown(place, 140)}' is not the folder of a task; check the path")
     if facts.get("version") != _VERSION:
         raise FormatError(f"'{shown(place, 140)}' was made by a newer elmore; upgrade")
     for key, kinds in _KINDS.items():
@@ -174,10 +173,39 @@ def _facts(place: Path) -> dict[str, Any]:
 
 
 def _choice(facts: Mapping[str, Any], key: str, allowed: tuple[Any, ...], place: Path) -> Any:
-    """Give a fact that older folders lack, None there."""
+    """One of the facts that older folders lack, None there."""
     value = facts.get(key)
     if value is not None and value not in allowed:
         raise FormatError(
             f"'{shown(place, 100)}' has the unknown {key} {shown(value, 30)}; restore it"
         )
     return value
+
+
+def _is_task(path: Path) -> bool:
+    return (path / FACTS).is_file()
+
+
+def find_task(path: str | Path) -> Path | None:
+    """The trained task in a folder or run; None if there is none.
+
+    Raises:
+        FormatError: it holds one run for each of several seeds.
+    """
+    path = Path(path)
+    runs = runs_of(path)
+    if runs != [path]:
+        raise FormatError(
+            f"'{shown(path, 100)}' holds several runs; name one, such as {shown(runs[0], 120)}"
+        )
+    return next((place for place in (path, path / "checkpoint") if _is_task(place)), None)
+
+
+def runs_of(path: str | Path) -> list[Path]:
+    """The runs in a folder that holds one for each of several seeds, or the folder itself."""
+    path = Path(path)
+    if _is_task(path) or _is_task(path / "checkpoint"):
+        return [path]
+    places = (place.parent for place in path.glob("seed-*/checkpoint") if _is_task(place))
+    # seed-2 before seed-10.
+    return sorted(places, key=lambda place: (len(place.name), place.name)) or [path]

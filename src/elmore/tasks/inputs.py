@@ -1,49 +1,49 @@
-"""From tokens to what a network reads: rows of the word table, spellings, layers of the biLM."""
+"""From tokens to a network's input: the word table, the features, and the weights in them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
+from elmore._messages import shown
 from elmore._progress import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache
+from elmore.errors import ConfigError, FormatError
 from elmore.limits import LIMITS
 from elmore.nn.inputs import TensorBatch
-from elmore.tasks.layers.features import Tokens
-from elmore.tasks.recipe import WordsRecipe
+from elmore.report import Row
+from elmore.tasks.folder import TaskFolder, WordList
+from elmore.tasks.layers.features import ElmoMixes, SpellingCnn, TokenFeatures, Tokens, WordTable
+from elmore.tasks.recipe import TaskRecipe, WordsRecipe
 from elmore.text.tokenizer import respell
 from elmore.text.word_vectors import WordVectors
 from elmore.training.seeds import numpy_generator
 
-__all__ = ["FrozenLayers", "TokenIndex", "WordList", "choose_words"]
+__all__ = [
+    "FrozenLayers",
+    "TokenIndex",
+    "build_features",
+    "check_weights",
+    "choose_words",
+    "mix_rows",
+    "put_weights",
+    "word_vectors_of",
+]
 
-# Of vectors that start from nothing; GloVe's own entries are about four times as large.
+Vectors = NDArray[np.float32] | None
+
+# Deviation of vectors that start from nothing; GloVe's own entries are about four times as large.
 _START = 0.1
 _UNKNOWN = 1
-
-
-@dataclass(frozen=True)
-class WordList:
-    """The words of a table: those that are trained first.
-
-    Attributes:
-        words: in the order of the table's rows.
-        n_trained: how many of them are trained.
-    """
-
-    words: tuple[str, ...]
-    n_trained: int
-
-    def rows(self) -> dict[str, int]:
-        """Give the row of each word, the first where it has two; 0 is padding, 1 unknown."""
-        return {word: row for row, word in reversed(list(enumerate(self.words, 2)))}
 
 
 def choose_words(
@@ -80,6 +80,7 @@ def choose_words(
         fixed = [*kept, *others]
         words = tuple(vectors.words[row] for row in fixed)
         return WordList(words, 0), np.zeros((0, vectors.dim), np.float32), matrix[fixed]
+    # Trained rows come first in the table: found in the file, then those that start from nothing.
     own = [word for word in frequent if vectors.row(word) is None]
     start = generator.normal(0, _START, (len(own), vectors.dim)).astype(np.float32)
     words = (*(vectors.words[row] for row in kept), *own, *(vectors.words[r] for r in others))
@@ -88,13 +89,13 @@ def choose_words(
 
 
 def _is_line(word: str) -> bool:
-    """Tell whether a word, written as a line of UTF-8, is read back as it was."""
+    """Whether a word that is written as a line of UTF-8 is read back as it was."""
     try:
         size = len(word.encode("utf-8"))
     except UnicodeEncodeError:  # a lone surrogate, which JSON can spell
         return False
-    whole = "\n" not in word and not word.endswith("\r") and not word.startswith("\ufeff")
-    return whole and size <= LIMITS.vocabulary_line_bytes
+    same = "\n" not in word and not word.endswith("\r") and not word.startswith("\ufeff")
+    return same and size <= LIMITS.vocabulary_line_bytes
 
 
 class FrozenLayers:
@@ -120,7 +121,7 @@ class FrozenLayers:
         self._places: dict[tuple[str, ...], tuple[CachedLayers, int]] = {}
 
     def of(self, elmo: Elmo) -> FrozenLayers:
-        """Give the layers of another model, in the same folder."""
+        """The layers of another model, in the same folder."""
         cache = self._cache
         return FrozenLayers(elmo, cache.folder, max_bytes=cache.max_bytes, progress=self._progress)
 
@@ -128,17 +129,14 @@ class FrozenLayers:
         """Compute what is not there yet."""
         new = list({tuple(s): None for s in sentences if tuple(s) not in self._places})
         if new:
+            # The biLM knows quotes only as its training text spelled them.
             convention = self._cache.elmo.checkpoint.tokenizer
             read = [respell(tokens, convention) for tokens in new]
             layers = self._cache.layers(read, progress=self._progress)
             self._places.update({tokens: (layers, k) for k, tokens in enumerate(new)})
 
     def batch(self, texts: Sequence[Sequence[Sequence[str]]], time: int) -> torch.Tensor:
-        """Give the padded layers of texts, each of one or more sentences that were read apart.
-
-        Returns:
-            (layers, batch, time, dim).
-        """
+        """The padded layers of texts of one or more sentences each, (layers, batch, time, dim)."""
         self.announce(tokens for text in texts for tokens in text)
         elmo = self._cache.elmo
         values = np.zeros((elmo.n_layers, len(texts), time, elmo.dim), np.float32)
@@ -176,13 +174,13 @@ class TokenIndex:
 
         Args:
             sentences: their tokens.
-            parts: what frozen layers are made of, where the biLM reads them in several pieces.
+            parts: the sentences of each text, where the biLM reads them one by one.
         """
         lengths = np.array([len(tokens) for tokens in sentences], np.int64)
         time = int(lengths.max(initial=0))
         words = np.zeros((len(sentences), time), np.int64)
         spelled = np.zeros((len(sentences), time), np.int64)
-        distinct: dict[str, int] = {}
+        distinct: dict[str, int] = {}  # the CNN reads each word of a batch once
         for row, tokens in enumerate(sentences):
             for place, token in enumerate(tokens):
                 words[row, place] = self._row(token)
@@ -212,14 +210,136 @@ class TokenIndex:
         )
 
     def _row(self, token: str) -> int:
+        # Files of vectors often have lower-case words only.
         row = self._rows.get(token)
         return self._rows.get(token.lower(), _UNKNOWN) if row is None else row
 
     def _spell(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """Give the bytes of words, shifted by one, (n_words, chars)."""
+        """The bytes of words, shifted by one because 0 is padding, (n_words, chars)."""
         raw = [word.encode("utf-8", "surrogatepass")[: self._max_chars] for word in words]
         longest = max(map(len, raw), default=0)
         spellings = np.zeros((len(raw), max(1, longest)), np.int64)
         for row, data in enumerate(raw):
             spellings[row, : len(data)] = np.frombuffer(data, np.uint8).astype(np.int64) + 1
         return spellings
+
+
+def build_features(
+    recipe: TaskRecipe, elmo: Elmo | None, trained: Vectors, fixed: Vectors
+) -> TokenFeatures:
+    """The features of a token that a task model reads.
+
+    Args:
+        recipe: of the task.
+        elmo: the biLM whose layers enter, or None.
+        trained: word vectors that are trained, (n, dim), or None for no words at all.
+        fixed: word vectors that stay, (m, dim), or None.
+
+    Raises:
+        ConfigError: nothing goes in.
+    """
+    characters, use = recipe.characters, recipe.elmo
+    words = spelling = mixes = None
+    if trained is not None and fixed is not None:
+        words = WordTable(torch.from_numpy(trained), torch.from_numpy(fixed))
+    if characters.filters:
+        spelling = SpellingCnn(characters.filters, characters.dim, characters.dropout)
+    if elmo is not None and (use.input or use.output):
+        mixes = ElmoMixes(
+            elmo.n_layers,
+            elmo.dim,
+            places=use.input + use.output,
+            layers=use.layers,
+            dropout=use.dropout,
+            layer_norm=use.layer_norm,
+        )
+    if words is None and spelling is None and not (mixes is not None and use.input):
+        raise ConfigError(
+            "the model has no input: neither words, characters nor ELMo; set words.dim or pass "
+            "vectors"
+        )
+    return TokenFeatures(words, spelling, mixes, elmo_input=use.input, elmo_output=use.output)
+
+
+def word_vectors_of(content: TaskFolder, what: str) -> tuple[Vectors, Vectors]:
+    """The trained and the fixed word vectors of a saved task, None where it has no words."""
+    if content.words is None:
+        return None, None
+    name = "features.words."
+    fixed, unknown = content.weights.get(f"{name}fixed"), content.weights.get(f"{name}unknown")
+    if fixed is None or unknown is None or fixed.ndim != 2:
+        raise FormatError(f"'{what}' lacks the vectors of its words; restore it")
+    none = np.zeros((0, fixed.shape[1]), np.float32)
+    trained = content.weights.get(f"{name}trained", none)
+    counts = content.words.n_trained, len(content.words.words)
+    if trained.ndim != 2 or (len(trained), len(trained) + len(fixed)) != counts:
+        raise FormatError(
+            f"'{what}' has {counts[1]} words, {counts[0]} of them trained, but vectors of shapes "
+            f"{trained.shape} and {fixed.shape}; restore it"
+        )
+    return trained.astype(np.float32, copy=False), fixed.astype(np.float32, copy=False)
+
+
+class _Unfilled(TorchFunctionMode):
+    """Skips random numbers: for tensors without memory they would import half of torch."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.__name__ == "normal_":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
+
+
+def check_weights(
+    build: Callable[[], nn.Module], weights: Mapping[str, NDArray[Any]], what: str
+) -> None:
+    """Check the names and shapes of saved weights before the network takes memory.
+
+    Args:
+        build: makes the network.
+        weights: name to array.
+        what: the folder, for messages.
+
+    Raises:
+        FormatError: they are not those of the network.
+    """
+    try:
+        # A hostile recipe may ask for terabytes: on the meta device nothing is allocated.
+        with torch.device("meta"), _Unfilled():
+            own = build().state_dict()
+    except RuntimeError as error:  # sizes beyond what torch can count
+        raise FormatError(
+            f"'{what}' has an impossible recipe: {shown(error, 60)}; restore it"
+        ) from None
+    if own.keys() != weights.keys():
+        odd = sorted(own.keys() ^ weights.keys())[0]
+        raise FormatError(f"'{what}' does not fit its recipe at {shown(odd, 60)!r}; restore it")
+    for name, value in own.items():
+        if tuple(value.shape) != weights[name].shape:
+            raise FormatError(f"'{what}' has a wrong shape at {name!r}; restore it")
+
+
+def put_weights(network: nn.Module, weights: Mapping[str, NDArray[Any]]) -> None:
+    """Put saved weights into a network, once `check_weights` has passed."""
+    for name, value in network.state_dict().items():
+        value.copy_(torch.from_numpy(weights[name]))
+    network.eval()
+
+
+def mix_rows(features: TokenFeatures) -> list[Row]:
+    """The mix of each place where ELMo enters: softmax of its weights, and gamma."""
+    if features.elmo is None:
+        return []
+    places = [
+        *(["input"] if features.elmo_input else []),
+        *(["output"] if features.elmo_output else []),
+    ]
+    rows: list[Row] = []
+    for place, mix in zip(places, features.elmo.mixes, strict=True):
+        scores, gamma = (weight.detach() for weight in mix.parameters())
+        weights = torch.softmax(scores, 0).tolist()
+        named = {
+            f"layer {k}": float(weight) for k, weight in enumerate(weights, features.elmo.first)
+        }
+        rows.append({"place": place, **named, "gamma": float(gamma)})
+    return rows

@@ -1,7 +1,7 @@
 """Named entities: character CNN, biLSTM and CRF (paper §4 and supplement A.7).
 
-Tags are BIOUL inside; files may be IOB1, IOB2 or BIOES. Decoding obeys the scheme, the training
-loss runs over all paths.
+Tags are BIOUL inside; files may be IOB1, IOB2 or BIOES. Decoding obeys the scheme, but the
+training loss runs over all paths.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ import torch
 from torch import Tensor, nn
 
 from elmore.errors import InputError
-from elmore.tasks.layers.crf import Crf
+from elmore.tasks.columns import read_columns
+from elmore.tasks.layers.crf import Crf, tag_transitions
 from elmore.tasks.layers.encoders import BiLstmStack
 from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.metrics.spans import span_scores
+from elmore.tasks.metrics import span_scores
 from elmore.tasks.parts import Measured, Network
-from elmore.tasks.readers.conll import read_columns
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.tags import (
     Span,
-    are_tag_names,
     spans_from_tags,
     tag_names,
-    tag_transitions,
+    tags_fit,
     tags_from_spans,
 )
 from elmore.tasks.terminal import mark_spans
@@ -61,7 +60,7 @@ class NerSizes:
 
 
 class Ner(SupervisedTask[NerExample, Entities]):
-    """Find names in text and say what they are names of.
+    """Find names in text and what they are names of.
 
     Examples:
         >>> tagger = Ner(elmo, seed=0)
@@ -82,32 +81,23 @@ class Ner(SupervisedTask[NerExample, Entities]):
             raise InputError("there is no sentence; is this a file of columns?", file=str(path))
         return found
 
-    def texts(self, example: NerExample) -> Sequence[Sequence[str]]:
-        """Give the one sentence."""
-        return (example.tokens,)
-
     def find_labels(self, examples: Sequence[NerExample]) -> dict[str, Any]:
-        """Collect the tags."""
         labels = {entity.label for example in examples for entity in example.entities}
         return {"tags": tag_names(labels, "BIOUL")}
 
     def doubts(self, examples: Sequence[NerExample]) -> list[str]:
-        """Say so if there is no entity to learn."""
         if any(example.entities for example in examples):
             return []
         return ["no training sentence has an entity; are the tags in the last column?"]
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        """Tell whether labels are tags, as many as there are outputs."""
-        tags = labels.get("tags")
-        return are_tag_names(tags, "BIOUL") and shapes.get("output.bias") == (len(tags),)
+        return tags_fit(labels, shapes, "BIOUL")
 
     def build(self, features: TokenFeatures) -> Network:
-        """Make the network."""
         return _NerNetwork(features, self.recipe.model, self.labels["tags"])
 
     def loss(self, examples: Sequence[NerExample]) -> Tensor:
-        """Give the mean negative log-likelihood of a sentence's tags."""
+        """The mean negative log-likelihood of a sentence's tags."""
         tokens = self.tokens([example.tokens for example in examples])
         ids = {tag: k for k, tag in enumerate(self.labels["tags"])}
         tags = torch.zeros_like(tokens.words)
@@ -117,14 +107,12 @@ class Ner(SupervisedTask[NerExample, Entities]):
         return self.network(tokens, tags)  # type: ignore[no-any-return]  # torch leaves it so
 
     def guess(self, examples: Sequence[NerExample]) -> list[Entities]:
-        """Find the entities of a batch."""
         tokens = self.tokens([example.tokens for example in examples])
         names = self.labels["tags"]
         paths = self.network.decode(tokens)  # type: ignore[operator]  # of _NerNetwork
         return [spans_from_tags([names[k] for k in path]) for path in paths]
 
     def measure(self, examples: Sequence[NerExample], found: Sequence[Entities]) -> Measured:
-        """Score whole entities."""
         metrics, rows = span_scores(
             [example.entities for example in examples],
             found,
@@ -137,11 +125,9 @@ class Ner(SupervisedTask[NerExample, Entities]):
         return NerExample(self.tokenize(item) if isinstance(item, str) else tuple(item))
 
     def show(self, example: NerExample, found: Entities, *, colour: bool) -> str:
-        """Mark the entities in the sentence."""
         return mark_spans(example.tokens, found, colour=colour)
 
     def to_json(self, example: NerExample, found: Entities) -> dict[str, Any]:
-        """Give tokens and entities."""
         return {
             "tokens": list(example.tokens),
             "entities": [
@@ -168,9 +154,8 @@ class _NerNetwork(Network):
         return self.output(torch.cat([hidden, elmo], dim=2))  # type: ignore[no-any-return]
 
     def forward(self, tokens: Tokens, tags: Tensor) -> Tensor:
-        """Give the mean loss, ()."""
+        """The mean loss, ()."""
         return -self.crf(self.scores(tokens), tags, tokens.lengths).mean()  # type: ignore[no-any-return]
 
     def decode(self, tokens: Tokens) -> list[list[int]]:
-        """Find the best allowed tags."""
         return self.crf.decode(self.scores(tokens), tokens.lengths)

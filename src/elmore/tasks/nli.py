@@ -6,6 +6,8 @@ sentence; a second encoder composes the comparisons, which are pooled and classi
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +16,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
+from elmore.tasks.columns import split_pairs, unescape
 from elmore.tasks.layers.attention import masked_max, masked_mean, masked_softmax
 from elmore.tasks.layers.encoders import BiLstm, VariationalDropout, start_linear
 from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.metrics.classes import class_scores
-from elmore.tasks.parts import Measured, Network, split_pairs
-from elmore.tasks.readers.snli import LABELS, read_pairs
+from elmore.tasks.metrics import class_scores
+from elmore.tasks.parts import Measured, Network
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.terminal import mark_spans, paint
+from elmore.text.reading import numbered_lines, split_columns
+from elmore.text.tokenizer import tokenize
 
-__all__ = ["Nli", "NliExample", "NliSizes"]
+__all__ = ["Nli", "NliExample", "NliSizes", "read_pairs"]
+
+# The order is that of the network's outputs: saved models depend on it.
+LABELS = ("entailment", "neutral", "contradiction")
+_FIELDS = ("sentence1", "sentence2", "gold_label")
+_NO_LABEL = "-"
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,7 @@ class NliSizes:
 
 
 class Nli(SupervisedTask[NliExample, str]):
-    """Tell whether a hypothesis follows from a premise.
+    """Decide whether a hypothesis follows from a premise.
 
     Examples:
         >>> model = Nli(elmo, seed=0)
@@ -67,32 +77,26 @@ class Nli(SupervisedTask[NliExample, str]):
     example = NliExample
 
     def read(self, path: Path) -> list[NliExample]:
-        """Read SNLI's jsonl, or columns with a header."""
-        found = [NliExample(*pair) for pair in read_pairs(path)]
+        found = list(read_pairs(path))
         if not found:
             raise InputError("there is no labelled pair; is this SNLI?", file=str(path))
         return found
 
     def texts(self, example: NliExample) -> Sequence[Sequence[str]]:
-        """Give premise and hypothesis."""
         return (example.premise, example.hypothesis)
 
     def find_labels(self, examples: Sequence[NliExample]) -> dict[str, Any]:
-        """There are always three."""
         return {"classes": list(LABELS)}
 
     def build(self, features: TokenFeatures) -> Network:
-        """Make the network."""
         return _Esim(features, self.recipe.model, len(LABELS))
 
     def loss(self, examples: Sequence[NliExample]) -> Tensor:
-        """Give the mean cross-entropy."""
         scores = self._scores(examples)
         labels = [LABELS.index(example.label) for example in examples]
         return nn.functional.cross_entropy(scores, torch.tensor(labels, device=scores.device))
 
     def guess(self, examples: Sequence[NliExample]) -> list[str]:
-        """Choose the label of each pair."""
         return [LABELS[int(label)] for label in self._scores(examples).argmax(1)]
 
     def _scores(self, examples: Sequence[NliExample]) -> Tensor:
@@ -102,7 +106,6 @@ class Nli(SupervisedTask[NliExample, str]):
         return scores
 
     def measure(self, examples: Sequence[NliExample], found: Sequence[str]) -> Measured:
-        """Score pairs."""
         metrics, rows = class_scores([example.label for example in examples], found, LABELS)
         return Measured(metrics, {"classes": rows})
 
@@ -118,11 +121,9 @@ class Nli(SupervisedTask[NliExample, str]):
         return NliExample(premise, hypothesis)
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
-        """Split lines at their tab; blank ones are no pair."""
         return split_pairs(lines, file, "premise TAB hypothesis")
 
     def show(self, example: NliExample, found: str, *, colour: bool) -> str:
-        """Put the label in front of the pair."""
         which = {"entailment": 1, "neutral": 4, "contradiction": 5}[found]
         pair = " => ".join(
             mark_spans(text, (), colour=False) for text in (example.premise, example.hypothesis)
@@ -130,12 +131,72 @@ class Nli(SupervisedTask[NliExample, str]):
         return f"{paint(f'{found:>13}', which, colour=colour)}  {pair}"
 
     def to_json(self, example: NliExample, found: str) -> dict[str, Any]:
-        """Give both texts and the label."""
         return {
             "premise": list(example.premise),
             "hypothesis": list(example.hypothesis),
             "label": found,
         }
+
+
+def read_pairs(path: Path) -> Iterator[NliExample]:
+    """Read SNLI's JSON lines, or tab-separated columns with a header.
+
+    Tokens come from the bracketed parse where a line has one, else from our tokenizer.
+
+    Raises:
+        InputError: a line is neither, or has an unknown label.
+    """
+    header: list[str] | None = None
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        where: dict[str, Any] = {"file": str(path), "line": number}
+        if line.startswith("{"):
+            fields = _from_json(line, where)
+        elif header is None:
+            header = line.split("\t")
+            if not set(_FIELDS) <= set(header):
+                raise InputError(
+                    "neither JSON nor a header with sentence1, sentence2 and gold_label; convert "
+                    "the file",
+                    **where,
+                )
+            continue
+        else:
+            values = line.split("\t")
+            if len(values) != len(header):
+                raise InputError(
+                    f"{len(values)} columns, expected {len(header)}; separate columns by one tab",
+                    **where,
+                )
+            fields = dict(zip(header, values, strict=True))
+        label = fields["gold_label"]
+        if label == _NO_LABEL:
+            continue  # the annotators disagreed
+        if label not in LABELS:
+            raise InputError(
+                f"the label '{shown(label, 30)}' is not one of {', '.join(LABELS)}; correct it",
+                **where,
+            )
+        yield NliExample(_tokens(fields, "sentence1"), _tokens(fields, "sentence2"), label)
+
+
+def _from_json(line: str, where: dict[str, Any]) -> dict[str, str]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        raise InputError("this is not JSON; is the line cut off?", **where) from None
+    for field in _FIELDS:
+        if not isinstance(value.get(field), str):
+            raise InputError(f"there is no text {field!r}; add it", **where)
+    return {key: text for key, text in value.items() if isinstance(text, str)}
+
+
+def _tokens(fields: dict[str, str], name: str) -> tuple[str, ...]:
+    parse = fields.get(f"{name}_binary_parse", "")
+    if parse:  # tokenized as the treebanks are, which word vectors and biLMs know best
+        return tuple(unescape(word) for word in split_columns(re.sub(r"[()]", " ", parse)))
+    return tokenize(fields[name]).tokens
 
 
 class _Esim(Network):
@@ -176,6 +237,7 @@ class _Esim(Network):
         a, b = self._encode(premises), self._encode(hypotheses)
         scores = a @ b.transpose(1, 2)  # (batch, premise, hypothesis)
         for_a = masked_softmax(scores, hypotheses.mask[:, None, :], dim=2) @ b
+        # The same scores, read the other way.
         for_b = masked_softmax(scores, premises.mask[:, :, None], dim=1).transpose(1, 2) @ a
         pooled = torch.cat(
             [self._compose(a, for_a, premises), self._compose(b, for_b, hypotheses)], dim=1

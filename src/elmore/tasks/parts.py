@@ -1,4 +1,7 @@
-"""What a task supplies: a reader, a network, a loss, a metric; the rest is the same for all."""
+"""What a task supplies: a reader, a network, a loss, a metric; the rest is the same for all.
+
+A new task is one file with a subclass that fills these in, and a line in `tasks/task.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor, nn
 
-from elmore.errors import InputError
+from elmore.report import Row
 from elmore.tasks.layers.features import TokenFeatures
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.task import Row
 
-__all__ = ["Example", "Measured", "Network", "Prediction", "TaskParts", "split_pairs"]
+__all__ = ["Example", "Measured", "Network", "Prediction", "TaskParts"]
 
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
@@ -40,11 +42,11 @@ class Measured:
 
 
 class TaskParts(Generic[Example, Prediction]):
-    """The parts that differ from task to task.
+    """What differs from task to task.
 
     Attributes:
         name: of the task.
-        metric: which of its scores decides what is best.
+        metric: which of its scores decides what is best; higher is better.
         sizes: dataclass of the section `model` of its recipes.
         example: class of what it learns from.
         left_out: which examples are not learned from.
@@ -62,13 +64,13 @@ class TaskParts(Generic[Example, Prediction]):
     def read(self, path: Path) -> list[Example]:
         """Read labelled examples from a file."""
 
-    @abstractmethod
     def texts(self, example: Example) -> Sequence[Sequence[str]]:
-        """Give the token lists of an example, in the order in which `loss` batches them."""
+        """The token lists that the biLM reads for an example: by default its one sentence."""
+        return (example.tokens,)  # type: ignore[attr-defined]  # of the examples of such tasks
 
-    @abstractmethod
     def find_labels(self, examples: Sequence[Example]) -> dict[str, Any]:
-        """Collect what has to be told apart, as JSON values."""
+        """Collect what has to be told apart, as JSON values: by default nothing."""
+        return {}
 
     @abstractmethod
     def build(self, features: TokenFeatures) -> Network:
@@ -76,7 +78,7 @@ class TaskParts(Generic[Example, Prediction]):
 
     @abstractmethod
     def loss(self, examples: Sequence[Example]) -> Tensor:
-        """Give the mean loss of examples, ()."""
+        """The mean loss of examples, ()."""
 
     @abstractmethod
     def guess(self, examples: Sequence[Example]) -> list[Prediction]:
@@ -88,7 +90,7 @@ class TaskParts(Generic[Example, Prediction]):
 
     @abstractmethod
     def parse(self, item: Any) -> Example:
-        """Make an unlabelled example of what a user gives to `predict`."""
+        """An unlabelled example from what a user gives to `predict`."""
 
     @abstractmethod
     def show(self, example: Example, found: Prediction, *, colour: bool) -> str:
@@ -96,10 +98,10 @@ class TaskParts(Generic[Example, Prediction]):
 
     @abstractmethod
     def to_json(self, example: Example, found: Prediction) -> dict[str, Any]:
-        """Give a prediction as JSON values."""
+        """A prediction as JSON values."""
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
-        """Make of numbered lines of text what `predict` takes: by default a line an item.
+        """Turn numbered lines of text into what `predict` takes: by default one item per line.
 
         Args:
             lines: of a text file.
@@ -108,11 +110,9 @@ class TaskParts(Generic[Example, Prediction]):
         return (line for _, line in lines)
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        """Tell whether labels from a file are such as `find_labels` gives: by default its own.
+        """Whether labels from a file are what `find_labels` could give: by default, does give.
 
-        Args:
-            labels: what the file has.
-            shapes: of the weights beside them.
+        A file may come from anyone, so labels are checked against the shapes of the weights too.
         """
         return labels == self.find_labels([])
 
@@ -122,29 +122,9 @@ class TaskParts(Generic[Example, Prediction]):
         return [e for e in examples if not longest or self.length(e) <= longest]
 
     def doubts(self, examples: Sequence[Example]) -> list[str]:
-        """Say why nothing can be learned from examples, if so; by default there is always some."""
+        """Reasons why nothing can be learned from examples; by default there are none."""
         return []
 
     def length(self, example: Example) -> int:
-        """Give the length by which examples are batched."""
+        """The length by which examples are batched: by default of the longest text."""
         return max((len(tokens) for tokens in self.texts(example)), default=0)
-
-
-def split_pairs(
-    lines: Iterable[tuple[int, str]], file: str, expected: str
-) -> Iterator[tuple[str, str]]:
-    """Split numbered lines at their tab; blank lines are left out.
-
-    Args:
-        lines: of a text file.
-        file: its name for messages; - is stdin.
-        expected: what a line should hold, for messages.
-    """
-    for number, line in lines:
-        if not line.strip():
-            continue
-        parts = line.split("\t")
-        if len(parts) != 2:
-            name = "stdin" if file == "-" else file
-            raise InputError(f"expected {expected}", file=name, line=number)
-        yield parts[0], parts[1]

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 
 from elmore.errors import ConfigError
-from elmore.tasks.task import Report, Row
+from elmore.report import Report, Row
 
 __all__ = ["over_seeds", "sum_up"]
 

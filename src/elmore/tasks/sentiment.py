@@ -6,7 +6,8 @@ output is two ReLU layers with dropout, as in the paper, or McCann's maxout laye
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from elmore._messages import shown
 from elmore.errors import InputError
+from elmore.tasks.columns import unescape
 from elmore.tasks.layers.attention import (
     SelfAttentivePooling,
     masked_max,
@@ -23,25 +26,30 @@ from elmore.tasks.layers.attention import (
 )
 from elmore.tasks.layers.encoders import BiLstm
 from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.metrics.classes import class_scores
+from elmore.tasks.metrics import class_scores
 from elmore.tasks.parts import Measured, Network
-from elmore.tasks.readers.sst import read_trees
 from elmore.tasks.recipe import within
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.terminal import mark_spans, paint
+from elmore.text.reading import numbered_lines
 
-__all__ = ["Sentiment", "SentimentExample", "SentimentSizes"]
+__all__ = ["Sentiment", "SentimentExample", "SentimentSizes", "read_trees"]
 
+# By their labels, 0 to 4.
 _NAMES = ("very negative", "negative", "neutral", "positive", "very positive")
+# Tokens of a phrase and its label.
+LabelledPhrase = tuple[tuple[str, ...], int]
+# Not \s, which takes the U+00A0 of "8 1/2" for a space.
+_PART = re.compile(r"\(|\)|[^() \t\r]+")
 
 
 @dataclass(frozen=True)
 class SentimentExample:
-    """A sentence or phrase; `phrases` are its labelled parts, which training may use too."""
+    """A sentence or phrase, and its labelled phrases, which training may use too."""
 
     tokens: tuple[str, ...]
     label: int = 2
-    phrases: tuple[tuple[tuple[str, ...], int], ...] = ()
+    phrases: tuple[LabelledPhrase, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +64,8 @@ class SentimentSizes:
         hidden: widths of the layers of the output; the last one is the classes' own.
         output: "relu" layers, or "maxout" of four.
         output_dropout: after each of those layers.
-        phrases_from: train on labelled phrases of so many tokens or more, too; 0 for whole
-            sentences only.
+        phrases_from: also train on labelled phrases of so many tokens or more; 0 for sentences
+            only.
     """
 
     dim: int
@@ -71,7 +79,7 @@ class SentimentSizes:
 
 
 class Sentiment(SupervisedTask[SentimentExample, int]):
-    """Tell how a sentence feels about its subject, from 0 (very negative) to 4 (very positive).
+    """Rate how a sentence feels about its subject, from 0 (very negative) to 4 (very positive).
 
     Examples:
         >>> model = Sentiment(elmo, seed=0)
@@ -86,7 +94,6 @@ class Sentiment(SupervisedTask[SentimentExample, int]):
     example = SentimentExample
 
     def read(self, path: Path) -> list[SentimentExample]:
-        """Read SST trees."""
         found = [
             SentimentExample(*phrases[0], phrases=tuple(phrases[1:]))
             for phrases in read_trees(path)
@@ -96,7 +103,7 @@ class Sentiment(SupervisedTask[SentimentExample, int]):
         return found
 
     def for_training(self, examples: list[SentimentExample]) -> list[SentimentExample]:
-        """Add phrases, each text once: sentences are kept whatever their length."""
+        """Add phrases, each text once; sentences stay, however short they are."""
         shortest = self.recipe.model.phrases_from
         if not shortest:
             return super().for_training(examples)
@@ -106,29 +113,23 @@ class Sentiment(SupervisedTask[SentimentExample, int]):
             for tokens, label in example.phrases
             if len(tokens) >= shortest
         }
-        whole = [SentimentExample(example.tokens, example.label) for example in examples]
-        return super().for_training([*whole, *(SentimentExample(*phrase) for phrase in phrases)])
-
-    def texts(self, example: SentimentExample) -> Sequence[Sequence[str]]:
-        """Give the one sentence."""
-        return (example.tokens,)
+        sentences = [SentimentExample(example.tokens, example.label) for example in examples]
+        return super().for_training(
+            [*sentences, *(SentimentExample(*phrase) for phrase in phrases)]
+        )
 
     def find_labels(self, examples: Sequence[SentimentExample]) -> dict[str, Any]:
-        """There are always five."""
         return {"classes": list(_NAMES)}
 
     def build(self, features: TokenFeatures) -> Network:
-        """Make the network."""
         return _Bcn(features, self.recipe.model, len(_NAMES))
 
     def loss(self, examples: Sequence[SentimentExample]) -> Tensor:
-        """Give the mean cross-entropy."""
         scores = self._scores(examples)
         labels = torch.tensor([example.label for example in examples], device=scores.device)
         return nn.functional.cross_entropy(scores, labels)
 
     def guess(self, examples: Sequence[SentimentExample]) -> list[int]:
-        """Choose the class of each."""
         return [int(label) for label in self._scores(examples).argmax(1)]
 
     def _scores(self, examples: Sequence[SentimentExample]) -> Tensor:
@@ -136,7 +137,6 @@ class Sentiment(SupervisedTask[SentimentExample, int]):
         return scores
 
     def measure(self, examples: Sequence[SentimentExample], found: Sequence[int]) -> Measured:
-        """Score whole sentences."""
         metrics, rows = class_scores(
             [_NAMES[example.label] for example in examples],
             [_NAMES[label] for label in found],
@@ -149,14 +149,60 @@ class Sentiment(SupervisedTask[SentimentExample, int]):
         return SentimentExample(self.tokenize(item) if isinstance(item, str) else tuple(item))
 
     def show(self, example: SentimentExample, found: int, *, colour: bool) -> str:
-        """Put the class in front of the sentence."""
         colours = (5, 5, 4, 1, 1)
         name = paint(f"{_NAMES[found]:>13}", colours[found], colour=colour)
         return f"{name}  {mark_spans(example.tokens, (), colour=False)}"
 
     def to_json(self, example: SentimentExample, found: int) -> dict[str, Any]:
-        """Give tokens and class."""
         return {"tokens": list(example.tokens), "label": found, "name": _NAMES[found]}
+
+
+def read_trees(path: Path) -> Iterator[list[LabelledPhrase]]:
+    """Read the Stanford Sentiment Treebank: one tree per line, a label from 0 to 4 at every node.
+
+    Yields:
+        all labelled phrases of a sentence; the sentence itself comes first.
+
+    Raises:
+        InputError: a line is not a tree.
+    """
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        try:
+            yield _phrases(line)
+        except ValueError as error:
+            problem = f"{error}; expected one tree such as (3 (2 It) (4 works))"
+            raise InputError(problem, file=str(path), line=number) from None
+
+
+def _phrases(line: str) -> list[LabelledPhrase]:
+    """Walk through a tree without recursion: brackets may nest as deep as they like."""
+    parts = iter(_PART.findall(line))
+    tokens: list[str] = []
+    open_nodes: list[tuple[int, int]] = []  # first token, and place in the result
+    result: list[LabelledPhrase] = []
+    for part in parts:
+        if part == "(":
+            label = next(parts, "")
+            if label not in ("0", "1", "2", "3", "4"):
+                raise ValueError(f"the label '{shown(label, 20)}' is not one of 0 to 4")
+            if result and not open_nodes:
+                raise ValueError("there is a second tree on the line")
+            open_nodes.append((len(tokens), len(result)))
+            result.append(((), int(label)))  # its tokens are known when it closes
+        elif not open_nodes:
+            raise ValueError(f"'{shown(part, 20)}' is outside of the brackets")
+        elif part == ")":
+            first, place = open_nodes.pop()
+            if first == len(tokens):
+                raise ValueError("a node has no word")
+            result[place] = (tuple(tokens[first:]), result[place][1])
+        else:
+            tokens.append(unescape(part))
+    if open_nodes or not result:
+        raise ValueError("a bracket does not close" if open_nodes else "there is no bracket")
+    return result
 
 
 class _Bcn(Network):
@@ -202,7 +248,7 @@ class _Bcn(Network):
         pooled = torch.cat(
             [
                 masked_max(integrated, mask),
-                -masked_max(-integrated, mask),
+                -masked_max(-integrated, mask),  # the minimum
                 masked_mean(integrated, mask),
                 self.pooling(integrated, mask),
             ],
@@ -220,6 +266,4 @@ class _Maxout(nn.Module):
         self.linear = nn.Linear(input_dim, 4 * dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give (batch, dim)."""
-        pieces: Tensor = self.linear(x).unflatten(1, (-1, 4))
-        return pieces.amax(2)
+        return self.linear(x).unflatten(1, (-1, 4)).amax(2)  # type: ignore[no-any-return]

@@ -17,31 +17,35 @@ from torch import Tensor, nn
 
 from elmore.errors import ConfigError, InputError
 from elmore.limits import LIMITS
-from elmore.tasks.layers.crf import viterbi
+from elmore.report import Row
+from elmore.tasks.columns import Predicate, read_documents
+from elmore.tasks.layers.crf import tag_transitions, viterbi
+from elmore.tasks.layers.encoders import AlternatingLstm
 from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.layers.highway_lstm import AlternatingLstm
-from elmore.tasks.metrics.roles import role_scores
+from elmore.tasks.metrics import span_scores
 from elmore.tasks.parts import Measured, Network
-from elmore.tasks.readers.ontonotes import Predicate, read_documents
 from elmore.tasks.recipe import within
 from elmore.tasks.supervised import SupervisedTask
 from elmore.tasks.tags import (
     Span,
-    are_tag_names,
     spans_from_tags,
     tag_names,
-    tag_transitions,
+    tags_fit,
     tags_from_spans,
 )
 from elmore.tasks.terminal import mark_spans
 
-__all__ = ["Frames", "Srl", "SrlExample", "SrlSizes"]
+__all__ = ["Frames", "Srl", "SrlExample", "SrlSizes", "join_continuations", "role_scores"]
 
 # For each predicate its spans, V among them.
 Frames = tuple[tuple[Span, ...], ...]
+# A label and the places of its spans.
+Argument = tuple[str, tuple[tuple[int, int], ...]]
+# The label of the predicate itself, and of its parts.
+_PREDICATE = ("V", "C-V")
 
-# Tokens that are scored at once when predicting: each predicate brings its whole sentence.
-_MOST_TOKENS = 1 << 15
+# Tokens that are scored at once when predicting: each predicate brings its complete sentence.
+_MAX_TOKENS = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -70,10 +74,10 @@ class SrlSizes:
 
 
 class Srl(SupervisedTask[SrlExample, Frames]):
-    """Tell who did what to whom, for each predicate of a sentence.
+    """Find who did what to whom, for each predicate of a sentence.
 
-    In plain text, those words are taken for predicates that were one in at least half of their
-    uses in the training data; an item (tokens, [places]) says them outright.
+    In plain text, a word is taken for a predicate if at least half of its uses in the training
+    data were one. An item (tokens, [places]) names the predicates itself.
 
     Examples:
         >>> model = Srl(elmo, seed=0)
@@ -88,7 +92,6 @@ class Srl(SupervisedTask[SrlExample, Frames]):
     example = SrlExample
 
     def read(self, path: Path) -> list[SrlExample]:
-        """Read CoNLL-2012 columns."""
         found = [
             SrlExample(sentence.tokens, sentence.predicates)
             for document in read_documents(path)
@@ -102,12 +105,7 @@ class Srl(SupervisedTask[SrlExample, Frames]):
         """Leave out sentences without a predicate: there is nothing to learn in them."""
         return [example for example in super().for_training(examples) if example.predicates]
 
-    def texts(self, example: SrlExample) -> Sequence[Sequence[str]]:
-        """Give the one sentence."""
-        return (example.tokens,)
-
     def find_labels(self, examples: Sequence[SrlExample]) -> dict[str, Any]:
-        """Collect the tags, and the words that are mostly predicates."""
         roles = {"V"}
         seen: Counter[str] = Counter()
         marked: Counter[str] = Counter()
@@ -115,29 +113,27 @@ class Srl(SupervisedTask[SrlExample, Frames]):
             seen.update(token.lower() for token in example.tokens)
             marked.update(example.tokens[p.index].lower() for p in example.predicates)
             roles |= {span.label for p in example.predicates for span in p.arguments}
+        # Plain text has no marks: words that mostly were predicates are taken for one there.
         verbs = sorted(word for word, n in marked.items() if 2 * n >= seen[word])
         return {"tags": tag_names(roles, "IOB2"), "predicates": verbs}
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        """Tell whether labels are tags, as many as there are outputs, and predicates."""
         verbs = labels.get("predicates")
-        if not isinstance(verbs, list) or not all(isinstance(verb, str) for verb in verbs):
-            return False
-        tags = labels.get("tags")
-        return are_tag_names(tags, "IOB2") and shapes.get("output.bias") == (len(tags),)
+        known = isinstance(verbs, list) and all(isinstance(verb, str) for verb in verbs)
+        return known and tags_fit(labels, shapes, "IOB2")
 
     def build(self, features: TokenFeatures) -> Network:
-        """Make the network."""
         return _SrlNetwork(features, self.recipe.model, self.labels["tags"])
 
     def loss(self, examples: Sequence[SrlExample]) -> Tensor:
-        """Give the cross-entropy, summed over tokens and averaged over predicates."""
-        ((scores, rows, _),) = self._pieces(examples)
+        """The cross-entropy, summed over tokens and averaged over predicates."""
+        ((scores, rows, _),) = self._parts(examples)
         ids = {tag: k for k, tag in enumerate(self.labels["tags"])}
-        gold = torch.full(scores.shape[:2], -100, dtype=torch.long)
+        gold = torch.full(scores.shape[:2], -100, dtype=torch.long)  # what cross_entropy ignores
         predicates = [(example, p) for example in examples for p in example.predicates]
         for row, (example, predicate) in enumerate(predicates):
-            tags = tags_from_spans(_with_verb(predicate), len(example.tokens), "IOB2")
+            spans = (*predicate.arguments, predicate.verb)
+            tags = tags_from_spans(spans, len(example.tokens), "IOB2")
             gold[row, : len(tags)] = torch.tensor([ids[tag] for tag in tags], dtype=torch.long)
         total = nn.functional.cross_entropy(
             scores.flatten(0, 1), gold.flatten().to(scores.device), reduction="sum"
@@ -145,45 +141,43 @@ class Srl(SupervisedTask[SrlExample, Frames]):
         return total / max(1, len(rows))
 
     def guess(self, examples: Sequence[SrlExample]) -> list[Frames]:
-        """Find the arguments of each predicate."""
         network: Any = self.network
         allowed, first, last = network.transitions.costs()
         names = self.labels["tags"]
         frames: list[list[tuple[Span, ...]]] = [[] for _ in examples]
-        for scores, rows, tokens in self._pieces(examples, _MOST_TOKENS):
+        for scores, rows, tokens in self._parts(examples, _MAX_TOKENS):
             logs = torch.log_softmax(scores, dim=2)
             paths = viterbi(logs, tokens.lengths[rows], allowed, first, last)
             for row, path in zip(rows.tolist(), paths, strict=True):
                 frames[row].append(spans_from_tags([names[k] for k in path]))
         return [tuple(frame) for frame in frames]
 
-    def _pieces(
-        self, examples: Sequence[SrlExample], most: int | None = None
+    def _parts(
+        self, examples: Sequence[SrlExample], max_tokens: int | None = None
     ) -> Iterator[tuple[Tensor, Tensor, Tokens]]:
-        """Score the tags for each predicate, (predicates, time, tags); tell whose sentence it is.
+        """Score the tags for each predicate, part by part: (predicates, time, tags).
 
         Each sentence's features are made once, however many predicates it has.
 
         Args:
             examples: a batch.
-            most: tokens of a piece, one predicate at least; None for one piece.
+            max_tokens: of a part, which has at least one predicate; None for one part.
         """
         network: Any = self.network
         tokens = self.tokens([example.tokens for example in examples])
         time, device = tokens.words.shape[1], tokens.lengths.device
         x, elmo = network.features(tokens)
         rows = [row for row, example in enumerate(examples) for _ in example.predicates]
-        places = [_place(p) for example in examples for p in example.predicates]
-        size = max(1, len(rows) if most is None else most // max(1, time))
+        verbs = [p.verb for example in examples for p in example.predicates]
+        size = max(1, len(rows) if max_tokens is None else max_tokens // max(1, time))
         for start in range(0, max(1, len(rows)), size):
             index = torch.tensor(rows[start : start + size], dtype=torch.long, device=device)
             marks = torch.zeros(len(index), time, dtype=torch.long)
-            for mark, (first, last) in zip(marks, places[start : start + size], strict=True):
-                mark[first : last + 1] = 1
+            for mark, verb in zip(marks, verbs[start : start + size], strict=True):
+                mark[verb.first : verb.last + 1] = 1
             yield network(x, elmo, tokens.lengths, index, marks.to(device)), index, tokens
 
     def measure(self, examples: Sequence[SrlExample], found: Sequence[Frames]) -> Measured:
-        """Score arguments without V."""
         gold = [p.arguments for example in examples for p in example.predicates]
         guessed = [frame for frames in found for frame in frames]
         lengths = [len(example.tokens) for example in examples for _ in example.predicates]
@@ -203,20 +197,15 @@ class Srl(SupervisedTask[SrlExample, Frames]):
         return SrlExample(tokens, tuple(Predicate(place, ()) for place in places))
 
     def show(self, example: SrlExample, found: Frames, *, colour: bool) -> str:
-        """Give a line for each predicate."""
         if not found:
             return mark_spans(example.tokens, (), colour=False)
         return "\n".join(mark_spans(example.tokens, frame, colour=colour) for frame in found)
 
     def to_json(self, example: SrlExample, found: Frames) -> dict[str, Any]:
-        """Give tokens and frames."""
         return {
             "tokens": list(example.tokens),
             "frames": [
-                {
-                    "predicate": predicate.index,
-                    "arguments": [span._asdict() for span in frame],
-                }
+                {"predicate": predicate.index, "arguments": [span._asdict() for span in frame]}
                 for predicate, frame in zip(example.predicates, found, strict=True)
             ],
         }
@@ -236,15 +225,47 @@ def _with_places(tokens: Any, places: Any) -> SrlExample:
     return SrlExample(tuple(tokens), tuple(Predicate(int(place), ()) for place in places))
 
 
-def _place(predicate: Predicate) -> tuple[int, int]:
-    verb = next((span for span in predicate.arguments if span.label == "V"), None)
-    return (verb.first, verb.last) if verb else (predicate.index, predicate.index)
+def role_scores(
+    gold: Sequence[Sequence[Span]], found: Sequence[Sequence[Span]], lengths: Sequence[int]
+) -> tuple[dict[str, float], list[Row]]:
+    """Score the arguments of predicates.
+
+    Args:
+        gold: the right spans of each predicate, V among them or not.
+        found: the predicted ones.
+        lengths: tokens of each predicate's sentence.
+
+    Returns:
+        precision, recall and f1 of simple spans in percent, and `joined f1`, where a C-X counts
+        as a part of the X before it, as in the official scorer; one row per role.
+    """
+    right, guessed = (
+        [[span for span in spans if span.label not in _PREDICATE] for spans in side]
+        for side in (gold, found)
+    )
+    metrics, rows = span_scores(right, guessed, lengths)
+    hits = n_right = n_guessed = 0
+    for a, b in zip(right, guessed, strict=True):
+        one, two = join_continuations(a), join_continuations(b)
+        hits += len(set(one) & set(two))
+        n_right += len(one)
+        n_guessed += len(two)
+    joined = 200 * hits / (n_right + n_guessed) if n_right + n_guessed else 0.0
+    return {**metrics, "joined f1": joined}, rows
 
 
-def _with_verb(predicate: Predicate) -> tuple[Span, ...]:
-    if any(span.label == "V" for span in predicate.arguments):
-        return predicate.arguments
-    return (*predicate.arguments, Span("V", predicate.index, predicate.index))
+def join_continuations(spans: Sequence[Span]) -> list[Argument]:
+    """Join each C-X to the nearest X before it; one without stays an X of its own."""
+    joined: list[tuple[str, list[tuple[int, int]]]] = []
+    for label, first, last in sorted(spans, key=lambda span: span.first):
+        base = label.removeprefix("C-")
+        if label != base:
+            earlier = next((parts for name, parts in reversed(joined) if name == base), None)
+            if earlier is not None:
+                earlier.append((first, last))
+                continue
+        joined.append((base, [(first, last)]))
+    return [(label, tuple(parts)) for label, parts in joined]
 
 
 class _SrlNetwork(Network):

@@ -22,20 +22,22 @@ from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, model_digest
 from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError, FormatError, InputError, ResumeError
-from elmore.tasks.building import (
+from elmore.report import Report, Row
+from elmore.tasks.fit_report import Training, changed_settings, fit_report
+from elmore.tasks.folder import TaskFolder, WordList, read_task, write_task
+from elmore.tasks.inputs import (
+    FrozenLayers,
+    TokenIndex,
     build_features,
     check_weights,
+    choose_words,
     mix_rows,
     put_weights,
     word_vectors_of,
 )
-from elmore.tasks.fit_report import Training, changed_settings, fit_report
-from elmore.tasks.folder import TaskFolder, read_task, write_task
-from elmore.tasks.inputs import FrozenLayers, TokenIndex, WordList, choose_words
 from elmore.tasks.layers.features import Tokens
 from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.task import Report, Row
 from elmore.text.tokenizer import tokenize
 from elmore.text.word_vectors import read_word_vectors
 from elmore.training.loop import Stopped

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, TypeGuard
-
-import torch
-
-from elmore.tasks.layers.crf import Transitions
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "Scheme",
     "Span",
-    "are_tag_names",
     "is_tag",
     "spans_from_tags",
     "tag_names",
-    "tag_transitions",
+    "tags_fit",
     "tags_from_spans",
 ]
 
 Scheme = Literal["IOB2", "BIOUL"]
-_BEGIN, _END, _WHOLE = "BSU", "ELSU", "SU"
+# Tags that always begin a span, and tags that always end one, in any of the schemes.
+_BEGIN, _END = "BSU", "ELSU"
 
 
 class Span(NamedTuple):
-    """A labelled stretch of tokens, both ends included."""
+    """A labelled span of tokens, both ends included."""
 
     label: str
     first: int
@@ -33,12 +29,12 @@ class Span(NamedTuple):
 
 
 def is_tag(tag: str) -> bool:
-    """Tell whether a text is O or a tag of one of the schemes."""
+    """Whether a text is O or a tag of one of the schemes."""
     return tag == "O" or (len(tag) > 2 and tag[0] in "BIELSU" and tag[1] == "-")
 
 
 def spans_from_tags(tags: Sequence[str]) -> tuple[Span, ...]:
-    """Read spans as conlleval does, whatever the scheme (tasks of CoNLL).
+    """Read spans as conlleval does, in any of the schemes.
 
     A span starts at B, S or U, and at I, E or L after O, after another label and at the start; it
     ends before O, before another start or label, and after E, L, S or U.
@@ -75,26 +71,12 @@ def tag_names(labels: Iterable[str], scheme: Scheme) -> list[str]:
     return ["O", *(f"{kind}-{label}" for label in sorted(set(labels)) for kind in kinds)]
 
 
-def are_tag_names(tags: object, scheme: Scheme) -> TypeGuard[list[str]]:
-    """Tell whether a value from a file is such a list."""
+def tags_fit(
+    labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], scheme: Scheme
+) -> bool:
+    """Whether labels from a file are tags of a scheme, as many as the network has outputs."""
+    tags = labels.get("tags")
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         return False
-    return tags == tag_names((tag[2:] for tag in tags[1:]), scheme)
-
-
-def tag_transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
-    """Tell which tag may follow which: a path through them always reads back as itself."""
-
-    def may_follow(after: str, before: str) -> bool:
-        same = before[2:] == after[2:] and before != "O"
-        if scheme == "IOB2":
-            return after[0] in "OB" or (same and before[0] in "BI")
-        if before[0] in "BI":
-            return same and after[0] in "IL"
-        return after[0] in "OBU"
-
-    # In one go: single places of a tensor are slow to set.
-    allowed = torch.tensor([[may_follow(after, before) for after in tags] for before in tags])
-    first = torch.tensor([tag[0] in "OBU" for tag in tags])
-    last = torch.tensor([scheme == "IOB2" or tag[0] in "OLU" for tag in tags])
-    return Transitions(allowed, first, last)
+    own = tag_names((tag[2:] for tag in tags[1:]), scheme)
+    return tags == own and shapes.get("output.bias") == (len(tags),)

@@ -6,14 +6,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-from elmore._atomic import atomic_path
-from elmore._extras import require
-from elmore.errors import ConfigError, InputError
+from elmore.errors import InputError
+from elmore.report import check_picture, save_figure
 from elmore.training.run import Run
 
 __all__ = ["plot_run"]
 
-_FORMATS = ("svg", "png", "pdf")
 Line = dict[str, Any]  # of the log
 
 
@@ -25,10 +23,7 @@ def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
         path: picture to make; the suffix (svg, png, pdf) tells the format.
         overwrite: replace a picture that is there.
     """
-    suffix = path.suffix.lstrip(".").lower() or "svg"
-    if suffix not in _FORMATS:
-        raise ConfigError(f"'{path}' is no picture; use the suffix {', '.join(_FORMATS)}")
-    require("matplotlib", "plot", "plot")
+    check_picture(path)
     from matplotlib.figure import Figure
 
     log = run.log()
@@ -43,8 +38,7 @@ def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
         axes.grid(alpha=0.3)
     what = run.recipe_name if run.task is None else f"{run.task}, {run.recipe_name}"
     figure.suptitle(f"{what}: {run.path.name}")
-    with atomic_path(path, overwrite=overwrite) as temporary:
-        figure.savefig(temporary, format=suffix, dpi=150)
+    save_figure(figure, path, overwrite=overwrite)
 
 
 def _draw_language_model(upper: Any, lower: Any, steps: list[Line], looks: list[Line]) -> None:

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from elmore.tasks.layers.encoders import (
+    AlternatingLstm,
     BiGru,
     BiLstm,
     BiLstmStack,
+    HighwayLstm,
     VariationalDropout,
     start_linear,
 )
-from elmore.tasks.layers.highway_lstm import AlternatingLstm, HighwayLstm
 
 LENGTHS = torch.tensor([3, 0, 5, 1])
 
@@ -44,7 +45,7 @@ def test_bilstm_is_torchs() -> None:
 
 
 def step_by_step(layer: HighwayLstm, x: Tensor) -> Tensor:
-    """The equations of tasks.md §4.1, one token at a time."""
+    """The equations of He et al. (2017), one token at a time."""
     dim = layer.dim
     w, u, b = layer.input_weight.chunk(6), layer.state_weight.chunk(5), layer.bias.chunk(5)
     hidden = memory = torch.zeros(dim)

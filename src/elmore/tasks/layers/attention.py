@@ -11,18 +11,16 @@ __all__ = ["SelfAttentivePooling", "Trilinear", "masked_max", "masked_mean", "ma
 def masked_softmax(
     scores: Tensor, mask: Tensor, *, dim: int = -1, nothing: Tensor | None = None
 ) -> Tensor:
-    """Give a softmax over what is real; all zeros where nothing is.
+    """A softmax over what is real; all zeros where nothing is.
 
     Args:
-        scores: any shape.
+        scores: any shape, which the weights have too.
         mask: what is real, broadcastable to it.
         dim: the axis to normalise.
         nothing: score of attending to nothing, (), which takes its share of the weight.
-
-    Returns:
-        weights of the shape of `scores`.
     """
     scores = scores.masked_fill(~mask, -torch.inf)
+    # amax refuses an empty axis; where all is masked, the maximum is -inf and must become finite.
     top = scores.amax(dim=dim, keepdim=True) if scores.shape[dim] else scores.sum(dim, True)
     top = top.clamp(min=torch.finfo(scores.dtype).min).detach()
     if nothing is not None:
@@ -49,10 +47,9 @@ def masked_max(values: Tensor, mask: Tensor) -> Tensor:
 
 
 class Trilinear(nn.Module):
-    """s_ij = w_x x_i + w_q q_j + (w_d * x_i) q_j + b (Seo et al. 2017), without the big tensor.
+    """s_ij = w_x x_i + w_q q_j + (w_d * x_i) q_j + b, for vectors of size `dim` (Seo et al. 2017).
 
-    Args:
-        dim: size of both vectors.
+    The pairs [x_i; q_j; x_i * q_j] are never written out: (batch, n, m, 3 * dim) is large.
     """
 
     def __init__(self, dim: int) -> None:
@@ -71,11 +68,7 @@ class Trilinear(nn.Module):
 
 
 class SelfAttentivePooling(nn.Module):
-    """A weighted mean over tokens whose weights are a softmax of a learned linear score.
-
-    Args:
-        dim: size of a token's vector.
-    """
+    """A mean over tokens of size `dim`, weighted by the softmax of a learned linear score."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Crf", "Transitions", "viterbi"]
+from elmore.tasks.tags import Scheme
+
+__all__ = ["Crf", "Transitions", "tag_transitions", "viterbi"]
 
 # What a forbidden step costs: any path without one is better, and sums of it stay finite.
 _FORBIDDEN = -1e4
@@ -30,13 +34,30 @@ class Transitions(nn.Module):
             self.register_buffer(name, mask.bool(), persistent=False)
 
     def costs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Give 0 where a step is allowed and a large negative number elsewhere."""
-        both = (self.allowed, self.first, self.last)
-        first, second, third = (
-            torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, _FORBIDDEN)
-            for mask in both
-        )
-        return first, second, third
+        """0 where a step is allowed and a large negative number elsewhere."""
+
+        def cost(mask: Tensor) -> Tensor:
+            return torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, _FORBIDDEN)
+
+        return cost(self.allowed), cost(self.first), cost(self.last)
+
+
+def tag_transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
+    """Which tag may follow which in a scheme: tags that obey it always read back as themselves."""
+
+    def may_follow(after: str, before: str) -> bool:
+        same = before[2:] == after[2:] and before != "O"
+        if scheme == "IOB2":
+            return after[0] in "OB" or (same and before[0] in "BI")
+        if before[0] in "BI":
+            return same and after[0] in "IL"
+        return after[0] in "OBU"
+
+    # All at once: single elements of a tensor are slow to set.
+    allowed = torch.tensor([[may_follow(after, before) for after in tags] for before in tags])
+    first = torch.tensor([tag[0] in "OBU" for tag in tags])
+    last = torch.tensor([scheme == "IOB2" or tag[0] in "OLU" for tag in tags])
+    return Transitions(allowed, first, last)
 
 
 class Crf(nn.Module):
@@ -57,7 +78,7 @@ class Crf(nn.Module):
         nn.init.xavier_normal_(self.transitions)
 
     def forward(self, scores: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """Give the log-likelihood of tag sequences.
+        """The log-likelihood of tag sequences.
 
         Args:
             scores: of each tag at each place, (batch, time, tags).

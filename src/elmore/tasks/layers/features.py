@@ -25,7 +25,7 @@ class Tokens:
         mask: which places hold a token, (batch, time).
         words: rows of the word table, (batch, time); 0 is padding, 1 an unknown word.
         spellings: bytes of the distinct words, (n_words, chars); 0 is padding.
-        spelled: which of them stands where, (batch, time).
+        spelled: which of them is where, (batch, time).
         layers: frozen layers of the biLM, (layers, batch, time, dim), or None.
         bilm: input of a biLM that is trained too, or None.
     """
@@ -90,7 +90,7 @@ class SpellingCnn(nn.Module):
 
     def __init__(self, filters: Sequence[tuple[int, int]], dim: int, dropout: float) -> None:
         super().__init__()
-        self.bytes = nn.Embedding(257, dim, padding_idx=0)
+        self.bytes = nn.Embedding(257, dim, padding_idx=0)  # 256 bytes, shifted by one
         self.convolutions = nn.ModuleList(
             nn.Conv1d(dim, number, width) for width, number in filters
         )
@@ -127,7 +127,9 @@ class ElmoMixes(nn.Module):
         layers: "all", or "top" for the last layer alone, which keeps its gamma.
         dropout: on each mixed vector.
         layer_norm: as in `ScalarMix`.
-        bilm: a biLM that is trained with the task, or None where layers come ready.
+
+    Attributes:
+        bilm: the biLM while it is trained with the task; else its layers are computed before.
     """
 
     def __init__(
@@ -139,7 +141,6 @@ class ElmoMixes(nn.Module):
         layers: Literal["all", "top"] = "all",
         dropout: float = 0.0,
         layer_norm: LayerNorm | None = None,
-        bilm: BiLm | None = None,
     ) -> None:
         super().__init__()
         self.dim, self.top = dim, layers == "top"
@@ -147,7 +148,7 @@ class ElmoMixes(nn.Module):
         used = 1 if self.top else n_layers
         self.mixes = nn.ModuleList(ScalarMix(used, layer_norm=layer_norm) for _ in range(places))
         self.dropout = nn.Dropout(dropout)
-        self.bilm = bilm
+        self.bilm: BiLm | None = None
 
     def forward(self, tokens: Tokens) -> list[Tensor]:
         """Mix the layers of a batch: for each place (batch, time, dim); zeros at padding."""
@@ -161,14 +162,14 @@ class ElmoMixes(nn.Module):
 
     def _layers(self, tokens: Tokens) -> Tensor:
         if self.bilm is None or tokens.bilm is None:
-            raise RuntimeError("neither layers nor the input of a biLM; make the batch anew")
+            raise RuntimeError("neither layers nor the input of a biLM; make the batch again")
         batch = tokens.bilm
         layers, _ = self.bilm(batch.words, batch.index, batch.lengths, word_ids=batch.word_ids)
-        values: Tensor = layers.values[:, :, 1:-1]  # the markers' vectors are no token's
+        values: Tensor = layers.values[:, :, 1:-1]  # without those of the sentence markers
         return values
 
     def penalty(self, strength: float) -> Tensor:
-        """Give strength * ||w||^2 over all mixes (Peters et al. 2018, §3.3), ()."""
+        """strength * ||w||^2 over all mixes (Peters et al. 2018, §3.3), ()."""
         return torch.stack([mix.penalty(strength) for mix in self.mixes]).sum()  # type: ignore[operator]  # ModuleList forgets the class
 
 
@@ -203,7 +204,7 @@ class TokenFeatures(nn.Module):
         self.output_dim = elmo_dim * self.elmo_output
 
     def forward(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
-        """Give input vectors (batch, time, dim) and ELMo for the output (batch, time, output_dim).
+        """Input vectors (batch, time, dim) and ELMo for the output (batch, time, output_dim).
 
         Where no ELMo enters at the output, its vectors have no features.
         """
@@ -219,5 +220,5 @@ class TokenFeatures(nn.Module):
         return torch.cat(parts, dim=2), above
 
     def penalty(self, strength: float) -> Tensor | float:
-        """Give the penalty of the mixes, 0 without ELMo."""
+        """The penalty of the mixes, 0 without ELMo."""
         return 0.0 if self.elmo is None or not strength else self.elmo.penalty(strength)

@@ -1,4 +1,4 @@
-"""Vectors of stretches of tokens, and scores of single spans and of pairs (Lee et al. 2017)."""
+"""Vectors of spans of tokens, and scores of single spans and of pairs (Lee et al. 2017)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from elmore.tasks.layers.attention import masked_softmax
 
-__all__ = ["SpanScorer", "SpanVectors", "distance_buckets", "prune"]
+__all__ = ["SpanScorer", "SpanVectors", "candidate_spans", "distance_buckets", "prune"]
 
 _N_BUCKETS = 10
 
@@ -51,13 +51,7 @@ class SpanVectors(nn.Module):
 
 
 class SpanScorer(nn.Module):
-    """A feed-forward network with one score at its end.
-
-    Args:
-        input_dim: size of the input.
-        dim: of both hidden layers.
-        dropout: after each.
-    """
+    """A feed-forward network with two hidden layers of size `dim`, and one score at its end."""
 
     def __init__(self, input_dim: int, dim: int, dropout: float) -> None:
         super().__init__()
@@ -98,20 +92,38 @@ class SpanScorer(nn.Module):
         return scores
 
 
+def candidate_spans(lengths: Tensor, max_width: int) -> tuple[Tensor, Tensor]:
+    """All spans inside a sentence: first and last token of each, counted over all sentences.
+
+    Args:
+        lengths: tokens of each sentence, (batch,).
+        max_width: longest span.
+
+    Returns:
+        (n_spans,) each.
+    """
+    ends = torch.cumsum(lengths, 0)
+    places = torch.arange(int(ends[-1]), device=lengths.device)
+    end = torch.repeat_interleave(ends, lengths)  # of each token's sentence
+    last = places[:, None] + torch.arange(max_width, device=lengths.device)
+    inside = last < end[:, None]
+    return places[:, None].expand_as(last)[inside], last[inside]
+
+
 def distance_buckets(distance: Tensor) -> Tensor:
     """Sort distances from 1 on into 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64+ (numbers 1 to 9)."""
     logs = torch.floor(torch.log2(distance.clamp(min=1).float())).long() + 3
     return torch.where(distance <= 4, distance, logs).clamp(0, _N_BUCKETS - 1)
 
 
-def prune(scores: list[float], first: list[int], last: list[int], most: int) -> list[int]:
+def prune(scores: list[float], first: list[int], last: list[int], n_kept: int) -> list[int]:
     """Keep the best spans that do not cross a better one; nested ones may stay.
 
     Args:
         scores: of the spans.
         first: their first tokens.
         last: their last tokens.
-        most: how many to keep.
+        n_kept: how many to keep.
 
     Returns:
         numbers of the kept spans, by place in the text.
@@ -123,7 +135,7 @@ def prune(scores: list[float], first: list[int], last: list[int], most: int) -> 
     longest: dict[int, int] = {}
     earliest: dict[int, int] = {}
     for k in order:
-        if len(kept) >= most:
+        if len(kept) >= n_kept:
             break
         a, b = first[k], last[k]
         crosses = any(

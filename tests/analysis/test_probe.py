@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from elmore import Elmo
-from elmore.analysis.controls import random_twin
+from elmore.analysis.probe import random_twin
 from elmore.config import Precision
 
 SENTENCE = [["Stocks", "fell", "."]]

@@ -1,0 +1,395 @@
+"""The paper's ablations: one task trained several times, changing one thing (§5.1, 5.2, 5.4)."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from elmore._progress import SILENT, Progress
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.layer_cache import MAX_BYTES
+from elmore.errors import ConfigError, ResumeError
+from elmore.report import Report, Row
+from elmore.tasks.recipe import TaskRecipe
+from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.task import TASKS
+from elmore.training.run import Run
+from elmore.training.seeds import numpy_generator
+
+__all__ = ["LayerWeighting", "Outcome", "Placement", "SampleSize", "TaskStudy", "Variant"]
+
+_SHARES = (0.01, 0.03, 0.1, 0.3, 1.0)
+# Small samples are given more epochs, so that they see about as many examples; within reason.
+_MAX_EPOCHS = 10
+# Evaluations are at least a tenth of the data apart: after a few steps each, patience would end a
+# run that has hardly begun.
+_EVALUATION_SHARE = 0.1
+# From this share on, scores vary little between seeds, and runs take long: one seed is enough.
+_ONE_SEED_FROM = 0.3
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to train.
+
+    Attributes:
+        name: its row in the table.
+        settings: changes of the recipe.
+        elmo: whether ELMo enters at all.
+        share: part of the training data; smaller shares are parts of larger ones.
+        seeds: how many runs.
+        evaluate_epochs: epochs between two evaluations.
+    """
+
+    name: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    elmo: bool = True
+    share: float = 1.0
+    seeds: int = 1
+    evaluate_epochs: int = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the runs of a variant gave.
+
+    Attributes:
+        variant: which one.
+        scores: of the best epoch on the development data, one per seed.
+        curves: of every epoch, one per seed.
+        examples: what was learned from.
+    """
+
+    variant: Variant
+    scores: tuple[float, ...]
+    curves: tuple[tuple[float, ...], ...]
+    examples: int
+
+    @property
+    def mean(self) -> float:
+        """Mean score."""
+        return statistics.fmean(self.scores)
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation of the scores, if there are several."""
+        return statistics.stdev(self.scores) if len(self.scores) > 1 else None
+
+
+@dataclass(eq=False)
+class TaskStudy:
+    """What the studies share: they train variants of a task and compare development scores.
+
+    Args:
+        elmo: the model.
+        task: name of the task.
+        recipe: "laptop", "paper" or the path of a TOML file.
+        settings: changes of the recipe, the same for all variants.
+        vectors: a file of word vectors.
+        seeds: runs of each variant.
+        seed: the first seed.
+        out: a folder for the runs, so that a study that was interrupted can resume.
+        cache: a folder that keeps the layers for next time.
+        max_bytes: what that folder may hold.
+        progress: counts sentences whose layers are computed.
+        report: gets a line for each run that has ended.
+    """
+
+    name: ClassVar[str]
+    # Scores that the paper reports, to be shown beside ours.
+    paper: ClassVar[list[Row]] = []
+
+    elmo: Elmo
+    _: KW_ONLY
+    task: str = "ner"
+    recipe: str | Path = "laptop"
+    settings: Mapping[str, str] | None = None
+    vectors: str | Path | None = None
+    seeds: int = 1
+    seed: int = 0
+    out: str | Path | None = None
+    cache: str | Path | None = None
+    max_bytes: int = MAX_BYTES
+    progress: Progress = SILENT
+    report: Callable[[str], object] = lambda line: None
+
+    def __post_init__(self) -> None:
+        if self.task not in TASKS:
+            raise ConfigError(f"task={self.task!r}; use one of {', '.join(TASKS)}")
+        if self.seeds < 1:
+            raise ConfigError(f"seeds={self.seeds}; use 1 or more")
+        module, name, _ = TASKS[self.task]
+        self.kind: type[SupervisedTask[Any, Any]] = getattr(importlib.import_module(module), name)
+
+    def variants(self) -> list[Variant]:
+        """What to train; the first is the baseline that gains are counted from."""
+        raise NotImplementedError
+
+    def run(self, data: Sequence[str | Path]) -> Report:
+        """Train and compare.
+
+        Args:
+            data: two files, TRAIN and DEV.
+        """
+        outcomes = self._train_all(data)
+        first = outcomes[0].mean
+        rows: list[Row] = [
+            {
+                "system": outcome.variant.name,
+                self.kind.metric: outcome.mean,
+                "sd": outcome.sd,
+                "gain": outcome.mean - first,
+                "seeds": len(outcome.scores),
+            }
+            for outcome in outcomes
+        ]
+        return self._report(
+            outcomes, {self.name: rows, "the paper (development)": self.paper}, data
+        )
+
+    def _train_all(self, data: Sequence[str | Path]) -> list[Outcome]:
+        if isinstance(data, str | Path) or len(data) != 2:
+            raise ConfigError(f"{self.name} takes two files: TRAIN DEV")
+        variants = self.variants()
+        recipes = [self._recipe(variant) for variant in variants]
+        reader = self.kind(None, recipe=recipes[0])
+        train, dev = reader.examples([data[0]]), reader.examples([data[1]])
+        # One order for all shares: what a small share holds, larger ones hold too.
+        order = numpy_generator(0, "share", len(train)).permutation(len(train)).tolist()
+        metric = self.kind.metric
+        outcomes = []
+        done, total = 0, sum(variant.seeds for variant in variants)
+        for variant, recipe in zip(variants, recipes, strict=True):
+            size = max(1, round(variant.share * len(train)))
+            chosen = [train[k] for k in sorted(order[:size])]
+            scores, curves = [], []
+            for seed in range(self.seed, self.seed + variant.seeds):
+                report = self._train(variant, recipe, chosen, dev, seed)
+                scores.append(report.metrics[metric])
+                curve = report.tables[f"{metric} by epoch"]
+                curves.append(tuple(float(row[metric] or 0) for row in curve))
+                done += 1
+                said = f"{done} of {total}: {variant.name}, seed {seed}"
+                self.report(f"{said}: {metric} {scores[-1]:.2f}")
+            outcomes.append(Outcome(variant, tuple(scores), tuple(curves), size))
+        return outcomes
+
+    def _train(
+        self, variant: Variant, recipe: TaskRecipe, train: list[Any], dev: list[Any], seed: int
+    ) -> Report:
+        out = None
+        if self.out is not None:
+            name = variant.name.replace(" ", "-").replace("%", "").replace(",", "")
+            out = Path(self.out) / f"{name}-{seed}"
+            _check_recipe(Run(out), recipe)
+        return self.kind(
+            self.elmo if variant.elmo else None,
+            recipe=recipe,
+            vectors=self.vectors,
+            cache=self.cache,
+            max_bytes=self.max_bytes,
+            seed=seed,
+            device=str(self.elmo.engine.device),
+            progress=self.progress,
+        ).fit(train, dev=dev, out=out, resume=True, look_epochs=variant.evaluate_epochs)
+
+    def _recipe(self, variant: Variant) -> TaskRecipe:
+        settings = {**(self.settings or {}), **variant.settings}
+        return TaskRecipe.load(self.recipe, self.task, self.kind.sizes, settings)
+
+    def _report(
+        self,
+        outcomes: Sequence[Outcome],
+        tables: Mapping[str, Sequence[Row]],
+        data: Sequence[str | Path],
+        notes: Sequence[str] = (),
+    ) -> Report:
+        settings = [f"{key}={value}" for key, value in (self.settings or {}).items()]
+        return Report(
+            name=self.name,
+            metrics={outcome.variant.name: outcome.mean for outcome in outcomes},
+            measured_on={
+                "model": str(self.elmo.checkpoint.origin),
+                "task": self.task,
+                "score": f"{self.kind.metric} on development data",
+                "recipe": str(self.recipe),
+                "settings": settings or None,
+                "data": [str(path) for path in data],
+            },
+            tables=tables,
+            notes=notes,
+        )
+
+
+def _check_recipe(run: Run, recipe: TaskRecipe) -> None:
+    """Refuse a run of another recipe, though it could resume: its scores are that recipe's."""
+    changed = run.changed(recipe) if run.exists() else {}
+    # When to log and to save does not change scores.
+    odd = [
+        f"{key}={old!r}, not {new!r}"
+        for key, (old, new) in changed.items()
+        if not key.startswith("run.")
+    ]
+    if odd:
+        raise ResumeError(
+            f"'{run.path}' was trained with {', '.join(odd)}; use the same or another folder for "
+            "the runs"
+        )
+
+
+@dataclass(eq=False, kw_only=True)
+class LayerWeighting(TaskStudy):
+    """Train a task without ELMo, with its last layer, and with all layers under two penalties.
+
+    Lambda 1 keeps the mix close to an equal one, lambda 0.001 leaves it free (§5.1, Table 2).
+
+    Examples:
+        >>> report = LayerWeighting(elmo, task="ner").run(["train.conll", "dev.conll"])
+        >>> list(report.metrics)
+        ['baseline', 'last only', 'lambda 1', 'lambda 0.001']
+    """
+
+    name = "layers"
+    paper = [  # noqa: RUF012  # a ClassVar of the base
+        {"task": task, "baseline": a, "last only": b, "lambda 1": c, "lambda 0.001": d}
+        for task, a, b, c, d in (
+            ("SQuAD", 80.8, 84.7, 85.0, 85.2),
+            ("SNLI", 88.1, 89.1, 89.3, 89.5),
+            ("SRL", 81.6, 84.1, 84.6, 84.8),
+        )
+    ]
+
+    def variants(self) -> list[Variant]:
+        """The four rows of Table 2."""
+        return [
+            Variant("baseline", elmo=False, seeds=self.seeds),
+            Variant("last only", {"elmo.layers": '"top"'}, seeds=self.seeds),
+            Variant("lambda 1", {"elmo.penalty": "1.0"}, seeds=self.seeds),
+            Variant("lambda 0.001", {"elmo.penalty": "0.001"}, seeds=self.seeds),
+        ]
+
+
+@dataclass(eq=False, kw_only=True)
+class Placement(TaskStudy):
+    """Train a task with ELMo at its input, at its output, and at both (§5.2, Table 3).
+
+    Examples:
+        >>> report = Placement(elmo, task="ner").run(["train.conll", "dev.conll"])
+        >>> list(report.metrics)
+        ['baseline', 'input only', 'input and output', 'output only']
+    """
+
+    name = "placement"
+    paper = [  # noqa: RUF012  # a ClassVar of the base
+        {"task": task, "input only": a, "input and output": b, "output only": c}
+        for task, a, b, c in (
+            ("SQuAD", 85.1, 85.6, 84.8),
+            ("SNLI", 88.9, 89.5, 88.7),
+            ("SRL", 84.7, 84.3, 80.9),
+        )
+    ]
+
+    def variants(self) -> list[Variant]:
+        """The baseline and the three columns of Table 3."""
+        places = {
+            "input only": {"elmo.input": "true", "elmo.output": "false"},
+            "input and output": {"elmo.input": "true", "elmo.output": "true"},
+            "output only": {"elmo.input": "false", "elmo.output": "true"},
+        }
+        return [
+            Variant("baseline", elmo=False, seeds=self.seeds),
+            *(Variant(name, settings, seeds=self.seeds) for name, settings in places.items()),
+        ]
+
+
+@dataclass(eq=False, kw_only=True)
+class SampleSize(TaskStudy):
+    """Train a task on growing, nested parts of its data, with and without ELMo (§5.4, Figure 1).
+
+    Args:
+        shares: parts of the training data, from 0 to 1. The other arguments are those of
+            `TaskStudy`; `seeds` counts for shares below 30 %, from there on it is one.
+
+    Examples:
+        >>> report = SampleSize(elmo, task="ner", seeds=3).run(["train.conll", "dev.conll"])
+        >>> list(report.metrics)[:2]
+        ['1 % baseline', '1 % elmo']
+    """
+
+    name = "sample-size"
+
+    shares: Sequence[float] = _SHARES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.shares or not all(0 < share <= 1 for share in self.shares):
+            raise ConfigError(f"shares={list(self.shares)}; use parts above 0 and up to 1")
+
+    def variants(self) -> list[Variant]:
+        """The baseline and ELMo at each share."""
+        epochs = self._recipe(Variant("")).schedule.epochs
+        variants = []
+        for share in sorted(set(self.shares)):
+            longer = {"schedule.epochs": str(round(epochs * min(_MAX_EPOCHS, 1 / share)))}
+            seeds = self.seeds if share < _ONE_SEED_FROM else 1
+            apart = max(1, round(_EVALUATION_SHARE / share))
+            for elmo in (False, True):
+                name = f"{100 * share:g} % {'elmo' if elmo else 'baseline'}"
+                variants.append(Variant(name, longer, elmo, share, seeds, apart))
+        return variants
+
+    def run(self, data: Sequence[str | Path]) -> Report:
+        """Train and compare.
+
+        Args:
+            data: two files, TRAIN and DEV.
+        """
+        outcomes = self._train_all(data)
+        pairs = list(zip(outcomes[::2], outcomes[1::2], strict=True))
+        rows: list[Row] = [
+            {
+                "share": 100 * baseline.variant.share,
+                "examples": baseline.examples,
+                "baseline": baseline.mean,
+                "baseline sd": baseline.sd,
+                "elmo": elmo.mean,
+                "elmo sd": elmo.sd,
+                "gain": elmo.mean - baseline.mean,
+            }
+            for baseline, elmo in pairs
+        ]
+        tables = {"sample-size": rows, "epochs": _epochs(*pairs[-1])}
+        return self._report(outcomes, tables, data, _findings(pairs))
+
+
+def _epochs(baseline: Outcome, elmo: Outcome) -> list[Row]:
+    """The scores of every epoch at the largest share, first seed."""
+    curves = itertools.zip_longest(baseline.curves[0], elmo.curves[0])
+    return [
+        {"epoch": k * baseline.variant.evaluate_epochs, "baseline": one, "elmo": two}
+        for k, (one, two) in enumerate(curves, 1)
+    ]
+
+
+def _findings(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[str]:
+    """The epochs and the data that ELMo saves, as the paper puts it."""
+    baseline, elmo = pairs[-1]
+    goal = max(baseline.curves[0])
+    if goal <= 0:
+        return ["the baseline learned nothing on all of the data; give it more epochs"]
+    apart = baseline.variant.evaluate_epochs
+    when = next((k * apart for k, score in enumerate(elmo.curves[0], 1) if score >= goal), None)
+    needed = apart * (baseline.curves[0].index(goal) + 1)
+    share = next((o.variant.share for _, o in pairs if o.mean >= baseline.mean), None)
+    return [
+        f"the baseline is best after epoch {needed}; ELMo reaches that score "
+        + (f"after epoch {when}" if when else "never"),
+        f"the smallest share at which ELMo reaches the baseline's {100 * baseline.variant.share:g} "
+        f"% score: {f'{100 * share:g} %' if share else 'none'}",
+        "the paper (SRL): 1 % of the data with ELMo is about the baseline's 10 %",
+    ]

@@ -1,0 +1,190 @@
+"""Results: numbers and the tables behind them, as text, JSON, HTML or a data frame.
+
+Also what every picture has in common: which formats there are, and how a figure is written.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from elmore._atomic import atomic_file, atomic_path
+from elmore._extras import require
+from elmore.errors import ConfigError
+
+__all__ = ["Report", "Row", "Value", "aligned", "check_picture", "save_figure"]
+
+Value = str | int | float | bool | None
+Row = Mapping[str, Value]
+_PICTURES = ("svg", "png", "pdf")
+_METRICS_IN_REPR = 3
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Report:
+    """Numbers, the tables behind them, and what they were measured on.
+
+    Attributes:
+        name: of the task or analysis.
+        metrics: name of a metric to its number.
+        measured_on: model, data, sizes and settings.
+        tables: title to rows; the rows of a table have the same columns.
+        notes: sentences that a reader of the numbers should know.
+    """
+
+    name: str
+    metrics: Mapping[str, float]
+    measured_on: Mapping[str, Value | Sequence[Value]] = field(default_factory=dict)
+    tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        return {
+            "name": self.name,
+            "metrics": dict(self.metrics),
+            "measured_on": dict(self.measured_on),
+            "tables": {title: [dict(row) for row in rows] for title, rows in self.tables.items()},
+            "notes": list(self.notes),
+        }
+
+    def to_json(self) -> str:
+        """The report as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def to_pandas(self, table: str | None = None) -> Any:
+        """One table as a `pandas.DataFrame`.
+
+        Args:
+            table: its title; by default the first table, or the metrics if there is no table.
+
+        Raises:
+            ConfigError: there is no table of that title.
+            MissingExtra: pandas is not installed.
+        """
+        pandas: Any = require("pandas", "sklearn", "to_pandas")
+        tables = self._tables()
+        if table is not None and table not in tables:
+            raise ConfigError(f"there is no table {table!r}; use one of {', '.join(tables)}")
+        rows = next(iter(tables.values()), []) if table is None else tables[table]
+        return pandas.DataFrame([dict(row) for row in rows])
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the report: JSON if the suffix is .json, else the text that it prints."""
+        path = Path(path)
+        text = self.to_json() if path.suffix.lower() == ".json" else str(self)
+        with atomic_file(path, overwrite=overwrite) as stream:
+            stream.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+
+    def __repr__(self) -> str:
+        shown = [f"{name} {_shown(value)}" for name, value in self.metrics.items()]
+        more = [f"{len(shown) - _METRICS_IN_REPR} more"] if len(shown) > _METRICS_IN_REPR else []
+        return f"<Report {self.name}: {', '.join([*shown[:_METRICS_IN_REPR], *more]) or 'empty'}>"
+
+    def __str__(self) -> str:
+        blocks = []
+        for title, rows in self._tables().items():
+            table = aligned(*_cells(rows)) if rows else "  (nothing)"
+            blocks.append(f"{title}\n{table}" if self.tables else table)
+        return "\n\n".join([*blocks, "\n".join(self._remarks())]).rstrip()
+
+    def _repr_html_(self) -> str:
+        # Words, paths and notes may come from anyone's files: nothing is left unescaped.
+        tables = [_html_table(title, rows) for title, rows in self._tables().items()]
+        remarks = "<br>".join(map(html.escape, self._remarks()))
+        return "\n".join([*tables, f"<p>{remarks}</p>"] if remarks else tables)
+
+    def _tables(self) -> Mapping[str, Sequence[Row]]:
+        """The tables; where there are none, the metrics as one."""
+        if self.tables or not self.metrics:
+            return self.tables
+        return {"metrics": [{"metric": name, "value": v} for name, v in self.metrics.items()]}
+
+    def _remarks(self) -> list[str]:
+        return [f"{name}: {_shown(v)}" for name, v in self.measured_on.items()] + [*self.notes]
+
+
+def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
+    """Lay cells out in columns, two spaces apart; `right` are the columns of numbers."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if k in right else cell.ljust(width)
+            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _cells(rows: Sequence[Row]) -> tuple[list[list[str]], set[int]]:
+    """The header and the rows as text, and which columns hold numbers."""
+    columns = list(rows[0])
+    lines = [columns, *([_shown(row[column]) for column in columns] for row in rows)]
+    numbers = {
+        k
+        for k, column in enumerate(columns)
+        if all(isinstance(row[column], int | float | None) for row in rows)
+    }
+    return lines, numbers
+
+
+def _html_table(title: str, rows: Sequence[Row]) -> str:
+    lines, numbers = _cells(rows) if rows else ([["(nothing)"]], set())
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        styles = [' style="text-align: right"' if k in numbers else "" for k in range(len(cells))]
+        inside = (
+            f"<{tag}{style}>{html.escape(cell)}</{tag}>"
+            for cell, style in zip(cells, styles, strict=True)
+        )
+        return f"<tr>{''.join(inside)}</tr>"
+
+    body = [line(lines[0], "th"), *(line(cells, "td") for cells in lines[1:])]
+    return f"<table><caption>{html.escape(title)}</caption>{''.join(body)}</table>"
+
+
+def _shown(value: Value | Sequence[Value]) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        if 0 < abs(value) < 0.1:
+            return f"{value:.2g}"
+        return f"{value:.3f}" if 0 < abs(value) <= 1 else f"{value:.2f}"  # cosines, percentages
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(_shown(item) for item in value)
+    text = str(value)
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def check_picture(path: Path) -> str:
+    """The format of a picture by its suffix; call it before long work.
+
+    Raises:
+        ConfigError: no known suffix.
+        MissingExtra: matplotlib is not installed.
+    """
+    suffix = path.suffix.lstrip(".").lower() or "svg"
+    if suffix not in _PICTURES:
+        raise ConfigError(f"'{path}' is not a picture file; use the suffix {', '.join(_PICTURES)}")
+    require("matplotlib", "plot", "plot")
+    return suffix
+
+
+def save_figure(figure: Any, path: Path, *, overwrite: bool = False) -> None:
+    """Write a matplotlib figure; the same figure always gives the same bytes."""
+    suffix = check_picture(path)
+    import matplotlib
+
+    # Dates and random element names would make every file a new one.
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with (
+        matplotlib.rc_context({"svg.hashsalt": "elmore"}),
+        atomic_path(path, overwrite=overwrite) as temporary,
+    ):
+        figure.savefig(temporary, format=suffix, dpi=150, metadata=dates.get(suffix))

@@ -1,0 +1,78 @@
+"""Scores that more than one task needs: labelled spans, and labelled items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from elmore._extras import require
+from elmore.report import Row
+from elmore.tasks.tags import Span, tags_from_spans
+
+__all__ = ["class_scores", "span_scores"]
+
+
+def span_scores(
+    gold: Sequence[Sequence[Span]], found: Sequence[Sequence[Span]], lengths: Sequence[int]
+) -> tuple[dict[str, float], list[Row]]:
+    """Score spans that do not overlap; a span counts if both ends and the label are right.
+
+    Args:
+        gold: the right spans of each sentence.
+        found: the predicted ones.
+        lengths: tokens of each sentence.
+
+    Returns:
+        micro-averaged precision, recall and f1 in percent; one row per label.
+    """
+    seqeval: Any = require("seqeval.metrics", "tasks", "scoring spans")
+    if not any(gold) and not any(found):  # seqeval fails without a single span
+        return {"f1": 0.0, "precision": 0.0, "recall": 0.0}, []
+    # seqeval reads tags, and counts as conlleval does.
+    both = [
+        [tags_from_spans(spans, n, "IOB2") for spans, n in zip(side, lengths, strict=True)]
+        for side in (gold, found)
+    ]
+    table = seqeval.classification_report(*both, output_dict=True, zero_division=0)
+
+    def row(name: str) -> dict[str, float]:
+        names = {"f1": "f1-score", "precision": "precision", "recall": "recall"}
+        return {ours: 100 * float(table[name][theirs]) for ours, theirs in names.items()}
+
+    labels = [name for name in table if not name.endswith(" avg")]
+    rows: list[Row] = [
+        {"label": name, **row(name), "spans": int(table[name]["support"])} for name in labels
+    ]
+    return row("micro avg"), rows
+
+
+def class_scores(
+    gold: Sequence[str], found: Sequence[str], labels: Sequence[str]
+) -> tuple[dict[str, float], list[Row]]:
+    """Score one label per item.
+
+    Args:
+        gold: the right label of each item.
+        found: the predicted one.
+        labels: all labels, in the order of the table.
+
+    Returns:
+        accuracy and mean f1 of the labels in percent; one row per label.
+    """
+    metrics: Any = require("sklearn.metrics", "tasks", "scoring labels")
+    accuracy = 100 * float(metrics.accuracy_score(list(gold), list(found)))
+    columns = metrics.precision_recall_fscore_support(
+        list(gold), list(found), labels=list(labels), zero_division=0
+    )
+    rows: list[Row] = [
+        {
+            "label": label,
+            "f1": 100 * float(f1),
+            "precision": 100 * float(precision),
+            "recall": 100 * float(recall),
+            "items": int(items),
+        }
+        for label, precision, recall, f1, items in zip(labels, *columns, strict=True)
+    ]
+    mean = sum(float(f1) for f1 in columns[2]) / max(1, len(labels))
+    return {"accuracy": accuracy, "mean f1": 100 * mean}, rows

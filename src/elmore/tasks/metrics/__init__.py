@@ -1,1 +1,0 @@
-"""Standard scores of the six tasks."""

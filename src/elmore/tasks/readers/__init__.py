@@ -1,1 +1,0 @@
-"""Files of labelled data, in the formats in which they are published."""

@@ -1,0 +1,117 @@
+"""A report as text, JSON, HTML and a data frame."""
+
+from __future__ import annotations
+
+import importlib
+import json
+
+import pytest
+
+from elmore import tasks
+from elmore.errors import ConfigError, MissingExtra
+from elmore.report import Report, aligned
+
+REPORT = Report(
+    name="pos",
+    metrics={"upos mean": 92.0},
+    measured_on={"model": "m", "limit": None, "l2": [0.01, 1e-5]},
+    tables={
+        "upos": [
+            {"vectors": "mean", "test": 92.0, "n": 3},
+            {"vectors": "x", "test": None, "n": 10},
+        ],
+        "none": [],
+    },
+    notes=["in per cent"],
+)
+
+
+def test_text():
+    assert str(REPORT).splitlines() == [
+        "upos",
+        "vectors   test   n",
+        "mean     92.00   3",
+        "x            -  10",
+        "",
+        "none",
+        "  (nothing)",
+        "",
+        "model: m",
+        "limit: -",
+        "l2: 0.01, 1e-05",
+        "in per cent",
+    ]
+    assert str(Report(name="x", metrics={"f1": 1.5})).splitlines() == [
+        "metric  value",
+        "f1       1.50",
+    ]
+
+
+def test_json_and_files(tmp_path):
+    value = json.loads(REPORT.to_json())
+    assert value == REPORT.to_dict()
+    assert list(value) == ["name", "metrics", "measured_on", "tables", "notes"]
+    REPORT.save(tmp_path / "a.json")
+    REPORT.save(tmp_path / "a.txt")
+    assert json.loads((tmp_path / "a.json").read_text()) == value
+    assert (tmp_path / "a.txt").read_text() == f"{REPORT}\n"
+    with pytest.raises(ConfigError, match="exists"):
+        REPORT.save(tmp_path / "a.json")
+    REPORT.save(tmp_path / "a.json", overwrite=True)
+
+
+def test_a_short_repr():
+    assert repr(REPORT) == "<Report pos: upos mean 92.00>"
+    metrics = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0, "e": 5.0}
+    assert repr(Report(name="x", metrics=metrics)) == "<Report x: a 1.000, b 2.00, c 3.00, 2 more>"
+    assert repr(Report(name="x", metrics={})) == "<Report x: empty>"
+    assert str(Report(name="x", metrics={})) == ""
+
+
+def test_html_escapes_what_it_shows():
+    evil = "<script>alert('&')</script>"
+    report = Report(
+        name="x",
+        metrics={"f1": 1.5},
+        measured_on={"data": evil},
+        tables={evil: [{evil: evil, "n": 3}], "none": []},
+        notes=[evil],
+    )
+    shown = report._repr_html_()
+    assert "<script" not in shown
+    assert shown.count("&lt;script&gt;alert(&#x27;&amp;&#x27;)") == 5
+    assert '<td style="text-align: right">3</td>' in shown
+    assert "(nothing)" in shown
+    assert "<td>f1</td>" in Report(name="x", metrics={"f1": 1.5})._repr_html_()
+
+
+def test_data_frames():
+    pytest.importorskip("pandas")
+    frame = REPORT.to_pandas()
+    assert list(frame.columns) == ["vectors", "test", "n"]
+    assert frame["n"].tolist() == [3, 10]
+    assert len(REPORT.to_pandas("none")) == 0
+    with pytest.raises(ConfigError, match="no table 'x'; use one of upos, none"):
+        REPORT.to_pandas("x")
+    metrics = Report(name="x", metrics={"f1": 1.5}).to_pandas()
+    assert metrics.to_dict("records") == [{"metric": "f1", "value": 1.5}]
+    assert len(Report(name="x", metrics={}).to_pandas()) == 0
+
+
+def test_without_pandas_the_extra_is_named(monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(name="pandas")
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(MissingExtra, match=r"to_pandas needs pandas; install elmore\[sklearn\]"):
+        REPORT.to_pandas()
+
+
+def test_columns_are_aligned():
+    lines = [("name", "n"), ("a", "10"), ("long name", "5")]
+    assert aligned(lines, right={1}) == "name        n\na          10\nlong name   5"
+    assert aligned(lines) == "name       n\na          10\nlong name  5"
+
+
+def test_the_public_name_is_the_same_class():
+    assert tasks.Report is Report
