@@ -124,7 +124,7 @@ def test_state_goes_in_and_comes_out(tiny_elmo: Elmo) -> None:
     joined = torch.cat([first.values, second.values], dim=2)
     torch.testing.assert_close(joined[..., :dim], whole.values[..., :dim], atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(end.hidden[0], after.hidden[0], atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(end.memory[0], after.memory[0], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(end.cell[0], after.cell[0], atol=1e-6, rtol=1e-5)
     # Backwards, layer 2 of the first half reads it without knowing what followed.
     assert not torch.allclose(joined[2, ..., dim:], whole.values[2, ..., dim:], atol=1e-3)
 
@@ -135,7 +135,7 @@ def test_gradients_and_no_gradients_compute_the_same(tiny_elmo: Elmo) -> None:
     taught, state = layer.bilm(batch.words, batch.index, batch.lengths)
     plain, same = run(tiny_elmo, SENTENCES)
     torch.testing.assert_close(taught.values.detach(), plain, atol=2e-6, rtol=1e-5)
-    torch.testing.assert_close(state.memory.detach(), same.memory, atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(state.cell.detach(), same.cell, atol=2e-6, rtol=1e-5)
 
 
 def test_long_input_is_cut_into_pieces_without_a_trace(
@@ -169,8 +169,8 @@ def test_a_row_without_any_token_keeps_its_state(tiny_elmo: Elmo) -> None:
     with torch.no_grad():
         layers, after = layer.bilm(batch.words, batch.index, lengths, state)
     assert torch.equal(after.hidden[:, :, 1], state.hidden[:, :, 1])
-    assert torch.equal(after.memory[:, :, 1], state.memory[:, :, 1])
-    assert not torch.equal(after.memory[:, :, 0], state.memory[:, :, 0])
+    assert torch.equal(after.cell[:, :, 1], state.cell[:, :, 1])
+    assert not torch.equal(after.cell[:, :, 0], state.cell[:, :, 0])
     assert (layers.values[:, 1] == 0).all()
 
 

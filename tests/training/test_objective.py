@@ -102,7 +102,7 @@ def check_end(weights: dict[str, Tensor], sums: dict[str, Tensor], state: Any) -
                 # Noise grows here, the kernels were tripled: float64 differs from the golden
                 # float32 by 9.7e-6, float32 by 1.4e-5, and by 3.7e-5 with another split of words.
                 assert relative(state.hidden[d, layer], place["h"][:]) < 10 * TOLERANCE
-                assert relative(state.memory[d, layer], place["c"][:]) < 10 * TOLERANCE
+                assert relative(state.cell[d, layer], place["c"][:]) < 10 * TOLERANCE
 
 
 @needs_fixtures
@@ -398,7 +398,7 @@ def test_state_is_each_sequences_own_last_place() -> None:
         )
         _, state = objective.log_likelihoods(alone)
         assert relative(whole.hidden[:, :, row], state.hidden[:, :, 0]) < 1e-5
-        assert relative(whole.memory[:, :, row], state.memory[:, :, 0]) < 1e-5
+        assert relative(whole.cell[:, :, row], state.cell[:, :, 0]) < 1e-5
 
 
 def test_gradients_add_up_and_frozen_weights_get_none() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_training import digest, small_data, small_recipe
+from small_training import digest, small_data, small_recipe, write_as_before
 
 from elmore.errors import ResumeError
 from elmore.training.loop import Stopped
@@ -165,6 +165,27 @@ def test_stopped_by_a_signal(
         with pytest.raises(Stopped, match=f"SIGTERM after step {at[0]}"):
             pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True, report=ask)
         assert steps_of(out) == at.pop(0)
+    pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True)
+    assert digest(out) == digest(expected)
+    assert lines(out) == lines(expected)
+    best = "best/model.safetensors"
+    assert (out / best).read_bytes() == (expected / best).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["sentences", "stream"])
+def test_states_of_the_first_version_resume(
+    name: str, data: Prepared, whole: Callable[[str], Path], tmp_path: Path
+) -> None:
+    expected, out = whole(name), tmp_path / "run"
+
+    def ask(line: dict[str, Any]) -> None:
+        if line["step"] == steps_of(expected) - 2 and "loss" in line:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    recipe = recipe_of(name)
+    with pytest.raises(Stopped):
+        pretrain(data, out, recipe=recipe, threads=1, seed=3, report=ask)
+    write_as_before(out / "resume")
     pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True)
     assert digest(out) == digest(expected)
     assert lines(out) == lines(expected)

@@ -218,7 +218,7 @@ class TaskStudy:
             seed=seed,
             device=str(self.elmo.engine.device),
             progress=self.progress,
-        ).fit(train, dev=dev, out=out, resume=True, look_epochs=variant.look_epochs)
+        ).fit(train, dev=dev, out=out, resume=True, evaluate_epochs=variant.look_epochs)
         return report
 
 

@@ -50,11 +50,11 @@ class BiLmState(NamedTuple):
 
     Attributes:
         hidden: output of each layer, (directions, layers, batch, projection_dim).
-        memory: cells of each layer, (directions, layers, batch, cells).
+        cell: cell state of each layer, (directions, layers, batch, cells).
     """
 
     hidden: Tensor
-    memory: Tensor
+    cell: Tensor
 
 
 def in_turn(jobs: Sequence[_Direction]) -> list[tuple[list[Tensor], Tensor, Tensor]]:
@@ -142,11 +142,11 @@ class BiLm(nn.Module):
         return contextualize(self.config, layers, vectors, index, lengths, state, run)
 
     def read_on(
-        self, direction: int, inputs: Tensor, hidden: Tensor, memory: Tensor
+        self, direction: int, inputs: Tensor, hidden: Tensor, cell: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Read a stretch of one sequence in one direction, as `read_stretch`."""
         layers: Sequence[Layer] = getattr(self, f"{self.config.directions[direction]}_layers")
-        return read_stretch(self.config, layers, inputs, hidden, memory)
+        return read_stretch(self.config, layers, inputs, hidden, cell)
 
 
 def contextualize(
@@ -162,12 +162,12 @@ def contextualize(
     batch, time = index.shape
     packing = Packing.plan(lengths, time)
     hidden = _take(state.hidden, packing.order)
-    memory = _take(state.memory, packing.order)
+    cell = _take(state.cell, packing.order)
     flat = index.flatten()
     places = [packing.forward, packing.backward][: len(layers)]
     skip = config.lstm.skip_connections
     jobs = [
-        _job(stack, vectors, flat.index_select(0, place), packing, hidden[k], memory[k], skip)
+        _job(stack, vectors, flat.index_select(0, place), packing, hidden[k], cell[k], skip)
         for k, (stack, place) in enumerate(zip(layers, places, strict=True))
     ]
     done = run(jobs)
@@ -185,7 +185,7 @@ def contextualize(
 
 
 def read_stretch(
-    config: BiLmConfig, layers: Sequence[Layer], inputs: Tensor, hidden: Tensor, memory: Tensor
+    config: BiLmConfig, layers: Sequence[Layer], inputs: Tensor, hidden: Tensor, cell: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Read a stretch of one sequence in one direction, going on from a state.
 
@@ -194,15 +194,15 @@ def read_stretch(
         layers: of the direction.
         inputs: token vectors in the order of reading, (time, projection_dim).
         hidden: output of each layer before the stretch, (layers, 1, projection_dim).
-        memory: cells of each layer before it, (layers, 1, cells).
+        cell: cells of each layer before it, (layers, 1, cells).
 
     Returns:
-        outputs of the layers, (layers, time, projection_dim), and hidden and memory after it.
+        outputs of the layers, (layers, time, projection_dim), and hidden and cell after it.
     """
     packing = Packing.plan(torch.tensor([len(inputs)], device=inputs.device), len(inputs))
     skip = config.lstm.skip_connections
-    outputs, hidden, memory = _job(layers, inputs, packing.forward, packing, hidden, memory, skip)()
-    return torch.stack(outputs), hidden, memory
+    outputs, hidden, cell = _job(layers, inputs, packing.forward, packing, hidden, cell, skip)()
+    return torch.stack(outputs), hidden, cell
 
 
 def _job(
@@ -211,10 +211,10 @@ def _job(
     rows: Tensor,
     packing: Packing,
     hidden: Tensor,
-    memory: Tensor,
+    cell: Tensor,
     skip: bool,
 ) -> _Direction:
-    """Make the job of one direction; `hidden` and `memory` are (layers, batch, ...)."""
+    """Make the job of one direction; `hidden` and `cell` are (layers, batch, ...)."""
     gradients = torch.is_grad_enabled()
 
     def job() -> tuple[list[Tensor], Tensor, Tensor]:
@@ -223,19 +223,19 @@ def _job(
             inputs = vectors
             outputs: list[Tensor] = []
             finals: list[Tensor] = []
-            memories: list[Tensor] = []
+            cells_after: list[Tensor] = []
             for k, layer in enumerate(layers):
                 output, final, last = layer(
-                    inputs, rows if k == 0 else None, packing, hidden[k], memory[k]
+                    inputs, rows if k == 0 else None, packing, hidden[k], cell[k]
                 )
                 # The sum is neither clipped nor carried: it leaves the recurrence alone.
                 if k > 0 and skip:
                     output = output + inputs
                 outputs.append(output)
                 finals.append(final)
-                memories.append(last)
+                cells_after.append(last)
                 inputs = output
-            return outputs, torch.stack(finals), torch.stack(memories)
+            return outputs, torch.stack(finals), torch.stack(cells_after)
 
     return job
 

@@ -28,9 +28,9 @@ def first_rows(kept: BiLmState | None, rows: int, fresh: Callable[[int], BiLmSta
     if known < rows:
         new = fresh(rows - known)
         kept = BiLmState(
-            torch.cat([kept.hidden, new.hidden], dim=2), torch.cat([kept.memory, new.memory], dim=2)
+            torch.cat([kept.hidden, new.hidden], dim=2), torch.cat([kept.cell, new.cell], dim=2)
         )
-    return BiLmState(kept.hidden[:, :, :rows], kept.memory[:, :, :rows])
+    return BiLmState(kept.hidden[:, :, :rows], kept.cell[:, :, :rows])
 
 
 def store_rows(kept: BiLmState | None, after: BiLmState) -> BiLmState:
@@ -45,5 +45,5 @@ def store_rows(kept: BiLmState | None, after: BiLmState) -> BiLmState:
         return after
     return BiLmState(
         torch.cat([after.hidden, kept.hidden[:, :, rows:]], dim=2),
-        torch.cat([after.memory, kept.memory[:, :, rows:]], dim=2),
+        torch.cat([after.cell, kept.cell[:, :, rows:]], dim=2),
     )

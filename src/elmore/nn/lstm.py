@@ -44,7 +44,7 @@ class ProjectedLstm(nn.Module):
         rows: Tensor | None,
         packing: Packing,
         hidden: Tensor,
-        memory: Tensor,
+        cell: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Read a packed batch.
 
@@ -53,7 +53,7 @@ class ProjectedLstm(nn.Module):
             rows: which input each packed row reads, (n_rows,); None if they are in packed order.
             packing: the plan of the batch.
             hidden: output before the first step, (batch, dim), in the packing's row order.
-            memory: cell before the first step, (batch, cells), in the same order.
+            cell: cell before the first step, (batch, cells), in the same order.
 
         Returns:
             output in packed order (n_rows, dim); final output (batch, dim) and cell (batch,
@@ -63,16 +63,16 @@ class ProjectedLstm(nn.Module):
             gates = torch.nn.functional.linear(inputs, self.input_weight, self.full_bias())
             if rows is not None:
                 gates = gates.index_select(0, rows)
-            output, memory = LstmSteps.apply(  # type: ignore[no-untyped-call]  # torch leaves it so
-                gates, packing.sizes, self.state_weight, self.projection, hidden, memory, self.clips
+            output, cell = LstmSteps.apply(  # type: ignore[no-untyped-call]  # torch leaves it so
+                gates, packing.sizes, self.state_weight, self.projection, hidden, cell, self.clips
             )
         else:
-            output, memory = self._run(inputs, rows, packing, hidden, memory.clone())
+            output, cell = self._run(inputs, rows, packing, hidden, cell.clone())
         living = packing.last >= 0
         final = output.index_select(0, packing.last[living])
         if len(final) < len(hidden):
             final = torch.cat([final, hidden[len(final) :]])
-        return output, final, memory
+        return output, final, cell
 
     def _run(
         self,
@@ -80,7 +80,7 @@ class ProjectedLstm(nn.Module):
         rows: Tensor | None,
         packing: Packing,
         hidden: Tensor,
-        memory: Tensor,
+        cell: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Run without gradients, the input gates of a few steps at a time."""
         bias, width = self.full_bias(), len(self.bias)
@@ -111,13 +111,13 @@ class ProjectedLstm(nn.Module):
                 self.state_weight,
                 self.projection,
                 hidden,
-                memory,
+                cell,
                 self.clips,
                 output[chunk],
             )
             start += size
             hidden = output[start - packing.sizes[step - 1] : start]
-        return output, memory
+        return output, cell
 
     def full_bias(self) -> Tensor:
         """Give the bias with the forget bias that the files leave out, (4 * cells,)."""

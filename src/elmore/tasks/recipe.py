@@ -102,7 +102,7 @@ class DataRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecipe:
-    """What happens around the steps; looks are taken after each epoch."""
+    """What happens around the steps; evaluations come after each epoch."""
 
     log_steps: int
     save_minutes: float

@@ -53,10 +53,10 @@ Reporter = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class _Rhythm:
+class _Cadence:
     log_steps: int
     save_minutes: float
-    look_every: int
+    evaluate_every: int
     patience: int
 
 
@@ -120,20 +120,23 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         out: str | Path | None = None,
         resume: bool = False,
         report: Reporter | None = None,
-        look_epochs: int = 1,
+        evaluate_epochs: int = 1,
+        look_epochs: int | None = None,
     ) -> Report:
         """Learn, and keep the weights that did best on the development data.
 
         Args:
             train: a file, several files, or examples.
-            dev: the same, looked at after `look_epochs`; without it, training goes on to the end.
+            dev: the same, to evaluate on; without it, training continues to the end.
             out: folder of the run; the trained model is in its `checkpoint`.
-            resume: go on with the run in `out`; without a run there, start one.
+            resume: continue the run in `out`; without a run there, start one.
             report: gets every line of the log as it is written.
-            look_epochs: epochs between two looks, by which patience counts.
+            evaluate_epochs: epochs between evaluations, by which patience counts.
+            look_epochs: the earlier name of `evaluate_epochs`; deprecated.
         """
-        if look_epochs < 1:
-            raise ConfigError(f"look_epochs={look_epochs}; use 1 or more")
+        evaluate_epochs = evaluate_epochs if look_epochs is None else look_epochs
+        if evaluate_epochs < 1:
+            raise ConfigError(f"evaluate_epochs={evaluate_epochs}; use 1 or more")
         found = self.examples(train)
         examples = self.for_training(found)
         left_out = max(0, len(found) - len(examples))
@@ -158,19 +161,21 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             trainer = self._trainer(examples, held_out, run)
             self._start(run, trainer, examples, held_out)
             patience = self.recipe.schedule.patience
-            rhythm = _Rhythm(
+            cadence = _Cadence(
                 self.recipe.run.log_steps,
                 self.recipe.run.save_minutes,
-                look_epochs * len(examples),
+                evaluate_epochs * len(examples),
                 patience,
             )
-            if not (trainer.finished() or (patience and trainer.looks_since_best >= patience)):
+            if not (
+                trainer.finished() or (patience and trainer.evaluations_since_best >= patience)
+            ):
                 try:
                     run_loop(
-                        trainer, run, rhythm, unit="examples", badness=self._badness, report=report
+                        trainer, run, cadence, unit="examples", score=self._score, report=report
                     )
                 except Stopped:
-                    if trainer.history or not held_out:
+                    if trainer.scores or not held_out:
                         self._keep(trainer, run)
                     raise
             trainer.finish()
@@ -185,8 +190,8 @@ class SupervisedTask(TaskParts[Example, Prediction]):
                 n_held_out=len(held_out),
                 steps=trainer.step_number,
                 seen=trainer.seen,
-                looks=[-badness for badness in trainer.history],
-                look_epochs=look_epochs,
+                scores=trainer.scores,
+                evaluate_epochs=evaluate_epochs,
             )
             vectors = None if self.vectors is None else str(self.vectors)
             about = {**self._about(), "vectors": vectors, "seed": self.seed}
@@ -198,7 +203,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         """Leave a model for use behind a training that was stopped: the best one so far."""
         trainer.finish()
         self._settle()
-        self.scores = {self.metric: -trainer.best} if trainer.history else {}
+        self.scores = {self.metric: trainer.best} if trainer.scores else {}
         self.save(run.checkpoint_path, overwrite=True)
 
     def evaluate(self, data: Data) -> Report:
@@ -417,7 +422,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         def loss(batch: list[Example]) -> Tensor:
             return self.loss(batch) + network.features.penalty(recipe.elmo.penalty)
 
-        def look() -> dict[str, float]:
+        def measure() -> dict[str, float]:
             return dict(self._measured(held_out).metrics)
 
         return Supervised(
@@ -429,16 +434,16 @@ class SupervisedTask(TaskParts[Example, Prediction]):
                 size=recipe.data.batch_size,
                 seed=self.seed,
             ),
-            look=look if held_out else None,
-            badness=self._badness,
+            measure=measure if held_out else None,
+            score=self._score,
             learning=recipe.optimizer,
             pace=recipe.schedule,
             run=run,
             seed=self.seed,
         )
 
-    def _badness(self, found: dict[str, float]) -> float:
-        return -found[self.metric]
+    def _score(self, found: dict[str, float]) -> float:
+        return found[self.metric]
 
     def _start(
         self,
@@ -451,7 +456,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             "task": self.name,
             "seed": self.seed,
             "data": _digest(examples),
-            # Looks at other data cannot be compared, and without any the best would stay as it was.
+            # Scores on other data cannot be compared, and without any the best would stay.
             "dev": _digest(held_out) if held_out else None,
             "elmo": None if self.elmo is None else model_digest(self.elmo),
             "vectors": None if self.vectors is None else sha256_file(self.vectors),

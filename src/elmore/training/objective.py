@@ -213,14 +213,14 @@ class Objective:
             with torch.no_grad():
                 vectors = torch.cat(self._token_parts(batch))
                 start = self.bilm.zero_state(batch.sizes[0]) if state is None else state
-                jobs = [self._look(d, batch, vectors, start) for d in range(len(batch.rows))]
+                jobs = [self._evaluation(d, batch, vectors, start) for d in range(len(batch.rows))]
                 done = self._run(jobs)
         finally:
             self.dropout = dropout
         after = BiLmState(torch.stack([r[1] for r in done]), torch.stack([r[2] for r in done]))
         return [result[0] for result in done], after
 
-    def _look(
+    def _evaluation(
         self, d: int, batch: LmBatch, vectors: Tensor, state: BiLmState
     ) -> Callable[[], tuple[Tensor, Tensor, Tensor]]:
         layers: nn.ModuleList = getattr(self.bilm, f"{self.bilm.config.directions[d]}_layers")
@@ -229,15 +229,15 @@ class Objective:
 
         def job() -> tuple[Tensor, Tensor, Tensor]:
             with torch.no_grad():
-                top, hidden, memory = self._read(
-                    layers, vectors, rows, batch.sizes, state.hidden[d], state.memory[d], None
+                top, hidden, cell = self._read(
+                    layers, vectors, rows, batch.sizes, state.hidden[d], state.cell[d], None
                 )
                 table = (self.softmax_weight, self.softmax_bias)
                 if self.cutoffs:
                     logs = adaptive_log_likelihoods(top, targets, *table, self.cutoffs)
                 else:
                     logs = log_likelihoods(top, targets, *table)
-                return logs, hidden, memory
+                return logs, hidden, cell
 
         return job
 
@@ -257,14 +257,14 @@ class Objective:
 
         def job() -> tuple[float, RowGradient, Tensor, Tensor]:
             with torch.enable_grad():
-                top, hidden, memory = self._read(
-                    layers, vectors, rows, batch.sizes, state.hidden[d], state.memory[d], generator
+                top, hidden, cell = self._read(
+                    layers, vectors, rows, batch.sizes, state.hidden[d], state.cell[d], generator
                 )
             with torch.no_grad():
                 result = loss(top.detach(), targets, self.softmax_weight, self.softmax_bias, scale)
             if top.requires_grad:
                 top.backward(result.d_hidden)  # type: ignore[no-untyped-call]  # torch leaves it so
-            return float(result.total), result.rows, hidden, memory
+            return float(result.total), result.rows, hidden, cell
 
         return job
 
@@ -275,13 +275,13 @@ class Objective:
         rows: Tensor,
         sizes: tuple[int, ...],
         hidden: Tensor,
-        memory: Tensor,
+        cell: Tensor,
         generator: torch.Generator | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Run one direction's layers; `hidden` and `memory` are (layers, batch, ...)."""
+        """Run one direction's layers; `hidden` and `cell` are (layers, batch, ...)."""
         last = _last_rows(sizes, vectors.device)
         inputs: Tensor = vectors
-        finals, memories = [], []
+        finals, cells_after = [], []
         for k, layer in enumerate(layers):
             gather = rows if k == 0 else None
             if self.dropout:
@@ -291,24 +291,24 @@ class Objective:
             with self._casting():
                 gates = torch.nn.functional.linear(inputs, layer.input_weight, layer.full_bias())  # type: ignore[operator,arg-type]  # ModuleList forgets the class
             gates = gates.float() if gather is None else gates.float().index_select(0, gather)
-            output, memory_after = LstmSteps.apply(  # type: ignore[no-untyped-call]  # torch leaves it so
+            output, cell_after = LstmSteps.apply(  # type: ignore[no-untyped-call]  # torch leaves it so
                 gates,
                 sizes,
                 layer.state_weight,
                 layer.projection,
                 hidden[k],
-                memory[k],
+                cell[k],
                 layer.clips,
                 self.autocast,
             )
             finals.append(output.detach().index_select(0, last))
-            memories.append(memory_after.detach())
+            cells_after.append(cell_after.detach())
             if k > 0 and self.bilm.config.lstm.skip_connections:
                 output = output + inputs
             inputs = output
         if self.dropout:
             inputs = self._drop(inputs, generator)
-        return inputs, torch.stack(finals), torch.stack(memories)
+        return inputs, torch.stack(finals), torch.stack(cells_after)
 
     def _casting(self) -> torch.autocast:
         """The context in which matrix products may run in bfloat16."""

@@ -248,11 +248,11 @@ class RunRecipe:
     Attributes:
         log_steps: steps between lines of the log.
         save_minutes: minutes between saves for a resume.
-        evaluate_tokens: training tokens between looks at the held-out text; 0 for the end only.
-        heldout_tokens: held-out tokens that are looked at during the run.
+        evaluate_tokens: training tokens between evaluations; 0 for the end only.
+        heldout_tokens: held-out tokens that an evaluation reads.
         autocast: round the factors and results of matrix products to bfloat16, which pays where
             the hardware is fast at it; sums, gates, cells, logits and weights stay in float32.
-        patience: end after so many looks without a better one; 0 for never.
+        patience: end after this many evaluations without a better one; 0 for never.
     """
 
     log_steps: int
@@ -263,8 +263,8 @@ class RunRecipe:
     autocast: bool
 
     @property
-    def look_every(self) -> int:
-        """Tokens between looks, under the name that the loop asks for."""
+    def evaluate_every(self) -> int:
+        """`evaluate_tokens` under the name that the loop asks for."""
         return self.evaluate_tokens
 
 

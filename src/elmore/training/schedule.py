@@ -21,13 +21,13 @@ def learning_rate(
     decay_from: int,
     floor: float,
 ) -> float:
-    """Give the learning rate after `seen` tokens.
+    """The learning rate after `seen` tokens.
 
     Args:
         seen: tokens of all finished steps.
         peak: the rate after the warm-up.
         warmup: tokens over which it rises from zero in a straight line.
-        total: tokens of the whole run.
+        total: tokens of the complete run.
         decay: "constant" stays at the peak; "cosine" and "linear" fall from `decay_from` to
             `floor` * `peak` at `total`.
         decay_from: tokens after which the fall begins.
@@ -42,23 +42,23 @@ def learning_rate(
     return peak * (floor + (1 - floor) * left)
 
 
-def plateau_factor(badness: Sequence[float], *, patience: int, factor: float = 0.5) -> float:
-    """Give the share of the rate that is left after looks that brought nothing better.
+def plateau_factor(scores: Sequence[float], *, patience: int, factor: float = 0.5) -> float:
+    """The share of the rate that is left after evaluations without a better score.
 
-    Looks that are all alike from the start on do not count: nothing is learned yet, and a smaller
-    rate would see to it that nothing ever is.
+    Scores that equal the first one from the start do not count: nothing is learned yet, and a
+    smaller rate would make sure that nothing ever is.
 
     Args:
-        badness: of all looks so far; lower is better.
-        patience: looks without a better one that are forgiven.
+        scores: of all evaluations so far; higher is better.
+        patience: evaluations without a better score that are forgiven.
         factor: what the rate is multiplied by each time patience runs out.
     """
-    best, waited, share = math.inf, 0, 1.0
-    for value in badness:
-        if value < best:
-            best, waited = value, 0
+    best, waited, share = -math.inf, 0, 1.0
+    for score in scores:
+        if score > best:
+            best, waited = score, 0
             continue
-        if value == best == badness[0]:
+        if score == best == scores[0]:
             continue
         waited += 1
         if waited > patience:

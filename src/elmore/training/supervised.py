@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.errors import ElmoreError
-from elmore.training.loop import StepReport
+from elmore.training.loop import Counters, StepReport
 from elmore.training.optimizers import (
     Adadelta,
     Adagrad,
@@ -47,7 +47,7 @@ class LearningRecipe:
         clip_norm: most that all gradients together may have.
         clip_value: most that a single gradient may have.
         l2: strength of the pull of all matrices towards 0.
-        average: decay of a running mean of the weights, with which looks are taken; 0 for none.
+        average: decay of a running mean of the weights, which evaluations use; 0 for none.
     """
 
     name: Literal["adam", "adadelta", "adagrad"]
@@ -68,8 +68,9 @@ class PaceRecipe:
     Attributes:
         epochs: most passes over the data.
         steps: most steps, or None for no bound but the epochs.
-        patience: end after so many looks without a better one; 0 for never.
-        halve_patience: halve the rate after so many looks without a better one; -1 for never.
+        patience: end after this many evaluations without a better score; 0 for never.
+        halve_patience: halve the rate after this many evaluations without a better score; -1 for
+            never.
         decay: multiply the rate by this every `decay_steps`; 1 for a constant rate.
         decay_steps: steps between.
     """
@@ -128,15 +129,15 @@ class LengthBatches(Generic[Example]):
         self._plan = self._make()
 
 
-class Supervised(Generic[Example]):
-    """What `train` needs of a task: steps over batches, looks, states, best weights.
+class Supervised(Counters, Generic[Example]):
+    """What `train` needs of a task: steps over batches, evaluations, states, best weights.
 
     Args:
         network: what learns; only weights that require a gradient are changed and saved.
         loss: makes of a batch the mean loss of an example, ().
         batches: the examples.
-        look: measures on held-out examples, or None if there are none.
-        badness: makes of a look the number whose lowest value is best.
+        measure: measures on held-out examples, or None if there are none.
+        score: makes one number of a measurement; higher is better.
         learning: the optimiser.
         pace: how long, and how the rate changes.
         run: where states are saved.
@@ -149,20 +150,19 @@ class Supervised(Generic[Example]):
         loss: Callable[[list[Example]], Tensor],
         batches: LengthBatches[Example],
         *,
-        look: Callable[[], dict[str, float]] | None,
-        badness: Callable[[dict[str, float]], float],
+        measure: Callable[[], dict[str, float]] | None,
+        score: Callable[[dict[str, float]], float],
         learning: LearningRecipe,
         pace: PaceRecipe,
         run: Run,
         seed: int,
     ) -> None:
+        super().__init__()
         self.network, self.loss, self.batches = network, loss, batches
         self.run, self.seed = run, seed
-        self._look, self._badness = look, badness
+        self._measure, self._score = measure, score
         self._learning, self._pace = learning, pace
-        self.step_number = self.seen = 0
-        self.best, self.looks_since_best = math.inf, 0
-        self.history: list[float] = []
+        self.scores: list[float] = []
         self._weights = {n: w for n, w in network.named_parameters() if w.requires_grad}
         self._optimizer = _optimizer(learning)
         self._best: dict[str, Tensor] = {}
@@ -171,11 +171,11 @@ class Supervised(Generic[Example]):
             self._means = {}
 
     def total(self) -> int:
-        """Give the examples of the whole run."""
+        """The examples of the complete run."""
         return self._pace.epochs * len(self.batches.examples)
 
     def finished(self) -> bool:
-        """Tell whether all epochs or steps are done."""
+        """Whether all epochs or steps are done."""
         steps = self._pace.steps
         return self.seen >= self.total() or (steps is not None and self.step_number >= steps)
 
@@ -197,7 +197,7 @@ class Supervised(Generic[Example]):
     def _rate(self) -> float:
         lr, pace = self._learning.lr, self._pace
         if pace.halve_patience >= 0:
-            lr *= plateau_factor(self.history, patience=pace.halve_patience)
+            lr *= plateau_factor(self.scores, patience=pace.halve_patience)
         return float(lr * pace.decay ** (self.step_number // max(1, pace.decay_steps)))
 
     def _update(self, lr: float) -> float:
@@ -222,16 +222,16 @@ class Supervised(Generic[Example]):
         return norm
 
     def evaluate(self) -> dict[str, float] | None:
-        """Look at the held-out examples, with the mean weights where there are such."""
-        if self._look is None:
+        """Measure on the held-out examples, with the mean weights if there are any."""
+        if self._measure is None:
             return None
         with self.averaged():
             self.network.eval()
-            found = self._look()
-        self.history.append(self._badness(found))
-        if not any(self.history):
-            # All scores are 0 as yet: patience begins with the first that is not.
-            self.looks_since_best = -1  # this look is counted next
+            found = self._measure()
+        self.scores.append(self._score(found))
+        if not any(self.scores):
+            # All scores are 0 so far: patience begins with the first that is not.
+            self.evaluations_since_best = -1  # the loop counts this evaluation next
         return found
 
     @contextmanager
@@ -253,7 +253,7 @@ class Supervised(Generic[Example]):
                 weight.copy_(values[name])
 
     def save_model(self, *, best: bool) -> None:
-        """Remember the weights of the best look; states keep them."""
+        """Remember the weights of the best evaluation; states keep them."""
         if best:
             with self.averaged():
                 self._best = {n: w.detach().clone() for n, w in self._weights.items()}
@@ -267,7 +267,7 @@ class Supervised(Generic[Example]):
         """Write what a resumed run needs."""
         if not all(bool(weight.isfinite().all()) for weight in self._weights.values()):
             raise ElmoreError(
-                f"step {self.step_number}: weights are no finite numbers any more; lower "
+                f"step {self.step_number}: the weights contain NaN or infinity; lower "
                 "optimizer.lr or clip_norm and resume from the last save"
             )
         tensors: dict[str, Tensor] = {}
@@ -280,17 +280,15 @@ class Supervised(Generic[Example]):
         for part, values in parts:
             tensors.update({f"{part}/{name}": value for name, value in values.items()})
         facts = {
-            "seen": self.seen,
-            "best": None if math.isinf(self.best) else self.best,
-            "looks_since_best": self.looks_since_best,
-            "history": self.history,
+            **self.counters(),
+            "scores": self.scores,
             "epoch": self.batches.epoch,
             "place": self.batches.place,
         }
         save_state(self.run.resume_path, self.step_number, tensors, facts)
 
     def load_state(self) -> bool:
-        """Go on from the newest saved state; False if there is none."""
+        """Continue from the newest saved state; False if there is none."""
         loaded = load_state(self.run.resume_path)
         if loaded is None:
             return False
@@ -308,10 +306,11 @@ class Supervised(Generic[Example]):
         self._put(part("network"))
         self._best, self._means = part("best"), part("mean")
         self._optimizer.load(part("optimizer"))
-        self.step_number, self.seen = int(facts["step"]), int(facts["seen"])
-        self.best = math.inf if facts["best"] is None else float(facts["best"])
-        self.looks_since_best = int(facts["looks_since_best"])
-        self.history = [float(value) for value in facts["history"]]
+        self.restore_counters(facts)
+        if "history" in facts:  # written earlier: negated scores
+            self.scores = [-float(value) for value in facts["history"]]
+        else:
+            self.scores = [float(value) for value in facts["scores"]]
         self.batches.restore(int(facts["epoch"]), int(facts["place"]))
         return True
 

@@ -33,7 +33,7 @@ from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.batches import Batches
 from elmore.training.distributed import Group
-from elmore.training.loop import StepReport
+from elmore.training.loop import Counters, StepReport
 from elmore.training.objective import LmBatch, Objective
 from elmore.training.optimizers import (
     Adagrad,
@@ -54,7 +54,7 @@ from elmore.training.vectors import read_vectors
 __all__ = ["LmTrainer", "heldout_losses"]
 
 
-class LmTrainer:
+class LmTrainer(Counters):
     """A biLM with its softmax, its optimiser and its place in the data.
 
     Args:
@@ -67,7 +67,7 @@ class LmTrainer:
         seed: the one seed.
         group: the processes that train together.
         workers: threads of this process.
-        heldout: batches of held-out text, to look at during the run.
+        heldout: batches of held-out text, to evaluate on.
         counts: how often each word of the vocabulary occurs, for the softmax bias.
         notes: what the model's card should say.
     """
@@ -89,13 +89,11 @@ class LmTrainer:
         notes: Mapping[str, Any],
         device: str = "cpu",
     ) -> None:
+        super().__init__()
         self.recipe, self.run, self.batches = recipe, run, batches
         self.vocabulary, self.tokenizer = vocabulary, tokenizer
         self.seed, self.group, self.notes = seed, group, notes
         self.heldout = heldout
-        self.step_number = self.seen = 0
-        self.best = math.inf
-        self.looks_since_best = 0
         self._total = total
         self.bilm = BiLm(recipe.model.config(len(vocabulary)))
         initialise(self.bilm, numpy_generator(seed, "weights"))
@@ -135,11 +133,11 @@ class LmTrainer:
         return weight.to(device), bias.to(device)
 
     def total(self) -> int:
-        """Give the tokens of the whole run."""
+        """The tokens of the complete run."""
         return self._total
 
     def finished(self) -> bool:
-        """Tell whether all tokens were seen."""
+        """Whether all tokens were seen."""
         return self.seen >= self._total
 
     def step(self) -> StepReport:
@@ -184,10 +182,10 @@ class LmTrainer:
         if not batch.fresh.any():
             return self._carried
         keep = torch.from_numpy(~batch.fresh).to(self.softmax_bias).unsqueeze(1)
-        return BiLmState(self._carried.hidden * keep, self._carried.memory * keep)
+        return BiLmState(self._carried.hidden * keep, self._carried.cell * keep)
 
     def evaluate(self) -> dict[str, float] | None:
-        """Look at the held-out batches with the full softmax."""
+        """Measure on the held-out batches with the full softmax."""
         if not self.heldout:
             return None
         losses = heldout_losses(self.objective, self.heldout)
@@ -205,25 +203,20 @@ class LmTrainer:
         tensors["softmax/weight"], tensors["softmax/bias"] = self.softmax_weight, self.softmax_bias
         if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
             raise ElmoreError(
-                f"step {self.step_number}: weights are no finite numbers any more; lower "
+                f"step {self.step_number}: the weights contain NaN or infinity; lower "
                 "optimizer.lr or clip_norm and resume from the last save"
             )
         tensors.update({f"optimizer/{k}": t for k, t in self.optimizer.state().items()})
         if self._carried is not None:
-            for name, tensor in zip(("hidden", "memory"), self._carried, strict=True):
+            for name, tensor in zip(("hidden", "cell"), self._carried, strict=True):
                 tensors[f"carried/{name}"] = torch.stack(self.group.gather_tensors(tensor))
         if self.group.main:
-            facts = {
-                "seen": self.seen,
-                "best": None if math.isinf(self.best) else self.best,
-                "looks_since_best": self.looks_since_best,
-                "cursor": self.batches.cursor(),
-            }
+            facts = {**self.counters(), "cursor": self.batches.cursor()}
             save_state(self.run.resume_path, self.step_number, tensors, facts)
         self.group.barrier()
 
     def load_state(self) -> bool:
-        """Go on from the newest saved state; False if there is none."""
+        """Continue from the newest saved state; False if there is none."""
         loaded = load_state(self.run.resume_path)
         if loaded is None:
             return False
@@ -242,14 +235,12 @@ class LmTrainer:
             }
         )
         if "carried/hidden" in tensors:
-            rank = self.group.rank
-            self._carried = BiLmState(
-                tensors["carried/hidden"][rank].to(self.softmax_bias.device),
-                tensors["carried/memory"][rank].to(self.softmax_bias.device),
-            )
-        self.step_number, self.seen = int(facts["step"]), int(facts["seen"])
-        self.best = math.inf if facts["best"] is None else float(facts["best"])
-        self.looks_since_best = int(facts["looks_since_best"])
+            # Earlier states call the cell state "memory".
+            cell = "carried/cell" if "carried/cell" in tensors else "carried/memory"
+            hidden, cells = (tensors[key][self.group.rank] for key in ("carried/hidden", cell))
+            device = self.softmax_bias.device
+            self._carried = BiLmState(hidden.to(device), cells.to(device))
+        self.restore_counters(facts)
         self.batches.restore(facts["cursor"])
         return True
 
@@ -311,7 +302,7 @@ class LmTrainer:
                     "step": self.step_number,
                     "tokens_seen": self.seen,
                     "longest": self._longest(),
-                    "heldout_loss": None if math.isinf(self.best) else self.best,
+                    "heldout_loss": None if math.isinf(self.best) else -self.best,
                 },
             },
             origin=str(self.run.path),
