@@ -58,7 +58,7 @@ TORCH_MODULES = {
         "compat.allennlp.scalar_mix compat.allennlp.token_embedders compat.allennlp.tokens "
         "compat.bilm.datasets compat.bilm.elmo compat.bilm.model "
         "training.batches training.distributed training.fine_tune training.objective "
-        "training.optimizers training.pretrain training.resume training.supervised "
+        "training.optimizers training.pretrain training.resume training.task_trainer "
         "training.trainer"
     ).split()
 }

@@ -14,7 +14,7 @@ from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES
 from elmore.errors import ConfigError, ResumeError
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.task import TASKS, Report, Row
 from elmore.training.run import Run
 from elmore.training.seeds import numpy_generator
@@ -132,7 +132,7 @@ class TaskStudy:
         if isinstance(data, str | Path) or len(data) != 2:
             raise ConfigError(f"{self.name} takes two files: TRAIN DEV")
         recipes = [self._recipe(variant) for variant in variants]
-        reader: SupervisedTask[Any, Any] = self.kind(None, recipe=recipes[0])
+        reader: Task[Any, Any] = self.kind(None, recipe=recipes[0])
         train, dev = reader.examples([data[0]]), reader.examples([data[1]])
         order = numpy_generator(0, "share", len(train)).permutation(len(train)).tolist()
         outcomes = []

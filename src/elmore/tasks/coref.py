@@ -23,7 +23,7 @@ from elmore.tasks.layers.spans import SpanScorer, SpanVectors, distance_buckets,
 from elmore.tasks.metrics.clusters import cluster_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.ontonotes import read_documents
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.tags import Span
 from elmore.tasks.terminal import mark_spans
 from elmore.text.splitter import split_sentences
@@ -80,7 +80,7 @@ class CorefSizes:
     keep_singletons: bool
 
 
-class Coref(SupervisedTask[CorefExample, Clusters]):
+class Coref(Task[CorefExample, Clusters]):
     """Find which words of a document mean the same person or thing.
 
     Examples:

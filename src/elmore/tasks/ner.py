@@ -21,7 +21,7 @@ from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.spans import span_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.conll import read_columns
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.tags import (
     Span,
     are_tag_names,
@@ -60,7 +60,7 @@ class NerSizes:
     output_dropout: float
 
 
-class Ner(SupervisedTask[NerExample, Entities]):
+class Ner(Task[NerExample, Entities]):
     """Find names in text and say what they are names of.
 
     Examples:

@@ -21,7 +21,7 @@ from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.classes import class_scores
 from elmore.tasks.parts import Measured, Network, split_pairs
 from elmore.tasks.readers.snli import LABELS, read_pairs
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.terminal import mark_spans, paint
 
 __all__ = ["Nli", "NliExample", "NliSizes"]
@@ -51,7 +51,7 @@ class NliSizes:
     attention_dropout: float
 
 
-class Nli(SupervisedTask[NliExample, str]):
+class Nli(Task[NliExample, str]):
     """Tell whether a hypothesis follows from a premise.
 
     Examples:

@@ -21,7 +21,7 @@ from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics.answers import answer_scores
 from elmore.tasks.parts import Measured, Network, split_pairs
 from elmore.tasks.readers.squad import Paragraph, read_squad, split_paragraph
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.terminal import mark_spans, paint
 
 __all__ = ["Qa", "QaExample", "QaSizes"]
@@ -68,7 +68,7 @@ class QaSizes:
     by_sentence: bool
 
 
-class Qa(SupervisedTask[QaExample, str]):
+class Qa(Task[QaExample, str]):
     """Answer a question by a stretch of a paragraph.
 
     Examples:

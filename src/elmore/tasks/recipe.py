@@ -14,7 +14,7 @@ from elmore.limits import LIMITS
 from elmore.nn.mix import LayerNorm
 from elmore.tasks.recipe_files import task_recipe_names, task_recipe_text
 from elmore.training.recipe_values import read_recipe, section_from_json, unknown_key
-from elmore.training.supervised import LearningRecipe, PaceRecipe
+from elmore.training.task_trainer import LearningRecipe, PaceRecipe
 
 __all__ = [
     "CharactersRecipe",

@@ -27,7 +27,7 @@ from elmore.tasks.metrics.classes import class_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.sst import read_trees
 from elmore.tasks.recipe import within
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.terminal import mark_spans, paint
 
 __all__ = ["Sentiment", "SentimentExample", "SentimentSizes"]
@@ -70,7 +70,7 @@ class SentimentSizes:
     phrases_from: int = within(0)
 
 
-class Sentiment(SupervisedTask[SentimentExample, int]):
+class Sentiment(Task[SentimentExample, int]):
     """Tell how a sentence feels about its subject, from 0 (very negative) to 4 (very positive).
 
     Examples:

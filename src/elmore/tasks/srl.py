@@ -24,7 +24,7 @@ from elmore.tasks.metrics.roles import role_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.readers.ontonotes import Predicate, read_documents
 from elmore.tasks.recipe import within
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.tags import (
     Span,
     are_tag_names,
@@ -69,7 +69,7 @@ class SrlSizes:
     dropout: float
 
 
-class Srl(SupervisedTask[SrlExample, Frames]):
+class Srl(Task[SrlExample, Frames]):
     """Tell who did what to whom, for each predicate of a sentence.
 
     In plain text, those words are taken for predicates that were one in at least half of their

@@ -43,9 +43,9 @@ from elmore.training.loop import Stopped
 from elmore.training.loop import train as run_loop
 from elmore.training.run import Run
 from elmore.training.seeds import seeded
-from elmore.training.supervised import LengthBatches, Supervised
+from elmore.training.task_trainer import LengthBatches, TaskTrainer
 
-__all__ = ["Data", "SupervisedTask"]
+__all__ = ["Data", "Task"]
 
 # Files to read, or examples.
 Data = str | Path | Sequence[Any]
@@ -60,7 +60,7 @@ class _Cadence:
     patience: int
 
 
-class SupervisedTask(TaskParts[Example, Prediction]):
+class Task(TaskParts[Example, Prediction]):
     """A task model: learns from labelled data, predicts on text.
 
     Args:
@@ -199,7 +199,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             result.save(run.path / "report.json", overwrite=True)
         return result
 
-    def _keep(self, trainer: Supervised[Example], run: Run) -> None:
+    def _keep(self, trainer: TaskTrainer[Example], run: Run) -> None:
         """Leave a model for use behind a training that was stopped: the best one so far."""
         trainer.finish()
         self._settle()
@@ -409,7 +409,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
 
     def _trainer(
         self, examples: list[Example], held_out: list[Example], run: Run
-    ) -> Supervised[Example]:
+    ) -> TaskTrainer[Example]:
         recipe, network = self.recipe, self.network
         mixes = network.features.elmo
         if self.recipe.elmo.trainable and self.elmo is not None and mixes is not None:
@@ -425,7 +425,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         def measure() -> dict[str, float]:
             return dict(self._measured(held_out).metrics)
 
-        return Supervised(
+        return TaskTrainer(
             network,
             loss,
             LengthBatches(
@@ -448,7 +448,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
     def _start(
         self,
         run: Run,
-        trainer: Supervised[Example],
+        trainer: TaskTrainer[Example],
         examples: list[Example],
         held_out: list[Example],
     ) -> None:

@@ -27,7 +27,7 @@ from elmore.training.run import Run
 from elmore.training.schedule import plateau_factor
 from elmore.training.seeds import numpy_generator, seeded
 
-__all__ = ["LearningRecipe", "LengthBatches", "PaceRecipe", "Supervised"]
+__all__ = ["LearningRecipe", "LengthBatches", "PaceRecipe", "TaskTrainer"]
 
 Example = TypeVar("Example")
 # How far a batch's lengths may differ: without it the same sentences always meet.
@@ -129,7 +129,7 @@ class LengthBatches(Generic[Example]):
         self._plan = self._make()
 
 
-class Supervised(Counters, Generic[Example]):
+class TaskTrainer(Counters, Generic[Example]):
     """What `train` needs of a task: steps over batches, evaluations, states, best weights.
 
     Args:
