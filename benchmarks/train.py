@@ -21,8 +21,8 @@ from plain_training import PlainStep
 
 from elmore.kernels.native import native
 from elmore.kernels.recurrence import Clips
-from elmore.nn.losses import draw_negatives, sampled_softmax
 from elmore.nn.lstm_steps import LstmSteps
+from elmore.nn.softmax import draw_negatives, sampled_softmax
 from elmore.nn.threads import torch_workers
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet

@@ -19,9 +19,8 @@ from elmore.config import (
     count_parameters,
     weight_shapes,
 )
-from elmore.nn.bilm import BiLm, BiLmState
-from elmore.nn.initial import initialise
-from elmore.nn.packing import Packing
+from elmore.nn.bilm import BiLm, BiLmState, initialise
+from elmore.nn.lstm import Packing, last_rows
 
 CHARACTERS = TokenEncoderConfig(
     n_characters=261, char_dim=4, filters=((1, 4), (3, 6)), n_highway=1, projected=True
@@ -158,7 +157,7 @@ def test_packing() -> None:
     # Places are sentence * 3 + position; the steps are (c0 a0 d0) (c1 a1) (c2).
     assert packing.forward.tolist() == [6, 0, 9, 7, 1, 8]
     assert packing.backward.tolist() == [8, 1, 9, 7, 0, 6]
-    assert packing.last.tolist() == [5, 4, 2, -1]
+    assert last_rows(packing.sizes).tolist() == [5, 4, 2]
 
 
 def test_a_row_without_any_token_keeps_its_state(tiny_elmo: Elmo) -> None:

@@ -17,7 +17,7 @@ import torch
 from small_training import digest, small_data, small_recipe
 
 from elmore.errors import ConfigError
-from elmore.nn.losses import RowGradient
+from elmore.nn.softmax import RowGradient
 from elmore.training.distributed import Group, join_group
 from elmore.training.prepared import Prepared
 from elmore.training.pretrain import pretrain

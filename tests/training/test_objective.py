@@ -24,9 +24,8 @@ from tf_bundle import load_bundle, our_arrays, read_bundle
 from torch import Tensor
 
 from elmore.kernels.workers import Workers
-from elmore.nn.bilm import BiLm
-from elmore.nn.initial import initialise
-from elmore.nn.losses import full_softmax
+from elmore.nn.bilm import BiLm, initialise
+from elmore.nn.softmax import full_softmax
 from elmore.nn.threads import torch_workers
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.batches import SentenceBatches

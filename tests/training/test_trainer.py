@@ -13,7 +13,7 @@ from small_training import characters, make_sentences, relative, small_recipe, w
 from test_batches import given_shard
 from test_objective import Given
 
-from elmore.nn.losses import Negatives
+from elmore.nn.softmax import Negatives
 from elmore.nn.threads import torch_workers
 from elmore.text.vocabulary import Vocabulary
 from elmore.training import trainer as module

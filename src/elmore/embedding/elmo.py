@@ -30,8 +30,7 @@ from elmore.text.tokenizer import tokenize
 from elmore.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from elmore.nn.elmo_layer import ElmoLayer
-    from elmore.nn.mix import LayerNorm
+    from elmore.nn.elmo_layer import ElmoLayer, LayerNorm
 
 __all__ = ["Elmo", "Precision"]
 

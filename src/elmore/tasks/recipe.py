@@ -11,7 +11,7 @@ from typing import Any, Literal, get_type_hints
 from elmore._messages import shown
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS
-from elmore.nn.mix import LayerNorm
+from elmore.nn.elmo_layer import LayerNorm
 from elmore.tasks.recipe_files import task_recipe_names, task_recipe_text
 from elmore.training.recipe_values import read_recipe, section_from_json, unknown_key
 from elmore.training.task_trainer import LearningRecipe, PaceRecipe

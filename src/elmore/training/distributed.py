@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from elmore.errors import ConfigError
-from elmore.nn.losses import RowGradient
+from elmore.nn.softmax import RowGradient
 
 __all__ = ["Group", "join_group"]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from elmore.nn.losses import RowGradient
+from elmore.nn.softmax import RowGradient
 
 __all__ = [
     "Adadelta",

@@ -17,9 +17,8 @@ from elmore.errors import ConfigError, ElmoreError
 from elmore.formats import folder
 from elmore.formats.checkpoint import Checkpoint, Softmax
 from elmore.kernels.workers import Workers
-from elmore.nn.bilm import BiLm, BiLmState
-from elmore.nn.initial import initialise
-from elmore.nn.losses import (
+from elmore.nn.bilm import BiLm, BiLmState, initialise
+from elmore.nn.softmax import (
     Negatives,
     RowGradient,
     SoftmaxLoss,

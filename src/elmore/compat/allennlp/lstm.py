@@ -9,9 +9,7 @@ from torch import Tensor, nn
 from elmore.compat.allennlp.layouts import keep_allennlp_layout
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.errors import ConfigError
-from elmore.nn.bilm import BiLm, BiLmState, Layers
-from elmore.nn.carrying import first_rows, store_rows
-from elmore.nn.initial import initialise
+from elmore.nn.bilm import BiLm, BiLmState, Layers, first_rows, initialise, store_rows
 
 __all__ = ["ElmoLstm"]
 

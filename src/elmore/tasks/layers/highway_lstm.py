@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from elmore.nn.packing import Packing
+from elmore.nn.lstm import Packing
 
 __all__ = ["AlternatingLstm", "HighwayLstm"]
 
