@@ -13,11 +13,11 @@ import torch
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.objective import LmBatch
+from elmore.training.batches import LmBatch
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Prepared
 from elmore.training.recipe import Recipe
-from elmore.training.resume import load_state, save_state
+from elmore.training.run import load_state, save_state
 
 WORDS = [f"w{chr(97 + k)}" for k in range(20)]
 SMALL = {

@@ -22,8 +22,7 @@ from elmore.training import trainer as trainer_module
 from elmore.training.loop import StepReport, Stopped, train
 from elmore.training.pretrain import pretrain
 from elmore.training.recipe import Recipe, RunRecipe
-from elmore.training.resume import load_state
-from elmore.training.run import Run
+from elmore.training.run import Run, load_state
 
 
 def rules(**changes: Any) -> RunRecipe:

@@ -28,9 +28,9 @@ from elmore.nn.bilm import BiLm, initialise
 from elmore.nn.softmax import full_softmax
 from elmore.nn.threads import torch_workers
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.batches import SentenceBatches
+from elmore.training.batches import LmBatch, SentenceBatches
 from elmore.training.distributed import Group
-from elmore.training.objective import LmBatch, Objective
+from elmore.training.objective import Objective
 from elmore.training.optimizers import Adagrad, Update, clip_by_global_norm, sum_rows
 from elmore.training.recipe import Recipe
 from elmore.training.run import Run

@@ -213,7 +213,7 @@ def test_files_that_are_wrong(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not UTF-8"):
         Recipe.load(path)
     path.write_text("[model")
-    with pytest.raises(ConfigError, match="is no TOML"):
+    with pytest.raises(ConfigError, match="is not valid TOML"):
         Recipe.load(path)
     text = recipe_text("tiny")
     path.write_text(text.replace("dim = 128\n", "", 1))

@@ -21,8 +21,7 @@ from elmore.training.loop import Stopped
 from elmore.training.prepared import Prepared
 from elmore.training.pretrain import pretrain
 from elmore.training.recipe import Recipe
-from elmore.training.resume import load_state, save_state
-from elmore.training.run import Run
+from elmore.training.run import Run, load_state, save_state
 
 REGIMES: dict[str, dict[str, object]] = {
     "sentences": {},
@@ -238,7 +237,7 @@ import json, os, shutil, signal, sys, traceback, types
 sys.path.insert(0, sys.argv[1])
 data, out, settings, plan = sys.argv[2], sys.argv[3], *map(json.loads, sys.argv[4:])
 from small_training import small_recipe
-from elmore.training import resume
+from elmore.training import run as states
 from elmore.training.pretrain import pretrain
 die = lambda: os.kill(os.getpid(), signal.SIGKILL)
 for where, step in [*plan, [None, None]]:
@@ -251,12 +250,12 @@ for where, step in [*plan, [None, None]]:
             if where == "save" and int(args[0].parent.name.split("-")[1].split(".")[0]) >= step:
                 die()
             return hashed(*args, **options)
-        hashed, resume.sha256_file = resume.sha256_file, dying
+        hashed, states.sha256_file = states.sha256_file, dying
         def removing(path, ignore_errors):
             if where == "rotation" and int(path.name.split("-")[1]) >= step - 2:
                 die()
             shutil.rmtree(path, ignore_errors)
-        resume.shutil = types.SimpleNamespace(rmtree=removing)
+        states.shutil = types.SimpleNamespace(rmtree=removing)
         try:
             pretrain(data, out, recipe=small_recipe(settings), seed=3, threads=1, resume=True,
                      report=report)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from elmore.training.schedule import learning_rate, plateau_factor
+from elmore.training.optimizers import learning_rate, plateau_factor
 
 RUN: dict[str, Any] = {
     "peak": 0.2,

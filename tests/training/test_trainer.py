@@ -17,9 +17,8 @@ from elmore.nn.softmax import Negatives
 from elmore.nn.threads import torch_workers
 from elmore.text.vocabulary import Vocabulary
 from elmore.training import trainer as module
-from elmore.training.batches import SentenceBatches
+from elmore.training.batches import LmBatch, SentenceBatches
 from elmore.training.distributed import Group
-from elmore.training.objective import LmBatch
 from elmore.training.recipe import Recipe
 from elmore.training.run import Run
 from elmore.training.trainer import LmTrainer, heldout_losses

@@ -16,7 +16,7 @@ from elmore.tasks.folder import TaskFolder, read_task
 from elmore.tasks.places import trainings_of
 from elmore.tasks.recipe import ElmoRecipe
 from elmore.tasks.task import Report, Row
-from elmore.training.recipe_values import section_from_json
+from elmore.training.recipe_files import section_from_json
 
 __all__ = ["LearnedMix", "Mixes", "mix_report"]
 

@@ -12,8 +12,13 @@ from elmore._messages import shown
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS
 from elmore.nn.elmo_layer import LayerNorm
-from elmore.tasks.recipe_files import task_recipe_names, task_recipe_text
-from elmore.training.recipe_values import read_recipe, section_from_json, unknown_key
+from elmore.training.recipe_files import (
+    read_recipe,
+    section_from_json,
+    task_recipe_names,
+    task_recipe_text,
+    unknown_key,
+)
 from elmore.training.task_trainer import LearningRecipe, PaceRecipe
 
 __all__ = [

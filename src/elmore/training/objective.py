@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -22,40 +21,11 @@ from elmore.nn.softmax import (
     adaptive_log_likelihoods,
     log_likelihoods,
 )
+from elmore.training.batches import LmBatch
 
-__all__ = ["LmBatch", "Objective", "StepResult"]
+__all__ = ["Objective", "StepResult"]
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class LmBatch:
-    """A batch of language-model training; each direction has its own rows and targets.
-
-    Rows are packed as in `kernels/packing.py`: step by step, and in each step the first `sizes[t]`
-    sequences.
-
-    Attributes:
-        words: distinct words as character ids, (n_words, chars), or None.
-        word_ids: distinct words as rows of the word table, (n_words,), or None.
-        sizes: sequences alive at each step.
-        rows: for each direction, the word that each packed row reads, (n_rows,).
-        targets: for each direction, the word id that each packed row should predict, (n_rows,).
-        fresh: None if every sequence starts from zeros and is complete. Otherwise the sequences
-            continue those of the last such batch, except where this is true, (sizes[0],).
-    """
-
-    words: NDArray[np.int32] | None
-    word_ids: NDArray[np.int64] | None
-    sizes: tuple[int, ...]
-    rows: tuple[NDArray[np.int64], ...]
-    targets: tuple[NDArray[np.int64], ...]
-    fresh: NDArray[np.bool_] | None = None
-
-    @property
-    def n_tokens(self) -> int:
-        """Predictions of one direction."""
-        return len(self.targets[0])
 
 
 class StepResult(NamedTuple):

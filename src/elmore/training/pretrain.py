@@ -18,22 +18,14 @@ from elmore.kernels.workers import Workers
 from elmore.nn.threads import torch_workers
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
-from elmore.training.batches import (
-    Batches,
-    MixedBatches,
-    SentenceBatches,
-    StreamBatches,
-    WindowBatches,
-    endless_sentences,
-)
+from elmore.training.batches import Batches, LmBatch, SentenceBatches
 from elmore.training.distributed import Group, join_group
 from elmore.training.loop import train
-from elmore.training.objective import LmBatch
 from elmore.training.prepared import Prepared
 from elmore.training.recipe import Recipe
-from elmore.training.resume import load_state
-from elmore.training.run import Run
+from elmore.training.run import Run, load_state
 from elmore.training.shards import Shard, read_shard
+from elmore.training.streams import MixedBatches, StreamBatches, WindowBatches, endless_sentences
 from elmore.training.trainer import LmTrainer
 
 __all__ = ["finish_recipe", "pretrain"]

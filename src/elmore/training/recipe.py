@@ -15,12 +15,11 @@ from elmore.config import (
     TokenEncoderConfig,
 )
 from elmore.errors import ConfigError
-from elmore.training.recipe_files import recipe_text
-from elmore.training.recipe_values import read_recipe, section_from_json, unknown_key
-from elmore.training.schedule import Decay
+from elmore.training.recipe_files import read_recipe, recipe_text, section_from_json, unknown_key
 
 __all__ = [
     "DataRecipe",
+    "Decay",
     "LossRecipe",
     "ModelRecipe",
     "OptimizerRecipe",
@@ -34,6 +33,7 @@ LossKind = Literal["sampled", "full", "adaptive"]
 SharedNegatives = Literal["directions", "none"]
 OptimizerName = Literal["adagrad", "adam", "muon"]
 TokenInput = Literal["characters", "words"]
+Decay = Literal["constant", "cosine", "linear"]
 
 
 @dataclass(frozen=True, kw_only=True)

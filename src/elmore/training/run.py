@@ -10,23 +10,32 @@ resume/        the two newest states to resume from
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from elmore._atomic import atomic_file
+import numpy as np
+
+from elmore._atomic import atomic_file, atomic_folder
+from elmore._io import sha256_file
 from elmore._json import read_json
 from elmore._locks import locked
 from elmore._messages import shown
 from elmore.errors import FormatError, ResumeError
+from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 from elmore.training.recipe import Recipe
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from elmore.embedding.elmo import Elmo
 
-__all__ = ["Run"]
+__all__ = ["Run", "load_state", "save_state"]
 
 _FORMAT, _VERSION = "elmore-run", 1
+_KEPT_STATES = 2  # the newest may be damaged by a crash of the machine
 # Sections that may change when a run resumes: they do not affect what was learned.
 _FREE = ("schedule", "run", "name")
 # What must be changed to resume a run whose loss became infinite.
@@ -194,3 +203,72 @@ class Run:
         data = {"format": _FORMAT, "version": _VERSION, **facts}
         with atomic_file(self.path / "recipe.json", overwrite=True) as stream:
             stream.write((json.dumps(data, indent=2) + "\n").encode())
+
+
+# --------------------------------------------------------------------------- states to resume from
+
+
+def save_state(
+    folder: Path, step: int, tensors: Mapping[str, Tensor], facts: dict[str, Any]
+) -> None:
+    """Write the state after a step, then drop all but the two newest.
+
+    Args:
+        folder: where states are.
+        step: number of the step.
+        tensors: weights, optimiser, carried LSTM state.
+        facts: cursor, counters; JSON values.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {name: t.detach().cpu().contiguous().numpy() for name, t in tensors.items()}
+    with atomic_folder(
+        folder / f"step-{step:010d}", overwrite=True, looks_ours=_looks_ours
+    ) as place:
+        with (place / "state.safetensors").open("wb") as stream:
+            write_safetensors(stream, arrays, {})
+        facts = {**facts, "step": step, "sha256": sha256_file(place / "state.safetensors")}
+        (place / "state.json").write_text(json.dumps(facts), encoding="utf-8")
+    for old in _states(folder)[:-_KEPT_STATES]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def load_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Read the newest complete state, or None if there is none yet.
+
+    Raises:
+        ResumeError: there are states, but all are damaged.
+    """
+    states = _states(folder)
+    problem = ""
+    for place in reversed(states):
+        try:
+            return _read_state(place)
+        except (FormatError, OSError) as error:
+            problem = str(error)
+    if states:
+        raise ResumeError(f"no state in '{folder}' can be read ({problem}); start again elsewhere")
+    return None
+
+
+def _read_state(place: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    import torch
+
+    facts = read_json(place / "state.json")
+    file = place / "state.safetensors"
+    if sha256_file(file) != facts.get("sha256"):
+        raise FormatError(f"'{file}' is damaged; remove '{place}'")
+    with read_safetensors(file, what=str(file)) as view:
+        tensors = {
+            name: torch.from_numpy(np.array(view.read(name, copy=True))) for name in view.names()
+        }
+    return tensors, facts
+
+
+def _states(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(entry for entry in folder.iterdir() if entry.name.startswith("step-"))
+
+
+def _looks_ours(place: Path) -> bool:
+    return (place / "state.json").is_file()

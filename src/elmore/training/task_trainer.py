@@ -21,10 +21,9 @@ from elmore.training.optimizers import (
     Optimizer,
     Update,
     clip_by_global_norm,
+    plateau_factor,
 )
-from elmore.training.resume import load_state, save_state
-from elmore.training.run import Run
-from elmore.training.schedule import plateau_factor
+from elmore.training.run import Run, load_state, save_state
 from elmore.training.seeds import numpy_generator, seeded
 
 __all__ = ["LearningRecipe", "LengthBatches", "PaceRecipe", "TaskTrainer"]

@@ -30,10 +30,10 @@ from elmore.nn.softmax import (
 from elmore.text.characters import Alphabet, ByteAlphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.batches import Batches
+from elmore.training.batches import Batches, LmBatch
 from elmore.training.distributed import Group
 from elmore.training.loop import Counters, StepReport
-from elmore.training.objective import LmBatch, Objective
+from elmore.training.objective import Objective
 from elmore.training.optimizers import (
     Adagrad,
     Adam,
@@ -41,14 +41,13 @@ from elmore.training.optimizers import (
     Optimizer,
     Update,
     clip_by_global_norm,
+    learning_rate,
     sum_rows,
 )
 from elmore.training.recipe import Recipe
-from elmore.training.resume import load_state, save_state
-from elmore.training.run import Run
-from elmore.training.schedule import learning_rate
+from elmore.training.run import Run, load_state, save_state
 from elmore.training.seeds import numpy_generator, torch_generator
-from elmore.training.vectors import read_vectors
+from elmore.training.words import read_vectors
 
 __all__ = ["LmTrainer", "heldout_losses"]
 
