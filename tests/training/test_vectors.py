@@ -96,7 +96,7 @@ def test_values_that_are_not_finite(bad: str, tmp_path: Path) -> None:
         read_vectors(path, VOCABULARY, 2)
     np.save(tmp_path / "v.npy", np.array([[1, float(bad)]]))
     (tmp_path / "v.words").write_text("cat\n")
-    with pytest.raises(InputError, match=r"v.npy' has values that are no finite"):
+    with pytest.raises(InputError, match=r"v.npy' contains NaN or infinity"):
         read_vectors(tmp_path / "v.npy", VOCABULARY, 2)
 
 
