@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
@@ -19,16 +18,15 @@ from small_training import small_data, small_recipe
 
 from elmore.errors import ElmoreError
 from elmore.training import trainer as trainer_module
-from elmore.training.loop import StepReport, Stopped, train
+from elmore.training.loop import Cadence, StepReport, Stopped, train
 from elmore.training.pretrain import pretrain
-from elmore.training.recipe import Recipe, RunRecipe
 from elmore.training.run import Run, load_state
 
 
-def rules(**changes: Any) -> RunRecipe:
+def rules(**changes: Any) -> Cadence:
     """A line for every step; no saves and evaluations but the last."""
-    quiet = {"log_steps": 1, "save_minutes": 1e6, "evaluate_tokens": 0, "patience": 0}
-    return dataclasses.replace(Recipe.load("tiny").run, **{**quiet, **changes})
+    quiet = {"log_steps": 1, "save_minutes": 1e6, "evaluate_every": 0, "patience": 0}
+    return Cadence(**{**quiet, **changes})
 
 
 class Fake:
@@ -105,7 +103,7 @@ def test_only_the_main_process_writes_a_log(tmp_path: Path) -> None:
 
 def test_evaluations_fall_on_multiples_and_the_best_is_kept(tmp_path: Path) -> None:
     fake = Fake(heldout=(5.0, 4.0, 4.5, 4.2))
-    go(fake, tmp_path, evaluate_tokens=30)
+    go(fake, tmp_path, evaluate_every=30)
     evaluations = [step for event, step in fake.events if event == "evaluation"]
     assert evaluations == [3, 6, 9, 10]
     assert [step for event, step in fake.events if event == "best"] == [3, 6]
@@ -114,20 +112,20 @@ def test_evaluations_fall_on_multiples_and_the_best_is_kept(tmp_path: Path) -> N
 
 def test_an_evaluation_at_the_very_end_is_not_repeated(tmp_path: Path) -> None:
     fake = Fake(heldout=(5.0,) * 9)
-    go(fake, tmp_path, evaluate_tokens=50)
+    go(fake, tmp_path, evaluate_every=50)
     assert [step for event, step in fake.events if event == "evaluation"] == [5, 10]
 
 
 def test_a_resumed_run_evaluates_where_the_other_would(tmp_path: Path) -> None:
     fake = Fake(heldout=(5.0,) * 9)
     fake.step_number, fake.seen = 4, 40
-    go(fake, tmp_path, evaluate_tokens=30)
+    go(fake, tmp_path, evaluate_every=30)
     assert [step for event, step in fake.events if event == "evaluation"] == [6, 9, 10]
 
 
 def test_patience_ends_it(tmp_path: Path) -> None:
     fake = Fake(total=10**6, heldout=(5.0, 4.0, 4.0, 4.1, 1.0))
-    go(fake, tmp_path, evaluate_tokens=20, patience=2)
+    go(fake, tmp_path, evaluate_every=20, patience=2)
     # equal is not better; the evaluation at the end is the one that ended it
     assert [event for event in fake.events if event[0] == "evaluation"] == [
         ("evaluation", 2), ("evaluation", 4), ("evaluation", 6), ("evaluation", 8),

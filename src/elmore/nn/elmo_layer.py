@@ -24,13 +24,8 @@ _TINY = 1e-13
 def mix(layers: Tensor, weights: Tensor, gamma: Tensor) -> Tensor:
     """Weigh the biLM layers into one vector per token (Peters et al. 2018, §3.2, eq. 1).
 
-    Args:
-        layers: all layers, (layers, batch, time, dim).
-        weights: unnormalised layer scores, (layers,).
-        gamma: the scale of the complete vector, ().
-
-    Returns:
-        (batch, time, dim).
+    From (layers, batch, time, dim) to (batch, time, dim); `weights` are unnormalised layer scores,
+    (layers,), and `gamma` is the scale of the complete vector, ().
     """
     return torch.einsum("l,l...->...", gamma * torch.softmax(weights, dim=0), layers)
 
@@ -101,10 +96,7 @@ class ScalarMix(nn.Module):
 def normalise(values: Tensor, mask: Tensor, kind: LayerNorm) -> Tensor:
     """Shift and scale each layer to mean 0 and variance 1 over its real tokens and features.
 
-    Args:
-        values: (layers, batch, time, dim).
-        mask: which tokens are real, (batch, time).
-        kind: as in `ScalarMix`.
+    `values` is (layers, batch, time, dim), `mask` (batch, time); `kind` as in `ScalarMix`.
     """
     dims = (2, 3) if kind == "sentence" else (1, 2, 3)
     real = mask.to(values.dtype)[None, :, :, None]
@@ -147,6 +139,7 @@ class ElmoLayer(nn.Module):
         self.indexer = indexer
         self.trainable_bilm = trainable_bilm
         self.keep_boundaries = keep_boundaries
+        # An optimizer over layer.parameters() must leave a frozen biLM alone.
         for parameter in bilm.parameters():
             parameter.requires_grad_(trainable_bilm)
         self.mixes = nn.ModuleList(
@@ -187,6 +180,7 @@ class ElmoLayer(nn.Module):
             for each mix (*shape, time, dim); zero where a sentence has ended. `batch.mask` tells
             which tokens are real.
         """
+        # A frozen biLM needs no graph, which would keep the gates of all layers in memory.
         gradients = self.trainable_bilm and torch.is_grad_enabled()
         with torch.set_grad_enabled(gradients):
             layers, _ = self.bilm(batch.words, batch.index, batch.lengths, word_ids=batch.word_ids)
@@ -196,6 +190,7 @@ class ElmoLayer(nn.Module):
         mixed = []
         for scalar_mix in self.mixes:
             vectors = self.dropout(scalar_mix(values, mask))
+            # A layer norm shifts padding away from zero; callers rely on zeros there.
             if self.keep_boundaries:
                 vectors = vectors * mask[:, :, None]
             else:

@@ -42,7 +42,7 @@ def lstm_steps(
     *,
     rounded: bool = False,
 ) -> None:
-    """Run some steps (Peters et al. 2018 §3.1; the order of the clips is bilm-tf's LSTMCell).
+    """Run steps (Peters et al. 2018 §3.1; the order of the clips is that of bilm-tf's LSTMCell).
 
     Args:
         gates: the inputs' share of the gates with all biases, (n_rows, 4 * cells), in the order
@@ -51,7 +51,7 @@ def lstm_steps(
         state_weight: (4 * cells, dim).
         projection: (dim, cells), or None where the cell's output is used as it is.
         hidden: output before the first step, (batch, dim).
-        cell: cell before the first step, (batch, cells); overwritten by each row's last value.
+        cell: cell state before the first step, (batch, cells); overwritten by each row's last.
         clips: bounds of cell and projection.
         output: receives the output of each row, (n_rows, dim).
         kept: receives what a backward pass needs.
@@ -157,6 +157,7 @@ def activate_gates(now: Tensor, cell: Tensor, kept: _Kept, clip: float | None) -
     cell.mul_(forget_gate).addcmul_(in_gate, candidate)
     if clip is not None:
         cell.clamp_(-clip, clip)
+    # In place of autograd's own records: three values per cell are enough to go back.
     kept.cell.copy_(cell)
     torch.tanh(cell, out=kept.tanh_cell)
     torch.mul(kept.tanh_cell, out_gate, out=kept.unprojected)
@@ -254,7 +255,7 @@ def _differentiation(
 
 
 def _native_for(gates: Tensor) -> Any:
-    """Give the extension if it can work on this tensor, else None."""
+    """The extension if it can work on this tensor, else None."""
     if gates.device.type != "cpu" or gates.dtype != torch.float32:
         return None
     return native().module
@@ -297,14 +298,10 @@ class LstmSteps(torch.autograd.Function):
         clips: Clips,
         rounded: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Give output (n_rows, dim) and last cell (batch, cells); `gates` is used up."""
+        """The output (n_rows, dim) and the last cell state (batch, cells); overwrites `gates`."""
         n_rows, cells = gates.shape[0], cell.shape[1]
         output = gates.new_empty(n_rows, hidden.shape[1])
-        kept = _Kept(
-            gates.new_empty(n_rows, cells),
-            gates.new_empty(n_rows, cells),
-            gates.new_empty(n_rows, cells),
-        )
+        kept = _Kept(*(gates.new_empty(n_rows, cells) for _ in range(3)))
         last = cell.contiguous().clone()
         # Autograd must not see the overwriting: whatever made the gates does not need them.
         activated = gates.detach()
@@ -325,7 +322,7 @@ class LstmSteps(torch.autograd.Function):
         projection = None if projection is None else projection.to(factor)
         d_gates = torch.empty_like(gates)
         d_projected = torch.empty_like(output)
-        d_hidden = torch.zeros_like(hidden0)  # of the step's own output, through later steps
+        d_hidden = torch.zeros_like(hidden0)  # of a step's output, through later steps
         d_cell = d_last.contiguous().clone()
         go_back = _differentiation(d_gates, d_cell, gates, kept, cell0.contiguous(), clips.cell)
         start = sum(sizes)
@@ -337,15 +334,16 @@ class LstmSteps(torch.autograd.Function):
             torch.add(d_output[rows], d_hidden[:size], out=d_out)
             d_unprojected = d_out
             if projection is not None:
-                if clips.projection is not None:
+                if clips.projection is not None:  # a clipped value has no gradient
                     d_out.mul_(output[rows].abs() < clips.projection)
                 d_unprojected = (d_out.to(factor) @ projection).to(gates.dtype)
             go_back(start, start - sizes[step - 1] if step else None, size, d_unprojected)
             _multiply(d_gates[rows], state_weight, d_hidden[:size])
+        # One product over all steps, instead of one in each.
         before_rows = _rows_before(sizes, gates.device)
         first = sizes[0] if sizes else 0
         previous = torch.cat([hidden0[:first], output.index_select(0, before_rows)])
-        # Transposed twice, so that the gradients lie in memory as the weights do (nn/lstm.py).
+        # Transposed twice, so that the gradients are stored as the weights are (nn/lstm.py).
         d_state_weight = (previous.to(factor).t() @ d_gates.to(factor)).t().to(gates.dtype)
         d_matrix = None
         if projection is not None:
@@ -357,6 +355,7 @@ class LstmSteps(torch.autograd.Function):
 def _rows_before(sizes: Sequence[int], device: torch.device) -> Tensor:
     """Find the row of the step before, for every packed row but those of the first step."""
     pieces, start = [], 0
+    # Sizes never grow, so the rows of a step follow the first rows of the step before.
     for size, following in itertools.pairwise(sizes):
         pieces.append(torch.arange(start, start + following))
         start += size

@@ -8,7 +8,6 @@ import hashlib
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,7 +38,7 @@ from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.task import Report, Row
 from elmore.text.tokenizer import tokenize
 from elmore.text.word_vectors import read_word_vectors
-from elmore.training.loop import Stopped
+from elmore.training.loop import Cadence, Stopped
 from elmore.training.loop import train as run_loop
 from elmore.training.run import Run
 from elmore.training.seeds import seeded
@@ -50,14 +49,6 @@ __all__ = ["Data", "Task"]
 # Files to read, or examples.
 Data = str | Path | Sequence[Any]
 Reporter = Callable[[dict[str, Any]], None]
-
-
-@dataclass(frozen=True)
-class _Cadence:
-    log_steps: int
-    save_minutes: float
-    evaluate_every: int
-    patience: int
 
 
 class Task(TaskParts[Example, Prediction]):
@@ -161,7 +152,7 @@ class Task(TaskParts[Example, Prediction]):
             trainer = self._trainer(examples, held_out, run)
             self._start(run, trainer, examples, held_out)
             patience = self.recipe.schedule.patience
-            cadence = _Cadence(
+            cadence = Cadence(
                 self.recipe.run.log_steps,
                 self.recipe.run.save_minutes,
                 evaluate_epochs * len(examples),

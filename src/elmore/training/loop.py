@@ -6,14 +6,19 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elmore.errors import ElmoreError
 from elmore.training.run import Run
 
-__all__ = ["Cadence", "Counters", "StepReport", "Stopped", "Trainable", "train"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Cadence", "StepReport", "Stopped", "Trainable", "train"]
 
 
 class Stopped(ElmoreError):
@@ -37,55 +42,25 @@ class StepReport(NamedTuple):
     norm: float
 
 
-class Cadence(Protocol):
-    """How often things happen; the section `run` of a cadence."""
+@dataclass(frozen=True)
+class Cadence:
+    """How often things happen.
 
-    @property
-    def log_steps(self) -> int:
-        """Steps between lines of the log."""
+    Attributes:
+        log_steps: steps between lines of the log.
+        save_minutes: minutes between states to resume from.
+        evaluate_every: units of `Trainable.seen` between evaluations; 0 for the end only.
+        patience: evaluations without a better score after which to end; 0 for never.
+    """
 
-    @property
-    def save_minutes(self) -> float:
-        """Minutes between saves for a resume."""
-
-    @property
-    def evaluate_every(self) -> int:
-        """Units of `Trainable.seen` between evaluations; 0 for the end only."""
-
-    @property
-    def patience(self) -> int:
-        """Evaluations without a better score after which to end; 0 for never."""
+    log_steps: int
+    save_minutes: float
+    evaluate_every: int
+    patience: int
 
 
-class Trainable(Protocol):
-    """What `train` can train: a language model or a task."""
-
-    step_number: int
-    seen: int
-    best: float
-    evaluations_since_best: int
-
-    def finished(self) -> bool:
-        """Whether the run has come to its end."""
-
-    def total(self) -> int:
-        """The length of the run, in the unit of `seen`."""
-
-    def step(self) -> StepReport:
-        """Do one step."""
-
-    def evaluate(self) -> dict[str, float] | None:
-        """Measure on the held-out data; None if there are none."""
-
-    def save_state(self) -> None:
-        """Write what a resumed run needs."""
-
-    def save_model(self, *, best: bool) -> None:
-        """Write the model."""
-
-
-class Counters:
-    """How far a run is, and how well it did: the attributes of `Trainable`, and how they are saved.
+class Trainable(ABC):
+    """What `train` can train: a language model or a task.
 
     Attributes:
         step_number: finished steps.
@@ -99,24 +74,57 @@ class Counters:
         self.best = -math.inf
         self.evaluations_since_best = 0
 
-    def counters(self) -> dict[str, Any]:
-        """JSON values for a state; it stores the step itself."""
+    @abstractmethod
+    def finished(self) -> bool:
+        """Whether the run has come to its end."""
+
+    @abstractmethod
+    def total(self) -> int:
+        """The length of the run, in the unit of `seen`."""
+
+    @abstractmethod
+    def step(self) -> StepReport:
+        """Do one step."""
+
+    @abstractmethod
+    def evaluate(self) -> dict[str, float] | None:
+        """Measure on the held-out data; None if there are none."""
+
+    @abstractmethod
+    def save_state(self) -> None:
+        """Write what a resumed run needs."""
+
+    @abstractmethod
+    def save_model(self, *, best: bool) -> None:
+        """Write the model."""
+
+    def _counters(self) -> dict[str, Any]:
+        """The attributes as JSON values, but for the step, which every state has."""
         return {
             "seen": self.seen,
-            "best_score": None if math.isinf(self.best) else self.best,
+            "best_score": None if math.isinf(self.best) else self.best,  # JSON has no infinity
             "evaluations_since_best": self.evaluations_since_best,
         }
 
-    def restore_counters(self, facts: Mapping[str, Any]) -> None:
+    def _restore_counters(self, facts: Mapping[str, Any]) -> None:
         """Continue from the counters of a state."""
         self.step_number, self.seen = int(facts["step"]), int(facts["seen"])
-        if "looks_since_best" in facts:  # written earlier: best is a loss
+        if "looks_since_best" in facts:  # written by elmore 0.1, whose best is the lowest loss
             best = None if facts["best"] is None else -facts["best"]
             self.evaluations_since_best = int(facts["looks_since_best"])
         else:
             best = facts["best_score"]
             self.evaluations_since_best = int(facts["evaluations_since_best"])
         self.best = -math.inf if best is None else float(best)
+
+    def _check_weights(self, weights: Iterable[Tensor]) -> None:
+        """Refuse to save what no run could continue from; the state before stays."""
+        # A step may look fine and still leave NaN behind: its loss is that of the weights before.
+        if not all(bool(weight.isfinite().all()) for weight in weights):
+            raise ElmoreError(
+                f"step {self.step_number}: the weights contain NaN or infinity; lower optimizer.lr "
+                "or clip_norm and resume from the last save"
+            )
 
 
 def train(
@@ -147,10 +155,7 @@ def train(
     """
     window = _Window(unit)
     last_save = time.monotonic()
-    next_evaluation = None
-    if cadence.evaluate_every:
-        # Multiples, so that a resumed run evaluates where the uninterrupted one does.
-        next_evaluation = (trainable.seen // cadence.evaluate_every + 1) * cadence.evaluate_every
+    every = cadence.evaluate_every
 
     def write(line: dict[str, Any]) -> None:
         line = {"step": trainable.step_number, unit: trainable.seen, **line}
@@ -181,12 +186,11 @@ def train(
             window.add(done, trainable.seen - before)
             if trainable.step_number % cadence.log_steps == 0:
                 write(window.summary())
-            if next_evaluation is not None and trainable.seen >= next_evaluation:
+            # At multiples, so that a resumed run evaluates where the uninterrupted one does.
+            if every and trainable.seen // every > before // every:
                 evaluate()
                 evaluated_at = trainable.seen
-                next_evaluation = (
-                    trainable.seen // cadence.evaluate_every + 1
-                ) * cadence.evaluate_every
+            # One process may get the signal, or see the clock, a step before the others.
             stop = agree(asked.number is not None)
             due = agree(time.monotonic() - last_save >= cadence.save_minutes * 60)
             if (due or stop) and not trainable.finished():
@@ -194,7 +198,8 @@ def train(
                 last_save = time.monotonic()
             if due and not stop:
                 trainable.save_model(best=False)
-            # A run that has just come to its end ends in order: it would be saved unfinished.
+            # A run that has just come to its end goes on to it: stopped here, it would have no
+            # last evaluation and no model.
             if stop and not trainable.finished():
                 raise Stopped(asked.number or signal.SIGTERM, trainable.step_number)
         if evaluated_at != trainable.seen:

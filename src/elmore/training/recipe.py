@@ -262,11 +262,6 @@ class RunRecipe:
     patience: int
     autocast: bool
 
-    @property
-    def evaluate_every(self) -> int:
-        """`evaluate_tokens` under the name that the loop asks for."""
-        return self.evaluate_tokens
-
 
 # Which values keys may have, how messages say it, and the test; None is always left alone.
 _BOUNDS: tuple[tuple[str, str, Callable[[float], bool]], ...] = (

@@ -28,11 +28,12 @@ from elmore.formats.files.safetensors_files import read_safetensors, write_safet
 from elmore.training.recipe import Recipe
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from elmore.embedding.elmo import Elmo
 
-__all__ = ["Run", "load_state", "save_state"]
+__all__ = ["Run", "load_state", "save_state", "state_part"]
 
 _FORMAT, _VERSION = "elmore-run", 1
 _KEPT_STATES = 2  # the newest may be damaged by a crash of the machine
@@ -248,6 +249,18 @@ def load_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     if states:
         raise ResumeError(f"no state in '{folder}' can be read ({problem}); start again elsewhere")
     return None
+
+
+def state_part(
+    tensors: Mapping[str, Tensor], name: str, device: torch.device | str
+) -> dict[str, Tensor]:
+    """The tensors of a state that were saved as `name`/..., on a device."""
+    prefix = f"{name}/"
+    return {
+        key.removeprefix(prefix): tensor.to(device)
+        for key, tensor in tensors.items()
+        if key.startswith(prefix)
+    }
 
 
 def _read_state(place: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

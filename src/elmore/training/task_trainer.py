@@ -1,4 +1,4 @@
-"""The state of a supervised training: a network, labelled examples, and what one step does."""
+"""The state of a task's training: a network, labelled examples, and what one step does."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmore.errors import ElmoreError
-from elmore.training.loop import Counters, StepReport
+from elmore.training.loop import StepReport, Trainable
 from elmore.training.optimizers import (
     Adadelta,
     Adagrad,
@@ -23,7 +22,7 @@ from elmore.training.optimizers import (
     clip_by_global_norm,
     plateau_factor,
 )
-from elmore.training.run import Run, load_state, save_state
+from elmore.training.run import Run, load_state, save_state, state_part
 from elmore.training.seeds import numpy_generator, seeded
 
 __all__ = ["LearningRecipe", "LengthBatches", "PaceRecipe", "TaskTrainer"]
@@ -38,13 +37,13 @@ class LearningRecipe:
     """How gradients become steps.
 
     Attributes:
-        name: the optimiser.
+        name: the optimizer.
         lr: its rate.
         beta1: first moment of Adam; rho of Adadelta.
         beta2: second moment of Adam.
         epsilon: guard of the division.
-        clip_norm: most that all gradients together may have.
-        clip_value: most that a single gradient may have.
+        clip_norm: largest norm of all gradients together, or None.
+        clip_value: largest single gradient, or None.
         l2: strength of the pull of all matrices towards 0.
         average: decay of a running mean of the weights, which evaluations use; 0 for none.
     """
@@ -65,8 +64,8 @@ class PaceRecipe:
     """How long, and how the rate changes.
 
     Attributes:
-        epochs: most passes over the data.
-        steps: most steps, or None for no bound but the epochs.
+        epochs: largest number of passes over the data.
+        steps: largest number of steps, or None for no bound but the epochs.
         patience: end after this many evaluations without a better score; 0 for never.
         halve_patience: halve the rate after this many evaluations without a better score; -1 for
             never.
@@ -83,7 +82,7 @@ class PaceRecipe:
 
 
 class LengthBatches(Generic[Example]):
-    """Batches of examples of like length; the order is a function of seed and epoch alone.
+    """Batches of examples of similar length; the order is a function of seed and epoch alone.
 
     Args:
         examples: what to learn from.
@@ -109,12 +108,13 @@ class LengthBatches(Generic[Example]):
     def _make(self) -> list[list[int]]:
         generator = numpy_generator(self._seed, "batches", self.epoch)
         noise = generator.uniform(1 - _LENGTH_NOISE, 1 + _LENGTH_NOISE, len(self._lengths))
+        # The second noise shuffles examples of length 0, which the first leaves in their order.
         order = np.argsort(self._lengths * noise + generator.uniform(0, 1e-3, len(noise)))
         cut = [order[k : k + self._size].tolist() for k in range(0, len(order), self._size)]
         return [cut[k] for k in generator.permutation(len(cut))]
 
     def next(self) -> list[Example]:
-        """Give the next batch; epochs follow each other without end."""
+        """The next batch; epochs follow each other without end."""
         if self.place == len(self._plan):
             self.epoch, self.place = self.epoch + 1, 0
             self._plan = self._make()
@@ -128,7 +128,7 @@ class LengthBatches(Generic[Example]):
         self._plan = self._make()
 
 
-class TaskTrainer(Counters, Generic[Example]):
+class TaskTrainer(Trainable, Generic[Example]):
     """What `train` needs of a task: steps over batches, evaluations, states, best weights.
 
     Args:
@@ -137,7 +137,7 @@ class TaskTrainer(Counters, Generic[Example]):
         batches: the examples.
         measure: measures on held-out examples, or None if there are none.
         score: makes one number of a measurement; higher is better.
-        learning: the optimiser.
+        learning: the optimizer.
         pace: how long, and how the rate changes.
         run: where states are saved.
         seed: the one seed.
@@ -184,6 +184,7 @@ class TaskTrainer(Counters, Generic[Example]):
         for weight in self._weights.values():
             weight.grad = None
         self.network.train()
+        # Seeded by the step, so that a resumed run drops what the uninterrupted one dropped.
         with seeded(self.seed, "dropout", self.step_number):
             loss = self.loss(examples)
             loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it so
@@ -205,7 +206,7 @@ class TaskTrainer(Counters, Generic[Example]):
         for name, weight in self._weights.items():
             if weight.grad is None:
                 continue
-            if learning.l2 and weight.dim() > 1:
+            if learning.l2 and weight.dim() > 1:  # matrices only: biases are few and harmless
                 weight.grad.add_(weight.detach(), alpha=2 * learning.l2)
             updates.append(Update(name, weight.detach(), weight.grad))
         gradients = [update.gradient for update in updates]
@@ -235,7 +236,7 @@ class TaskTrainer(Counters, Generic[Example]):
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Put the running means of the weights in the place of the weights for a while."""
+        """Use the running means of the weights instead of the weights."""
         if not self._means:
             yield
             return
@@ -258,17 +259,13 @@ class TaskTrainer(Counters, Generic[Example]):
                 self._best = {n: w.detach().clone() for n, w in self._weights.items()}
 
     def finish(self) -> None:
-        """Put the best weights in the network: what the training was for."""
+        """Put the best weights in the network: those of the best evaluation, or the last."""
         self._put(self._best or self._means or dict(self._weights))
         self.network.eval()
 
     def save_state(self) -> None:
         """Write what a resumed run needs."""
-        if not all(bool(weight.isfinite().all()) for weight in self._weights.values()):
-            raise ElmoreError(
-                f"step {self.step_number}: the weights contain NaN or infinity; lower "
-                "optimizer.lr or clip_norm and resume from the last save"
-            )
+        self._check_weights(self._weights.values())
         tensors: dict[str, Tensor] = {}
         parts: tuple[tuple[str, dict[str, Any]], ...] = (
             ("network", dict(self._weights)),
@@ -279,7 +276,7 @@ class TaskTrainer(Counters, Generic[Example]):
         for part, values in parts:
             tensors.update({f"{part}/{name}": value for name, value in values.items()})
         facts = {
-            **self.counters(),
+            **self._counters(),
             "scores": self.scores,
             "epoch": self.batches.epoch,
             "place": self.batches.place,
@@ -293,19 +290,12 @@ class TaskTrainer(Counters, Generic[Example]):
             return False
         tensors, facts = loaded
         device = next(iter(self._weights.values())).device if self._weights else "cpu"
-
-        def part(name: str) -> dict[str, Tensor]:
-            prefix = f"{name}/"
-            return {
-                key[len(prefix) :]: value.to(device)
-                for key, value in tensors.items()
-                if key.startswith(prefix)
-            }
-
-        self._put(part("network"))
-        self._best, self._means = part("best"), part("mean")
-        self._optimizer.load(part("optimizer"))
-        self.restore_counters(facts)
+        network, self._best, self._means, optimizer = (
+            state_part(tensors, name, device) for name in ("network", "best", "mean", "optimizer")
+        )
+        self._put(network)
+        self._optimizer.load(optimizer)
+        self._restore_counters(facts)
         if "history" in facts:  # written earlier: negated scores
             self.scores = [-float(value) for value in facts["history"]]
         else:

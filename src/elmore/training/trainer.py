@@ -13,13 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmore.errors import ConfigError, ElmoreError
+from elmore.errors import ConfigError
 from elmore.formats import folder
 from elmore.formats.checkpoint import Checkpoint, Softmax
 from elmore.kernels.workers import Workers
 from elmore.nn.bilm import BiLm, BiLmState, initialise
 from elmore.nn.softmax import (
-    Negatives,
     RowGradient,
     SoftmaxLoss,
     adaptive_softmax,
@@ -32,7 +31,7 @@ from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.batches import Batches, LmBatch
 from elmore.training.distributed import Group
-from elmore.training.loop import Counters, StepReport
+from elmore.training.loop import StepReport, Trainable
 from elmore.training.objective import Objective
 from elmore.training.optimizers import (
     Adagrad,
@@ -45,15 +44,15 @@ from elmore.training.optimizers import (
     sum_rows,
 )
 from elmore.training.recipe import Recipe
-from elmore.training.run import Run, load_state, save_state
+from elmore.training.run import Run, load_state, save_state, state_part
 from elmore.training.seeds import numpy_generator, torch_generator
 from elmore.training.words import read_vectors
 
 __all__ = ["LmTrainer", "heldout_losses"]
 
 
-class LmTrainer(Counters):
-    """A biLM with its softmax, its optimiser and its place in the data.
+class LmTrainer(Trainable):
+    """A biLM with its softmax, its optimizer and its place in the data.
 
     Args:
         recipe: how to train.
@@ -61,7 +60,7 @@ class LmTrainer(Counters):
         batches: the data.
         vocabulary: the targets.
         tokenizer: the convention of the data's tokens.
-        total: tokens of the whole run.
+        total: tokens of the complete run.
         seed: the one seed.
         group: the processes that train together.
         workers: threads of this process.
@@ -121,9 +120,10 @@ class LmTrainer(Counters):
             counts = np.concatenate([counts, np.array(sums, np.int64)])
         bias = torch.zeros(len(counts))
         if self.recipe.loss.unigram_bias:
+            # Words that never occur count as one: their logarithm must be finite.
             logs = torch.from_numpy(np.log(np.maximum(counts, 1).astype(np.float64)))
             bias = (logs - logs.mean()).float()
-        if self.recipe.model.tied_softmax:
+        if self.recipe.model.tied_softmax:  # the same memory: whoever changes one changes both
             return self.bilm.tokens.words.detach(), bias.to(device)
         dim = self.recipe.model.projection_dim
         weight = torch.empty(len(counts), dim)
@@ -145,6 +145,7 @@ class LmTrainer(Counters):
         frozen = self.seen < recipe.schedule.frozen_tokens
         for parameter in parameters:
             parameter.grad = None
+            # A new softmax would pull a trained biLM apart before it has learned anything.
             parameter.requires_grad_(not frozen)
         rows = []
         sums = [0.0] * len(self.bilm.config.directions)
@@ -177,7 +178,7 @@ class LmTrainer(Counters):
         """The carried state for a batch that continues an earlier one, else None for zeros."""
         if batch.fresh is None or self._carried is None:
             return None
-        if not batch.fresh.any():
+        if not batch.fresh.any():  # the usual case, without a copy
             return self._carried
         keep = torch.from_numpy(~batch.fresh).to(self.softmax_bias).unsqueeze(1)
         return BiLmState(self._carried.hidden * keep, self._carried.cell * keep)
@@ -199,17 +200,13 @@ class LmTrainer(Counters):
             f"bilm/{name}": weight for name, weight in self.bilm.named_parameters()
         }
         tensors["softmax/weight"], tensors["softmax/bias"] = self.softmax_weight, self.softmax_bias
-        if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-            raise ElmoreError(
-                f"step {self.step_number}: the weights contain NaN or infinity; lower "
-                "optimizer.lr or clip_norm and resume from the last save"
-            )
+        self._check_weights(tensors.values())
         tensors.update({f"optimizer/{k}": t for k, t in self.optimizer.state().items()})
         if self._carried is not None:
             for name, tensor in zip(("hidden", "cell"), self._carried, strict=True):
                 tensors[f"carried/{name}"] = torch.stack(self.group.gather_tensors(tensor))
         if self.group.main:
-            facts = {**self.counters(), "cursor": self.batches.cursor()}
+            facts = {**self._counters(), "cursor": self.batches.cursor()}
             save_state(self.run.resume_path, self.step_number, tensors, facts)
         self.group.barrier()
 
@@ -224,21 +221,14 @@ class LmTrainer(Counters):
                 weight.copy_(tensors[f"bilm/{name}"])
             self.softmax_weight.copy_(tensors["softmax/weight"])
             self.softmax_bias.copy_(tensors["softmax/bias"])
-        prefix = "optimizer/"
-        self.optimizer.load(
-            {
-                k[len(prefix) :]: t.to(self.softmax_bias.device)
-                for k, t in tensors.items()
-                if k.startswith(prefix)
-            }
-        )
+        device = self.softmax_bias.device
+        self.optimizer.load(state_part(tensors, "optimizer", device))
         if "carried/hidden" in tensors:
             # Earlier states call the cell state "memory".
             cell = "carried/cell" if "carried/cell" in tensors else "carried/memory"
             hidden, cells = (tensors[key][self.group.rank] for key in ("carried/hidden", cell))
-            device = self.softmax_bias.device
             self._carried = BiLmState(hidden.to(device), cells.to(device))
-        self.restore_counters(facts)
+        self._restore_counters(facts)
         self.batches.restore(facts["cursor"])
         return True
 
@@ -274,7 +264,7 @@ class LmTrainer(Counters):
         self.group.barrier()
 
     def checkpoint(self) -> Checkpoint:
-        """Give the model as it stands."""
+        """The model as it is now."""
         weights = {
             name: weight.detach().cpu().numpy() for name, weight in self.bilm.named_parameters()
         }
@@ -319,16 +309,16 @@ class LmTrainer(Counters):
             return [full_softmax] * len(directions)
         if loss.kind == "adaptive":
             return [partial(adaptive_softmax, cutoffs=self.cutoffs)] * len(directions)
-        drawn: list[Negatives] = []
-        for d in range(len(directions)):
-            # All processes draw the same words: the name holds no rank.
-            name = d if loss.shared == "none" else 0
-            generator = numpy_generator(self.seed, "negatives", self.step_number, part, name)
-            drawn.append(
-                drawn[0]
-                if d and loss.shared == "directions"
-                else draw_negatives(loss.negatives, len(self.vocabulary), generator)
+        # All processes draw the same words: the name of the generator holds no rank.
+        names = ("negatives", self.step_number, part)
+        draws = len(directions) if loss.shared == "none" else 1
+        drawn = [
+            draw_negatives(
+                loss.negatives, len(self.vocabulary), numpy_generator(self.seed, *names, d)
             )
+            for d in range(draws)
+        ]
+        drawn *= len(directions) // draws
         rounded = self.recipe.run.autocast
         return [partial(sampled_softmax, negatives=n, rounded=rounded) for n in drawn]
 
@@ -358,7 +348,7 @@ class LmTrainer(Counters):
         )
 
     def _update(self, rows: RowGradient, lr: float) -> float:
-        """Clip all gradients together and change all weights; give the norm before."""
+        """Clip all gradients together and change all weights; returns the norm before."""
         table = self.bilm.tokens.words if self.recipe.model.tied_softmax else None
         if table is not None:
             # One table learns as input and as output at once.
@@ -380,7 +370,7 @@ class LmTrainer(Counters):
 
 
 def heldout_losses(objective: Objective, batches: Sequence[LmBatch]) -> list[float]:
-    """Give each direction's mean loss over batches of sentences, full softmax, no dropout."""
+    """Each direction's mean loss over batches of sentences: full softmax, no dropout."""
     totals = [0.0] * len(objective.bilm.config.directions)
     tokens = 0
     for batch in batches:
@@ -409,7 +399,7 @@ def _cutoffs(recipe: Recipe, n_words: int) -> tuple[int, ...]:
 
 
 def _exp(loss: float) -> float:
-    """Give the perplexity of a loss; one that is too large to say stays a number."""
+    """The perplexity of a loss, kept finite: JSON has no infinity."""
     return math.exp(min(loss, 700.0))
 
 
