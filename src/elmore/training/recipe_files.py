@@ -5,19 +5,24 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from elmore.config import filters_from_json
 from elmore.errors import ConfigError
 
 __all__ = [
+    "Bound",
+    "check_bounds",
+    "is_positive",
+    "is_share",
     "read_recipe",
     "recipe_names",
     "recipe_text",
     "section_from_json",
+    "sections_from_json",
     "task_recipe_names",
     "task_recipe_text",
     "unknown_key",
@@ -89,6 +94,26 @@ def _read(path: Path) -> str:
         raise ConfigError(f"recipe '{path}' is not UTF-8; save it so") from None
 
 
+def sections_from_json(
+    data: Mapping[str, Any], kinds: Mapping[str, Any], what: str
+) -> dict[str, Any]:
+    """Build all sections of a recipe from parsed TOML or JSON.
+
+    Args:
+        data: the recipe.
+        kinds: the dataclass of each section; `name` is a string, not a section.
+        what: the recipe's name, for messages.
+    """
+    sections = [name for name in kinds if name != "name"]
+    for key in data:
+        if key not in kinds:
+            raise ConfigError(unknown_key(what, key, sections))
+    values: dict[str, Any] = {"name": str(data.get("name", "own"))}
+    for key in sections:
+        values[key] = section_from_json(data.get(key), kinds[key], f"{what}: {key}")
+    return values
+
+
 def section_from_json(data: Any, kind: type, what: str) -> Any:
     """Build a section, a dataclass, from values; unknown and missing keys are errors."""
     if not isinstance(data, dict):
@@ -137,6 +162,44 @@ def _value(value: Any, hint: Any, what: str) -> Any:
     return value
 
 
+class Bound(NamedTuple):
+    """Which values some keys may have.
+
+    Attributes:
+        keys: "section.key", separated by spaces.
+        allowed: how messages say it.
+        holds: the test; None is always allowed where the type allows it.
+    """
+
+    keys: str
+    allowed: str
+    holds: Callable[[float], bool]
+
+
+def is_positive(value: float) -> bool:
+    """Whether a number is positive and finite."""
+    return 0 < value < float("inf")
+
+
+def is_share(value: float) -> bool:
+    """Whether a number is from 0 to below 1."""
+    return 0 <= value < 1
+
+
+def check_bounds(recipe: object, bounds: Iterable[Bound]) -> None:
+    """Check the values of a recipe.
+
+    Raises:
+        ConfigError: naming the first key that is out of its bounds.
+    """
+    for keys, allowed, holds in bounds:
+        for key in keys.split():
+            section, name = key.split(".")
+            value = getattr(getattr(recipe, section), name)
+            if value is not None and not holds(value):
+                raise ConfigError(f"{key}={value!r}; use {allowed}")
+
+
 def _override(data: dict[str, Any], key: str, text: str) -> None:
     section, _, name = key.partition(".")
     if not name:
@@ -156,7 +219,7 @@ def _override(data: dict[str, Any], key: str, text: str) -> None:
 
 
 def unknown_key(what: str, key: str, known: list[str]) -> str:
-    """Say that a key is unknown, with the nearest one that is."""
+    """The message that a key is unknown, with the nearest known one."""
     near = difflib.get_close_matches(key, known, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
     return f"{what} has an unknown key {key!r}; {hint}"
