@@ -1,4 +1,4 @@
-"""What a training of a task reports: scores, curve, settings, and what a reader should know."""
+"""What the training of a task reports: scores, curve, settings, and what a reader should know."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _remarks(task: TaskParts[Any, Any], training: Training) -> list[str]:
 
 
 def changed_settings(task: TaskParts[Any, Any]) -> list[str] | None:
-    """Give the keys in which a task's recipe differs from the shipped one of its name."""
+    """The keys in which a task's recipe differs from the shipped one of its name."""
     try:
         shipped = TaskRecipe.load(task.recipe.name, task.name, task.sizes).to_json()
     except ConfigError:

@@ -78,11 +78,11 @@ class Task(TaskParts[Example, Prediction]):
         progress: Progress = SILENT,
     ) -> None:
         if elmo is not None and not isinstance(elmo, Elmo):
-            raise ConfigError(f"elmo={elmo!r} is no model; pass Elmo.load(...) or None")
+            raise ConfigError(f"elmo={elmo!r} is not a model; pass Elmo.load(...) or None")
         if not isinstance(recipe, TaskRecipe):
             recipe = TaskRecipe.load(recipe, self.name, self.sizes)
         if not isinstance(recipe.model, self.sizes):
-            raise ConfigError(f"recipe {recipe.name!r} is no recipe of {self.name}; pass one")
+            raise ConfigError(f"recipe {recipe.name!r} is not a recipe of {self.name}; pass one")
         if elmo is not None and not (recipe.elmo.input or recipe.elmo.output):
             raise ConfigError(
                 "ELMo enters nowhere; set elmo.input or elmo.output, or pass elmo=None (--no-elmo)"
@@ -333,7 +333,7 @@ class Task(TaskParts[Example, Prediction]):
         return list(data)
 
     def mix_table(self) -> list[Row]:
-        """Give the learned mix of each place where ELMo enters (paper §5.5, Figure 2)."""
+        """The learned mix of each place where ELMo enters (paper §5.5, Figure 2)."""
         return mix_rows(self.network.features)
 
     # ------------------------------------------------------------------- inside

@@ -45,7 +45,7 @@ class Report:
     notes: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything as JSON values."""
+        """Everything as JSON values."""
         return {
             "name": self.name,
             "metrics": dict(self.metrics),
@@ -55,7 +55,7 @@ class Report:
         }
 
     def to_json(self) -> str:
-        """Give the report as JSON text."""
+        """The report as JSON text."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
 
     def __str__(self) -> str:

@@ -58,17 +58,17 @@ class Batches(Protocol):
     """What the trainer asks of its data."""
 
     def next(self) -> LmBatch:
-        """Give the next batch of this process."""
+        """The next batch of this process."""
 
     @property
     def global_tokens(self) -> int:
         """Predictions of one direction in the last batch, over all processes."""
 
     def cursor(self) -> dict[str, Any]:
-        """Say where the data stand, as JSON."""
+        """The position in the data, as JSON."""
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Go to a place that `cursor` gave."""
+        """Continue from a `cursor`."""
 
 
 class SentenceBatches:
@@ -120,7 +120,7 @@ class SentenceBatches:
         self.global_tokens = 0
 
     def next(self) -> LmBatch:
-        """Give the next batch of this process."""
+        """The next batch of this process."""
         encoded, plan = self._current()
         while self._batch >= len(plan):
             self._shard, self._batch = self._shard + 1, 0
@@ -129,15 +129,16 @@ class SentenceBatches:
             encoded, plan = self._current()
         pieces = plan[self._batch]
         self._batch += 1
+        # All processes count all rows, so that they agree on the mean of the loss.
         self.global_tokens = int((encoded.ends[pieces] - encoded.starts[pieces] + 1).sum())
         return encoded.batch(pieces[self._rank :: self._world], self._directions)
 
     def cursor(self) -> dict[str, Any]:
-        """Say where the data stand."""
+        """The position in the data."""
         return {"epoch": self._epoch, "shard": self._shard, "batch": self._batch}
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Go to a place that `cursor` gave."""
+        """Continue from a `cursor`."""
         self._epoch, self._shard = int(cursor["epoch"]), int(cursor["shard"])
         self._batch = int(cursor["batch"])
 
@@ -155,6 +156,8 @@ class SentenceBatches:
         generator = numpy_generator(self._seed, "pool", self._epoch, self._shard)
         lengths = encoded.ends - encoded.starts + 1
         order = generator.permutation(len(lengths))
+        # Sentences of similar length keep all steps of a batch wide; pools, not the complete
+        # shard, are sorted, so that enough of the shuffle is left.
         plan: list[Ints] = []
         for start in range(0, len(order), self._pool):
             pool = order[start : start + self._pool]
@@ -178,7 +181,7 @@ def _cut(lengths: Ints, budget: int) -> list[int]:
 
 
 class _Encoded:
-    """A shard with its types as character ids and vocabulary ids, made once."""
+    """A shard with its types as character ids and vocabulary ids, made once for all its batches."""
 
     def __init__(
         self, shard: Shard, indexer: TokenIndexer, vocabulary: Vocabulary, max_length: int
@@ -195,7 +198,8 @@ class _Encoded:
         """Pack pieces, which come longest first; forward predicts right, backward left."""
         starts, lengths = self.starts[pieces], self.ends[pieces] - self.starts[pieces]
         steps = int(lengths[0]) + 1 if len(lengths) else 0
-        # places[r, t]: type at place t of sentence r between its markers
+        # places[r, t]: type at place t of sentence r between its markers. The backward direction
+        # reads the same places from the end, so one table serves both.
         column = np.arange(steps + 1)
         inside = (column >= 1) & (column <= lengths[:, None])
         places = np.where(column == 0, self._begin, self._end) + np.zeros(
@@ -211,6 +215,7 @@ class _Encoded:
             last = lengths[row] + 1
             reads.append(places[row, last - step])
             aims.append(places[row, last - step - 1])
+        # Each word once: the token layer computes a vector per word, not per place.
         types, where = np.unique(np.concatenate(reads), return_inverse=True)
         return LmBatch(
             words=None if self._characters is None else self._characters[types],
@@ -224,7 +229,7 @@ class _Encoded:
 def _pieces(sentences: Ints, max_length: int) -> tuple[Ints, Ints]:
     """Cut sentences at `max_length`; give where each piece starts and ends. Empty ones vanish."""
     starts, ends = sentences[:-1], sentences[1:]
-    counts = -(-(ends - starts) // max_length)
+    counts = -(-(ends - starts) // max_length)  # divided and rounded up
     first = np.repeat(np.cumsum(counts) - counts, counts)
     number = np.arange(counts.sum()) - first
     piece_starts = np.repeat(starts, counts) + number * max_length

@@ -288,6 +288,7 @@ class _Documents(contextlib.AbstractContextManager["_Documents"]):
         self._stack.__enter__()
         self._stream = self._stack.enter_context(open_text(Path(self._file.path), what="input"))
         left = self._start.offset
+        # Read, not sought: the file may be compressed.
         while left and (data := self._stream.read(min(left, _READ_BYTES))):
             left -= len(data)
         return self

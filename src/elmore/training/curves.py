@@ -27,7 +27,7 @@ def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
     """
     suffix = path.suffix.lstrip(".").lower() or "svg"
     if suffix not in _FORMATS:
-        raise ConfigError(f"'{path}' is no picture; use the suffix {', '.join(_FORMATS)}")
+        raise ConfigError(f"'{path}' is not a picture format; use the suffix {', '.join(_FORMATS)}")
     require("matplotlib", "plot", "plot")
     from matplotlib.figure import Figure
 

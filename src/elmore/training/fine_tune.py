@@ -40,7 +40,7 @@ def fine_tune(
     device: str = "cpu",
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> Run:
-    """Go on training a model on other text.
+    """Continue training a model on other text.
 
     A model with a softmax keeps it and its vocabulary. One without (published HDF5 weights never
     have one) gets a new softmax over the text's own words, which learns alone for the first third
@@ -56,7 +56,7 @@ def fine_tune(
         heldout: share of the documents that decides when to stop.
         tokenized: whether lines are tokens separated by spaces.
         seed: the one seed.
-        resume: go on with the run in `out`.
+        resume: continue the run in `out`.
         threads: processors to use; all by default.
         device: where to compute.
         report: gets every line of the log as it is written.
@@ -79,6 +79,7 @@ def fine_tune(
         schedule = dataclasses.replace(schedule, epochs=float(epochs), tokens=None)
     data = _prepare(checkpoint, texts, run, vocabulary, heldout, tokenized, seed)
     if checkpoint.softmax is None and not schedule.frozen_tokens:
+        # A third of the run: the new softmax must fit the biLM before the biLM moves.
         total = schedule.tokens or int(schedule.epochs * (data.n_tokens + data.n_sentences))
         schedule = dataclasses.replace(schedule, frozen_tokens=total // 3)
     loss = recipe.loss
@@ -114,7 +115,7 @@ def _prepare(
 ) -> Prepared:
     """Prepare the text inside the run's folder, with the model's own words and tokens."""
     folder = run.path / "data"
-    if folder.is_dir():
+    if folder.is_dir():  # a resumed run
         return Prepared.open(folder)
     run.path.mkdir(parents=True, exist_ok=True)
     words: int | Path = vocabulary

@@ -98,6 +98,8 @@ class Objective:
         if not batch.sizes:
             return self._nothing(batch, losses, scale)
         parts = self._token_parts(batch)
+        # Detached: the LSTMs' backward passes run on threads and stop here; the token layer's
+        # runs once, when all of them are done.
         vectors = torch.cat([part.detach() for part in parts])
         if state is None:
             state = self.bilm.zero_state(batch.sizes[0])
@@ -123,7 +125,7 @@ class Objective:
         )
 
     def _nothing(self, batch: LmBatch, losses: Sequence[SoftmaxLoss], scale: float) -> StepResult:
-        """Give the result of a batch without rows: zeros that other processes can add to."""
+        """The result of a batch without rows: zeros that other processes can add to."""
         softmax = self.softmax_weight, self.softmax_bias
         hidden = self.softmax_weight[:0]
         targets = torch.empty(0, dtype=torch.long, device=hidden.device)
@@ -138,6 +140,7 @@ class Objective:
 
     def _run(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run jobs on the workers; on another device than the CPU, in turn."""
+        # Threads would only wait for the one stream of a GPU.
         if self.softmax_bias.device.type == "cpu":
             return self.workers.run(jobs)
         return [job() for job in jobs]
@@ -155,7 +158,7 @@ class Objective:
                 part: Tensor = self.bilm.tokens(
                     None if words is None else words[rows], None if ids is None else ids[rows]
                 )
-                return part.float()
+                return part.float()  # autocast leaves bfloat16; everything above is float32
 
         rows = [slice(a, b) for a, b in itertools.pairwise(cuts) if a < b]
         return self._run([partial(share, part) for part in rows])
@@ -222,7 +225,7 @@ class Objective:
         def job() -> tuple[float, RowGradient, Tensor, Tensor]:
             with torch.enable_grad():
                 top, hidden, cell = self._read(d, batch, vectors, state, generator)
-            with torch.no_grad():
+            with torch.no_grad():  # the losses bring their own gradients
                 result = loss(top.detach(), targets, self.softmax_weight, self.softmax_bias, scale)
             if top.requires_grad:
                 top.backward(result.d_hidden)  # type: ignore[no-untyped-call]  # torch leaves it so

@@ -282,7 +282,7 @@ class Muon(Optimizer):
         (mean,) = self._kept(name, weight)
         mean.lerp_(gradient, 1 - self._momentum)
         ahead = torch.lerp(gradient, mean, self._momentum)
-        # The gates of a matrix have nothing in common: each is orthogonalised on its own.
+        # The four gates are maps of their own, so each is orthogonalised on its own.
         gates = 1 if name.endswith("projection") else 4
         blocks = [t.view(gates, -1, t.shape[1]) for t in (weight, ahead)]
         # The cost of orthogonalising grows with the square of the rows.

@@ -81,6 +81,7 @@ class ModelRecipe:
                 "this model's layers read both directions, so it predicts no words; only models "
                 "with separate directions can be trained"
             )
+        # What `config` below can build again: 261 characters are the byte alphabet.
         words_only = tokens.n_words and not tokens.n_characters and not tokens.projected
         if not words_only and (tokens.n_words or tokens.n_characters != 261):
             raise ConfigError(

@@ -155,6 +155,7 @@ def _value(value: Any, hint: Any, what: str) -> Any:
         return tuple(value)
     if get_origin(hint) is tuple:
         return filters_from_json(value, what=what)
+    # `lr = 1` is an int to TOML, and true is an int to Python.
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):

@@ -134,7 +134,7 @@ class Run:
             write: store the recipe, whose schedule may differ.
 
         Raises:
-            ResumeError: the model, data, loss or optimiser differ, or the text or seed.
+            ResumeError: the model, data, loss or optimizer differ, or the text or seed.
         """
         before = self._facts()
         for key, new in facts.items():
@@ -156,7 +156,7 @@ class Run:
 
     def changed(self, recipe: Settings) -> dict[str, tuple[Any, Any]]:
         """The keys in which a recipe differs from the run's, with both values."""
-        asked = json.loads(json.dumps(recipe.to_json()))
+        asked = json.loads(json.dumps(recipe.to_json()))  # tuples become lists, as in the file
         return {
             f"{section}.{key}": (old, new)
             for section, values in self._facts()["recipe"].items()
@@ -180,6 +180,7 @@ class Run:
                         kept.append(line)
                 except (ValueError, KeyError):
                     continue  # half a line, of a killed process
+        # Replaced in one step: a crash here must not lose the log.
         with atomic_file(self.log_path, overwrite=True) as stream:
             stream.write("".join(f"{line}\n" for line in kept).encode())
 
@@ -217,7 +218,7 @@ def save_state(
     Args:
         folder: where states are.
         step: number of the step.
-        tensors: weights, optimiser, carried LSTM state.
+        tensors: weights, optimizer, carried LSTM state.
         facts: cursor, counters; JSON values.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -229,6 +230,7 @@ def save_state(
             write_safetensors(stream, arrays, {})
         facts = {**facts, "step": step, "sha256": sha256_file(place / "state.safetensors")}
         (place / "state.json").write_text(json.dumps(facts), encoding="utf-8")
+    # After the new one is complete, so that there is always one to resume from.
     for old in _states(folder)[:-_KEPT_STATES]:
         shutil.rmtree(old, ignore_errors=True)
 

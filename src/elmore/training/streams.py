@@ -32,6 +32,7 @@ def endless_sentences(
     """
 
     def stream(direction: int, skip: int) -> Iterator[Sequence[str]]:
+        # Complete epochs and shards are skipped without reading them.
         epoch, skip = divmod(skip, sum(sizes))
         while True:
             order = numpy_generator(seed, "shards", direction, epoch).permutation(len(sizes))
@@ -87,7 +88,7 @@ class StreamBatches:
         self.global_tokens = rows * world * unroll
 
     def next(self) -> LmBatch:
-        """Give the next batch of this process.
+        """The next batch of this process.
 
         Raises:
             StopIteration: the sentences of a test have ended.
@@ -96,15 +97,16 @@ class StreamBatches:
         for stream in self._streams:
             inputs, aims = stream.take(self._unroll)
             directions.append((inputs[self._mine], aims[self._mine]))
+        # Never fresh: bilm-tf carries the state across sentences without a reset.
         fresh = np.zeros(len(directions[0][0]), np.bool_)
         return _full_rows(directions, fresh, self._indexer, self._vocabulary)
 
     def cursor(self) -> dict[str, Any]:
-        """Say where both streams stand, with what is left of every row's sentence."""
+        """The position of both streams, with what is left of every row's sentence."""
         return {"streams": [stream.cursor() for stream in self._streams]}
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Go to a place that `cursor` gave."""
+        """Continue from a `cursor`."""
         for stream, place in zip(self._streams, cursor["streams"], strict=True):
             stream.restore(place)
 
@@ -130,7 +132,7 @@ class _Stream:
             aim: list[str] = []
             while len(read) < unroll:
                 left = self._left[row]
-                if len(left) <= 1:
+                if len(left) <= 1:  # the last token is only ever a target
                     left = self._next_sentence()
                 n = min(len(left) - 1, unroll - len(read))
                 read += left[:n]
@@ -143,8 +145,8 @@ class _Stream:
     def _next_sentence(self) -> list[str]:
         tokens = next(self._sentences)
         self._taken += 1
-        whole = [BEGIN, *tokens, END]
-        return whole[::-1] if self._direction else whole
+        sentence = [BEGIN, *tokens, END]
+        return sentence[::-1] if self._direction else sentence
 
     def cursor(self) -> dict[str, Any]:
         return {"taken": self._taken, "left": self._left}
@@ -237,7 +239,7 @@ class WindowBatches:
         self.global_tokens = rows * world * unroll
 
     def next(self) -> LmBatch:
-        """Give the next batch of this process."""
+        """The next batch of this process."""
         fresh = np.zeros(len(self._rows), np.bool_)
         for k, row in enumerate(self._rows):
             if row.finished(self._unroll):
@@ -254,20 +256,21 @@ class WindowBatches:
                 turned = row.words[::-1]
                 backward[0].append(turned[start : start + steps])
                 backward[1].append(turned[start + 1 : start + steps + 1])
+        # Of all processes, so that each knows when the windows of the others end.
         for row in self._rows:
             row.chunk += 1
         directions = [forward, backward] if self._bidirectional else [forward]
         return _full_rows(directions, fresh[self._mine], self._indexer, self._vocabulary)
 
     def cursor(self) -> dict[str, Any]:
-        """Say where the data stand, with the window of every row."""
+        """The position in the data, with the window of every row."""
         return {
             "next": [self._epoch, self._shard, self._window],
             "rows": [[*row.place, row.chunk] if row.place else None for row in self._rows],
         }
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Go to a place that `cursor` gave."""
+        """Continue from a `cursor`."""
         self._epoch, self._shard, self._window = map(int, cursor["next"])
         rows = cursor["rows"]
         self._rows = [
@@ -306,6 +309,7 @@ class WindowBatches:
             generator = numpy_generator(self._seed, "windows", epoch, shard)
             begin = int(generator.integers(max(1, n_tokens)))
             most = n_tokens // self._unroll
+            # Evenly on a logarithmic scale: short and very long windows both occur.
             drawn = generator.uniform(np.log(2), np.log(self._max_chunks + 1), max(1, most // 2))
             ends = np.cumsum(np.exp(drawn).astype(np.int64))
             chunks = np.concatenate([[0], ends[ends <= most]])
@@ -342,8 +346,9 @@ class MixedBatches:
         self.global_tokens = 0
 
     def next(self) -> LmBatch:
-        """Give the next batch of this process."""
+        """The next batch of this process."""
         source: SentenceBatches | WindowBatches = self._sentences
+        # By tokens, not by chance: the share holds at any time, and a resume repeats it.
         if self._long < self._share * self._seen:
             source = self._windows
         batch = source.next()
@@ -354,7 +359,7 @@ class MixedBatches:
         return batch
 
     def cursor(self) -> dict[str, Any]:
-        """Say where both kinds stand."""
+        """The positions of both kinds."""
         return {
             "sentences": self._sentences.cursor(),
             "windows": self._windows.cursor(),
@@ -363,7 +368,7 @@ class MixedBatches:
         }
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Go to a place that `cursor` gave."""
+        """Continue from a `cursor`."""
         self._sentences.restore(cursor["sentences"])
         self._windows.restore(cursor["windows"])
         self._seen, self._long = int(cursor["seen"]), int(cursor["long"])

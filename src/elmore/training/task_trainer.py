@@ -206,7 +206,7 @@ class TaskTrainer(Trainable, Generic[Example]):
         for name, weight in self._weights.items():
             if weight.grad is None:
                 continue
-            if learning.l2 and weight.dim() > 1:  # matrices only: biases are few and harmless
+            if learning.l2 and weight.dim() > 1:  # matrices only
                 weight.grad.add_(weight.detach(), alpha=2 * learning.l2)
             updates.append(Update(name, weight.detach(), weight.grad))
         gradients = [update.gradient for update in updates]
