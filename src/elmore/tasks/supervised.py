@@ -21,7 +21,7 @@ from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, model_digest
 from elmore.embedding.torch_network import find_device
-from elmore.errors import ConfigError, FormatError, InputError, ResumeError
+from elmore.errors import ConfigError, FormatError, InputError
 from elmore.tasks.building import (
     build_features,
     check_weights,
@@ -141,10 +141,7 @@ class Task(TaskParts[Example, Prediction]):
             if out is None:
                 out = stack.enter_context(tempfile.TemporaryDirectory(prefix="elmore-task-"))
             run = Run(out)
-            if run.exists() and not resume:
-                raise ResumeError(
-                    f"'{run.path}' holds a run; pass --resume (resume=True) or another folder"
-                )
+            run.check_new(resume=resume)
             self._prepare(examples)
             learns = self.recipe.elmo.trainable
             stack.enter_context(self._layers([] if learns else [*examples, *held_out]))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore.errors import ConfigError, ResumeError
+from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.text.characters import ByteAlphabet
@@ -69,10 +69,7 @@ def fine_tune(
         )
     shape = ModelRecipe.from_config(checkpoint.config)
     run = Run(out)
-    if run.exists() and not resume:
-        raise ResumeError(
-            f"'{run.path}' holds a run; pass resume=True (--resume) or another folder"
-        )
+    run.check_new(resume=resume)
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
     schedule = recipe.schedule
     if epochs is not None:

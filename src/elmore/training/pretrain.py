@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from elmore.errors import ConfigError, InputError, ResumeError
+from elmore.errors import ConfigError, InputError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.kernels.workers import Workers
 from elmore.nn.threads import torch_workers
@@ -65,10 +65,7 @@ def pretrain(
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
     run = Run(out)
     group = join_group(device)
-    if run.exists() and not resume:
-        raise ResumeError(
-            f"'{run.path}' holds a run; pass resume=True (--resume) or another folder"
-        )
+    run.check_new(resume=resume)
     group.barrier()  # nobody may start the run before all have seen that there is none
     workers = torch_workers(threads)
     trainer = _trainer(prepared, recipe, run, seed, group, workers, device)

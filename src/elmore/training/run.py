@@ -87,6 +87,13 @@ class Run:
         """Whether training was started here."""
         return (self.path / "recipe.json").is_file()
 
+    def check_new(self, *, resume: bool) -> None:
+        """Refuse to start where there is a run already, unless it is to be resumed."""
+        if self.exists() and not resume:
+            raise ResumeError(
+                f"'{self.path}' holds a run; pass resume=True (--resume) or another folder"
+            )
+
     def elmo(self, *, best: bool = True, **options: Any) -> Elmo:
         """Load the trained model, the best one if there is one; options as in `Elmo.load`."""
         from elmore.embedding.elmo import Elmo
