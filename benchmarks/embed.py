@@ -40,8 +40,7 @@ from elmore.embedding.word_cache import WordCache
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import read_checkpoint
 from elmore.kernels.native import native
-from elmore.nn.bilm import BiLm
-from elmore.nn.initial import initialise
+from elmore.nn.bilm import BiLm, initialise
 from elmore.text.characters import ByteAlphabet
 from elmore.text.tokenizer import tokenize
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from elmore.config import BiLmConfig
-from elmore.nn.losses import Negatives
-from elmore.training.objective import LmBatch
+from elmore.nn.softmax import Negatives
+from elmore.training.batches import LmBatch
 
 
 class PlainStep(nn.Module):

@@ -21,18 +21,18 @@ from plain_training import PlainStep
 
 from elmore.kernels.native import native
 from elmore.kernels.recurrence import Clips
-from elmore.nn.losses import draw_negatives, sampled_softmax
 from elmore.nn.lstm_steps import LstmSteps
+from elmore.nn.softmax import draw_negatives, sampled_softmax
 from elmore.nn.threads import torch_workers
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.batches import StreamBatches
+from elmore.training.batches import LmBatch
 from elmore.training.distributed import Group
-from elmore.training.objective import LmBatch
 from elmore.training.optimizers import Update
 from elmore.training.recipe import Recipe
 from elmore.training.run import Run
+from elmore.training.streams import StreamBatches
 from elmore.training.trainer import LmTrainer
 
 SIZES = ("512/128", "1024/128", "1024/256")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from elmore.text.reading import Reading
-from elmore.training import tokenizing
-from elmore.training.blocks import read_blocks
-from elmore.training.corpus import TextFile, inspect_file
-from elmore.training.tokenizing import tokenize_block
+from elmore.training import worker_tasks
+from elmore.training.corpus import TextFile, inspect_file, read_blocks
+from elmore.training.worker_tasks import tokenize_block
 
 TEXT = "One here .\nTwo there .\n\nThree .\n"
 EXPECTED = [["One here .", "Two there ."], ["Three ."]]
@@ -35,7 +34,7 @@ def documents(
         for key, start, end in zip(piece.keys.tolist(), places, places[1:], strict=False):
             found.append((key, [piece.shard.sentence(k) for k in range(start, end)]))
     keys = {
-        tokenizing._key(0, "deal", f"{file}/{number}"): (file, number)
+        worker_tasks._key(0, "deal", f"{file}/{number}"): (file, number)
         for file in range(len(files))
         for number in range(1000)
     }

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from elmore.language_model.likely_words import substitutes
     from elmore.language_model.perplexity import perplexity
     from elmore.language_model.scores import score
-    from elmore.nn.elmo_layer import ElmoLayer
-    from elmore.nn.mix import ScalarMix
+    from elmore.nn.elmo_layer import ElmoLayer, ScalarMix
     from elmore.training.fine_tune import fine_tune
     from elmore.training.prepare import prepare
     from elmore.training.pretrain import pretrain
@@ -58,7 +57,7 @@ _NAMES = {
     "ElmoLayer": "elmore.nn.elmo_layer",
     "Recipe": "elmore.training.recipe",
     "Run": "elmore.training.run",
-    "ScalarMix": "elmore.nn.mix",
+    "ScalarMix": "elmore.nn.elmo_layer",
     "SentenceLayers": "elmore.embedding.results",
     "analysis": "elmore.analysis",
     "cosine": "elmore.embedding.results",

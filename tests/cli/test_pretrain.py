@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from small_training import SMALL, digest, small_data
 
-from elmore.training.resume import load_state
-from elmore.training.run import Run
+from elmore.training.run import Run, load_state
 
 SETTINGS = {**SMALL, "run.save_minutes": 1000, "schedule.tokens": 300}
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 
-from elmore.tasks.recipe_files import task_recipe_names
-from elmore.training.recipe_files import recipe_names, recipe_text
+from elmore.training.recipe_files import recipe_names, recipe_text, task_recipe_names
 
 
 def test_list(cli):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from small_tasks import NAMES, QUICK, SIZES, write_data
 
-from elmore.tasks.recipe_files import task_recipe_names
+from elmore.training.recipe_files import task_recipe_names
 
 PLAIN = {
     "ner": b"Ada lives in Rome .\n",

@@ -57,9 +57,9 @@ TORCH_MODULES = {
         "analysis.ablations analysis.mixes "
         "compat.allennlp.bilm compat.allennlp.elmo compat.allennlp.layouts compat.allennlp.lstm "
         "compat.allennlp.scalar_mix compat.allennlp.token_embedders compat.allennlp.tokens "
-        "compat.bilm.datasets compat.bilm.elmo compat.bilm.model "
-        "training.batches training.distributed training.fine_tune training.objective "
-        "training.optimizers training.pretrain training.resume training.supervised "
+        "compat.bilm.elmo compat.bilm.model "
+        "training.distributed training.fine_tune training.objective "
+        "training.optimizers training.pretrain training.task_trainer "
         "training.trainer"
     ).split()
 }

@@ -454,7 +454,7 @@ def test_warm_start(tiny_checkpoint: Checkpoint, tiny_elmo: Elmo, tmp_path: Path
     assert stored is not None
     assert made is not None
     np.testing.assert_array_equal(stored.hidden, made.hidden)
-    np.testing.assert_array_equal(stored.memory, made.memory)
+    np.testing.assert_array_equal(stored.cell, made.cell)
     np.testing.assert_allclose(loaded.embed("She fell ."), vectors, atol=2e-6)
     # It is there, and yet the default stays.
     np.testing.assert_allclose(Elmo.load(tmp_path / "warm").embed("She fell ."), cold, atol=2e-6)

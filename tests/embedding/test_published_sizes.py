@@ -14,8 +14,7 @@ from elmore.embedding.elmo import Elmo as Facade
 from elmore.formats.allennlp_hdf5 import write
 from elmore.formats.bilm_options import config_from_options
 from elmore.formats.checkpoint import Checkpoint
-from elmore.nn.bilm import BiLm
-from elmore.nn.initial import initialise
+from elmore.nn.bilm import BiLm, initialise
 from elmore.text.characters import ByteAlphabet
 
 FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]]

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from elmore.kernels import charcnn
 from elmore.kernels.charcnn import FilterTables, constant_tail, groups_by_length
-from elmore.nn import convolution
-from elmore.nn.convolution import convolve
+from elmore.nn import charcnn as torch_charcnn
+from elmore.nn.charcnn import convolve
 
 FILTERS = {"1..7": range(1, 8), "1..5": range(1, 6), "3": [3]}
 N_CHARACTERS = 261
@@ -115,7 +115,7 @@ def test_one_column_fewer_is_wrong(widths: list[int], monkeypatch: pytest.Monkey
     def shorter(ids: np.ndarray, width: int) -> list[tuple[np.ndarray, int]]:
         return [(m, columns - (columns > width)) for m, columns in original(ids, width)]
 
-    monkeypatch.setattr(convolution, "groups_by_length", shorter)
+    monkeypatch.setattr(torch_charcnn, "groups_by_length", shorter)
     wrong = (convolve(ids, characters, filters, biases) - expected).abs().amax(dim=1) > 1e-6
     assert wrong.float().mean() > 0.7
 

@@ -53,7 +53,7 @@ def test_both_passes_equal_the_twin(instruction_set: str, rows: int, cells: int)
     got, d_got = torch.empty_like(now), d_cell.clone()
     NATIVE.lstm_backward(
         got.data_ptr(), d_got.data_ptr(), d_output.data_ptr(), now.data_ptr(),
-        kept.memory.data_ptr(), kept.tanh_memory.data_ptr(), memory.data_ptr(), clip, rows, cells,
+        kept.cell.data_ptr(), kept.tanh_cell.data_ptr(), memory.data_ptr(), clip, rows, cells,
     )  # fmt: skip
     torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(d_got, d_expected, atol=1e-6, rtol=1e-5)

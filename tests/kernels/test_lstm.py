@@ -13,8 +13,8 @@ from torch import Tensor
 
 from elmore.kernels.native import native
 from elmore.kernels.recurrence import Clips
+from elmore.nn.lstm import Packing
 from elmore.nn.lstm_steps import LstmSteps, lstm_steps
-from elmore.nn.packing import Packing
 
 NAMES = ("gates", "state_weight", "projection", "hidden", "memory")
 

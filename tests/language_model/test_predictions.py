@@ -21,7 +21,7 @@ from elmore.language_model.likely_words import next_words, substitutes
 from elmore.language_model.perplexity import perplexity
 from elmore.language_model.predictions import LanguageModel
 from elmore.language_model.scores import pipe_scores, score
-from elmore.nn import likelihoods
+from elmore.nn import softmax
 from elmore.text.sentence import Sentence
 from elmore.text.vocabulary import Vocabulary
 
@@ -50,8 +50,8 @@ def test_batches_order_and_threads_do_not_matter(tmp_path: Path) -> None:
 def test_blocks_do_not_matter(lm: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = perplexity(lm, SENTENCES, tokenized=True)
     likely = substitutes(lm, TEXT[:6], 2)
-    monkeypatch.setattr(likelihoods, "_BLOCK_ROWS", 3)
-    monkeypatch.setattr(likelihoods, "_BLOCK_WORDS", 4)
+    monkeypatch.setattr(softmax, "_BLOCK_ROWS", 3)
+    monkeypatch.setattr(softmax, "_BLOCK_WORDS", 4)
     monkeypatch.setattr(stream, "_WINDOW_SENTENCES", 2)
     result = perplexity(lm, SENTENCES, tokenized=True)
     assert result.forward == pytest.approx(whole.forward, rel=1e-6)

@@ -19,9 +19,8 @@ from elmore.config import (
     count_parameters,
     weight_shapes,
 )
-from elmore.nn.bilm import BiLm, BiLmState
-from elmore.nn.initial import initialise
-from elmore.nn.packing import Packing
+from elmore.nn.bilm import BiLm, BiLmState, initialise
+from elmore.nn.lstm import Packing, last_rows
 
 CHARACTERS = TokenEncoderConfig(
     n_characters=261, char_dim=4, filters=((1, 4), (3, 6)), n_highway=1, projected=True
@@ -124,7 +123,7 @@ def test_state_goes_in_and_comes_out(tiny_elmo: Elmo) -> None:
     joined = torch.cat([first.values, second.values], dim=2)
     torch.testing.assert_close(joined[..., :dim], whole.values[..., :dim], atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(end.hidden[0], after.hidden[0], atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(end.memory[0], after.memory[0], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(end.cell[0], after.cell[0], atol=1e-6, rtol=1e-5)
     # Backwards, layer 2 of the first half reads it without knowing what followed.
     assert not torch.allclose(joined[2, ..., dim:], whole.values[2, ..., dim:], atol=1e-3)
 
@@ -135,7 +134,7 @@ def test_gradients_and_no_gradients_compute_the_same(tiny_elmo: Elmo) -> None:
     taught, state = layer.bilm(batch.words, batch.index, batch.lengths)
     plain, same = run(tiny_elmo, SENTENCES)
     torch.testing.assert_close(taught.values.detach(), plain, atol=2e-6, rtol=1e-5)
-    torch.testing.assert_close(state.memory.detach(), same.memory, atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(state.cell.detach(), same.cell, atol=2e-6, rtol=1e-5)
 
 
 def test_long_input_is_cut_into_pieces_without_a_trace(
@@ -158,7 +157,7 @@ def test_packing() -> None:
     # Places are sentence * 3 + position; the steps are (c0 a0 d0) (c1 a1) (c2).
     assert packing.forward.tolist() == [6, 0, 9, 7, 1, 8]
     assert packing.backward.tolist() == [8, 1, 9, 7, 0, 6]
-    assert packing.last.tolist() == [5, 4, 2, -1]
+    assert last_rows(packing.sizes).tolist() == [5, 4, 2]
 
 
 def test_a_row_without_any_token_keeps_its_state(tiny_elmo: Elmo) -> None:
@@ -169,8 +168,8 @@ def test_a_row_without_any_token_keeps_its_state(tiny_elmo: Elmo) -> None:
     with torch.no_grad():
         layers, after = layer.bilm(batch.words, batch.index, lengths, state)
     assert torch.equal(after.hidden[:, :, 1], state.hidden[:, :, 1])
-    assert torch.equal(after.memory[:, :, 1], state.memory[:, :, 1])
-    assert not torch.equal(after.memory[:, :, 0], state.memory[:, :, 0])
+    assert torch.equal(after.cell[:, :, 1], state.cell[:, :, 1])
+    assert not torch.equal(after.cell[:, :, 0], state.cell[:, :, 0])
     assert (layers.values[:, 1] == 0).all()
 
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
-from elmore.nn.bilm import BiLm
-from elmore.nn.initial import initialise
+from elmore.nn.bilm import BiLm, initialise
 
 DIM, CELLS, CHAR_DIM, FILTERS = 24, 96, 8, ((1, 16), (3, 64))
 F = 80

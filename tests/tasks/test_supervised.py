@@ -349,7 +349,7 @@ def test_misuse(name: str, knows: Knows, tmp_path: Path) -> None:
     other = "sentiment" if name == "ner" else "ner"
     with pytest.raises(ConfigError, match=f"is a model for {name}"):
         task_class(other).load(folder / "run")
-    with pytest.raises(ConfigError, match="is no recipe of"):
+    with pytest.raises(ConfigError, match="is not a recipe of"):
         task_class(other)(None, recipe=task.recipe)
     empty = tmp_path / "empty"
     empty.write_text("")

@@ -18,15 +18,14 @@ from small_training import WORDS, batch_arrays, characters, make_sentences, whol
 from tf_bundle import toy_corpus
 
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.batches import (
+from elmore.training.batches import LmBatch, SentenceBatches
+from elmore.training.shards import Shard
+from elmore.training.streams import (
     MixedBatches,
-    SentenceBatches,
     StreamBatches,
     WindowBatches,
     endless_sentences,
 )
-from elmore.training.objective import LmBatch
-from elmore.training.shards import Shard
 
 VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", *WORDS[:9]])
 Sentences = Sequence[Sequence[str]]

@@ -1,4 +1,4 @@
-"""elmore.training.blocks: complete documents, however they are cut."""
+"""elmore.training.corpus: complete documents, however they are cut."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from small_corpus import documents, write
 
 from elmore.errors import InputError
-from elmore.training import blocks as blocks_module
 from elmore.training import corpus as corpus_module
-from elmore.training.blocks import read_blocks
-from elmore.training.corpus import TextFile, inspect_file
+from elmore.training.corpus import TextFile, inspect_file, read_blocks
 
 
 def stripped(sentences: list[list[str]]) -> list[list[str]]:
@@ -38,8 +36,7 @@ def test_blocks_do_not_matter(
     paths = [write(folder / f"{k}", text) for k, text in enumerate(files)]
     with pytest.MonkeyPatch.context() as patch:
         whole = documents(paths)
-        patch.setattr(corpus_module, "READ_BYTES", read_bytes)
-        patch.setattr(blocks_module, "READ_BYTES", read_bytes)
+        patch.setattr(corpus_module, "_READ_BYTES", read_bytes)
         assert documents(paths, block_bytes=block_bytes) == whole
         known = [TextFile(**inspect_file(str(path))) for path in paths]
         blocks = list(read_blocks(known, block_bytes=block_bytes))
@@ -55,8 +52,8 @@ def test_blocks_do_not_matter(
 def test_long_documents_are_cut_and_long_lines_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks_module, "_DOCUMENT_BYTES", 1000)
-    monkeypatch.setattr(blocks_module, "READ_BYTES", 64)
+    monkeypatch.setattr(corpus_module, "_DOCUMENT_BYTES", 1000)
+    monkeypatch.setattr(corpus_module, "_READ_BYTES", 64)
     path = write(tmp_path / "x", "a b c d\n" * 500 + "\nend\n")
     files = [TextFile(**inspect_file(str(path)))]
     blocks = list(read_blocks(files, block_bytes=100))

@@ -60,7 +60,7 @@ def test_without_blank_lines_a_hundred_lines_are_a_document(tmp_path: Path, arou
 
 def test_a_late_blank_line_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (1, 2, 3, 1000):
-        monkeypatch.setattr(module, "READ_BYTES", size)
+        monkeypatch.setattr(module, "_READ_BYTES", size)
         for end, linewise in (("\n \n\n", True), ("\n \n\nc\n", False), ("\nc\n", True)):
             path = write(tmp_path / "x", "a\n" * 50 + "b" + end)
             assert inspect_file(str(path))["linewise"] is linewise

@@ -17,12 +17,11 @@ import torch
 from small_training import digest, small_data, small_recipe
 
 from elmore.errors import ConfigError
-from elmore.nn.losses import RowGradient
+from elmore.nn.softmax import RowGradient
 from elmore.training.distributed import Group, join_group
 from elmore.training.prepared import Prepared
 from elmore.training.pretrain import pretrain
-from elmore.training.resume import load_state
-from elmore.training.run import Run
+from elmore.training.run import Run, load_state
 
 STEPS = """
 import json, os, signal, sys

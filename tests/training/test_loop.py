@@ -1,8 +1,7 @@
-"""The loop around the steps: log, looks, saves, ends, and what goes wrong."""
+"""The loop around the steps: log, evaluations, saves, ends, and what goes wrong."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
@@ -19,25 +18,23 @@ from small_training import small_data, small_recipe
 
 from elmore.errors import ElmoreError
 from elmore.training import trainer as trainer_module
-from elmore.training.loop import StepReport, Stopped, train
+from elmore.training.loop import Cadence, StepReport, Stopped, train
 from elmore.training.pretrain import pretrain
-from elmore.training.recipe import Recipe, RunRecipe
-from elmore.training.resume import load_state
-from elmore.training.run import Run
+from elmore.training.run import Run, load_state
 
 
-def rules(**changes: Any) -> RunRecipe:
-    """A line for every step; no saves and looks but the last."""
-    quiet = {"log_steps": 1, "save_minutes": 1e6, "evaluate_tokens": 0, "patience": 0}
-    return dataclasses.replace(Recipe.load("tiny").run, **{**quiet, **changes})
+def rules(**changes: Any) -> Cadence:
+    """A line for every step; no saves and evaluations but the last."""
+    quiet = {"log_steps": 1, "save_minutes": 1e6, "evaluate_every": 0, "patience": 0}
+    return Cadence(**{**quiet, **changes})
 
 
 class Fake:
-    """Something that trains: ten tokens a step, a given loss at each look."""
+    """Something that trains: ten tokens a step, a given loss at each evaluation."""
 
     def __init__(self, total: int = 100, heldout: tuple[float, ...] = ()) -> None:
         self.step_number = self.seen = 0
-        self.best, self.looks_since_best = math.inf, 0
+        self.best, self.evaluations_since_best = -math.inf, 0
         self._total, self._heldout = total, list(heldout)
         self.events: list[tuple[str, int]] = []
         self.after_step: Callable[[int], StepReport | None] = lambda step: None
@@ -57,7 +54,7 @@ class Fake:
         )
 
     def evaluate(self) -> dict[str, float] | None:
-        self.events.append(("look", self.step_number))
+        self.events.append(("evaluation", self.step_number))
         return {"loss": self._heldout.pop(0)} if self._heldout else None
 
     def save_state(self) -> None:
@@ -73,10 +70,10 @@ def go(fake: Fake, folder: Path, **changes: Any) -> Run:
     return run
 
 
-def test_a_run_ends_with_a_look_a_model_and_a_state(tmp_path: Path) -> None:
+def test_a_run_ends_with_an_evaluation_a_model_and_a_state(tmp_path: Path) -> None:
     fake = Fake(heldout=(5.0,))
     go(fake, tmp_path)
-    assert fake.events == [("look", 10), ("best", 10), ("model", 10), ("state", 10)]
+    assert fake.events == [("evaluation", 10), ("best", 10), ("model", 10), ("state", 10)]
 
 
 def test_log_lines_are_means_since_the_last(tmp_path: Path) -> None:
@@ -104,34 +101,34 @@ def test_only_the_main_process_writes_a_log(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_looks_fall_on_multiples_and_the_best_is_kept(tmp_path: Path) -> None:
+def test_evaluations_fall_on_multiples_and_the_best_is_kept(tmp_path: Path) -> None:
     fake = Fake(heldout=(5.0, 4.0, 4.5, 4.2))
-    go(fake, tmp_path, evaluate_tokens=30)
-    looks = [step for event, step in fake.events if event == "look"]
-    assert looks == [3, 6, 9, 10]
+    go(fake, tmp_path, evaluate_every=30)
+    evaluations = [step for event, step in fake.events if event == "evaluation"]
+    assert evaluations == [3, 6, 9, 10]
     assert [step for event, step in fake.events if event == "best"] == [3, 6]
-    assert (fake.best, fake.looks_since_best) == (4.0, 2)
+    assert (fake.best, fake.evaluations_since_best) == (-4.0, 2)
 
 
-def test_a_look_at_the_very_end_is_not_repeated(tmp_path: Path) -> None:
+def test_an_evaluation_at_the_very_end_is_not_repeated(tmp_path: Path) -> None:
     fake = Fake(heldout=(5.0,) * 9)
-    go(fake, tmp_path, evaluate_tokens=50)
-    assert [step for event, step in fake.events if event == "look"] == [5, 10]
+    go(fake, tmp_path, evaluate_every=50)
+    assert [step for event, step in fake.events if event == "evaluation"] == [5, 10]
 
 
-def test_a_resumed_run_looks_where_the_other_would(tmp_path: Path) -> None:
+def test_a_resumed_run_evaluates_where_the_other_would(tmp_path: Path) -> None:
     fake = Fake(heldout=(5.0,) * 9)
     fake.step_number, fake.seen = 4, 40
-    go(fake, tmp_path, evaluate_tokens=30)
-    assert [step for event, step in fake.events if event == "look"] == [6, 9, 10]
+    go(fake, tmp_path, evaluate_every=30)
+    assert [step for event, step in fake.events if event == "evaluation"] == [6, 9, 10]
 
 
 def test_patience_ends_it(tmp_path: Path) -> None:
     fake = Fake(total=10**6, heldout=(5.0, 4.0, 4.0, 4.1, 1.0))
-    go(fake, tmp_path, evaluate_tokens=20, patience=2)
-    # equal is not better; the look at the end is the one that ended it
-    assert [event for event in fake.events if event[0] == "look"] == [
-        ("look", 2), ("look", 4), ("look", 6), ("look", 8),
+    go(fake, tmp_path, evaluate_every=20, patience=2)
+    # equal is not better; the evaluation at the end is the one that ended it
+    assert [event for event in fake.events if event[0] == "evaluation"] == [
+        ("evaluation", 2), ("evaluation", 4), ("evaluation", 6), ("evaluation", 8),
     ]  # fmt: skip
     assert fake.events[-2:] == [("model", 8), ("state", 8)]
     assert fake.step_number == 8
@@ -176,7 +173,7 @@ def test_a_signal_in_the_last_step_finishes_the_run(tmp_path: Path) -> None:
     fake = Fake()
     fake.after_step = lambda step: os.kill(os.getpid(), signal.SIGTERM) if step == 10 else None
     go(fake, tmp_path)
-    assert fake.events == [("look", 10), ("model", 10), ("state", 10)]
+    assert fake.events == [("evaluation", 10), ("model", 10), ("state", 10)]
 
 
 def test_a_second_signal_acts_at_once(tmp_path: Path) -> None:
@@ -218,7 +215,7 @@ def test_no_number_stops_a_training_and_its_last_save_stays(
     data, out = small_data(tmp_path), tmp_path / "run"
     recipe = small_recipe(run__evaluate_tokens=0)
     # The step with the infinite rate looks good itself; what it leaves must not be saved.
-    with pytest.raises(ElmoreError, match=r"step \d+: weights are no finite numbers .*; lower"):
+    with pytest.raises(ElmoreError, match=r"step \d+: the weights contain NaN or infinity; lower"):
         pretrain(data, out, recipe=recipe, threads=1)
     state = load_state(out / "resume")
     assert state is not None

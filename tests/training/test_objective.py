@@ -24,14 +24,13 @@ from tf_bundle import load_bundle, our_arrays, read_bundle
 from torch import Tensor
 
 from elmore.kernels.workers import Workers
-from elmore.nn.bilm import BiLm
-from elmore.nn.initial import initialise
-from elmore.nn.losses import full_softmax
+from elmore.nn.bilm import BiLm, initialise
+from elmore.nn.softmax import full_softmax
 from elmore.nn.threads import torch_workers
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.batches import SentenceBatches
+from elmore.training.batches import LmBatch, SentenceBatches
 from elmore.training.distributed import Group
-from elmore.training.objective import LmBatch, Objective
+from elmore.training.objective import Objective
 from elmore.training.optimizers import Adagrad, Update, clip_by_global_norm, sum_rows
 from elmore.training.recipe import Recipe
 from elmore.training.run import Run
@@ -102,7 +101,7 @@ def check_end(weights: dict[str, Tensor], sums: dict[str, Tensor], state: Any) -
                 # Noise grows here, the kernels were tripled: float64 differs from the golden
                 # float32 by 9.7e-6, float32 by 1.4e-5, and by 3.7e-5 with another split of words.
                 assert relative(state.hidden[d, layer], place["h"][:]) < 10 * TOLERANCE
-                assert relative(state.memory[d, layer], place["c"][:]) < 10 * TOLERANCE
+                assert relative(state.cell[d, layer], place["c"][:]) < 10 * TOLERANCE
 
 
 @needs_fixtures
@@ -398,7 +397,7 @@ def test_state_is_each_sequences_own_last_place() -> None:
         )
         _, state = objective.log_likelihoods(alone)
         assert relative(whole.hidden[:, :, row], state.hidden[:, :, 0]) < 1e-5
-        assert relative(whole.memory[:, :, row], state.memory[:, :, 0]) < 1e-5
+        assert relative(whole.cell[:, :, row], state.cell[:, :, 0]) < 1e-5
 
 
 def test_gradients_add_up_and_frozen_weights_get_none() -> None:

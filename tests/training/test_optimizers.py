@@ -7,7 +7,7 @@ import torch
 from small_training import relative
 from torch import Tensor
 
-from elmore.nn.losses import RowGradient
+from elmore.nn.softmax import RowGradient
 from elmore.training.optimizers import (
     Adadelta,
     Adagrad,

@@ -21,7 +21,7 @@ import pytest
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
 from elmore.training import pieces
 from elmore.training import prepare as module
-from elmore.training.blocks import read_blocks
+from elmore.training.corpus import read_blocks
 from elmore.training.pieces import Workspace
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Prepared
@@ -152,7 +152,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from elmore.training import pieces
-from elmore.training.blocks import read_blocks
+from elmore.training.corpus import read_blocks
 from elmore.training.prepare import prepare
 
 def slowly(*arguments, **options):

@@ -20,8 +20,7 @@ from elmore.training.prepare import prepare
 from elmore.training.prepared import Part, Prepared
 from elmore.training.pretrain import finish_recipe, pretrain
 from elmore.training.recipe import Recipe
-from elmore.training.resume import load_state
-from elmore.training.run import Run
+from elmore.training.run import Run, load_state
 
 # bilm-tf's own training tests -----------------------------------------------------------------
 

@@ -14,15 +14,14 @@ from typing import Any
 
 import pytest
 import torch
-from small_training import digest, small_data, small_recipe
+from small_training import digest, small_data, small_recipe, write_as_before
 
 from elmore.errors import ResumeError
 from elmore.training.loop import Stopped
 from elmore.training.prepared import Prepared
 from elmore.training.pretrain import pretrain
 from elmore.training.recipe import Recipe
-from elmore.training.resume import load_state, save_state
-from elmore.training.run import Run
+from elmore.training.run import Run, load_state, save_state
 
 REGIMES: dict[str, dict[str, object]] = {
     "sentences": {},
@@ -172,6 +171,27 @@ def test_stopped_by_a_signal(
     assert (out / best).read_bytes() == (expected / best).read_bytes()
 
 
+@pytest.mark.parametrize("name", ["sentences", "stream"])
+def test_states_of_the_first_version_resume(
+    name: str, data: Prepared, whole: Callable[[str], Path], tmp_path: Path
+) -> None:
+    expected, out = whole(name), tmp_path / "run"
+
+    def ask(line: dict[str, Any]) -> None:
+        if line["step"] == steps_of(expected) - 2 and "loss" in line:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    recipe = recipe_of(name)
+    with pytest.raises(Stopped):
+        pretrain(data, out, recipe=recipe, threads=1, seed=3, report=ask)
+    write_as_before(out / "resume")
+    pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True)
+    assert digest(out) == digest(expected)
+    assert lines(out) == lines(expected)
+    best = "best/model.safetensors"
+    assert (out / best).read_bytes() == (expected / best).read_bytes()
+
+
 def test_what_the_regimes_hold(whole: Callable[[str], Path]) -> None:
     """Streams and windows carry their state; a run has several epochs and evaluations."""
     for name in REGIMES:
@@ -217,7 +237,7 @@ import json, os, shutil, signal, sys, traceback, types
 sys.path.insert(0, sys.argv[1])
 data, out, settings, plan = sys.argv[2], sys.argv[3], *map(json.loads, sys.argv[4:])
 from small_training import small_recipe
-from elmore.training import resume
+from elmore.training import run as states
 from elmore.training.pretrain import pretrain
 die = lambda: os.kill(os.getpid(), signal.SIGKILL)
 for where, step in [*plan, [None, None]]:
@@ -230,12 +250,12 @@ for where, step in [*plan, [None, None]]:
             if where == "save" and int(args[0].parent.name.split("-")[1].split(".")[0]) >= step:
                 die()
             return hashed(*args, **options)
-        hashed, resume.sha256_file = resume.sha256_file, dying
+        hashed, states.sha256_file = states.sha256_file, dying
         def removing(path, ignore_errors):
             if where == "rotation" and int(path.name.split("-")[1]) >= step - 2:
                 die()
             shutil.rmtree(path, ignore_errors)
-        resume.shutil = types.SimpleNamespace(rmtree=removing)
+        states.shutil = types.SimpleNamespace(rmtree=removing)
         try:
             pretrain(data, out, recipe=small_recipe(settings), seed=3, threads=1, resume=True,
                      report=report)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from elmore.training.schedule import learning_rate, plateau_factor
+from elmore.training.optimizers import learning_rate, plateau_factor
 
 RUN: dict[str, Any] = {
     "peak": 0.2,
@@ -64,13 +64,13 @@ def test_a_decay_from_the_end_is_none() -> None:
     assert rate(1001, decay_from=1000) == pytest.approx(0.02)
 
 
-def test_the_rate_halves_when_looks_bring_nothing() -> None:
+def test_the_rate_halves_when_scores_do_not_rise() -> None:
     assert plateau_factor([], patience=0) == 1
-    assert plateau_factor([3.0, 2.0, 1.0], patience=0) == 1
-    assert plateau_factor([3.0, 3.0, 3.0], patience=0) == 1  # nothing is learned yet
-    assert plateau_factor([3.0, 3.0, 2.0, 2.0], patience=0) == 0.5
-    assert plateau_factor([3.0, 3.0, 4.0], patience=0) == 0.5
-    assert plateau_factor([3.0, 4.0, 4.0], patience=0) == 0.25
-    assert plateau_factor([3.0, 4.0, 4.0], patience=1) == 0.5
-    assert plateau_factor([3.0, 4.0, 2.0, 5.0], patience=1) == 1
-    assert plateau_factor([1.0, 2.0], patience=0, factor=0.1) == pytest.approx(0.1)
+    assert plateau_factor([-3.0, -2.0, -1.0], patience=0) == 1
+    assert plateau_factor([-3.0, -3.0, -3.0], patience=0) == 1  # nothing is learned yet
+    assert plateau_factor([-3.0, -3.0, -2.0, -2.0], patience=0) == 0.5
+    assert plateau_factor([-3.0, -3.0, -4.0], patience=0) == 0.5
+    assert plateau_factor([-3.0, -4.0, -4.0], patience=0) == 0.25
+    assert plateau_factor([-3.0, -4.0, -4.0], patience=1) == 0.5
+    assert plateau_factor([-3.0, -4.0, -2.0, -5.0], patience=1) == 1
+    assert plateau_factor([-1.0, -2.0], patience=0, factor=0.1) == pytest.approx(0.1)

@@ -13,13 +13,12 @@ from small_training import characters, make_sentences, relative, small_recipe, w
 from test_batches import given_shard
 from test_objective import Given
 
-from elmore.nn.losses import Negatives
+from elmore.nn.softmax import Negatives
 from elmore.nn.threads import torch_workers
 from elmore.text.vocabulary import Vocabulary
 from elmore.training import trainer as module
-from elmore.training.batches import SentenceBatches
+from elmore.training.batches import LmBatch, SentenceBatches
 from elmore.training.distributed import Group
-from elmore.training.objective import LmBatch
 from elmore.training.recipe import Recipe
 from elmore.training.run import Run
 from elmore.training.trainer import LmTrainer, heldout_losses

@@ -12,7 +12,7 @@ from small_training import small_data, small_recipe
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.pretrain import pretrain
-from elmore.training.vectors import read_vectors
+from elmore.training.words import read_vectors
 
 VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", "cat", "dog", "7"])
 ROWS = {"dog": [1.0, -2.5], "emu": [3, 4], "cat": [5e-3, 6]}
@@ -82,7 +82,7 @@ def test_what_is_no_vector(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"o.npy' cannot be read"):
         read_vectors(tmp_path / "o.npy", VOCABULARY, 2)
     np.save(tmp_path / "o.npy", np.array([["x", "y"]]))
-    with pytest.raises(InputError, match=r"o.npy' is no matrix of numbers"):
+    with pytest.raises(InputError, match=r"o.npy' is not a matrix of numbers"):
         read_vectors(tmp_path / "o.npy", VOCABULARY, 2)
     with pytest.raises(ElmoreError, match="does not exist"):
         read_vectors(tmp_path / "none.txt", VOCABULARY, 2)
@@ -96,7 +96,7 @@ def test_values_that_are_not_finite(bad: str, tmp_path: Path) -> None:
         read_vectors(path, VOCABULARY, 2)
     np.save(tmp_path / "v.npy", np.array([[1, float(bad)]]))
     (tmp_path / "v.words").write_text("cat\n")
-    with pytest.raises(InputError, match=r"v.npy' has values that are no finite"):
+    with pytest.raises(InputError, match=r"v.npy' contains NaN or infinity"):
         read_vectors(tmp_path / "v.npy", VOCABULARY, 2)
 
 

@@ -16,7 +16,7 @@ from elmore.embedding.layer_cache import MAX_BYTES
 from elmore.errors import ConfigError, ResumeError
 from elmore.report import Report, Row
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.task import TASKS
 from elmore.training.run import Run
 from elmore.training.seeds import numpy_generator
@@ -124,7 +124,7 @@ class TaskStudy:
         if self.seeds < 1:
             raise ConfigError(f"seeds={self.seeds}; use 1 or more")
         module, name, _ = TASKS[self.task]
-        self.kind: type[SupervisedTask[Any, Any]] = getattr(importlib.import_module(module), name)
+        self.kind: type[Task[Any, Any]] = getattr(importlib.import_module(module), name)
 
     def variants(self) -> list[Variant]:
         """What to train; the first is the baseline that gains are counted from."""
@@ -196,7 +196,7 @@ class TaskStudy:
             seed=seed,
             device=str(self.elmo.engine.device),
             progress=self.progress,
-        ).fit(train, dev=dev, out=out, resume=True, look_epochs=variant.evaluate_epochs)
+        ).fit(train, dev=dev, out=out, resume=True, evaluate_epochs=variant.evaluate_epochs)
 
     def _recipe(self, variant: Variant) -> TaskRecipe:
         settings = {**(self.settings or {}), **variant.settings}

@@ -15,7 +15,7 @@ from elmore.formats.detect import read_checkpoint
 from elmore.report import Report, Row
 from elmore.tasks.folder import read_task, runs_of
 from elmore.tasks.recipe import ElmoRecipe
-from elmore.training.recipe_values import section_from_json
+from elmore.training.recipe_files import section_from_json
 
 __all__ = ["LearnedMix", "Mixes", "mix_report"]
 

@@ -30,8 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List the recipes with their first line, or print one."""
-    from elmore.tasks.recipe_files import task_recipe_names, task_recipe_text
-    from elmore.training.recipe_files import recipe_names, recipe_text
+    from elmore.training.recipe_files import (
+        recipe_names,
+        recipe_text,
+        task_recipe_names,
+        task_recipe_text,
+    )
 
     texts = {name: partial(recipe_text, name) for name in recipe_names()}
     texts.update({name: partial(task_recipe_text, name) for name in task_recipe_names()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib
 import json
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from elmore._extras import require_torch
 from elmore.cli import flags
 from elmore.cli.report import make_progress, say, write_json, write_result
-from elmore.cli.training import add_recipe, ending_by_signal, overrides
+from elmore.cli.training import Display, add_recipe, ending_by_signal, overrides
 from elmore.errors import ConfigError
 from elmore.tasks.task import TASKS
 from elmore.text.reading import check_inputs, read_input
@@ -130,12 +131,14 @@ def _train(args: argparse.Namespace, model: Any) -> None:
     tests = kind(None, recipe=recipe).examples(args.test) if args.test else []
 
     def once(seed: int) -> Report:
-        progress = make_progress(unit="sentences", quiet=args.quiet)
         folder = out if args.seeds == 1 else out / f"seed-{seed}"
         if args.force and not args.resume:
             _remove(folder)
-        display = _Display(args, kind.metric, f"seed {seed}: " if args.seeds > 1 else "", folder)
-        try:
+        prefix = f"seed {seed}: " if args.seeds > 1 else ""
+        with (
+            contextlib.closing(make_progress(unit="sentences", quiet=args.quiet)) as progress,
+            Display(args, folder, metric=kind.metric, prefix=prefix) as display,
+        ):
             task = kind(
                 elmo,
                 recipe=recipe,
@@ -154,9 +157,6 @@ def _train(args: argparse.Namespace, model: Any) -> None:
                 report=display.show,
             )
             return _tested(report, task.evaluate(tests), args.test) if args.test else report
-        finally:
-            progress.close()
-            display.close()
 
     seeds = range(args.seed, args.seed + args.seeds)
     with ending_by_signal():
@@ -237,58 +237,6 @@ def _show(args: argparse.Namespace, report: Report) -> None:
     scores = "  ".join(f"{name} {value:.2f}" for name, value in report.metrics.items())
     # Without tables the report has shown them.
     write_result(f"{report}\n\n{scores}" if scores and report.tables else str(report))
-
-
-class _Display:
-    """Shows how a training goes on stderr: a bar on a terminal, else a line an epoch."""
-
-    def __init__(self, args: argparse.Namespace, metric: str, prefix: str, folder: Path) -> None:
-        from elmore.training.run import Run
-
-        self._quiet, self._metric, self._prefix = bool(args.quiet), metric, prefix
-        self._bar: Any = None
-        # By step: those that a resumed run does again take the place of the old ones.
-        self._scores: dict[int, float] = {}
-        for line in Run(folder).log() if args.resume else ():
-            self._note(line)
-
-    def show(self, line: dict[str, Any]) -> None:
-        """Show one line of the log."""
-        self._note(line)
-        found = line.get("heldout")
-        if self._quiet:
-            return
-        if sys.stderr is not None and sys.stderr.isatty():
-            self._draw(line)
-        elif found is not None:
-            scores = self._so_far(line)
-            say(
-                f"{self._prefix}epoch {len(scores)}: {self._metric} {found[self._metric]:.2f} "
-                f"(best {max(scores):.2f})"
-            )
-
-    def _note(self, line: dict[str, Any]) -> None:
-        if "heldout" in line:
-            self._scores[line["step"]] = float(line["heldout"][self._metric])
-
-    def _so_far(self, line: dict[str, Any]) -> list[float]:
-        return [score for step, score in self._scores.items() if step <= line["step"]]
-
-    def _draw(self, line: dict[str, Any]) -> None:
-        from tqdm import tqdm
-
-        if self._bar is None:
-            self._bar = tqdm(total=line["total"], unit=" examples", desc=self._prefix or None)
-        self._bar.n = line["examples"]
-        parts = [f"loss {line['loss']['loss']:.3f}"] if "loss" in line else []
-        if scores := self._so_far(line):
-            parts.append(f"best {self._metric} {max(scores):.2f}")
-        self._bar.set_postfix_str(", ".join(parts))
-
-    def close(self) -> None:
-        """Leave the bar as it is."""
-        if self._bar is not None:
-            self._bar.close()
 
 
 def _set_threads(threads: int | None) -> None:

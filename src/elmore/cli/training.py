@@ -75,52 +75,97 @@ def _end_by_signal(number: int) -> NoReturn:
 
 
 class Display(contextlib.AbstractContextManager["Display"]):
-    """Shows the lines of a run's log on stderr: a bar on a terminal, else a line now and then."""
+    """Shows the log of a run on stderr: a bar on a terminal, otherwise a line now and then.
 
-    def __init__(self, args: argparse.Namespace, run: Path) -> None:
-        self._quiet = bool(args.quiet)
+    Args:
+        args: the verb's arguments: quiet, resume, tensorboard.
+        run: the folder of the run.
+        metric: the score of a task that is trained; None for a language model.
+        prefix: what each line starts with.
+    """
+
+    def __init__(
+        self, args: argparse.Namespace, run: Path, *, metric: str | None = None, prefix: str = ""
+    ) -> None:
+        self._quiet, self._metric, self._prefix = bool(args.quiet), metric, prefix
+        self._unit = "tokens" if metric is None else "examples"
         self._bar: Any = None
         self._tensorboard: Any = None
         self.last_heldout: dict[str, float] | None = None
-        if args.tensorboard:
+        # By step: what a resumed run does again takes the place of the old evaluations.
+        self._scores: dict[int, float] = {}
+        if metric is not None and args.resume:
+            from elmore.training.run import Run
+
+            for line in Run(run).log():
+                self._note(line)
+        if getattr(args, "tensorboard", False):
             require("tensorboard", "train", "--tensorboard")
             from torch.utils.tensorboard import SummaryWriter
 
             self._tensorboard = SummaryWriter(str(run / "tensorboard"))
 
     def show(self, line: dict[str, Any]) -> None:
-        """Show one line."""
-        found = line.get("heldout")
-        if found is not None:
-            self.last_heldout = found
+        """Show one line of the log."""
+        self._note(line)
         if self._tensorboard is not None:
             self._write_events(line)
         if self._quiet:
             return
         if sys.stderr is not None and sys.stderr.isatty():
             self._draw(line)
-        elif found is not None:
-            say(f"{line['tokens']:,} tokens: held-out perplexity {found['perplexity']:.1f}")
-        else:
-            say(f"{line['tokens']:,} tokens: {_losses(line)}, {line['tokens_per_s']:,.0f} tokens/s")
+        elif text := self._text(line):
+            say(f"{self._prefix}{text}")
+
+    def _note(self, line: dict[str, Any]) -> None:
+        if "heldout" in line:
+            self.last_heldout = line["heldout"]
+            if self._metric is not None:
+                self._scores[line["step"]] = float(line["heldout"][self._metric])
+
+    def _so_far(self, line: dict[str, Any]) -> list[float]:
+        return [score for step, score in self._scores.items() if step <= line["step"]]
+
+    def _text(self, line: dict[str, Any]) -> str | None:
+        """What to say without a terminal; of a task's training only the evaluations."""
+        found = line.get("heldout")
+        if self._metric is not None:
+            scores = self._so_far(line)
+            return (
+                None
+                if found is None
+                else (
+                    f"epoch {len(scores)}: {self._metric} {found[self._metric]:.2f} "
+                    f"(best {max(scores):.2f})"
+                )
+            )
+        seen = f"{line['tokens']:,} tokens: "
+        if found is not None:
+            return f"{seen}held-out perplexity {found['perplexity']:.1f}"
+        return f"{seen}{_losses(line)}, {line['tokens_per_s']:,.0f} tokens/s"
 
     def _draw(self, line: dict[str, Any]) -> None:
         from tqdm import tqdm
 
         if self._bar is None:
-            self._bar = tqdm(total=line.get("total"), unit=" tokens", unit_scale=True, leave=True)
-        self._bar.n = line["tokens"]
-        parts = [_losses(line)] if "loss" in line else []
-        if self.last_heldout is not None:
+            unit, name = f" {self._unit}", self._prefix or None
+            self._bar = tqdm(total=line.get("total"), unit=unit, unit_scale=True, desc=name)
+        self._bar.n = line[self._unit]
+        parts = []
+        if "loss" in line:
+            parts = [_losses(line) if self._metric is None else f"loss {line['loss']['loss']:.3f}"]
+        if self._metric is None and self.last_heldout is not None:
             parts.append(f"held-out {self.last_heldout['perplexity']:.1f}")
+        elif scores := self._so_far(line):
+            parts.append(f"best {self._metric} {max(scores):.2f}")
         self._bar.set_postfix_str(", ".join(parts))
 
     def _write_events(self, line: dict[str, Any]) -> None:
         for group in ("loss", "heldout"):
             for name, value in line.get(group, {}).items():
-                self._tensorboard.add_scalar(f"{group}/{name}", value, line["tokens"])
+                self._tensorboard.add_scalar(f"{group}/{name}", value, line[self._unit])
         if "lr" in line:
-            self._tensorboard.add_scalar("lr", line["lr"], line["tokens"])
+            self._tensorboard.add_scalar("lr", line["lr"], line[self._unit])
 
     def __exit__(self, *details: object) -> None:
         if self._bar is not None:
@@ -130,6 +175,6 @@ class Display(contextlib.AbstractContextManager["Display"]):
 
 
 def _losses(line: dict[str, Any]) -> str:
-    """Show the training losses as perplexities of the sampled softmax, and say that they are."""
+    """The training losses as perplexities of the sampled softmax, labelled as such."""
     values = [math.exp(min(loss, 50)) for loss in line["loss"].values()]
     return "sampled perplexity " + "/".join(f"{value:.1f}" for value in values)

@@ -34,8 +34,7 @@ from elmore.text.sentence import Sentence
 from elmore.text.tokenizer import tokenize
 
 if TYPE_CHECKING:
-    from elmore.nn.elmo_layer import ElmoLayer
-    from elmore.nn.mix import LayerNorm
+    from elmore.nn.elmo_layer import ElmoLayer, LayerNorm
 
 __all__ = ["Elmo", "Precision"]
 

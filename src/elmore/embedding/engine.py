@@ -222,7 +222,7 @@ class Engine:
         """The state in which `rows` sentences start."""
         if self._start is None:
             return self.zero_state(rows)
-        hidden, cell = self._start.hidden, self._start.memory
+        hidden, cell = self._start.hidden, self._start.cell
         return LstmState(
             np.repeat(hidden[:, :, None], rows, axis=2), np.repeat(cell[:, :, None], rows, axis=2)
         )

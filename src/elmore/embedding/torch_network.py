@@ -79,7 +79,7 @@ class BiLmTensors:
                 self._tensor(lengths),
                 BiLmState(self._tensor(state.hidden), self._tensor(state.cell)),
             )
-        return _array(layers.values), LstmState(_array(after.hidden), _array(after.memory))
+        return _array(layers.values), LstmState(_array(after.hidden), _array(after.cell))
 
     def read_on(
         self, direction: int, inputs: Array, hidden: Array, cell: Array

@@ -64,11 +64,16 @@ class StartState(NamedTuple):
 
     Attributes:
         hidden: (directions, layers, projection_dim).
-        memory: cell states, (directions, layers, dim).
+        cell: (directions, layers, dim).
     """
 
     hidden: NDArray[np.float32]
-    memory: NDArray[np.float32]
+    cell: NDArray[np.float32]
+
+    @property
+    def memory(self) -> NDArray[np.float32]:
+        """The earlier name of `cell`."""
+        return self.cell
 
 
 class LazyWeights(Mapping[str, NDArray[np.float32]]):

@@ -157,7 +157,7 @@ def write(
         tensors["softmax.bias"] = _store("softmax", checkpoint.softmax.bias, kind)
     if checkpoint.start_state is not None:
         tensors["start.hidden"] = checkpoint.start_state.hidden
-        tensors["start.memory"] = checkpoint.start_state.memory
+        tensors["start.memory"] = checkpoint.start_state.cell
     with atomic_folder(path, overwrite=overwrite, looks_ours=is_folder) as folder:
         with (folder / _MODEL).open("wb") as stream:
             write_safetensors(stream, tensors, {"format": _FORMAT})

@@ -5,31 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from elmore.config import BiLmConfig
+from elmore.initial import initial_weights
 from elmore.nn.charcnn import TokenEncoder
-from elmore.nn.lstm import ProjectedLstm
-from elmore.nn.mixed_lstm import SharedProjection, mixed_layers
-from elmore.nn.packing import Packing
+from elmore.nn.lstm import Packing, ProjectedLstm, SharedProjection, mixed_layers, walk
 
-__all__ = [
-    "BiLm",
-    "BiLmState",
-    "Layer",
-    "Layers",
-    "Runner",
-    "contextualize",
-    "in_turn",
-    "read_stretch",
-]
-
-_Direction = Callable[[], tuple[list[Tensor], Tensor, Tensor]]
-# One LSTM layer: inputs, their packed rows, the plan, output and cell before the first step.
-Layer = Callable[[Tensor, Tensor | None, Packing, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-# Runs independent jobs and gives their results in order: in turn, or on threads of their own.
-Runner = Callable[[Sequence[_Direction]], list[tuple[list[Tensor], Tensor, Tensor]]]
+__all__ = ["BiLm", "BiLmState", "Layers", "first_rows", "initialise", "store_rows"]
 
 
 class Layers(NamedTuple):
@@ -46,20 +31,15 @@ class Layers(NamedTuple):
 
 
 class BiLmState(NamedTuple):
-    """Where the LSTMs stand between two batches.
+    """The state of the LSTMs between two batches.
 
     Attributes:
         hidden: output of each layer, (directions, layers, batch, projection_dim).
-        memory: cells of each layer, (directions, layers, batch, cells).
+        cell: cell state of each layer, (directions, layers, batch, cells).
     """
 
     hidden: Tensor
-    memory: Tensor
-
-
-def in_turn(jobs: Sequence[_Direction]) -> list[tuple[list[Tensor], Tensor, Tensor]]:
-    """Run jobs one after the other in the calling thread."""
-    return [job() for job in jobs]
+    cell: Tensor
 
 
 class BiLm(nn.Module):
@@ -81,8 +61,13 @@ class BiLm(nn.Module):
         if config.lstm.mixed:
             self.projection = SharedProjection(config.lstm)
 
+    def layers(self, direction: int) -> nn.ModuleList:
+        """The LSTM layers of a direction: 0 forward, 1 backward."""
+        layers: nn.ModuleList = getattr(self, f"{self.config.directions[direction]}_layers")
+        return layers
+
     def zero_state(self, batch: int) -> BiLmState:
-        """Make the state before any text, for `batch` sentences."""
+        """The state before any text, for `batch` sentences."""
         lstm, some = self.config.lstm, next(self.parameters())
         shape = (len(self.config.directions), lstm.n_layers, batch)
         return BiLmState(
@@ -112,12 +97,7 @@ class BiLm(nn.Module):
         return self.contextualize(self.tokens(words, word_ids), index, lengths, state)
 
     def contextualize(
-        self,
-        vectors: Tensor,
-        index: Tensor,
-        lengths: Tensor,
-        state: BiLmState | None = None,
-        run: Runner = in_turn,
+        self, vectors: Tensor, index: Tensor, lengths: Tensor, state: BiLmState | None = None
     ) -> tuple[Layers, BiLmState]:
         """Run the LSTMs over ready token vectors.
 
@@ -126,121 +106,73 @@ class BiLm(nn.Module):
             index: word of each place, (batch, time).
             lengths: tokens of each sentence, (batch,).
             state: where to start; zeros if not given.
-            run: how to run the directions, which do not depend on each other.
 
         Returns:
             as `forward`.
         """
-        layers = [getattr(self, f"{direction}_layers") for direction in self.config.directions]
+        batch, time = index.shape
+        packing = Packing.plan(lengths, time)
         if state is None:
-            state = self.zero_state(len(index))
+            state = self.zero_state(batch)
         if self.config.lstm.mixed:  # it keeps no state, so what comes in goes out
-            packing = Packing.plan(lengths, index.shape[1])
-            stacks = (self.forward_layers, self.backward_layers)
+            stacks = (self.layers(0), self.layers(1))
             mixed = mixed_layers(stacks, self.projection, vectors, index, packing)
             return Layers(mixed[None], lengths), state
-        return contextualize(self.config, layers, vectors, index, lengths, state, run)
+        hidden, cell = (_reordered(part, packing.order) for part in state)
+        flat = index.flatten()
+        halves, ends = [], []
+        places = (packing.forward, packing.backward)
+        for d in range(len(self.config.directions)):
+            rows = flat.index_select(0, places[d])
+            outputs, *end = self._walk(d, vectors, rows, packing.sizes, hidden[d], cell[d])
+            packed = [vectors.index_select(0, rows), *outputs]
+            halves.append(_unpack(packed, places[d], batch * time))
+            ends.append(end)
+        back = torch.argsort(packing.order)
+        final = (_reordered(torch.stack(part), back) for part in zip(*ends, strict=True))
+        values = torch.cat(halves, dim=2).view(self.config.n_layers, batch, time, -1)
+        return Layers(values, lengths), BiLmState(*final)
 
     def read_on(
-        self, direction: int, inputs: Tensor, hidden: Tensor, memory: Tensor
+        self, direction: int, inputs: Tensor, hidden: Tensor, cell: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Read a stretch of one sequence in one direction, as `read_stretch`."""
-        layers: Sequence[Layer] = getattr(self, f"{self.config.directions[direction]}_layers")
-        return read_stretch(self.config, layers, inputs, hidden, memory)
+        """Read a part of one sequence in one direction, continuing from a state.
+
+        Args:
+            direction: 0 forward, 1 backward.
+            inputs: token vectors in the order of reading, (time, projection_dim).
+            hidden: output of each layer before the part, (layers, 1, projection_dim).
+            cell: cell state of each layer before it, (layers, 1, cells).
+
+        Returns:
+            outputs of the layers, (layers, time, projection_dim), and the state after the part.
+        """
+        rows = torch.arange(len(inputs), device=inputs.device)
+        outputs, *end = self._walk(direction, inputs, rows, (1,) * len(inputs), hidden, cell)
+        return torch.stack(outputs), end[0], end[1]
+
+    def _walk(
+        self,
+        direction: int,
+        inputs: Tensor,
+        rows: Tensor,
+        sizes: Sequence[int],
+        hidden: Tensor,
+        cell: Tensor,
+    ) -> tuple[list[Tensor], Tensor, Tensor]:
+        skip = self.config.lstm.skip_connections
+        return walk(self.layers(direction), inputs, rows, sizes, hidden, cell, skip=skip)
 
 
-def contextualize(
-    config: BiLmConfig,
-    layers: Sequence[Sequence[Layer]],
-    vectors: Tensor,
-    index: Tensor,
-    lengths: Tensor,
-    state: BiLmState,
-    run: Runner,
-) -> tuple[Layers, BiLmState]:
-    """Run LSTM layers of each direction over ready token vectors, as `BiLm.contextualize`."""
-    batch, time = index.shape
-    packing = Packing.plan(lengths, time)
-    hidden = _take(state.hidden, packing.order)
-    memory = _take(state.memory, packing.order)
-    flat = index.flatten()
-    places = [packing.forward, packing.backward][: len(layers)]
-    skip = config.lstm.skip_connections
-    jobs = [
-        _job(stack, vectors, flat.index_select(0, place), packing, hidden[k], memory[k], skip)
-        for k, (stack, place) in enumerate(zip(layers, places, strict=True))
-    ]
-    done = run(jobs)
-    back = torch.argsort(packing.order)
-    final = BiLmState(
-        _take(torch.stack([result[1] for result in done]), back),
-        _take(torch.stack([result[2] for result in done]), back),
-    )
-    halves = [
-        _unpack([vectors.index_select(0, flat[place]), *result[0]], place, batch * time)
-        for place, result in zip(places, done, strict=True)
-    ]
-    values = torch.cat(halves, dim=2).view(config.n_layers, batch, time, -1)
-    return Layers(values, lengths), final
+def initialise(bilm: BiLm, generator: np.random.Generator) -> None:
+    """Fill all weights of a biLM with `initial_weights`; `generator` is the only randomness."""
+    weights = initial_weights(bilm.config, generator)
+    with torch.no_grad():
+        for name, parameter in bilm.named_parameters():
+            parameter.copy_(torch.from_numpy(weights[name]))
 
 
-def read_stretch(
-    config: BiLmConfig, layers: Sequence[Layer], inputs: Tensor, hidden: Tensor, memory: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Read a stretch of one sequence in one direction, going on from a state.
-
-    Args:
-        config: the shape of the model.
-        layers: of the direction.
-        inputs: token vectors in the order of reading, (time, projection_dim).
-        hidden: output of each layer before the stretch, (layers, 1, projection_dim).
-        memory: cells of each layer before it, (layers, 1, cells).
-
-    Returns:
-        outputs of the layers, (layers, time, projection_dim), and hidden and memory after it.
-    """
-    packing = Packing.plan(torch.tensor([len(inputs)], device=inputs.device), len(inputs))
-    skip = config.lstm.skip_connections
-    outputs, hidden, memory = _job(layers, inputs, packing.forward, packing, hidden, memory, skip)()
-    return torch.stack(outputs), hidden, memory
-
-
-def _job(
-    layers: Sequence[Layer],
-    vectors: Tensor,
-    rows: Tensor,
-    packing: Packing,
-    hidden: Tensor,
-    memory: Tensor,
-    skip: bool,
-) -> _Direction:
-    """Make the job of one direction; `hidden` and `memory` are (layers, batch, ...)."""
-    gradients = torch.is_grad_enabled()
-
-    def job() -> tuple[list[Tensor], Tensor, Tensor]:
-        # The grad mode is a thread's own: a worker must be told.
-        with torch.set_grad_enabled(gradients):
-            inputs = vectors
-            outputs: list[Tensor] = []
-            finals: list[Tensor] = []
-            memories: list[Tensor] = []
-            for k, layer in enumerate(layers):
-                output, final, last = layer(
-                    inputs, rows if k == 0 else None, packing, hidden[k], memory[k]
-                )
-                # The sum is neither clipped nor carried: it leaves the recurrence alone.
-                if k > 0 and skip:
-                    output = output + inputs
-                outputs.append(output)
-                finals.append(final)
-                memories.append(last)
-                inputs = output
-            return outputs, torch.stack(finals), torch.stack(memories)
-
-    return job
-
-
-def _take(states: Tensor, order: Tensor) -> Tensor:
+def _reordered(states: Tensor, order: Tensor) -> Tensor:
     """Put the sentences of (directions, layers, batch, ...) into another order."""
     return states if len(order) == 1 else states.index_select(2, order)
 
@@ -249,3 +181,34 @@ def _unpack(packed: Sequence[Tensor], place: Tensor, size: int) -> Tensor:
     """Put packed rows where they belong, (layers, size, dim); zeros elsewhere."""
     rows = torch.stack(list(packed))
     return rows.new_zeros(rows.shape[0], size, rows.shape[2]).index_copy(1, place, rows)
+
+
+# --------------------------------------------------------------------------- carried state
+# The published programs carry the state from batch to batch, row by row. A smaller batch uses the
+# first rows and leaves the others alone; a larger one adds fresh rows.
+
+
+def first_rows(kept: BiLmState | None, rows: int, fresh: Callable[[int], BiLmState]) -> BiLmState:
+    """The state in which the first rows start.
+
+    Args:
+        kept: the state of all rows so far; None before the first batch.
+        rows: how many the batch has.
+        fresh: makes the state of that many new rows.
+    """
+    if kept is None:
+        return fresh(rows)
+    known = kept.hidden.shape[2]
+    if known < rows:
+        new = fresh(rows - known)
+        kept = BiLmState(*(torch.cat(pair, dim=2) for pair in zip(kept, new, strict=True)))
+    return BiLmState(kept.hidden[:, :, :rows], kept.cell[:, :, :rows])
+
+
+def store_rows(kept: BiLmState | None, after: BiLmState) -> BiLmState:
+    """The state of all rows: `after` for those of the batch, `kept` for the others."""
+    rows = after.hidden.shape[2]
+    if kept is None or kept.hidden.shape[2] <= rows:
+        return after
+    pairs = zip(after, kept, strict=True)
+    return BiLmState(*(torch.cat([new, old[:, :, rows:]], dim=2) for new, old in pairs))

@@ -15,7 +15,7 @@ __all__ = ["TensorBatch"]
 
 @dataclass(frozen=True, slots=True)
 class TensorBatch:
-    """Sentences as tensors; each distinct word stands in it once.
+    """Sentences as tensors; each distinct word is in it once.
 
     Attributes:
         words: character ids of the distinct words, (n_words, chars), or None.
@@ -51,7 +51,7 @@ class TensorBatch:
         Args:
             ids: (..., time, chars), shifted by one so that a row of zeros is padding.
             markers: character ids of the tokens that open and close a sentence, (2, chars).
-            marked: whether each row of `ids` stands between markers already.
+            marked: whether each row of `ids` is between markers already.
         """
         if ids.dim() < 3 or ids.shape[-1] != markers.shape[1]:
             raise ConfigError(
@@ -67,18 +67,17 @@ class TensorBatch:
         distinct, where = torch.unique(
             torch.cat([markers.to(flat), flat[real]]), dim=0, return_inverse=True
         )
+        # The markers came first: `where[:2]` are their places, `where[2:]` those of the words.
         if marked:
             index = where.new_zeros(batch, time)
             index[real] = where[2:]
-            shape = ids.shape[:-2]
-            return cls(words=distinct, word_ids=None, index=index, lengths=lengths, shape=shape)
-        index = where.new_zeros(batch, time + 2)
-        index[:, 0] = where[0]
-        index[:, 1:-1][real] = where[2:]
-        index.scatter_(1, lengths[:, None] + 1, where[1].expand(batch, 1))
-        return cls(
-            words=distinct, word_ids=None, index=index, lengths=lengths + 2, shape=ids.shape[:-2]
-        )
+        else:
+            index = where.new_zeros(batch, time + 2)
+            index[:, 0] = where[0]
+            index[:, 1:-1][real] = where[2:]
+            index.scatter_(1, lengths[:, None] + 1, where[1].expand(batch, 1))
+            lengths = lengths + 2
+        return cls(distinct, None, index, lengths, ids.shape[:-2])
 
     @property
     def mask(self) -> Tensor:
@@ -89,13 +88,9 @@ class TensorBatch:
 
     def to(self, device: torch.device | str) -> TensorBatch:
         """Move all tensors to a device."""
-        return TensorBatch(
-            words=None if self.words is None else self.words.to(device),
-            word_ids=None if self.word_ids is None else self.word_ids.to(device),
-            index=self.index.to(device),
-            lengths=self.lengths.to(device),
-            shape=self.shape,
-        )
+        words, word_ids = _tensor(self.words, device), _tensor(self.word_ids, device)
+        index, lengths = self.index.to(device), self.lengths.to(device)
+        return TensorBatch(words, word_ids, index, lengths, self.shape)
 
 
 def _tensor(array: object, device: torch.device | str) -> Tensor | None:

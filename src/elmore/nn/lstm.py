@@ -1,22 +1,44 @@
-"""One layer of an LSTM with projection, in one direction."""
+"""LSTM layers with projection over packed batches, and the one walk over a stack of them."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from elmore.config import LstmConfig
+from elmore.kernels import recurrence as kernels
 from elmore.kernels.recurrence import FORGET_BIAS, Clips
 from elmore.nn.lstm_steps import LstmSteps, lstm_steps
-from elmore.nn.packing import Packing
 
-__all__ = ["ProjectedLstm"]
+__all__ = ["Packing", "ProjectedLstm", "SharedProjection", "last_rows", "mixed_layers", "walk"]
 
 # Bytes of input gates that are held at once without gradients, so that they stay near the caches
 # and memory does not grow with the length of the input.
 _GATE_BYTES = 16 << 20
 # Up to here the gates of all distinct inputs are made by one matrix product.
 _TABLE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """`kernels.recurrence.Packing` as tensors on the device of a batch; attributes as there."""
+
+    sizes: tuple[int, ...]
+    order: Tensor
+    forward: Tensor
+    backward: Tensor
+
+    @classmethod
+    def plan(cls, lengths: Tensor, time: int) -> Packing:
+        """Plan the packed order of sentences with `lengths` (batch,), padded to `time`."""
+        plan = kernels.Packing.plan(lengths.cpu().numpy(), time)
+        places = (plan.order, plan.forward, plan.backward)
+        return cls(plan.sizes, *(torch.from_numpy(part).to(lengths.device) for part in places))
 
 
 class ProjectedLstm(nn.Module):
@@ -42,86 +64,193 @@ class ProjectedLstm(nn.Module):
         self,
         inputs: Tensor,
         rows: Tensor | None,
-        packing: Packing,
+        sizes: Sequence[int],
         hidden: Tensor,
-        memory: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        cell: Tensor,
+        *,
+        rounded: bool = False,
+    ) -> tuple[Tensor, Tensor]:
         """Read a packed batch.
 
         Args:
             inputs: vectors, (n_inputs, dim of the input).
             rows: which input each packed row reads, (n_rows,); None if they are in packed order.
-            packing: the plan of the batch.
-            hidden: output before the first step, (batch, dim), in the packing's row order.
-            memory: cell before the first step, (batch, cells), in the same order.
+            sizes: sentences alive at each step.
+            hidden: output before the first step, (batch, dim), in packed order.
+            cell: cell state before the first step, (batch, cells), in the same order.
+            rounded: whether matrix products run in bfloat16.
 
         Returns:
-            output in packed order (n_rows, dim); final output (batch, dim) and cell (batch,
-            cells), in the packing's row order.
+            output in packed order (n_rows, dim), and the final cell state (batch, cells).
         """
-        if torch.is_grad_enabled():
+        if not torch.is_grad_enabled() and not rounded:
+            return self._run(inputs, rows, sizes, hidden, cell.clone())
+        bfloat16 = torch.autocast(inputs.device.type, dtype=torch.bfloat16)
+        with bfloat16 if rounded else contextlib.nullcontext():
             gates = torch.nn.functional.linear(inputs, self.input_weight, self.full_bias())
-            if rows is not None:
-                gates = gates.index_select(0, rows)
-            output, memory = LstmSteps.apply(  # type: ignore[no-untyped-call]  # torch leaves it so
-                gates, packing.sizes, self.state_weight, self.projection, hidden, memory, self.clips
-            )
-        else:
-            output, memory = self._run(inputs, rows, packing, hidden, memory.clone())
-        living = packing.last >= 0
-        final = output.index_select(0, packing.last[living])
-        if len(final) < len(hidden):
-            final = torch.cat([final, hidden[len(final) :]])
-        return output, final, memory
+        if rounded:
+            gates = gates.float()
+        if rows is not None:
+            gates = gates.index_select(0, rows)
+        weights = (self.state_weight, self.projection)
+        output, cell = LstmSteps.apply(gates, sizes, *weights, hidden, cell, self.clips, rounded)  # type: ignore[no-untyped-call]  # torch leaves it so
+        return output, cell
 
     def _run(
         self,
         inputs: Tensor,
         rows: Tensor | None,
-        packing: Packing,
+        sizes: Sequence[int],
         hidden: Tensor,
-        memory: Tensor,
+        cell: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Run without gradients, the input gates of a few steps at a time."""
         bias, width = self.full_bias(), len(self.bias)
-        n_rows = sum(packing.sizes)
+        n_rows = sum(sizes)
         output = inputs.new_empty(n_rows, hidden.shape[1])
         table = None
         if rows is not None:
+            # Words repeat: with fewer distinct inputs than places, make their gates once.
             if len(inputs) < n_rows and len(inputs) * width * 4 <= _TABLE_BYTES:
                 table = torch.addmm(bias, inputs, self.input_weight.t())
             else:
                 inputs, rows = inputs.index_select(0, rows), None
         start = step = 0
-        while step < len(packing.sizes):
-            budget = max(1, _GATE_BYTES // (width * 4))
-            first, size = step, packing.sizes[step]
+        budget = max(1, _GATE_BYTES // (width * 4))
+        while step < len(sizes):
+            first, size = step, sizes[step]
             step += 1
-            while step < len(packing.sizes) and size + packing.sizes[step] <= budget:
-                size += packing.sizes[step]
+            while step < len(sizes) and size + sizes[step] <= budget:
+                size += sizes[step]
                 step += 1
             chunk = slice(start, start + size)
             if table is not None and rows is not None:
                 gates = table.index_select(0, rows[chunk])
             else:
                 gates = torch.addmm(bias, inputs[chunk], self.input_weight.t())
-            lstm_steps(
-                gates,
-                packing.sizes[first:step],
-                self.state_weight,
-                self.projection,
-                hidden,
-                memory,
-                self.clips,
-                output[chunk],
-            )
+            weights = (self.state_weight, self.projection)
+            lstm_steps(gates, sizes[first:step], *weights, hidden, cell, self.clips, output[chunk])
             start += size
-            hidden = output[start - packing.sizes[step - 1] : start]
-        return output, memory
+            hidden = output[start - sizes[step - 1] : start]
+        return output, cell
 
     def full_bias(self) -> Tensor:
-        """Give the bias with the forget bias that the files leave out, (4 * cells,)."""
+        """The bias with the forget bias that the files leave out, (4 * cells,)."""
         cells = len(self.bias) // 4
         forget = torch.zeros_like(self.bias)
         forget[cells : 2 * cells] = FORGET_BIAS
         return self.bias + forget
+
+
+def walk(
+    layers: Iterable[nn.Module],
+    inputs: Tensor,
+    rows: Tensor,
+    sizes: Sequence[int],
+    hidden: Tensor,
+    cell: Tensor,
+    *,
+    skip: bool,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+    rounded: bool = False,
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Run the layers of one direction, each over the outputs of the one below.
+
+    Args:
+        layers: `ProjectedLstm`s, the lowest first.
+        inputs: vectors of the distinct words, (n_words, dim).
+        rows: word that each packed row reads, (n_rows,).
+        sizes: sentences alive at each step.
+        hidden: output of each layer before the first step, (layers, batch, dim).
+        cell: cell state of each layer before the first step, (layers, batch, cells).
+        skip: whether each layer but the first adds its input to its output.
+        dropout: applied to the input of each layer.
+        rounded: whether matrix products run in bfloat16.
+
+    Returns:
+        outputs of each layer in packed order, (n_rows, dim); `hidden` and `cell` after the last
+        step of each sentence.
+    """
+    last = last_rows(sizes, inputs.device)
+    gather: Tensor | None = rows
+    outputs, finals, cells = [], [], []
+    for k, layer in enumerate(layers):
+        if dropout is not None:
+            # A new mask for every place, so the same words no longer share their gates.
+            inputs = dropout(inputs if gather is None else inputs[gather])
+            gather = None
+        output, after = layer(inputs, gather, sizes, hidden[k], cell[k], rounded=rounded)
+        final = output.index_select(0, last)
+        if len(final) < hidden.shape[1]:  # sentences without a token keep their state
+            final = torch.cat([final, hidden[k, len(final) :]])
+        finals.append(final)
+        cells.append(after)
+        # The sum is neither clipped nor carried: the recurrence does not see it.
+        inputs, gather = output + inputs if k > 0 and skip else output, None
+        outputs.append(inputs)
+    return outputs, torch.stack(finals), torch.stack(cells)
+
+
+def last_rows(sizes: Sequence[int], device: torch.device | None = None) -> Tensor:
+    """The packed row of each sentence's last step, (sizes[0],)."""
+    steps = np.array(sizes, np.int64)
+    living = np.arange(sizes[0] if len(sizes) else 0)
+    # Sizes never grow, so a sentence's length is the number of steps that are wider than its row.
+    lengths = len(steps) - np.searchsorted(steps[::-1], living, side="right")
+    starts = np.cumsum(steps) - steps
+    return torch.from_numpy(starts[lengths - 1] + living).to(device)
+
+
+class SharedProjection(nn.Module):
+    """One linear layer for the outputs of both directions; it starts at zero."""
+
+    def __init__(self, config: LstmConfig) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(config.projection_dim, config.dim))
+        self.bias = nn.Parameter(torch.zeros(config.projection_dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Project outputs, (n, cells) to (n, projection_dim)."""
+        return torch.nn.functional.linear(x, self.weight, self.bias)
+
+
+def mixed_layers(
+    stacks: Iterable[nn.ModuleList],
+    projection: SharedProjection,
+    vectors: Tensor,
+    index: Tensor,
+    packing: Packing,
+) -> Tensor:
+    """Run the `lstm` encoder of ELMoForManyLangs: each layer reads both directions below.
+
+    It starts from zeros and reads each sentence's own tokens. The original runs over the padded
+    batch, so that its backward direction begins in the padding. To get that, pass the padding as
+    tokens, with full lengths (compat/manylangs.py).
+
+    Args:
+        stacks: the layers of the forward and of the backward direction.
+        projection: the layer after the last one.
+        vectors: vectors of the distinct words, (n_words, dim).
+        index: word of each place, (batch, time).
+        packing: the plan of the batch.
+
+    Returns:
+        the one layer of output, (batch, time, 2 * projection_dim); zero where a sentence has
+        ended.
+    """
+    batch, time = index.shape
+    places = (packing.forward, packing.backward)
+    inputs = vectors.index_select(0, index.flatten())  # (batch * time, dim)
+    halves: list[Tensor] = []
+    for pair in zip(*stacks, strict=True):
+        halves = []
+        for layer, place in zip(pair, places, strict=True):
+            cells = layer.state_weight.shape[1]
+            zeros = inputs.new_zeros(batch, cells)
+            output, _ = layer(inputs.index_select(0, place), None, packing.sizes, zeros, zeros)
+            halves.append(inputs.new_zeros(batch * time, cells).index_copy(0, place, output))
+        inputs = torch.cat(halves, dim=1)
+    result = inputs.new_zeros(batch * time, 2 * len(projection.bias))
+    rows = [projection(half.index_select(0, packing.forward)) for half in halves]
+    result = result.index_copy(0, packing.forward, torch.cat(rows, dim=1))
+    return result.view(batch, time, -1)

@@ -24,8 +24,8 @@ __all__ = ["LstmSteps", "activate_gates", "differentiate_gates", "lstm_steps"]
 class _Kept(NamedTuple):
     """What the backward pass needs of each packed row besides the activated gates."""
 
-    memory: Tensor  # (n_rows, cells), after the clip
-    tanh_memory: Tensor  # (n_rows, cells)
+    cell: Tensor  # (n_rows, cells), after the clip
+    tanh_cell: Tensor  # (n_rows, cells)
     unprojected: Tensor  # (n_rows, cells)
 
 
@@ -35,14 +35,14 @@ def lstm_steps(
     state_weight: Tensor,
     projection: Tensor | None,
     hidden: Tensor,
-    memory: Tensor,
+    cell: Tensor,
     clips: Clips,
     output: Tensor,
     kept: _Kept | None = None,
     *,
     rounded: bool = False,
 ) -> None:
-    """Run some steps (Peters et al. 2018 §3.1; the order of the clips is bilm-tf's LSTMCell).
+    """Run steps (Peters et al. 2018 §3.1; the order of the clips is that of bilm-tf's LSTMCell).
 
     Args:
         gates: the inputs' share of the gates with all biases, (n_rows, 4 * cells), in the order
@@ -51,24 +51,24 @@ def lstm_steps(
         state_weight: (4 * cells, dim).
         projection: (dim, cells), or None where the cell's output is used as it is.
         hidden: output before the first step, (batch, dim).
-        memory: cell before the first step, (batch, cells); overwritten by each row's last value.
+        cell: cell state before the first step, (batch, cells); overwritten by each row's last.
         clips: bounds of cell and projection.
         output: receives the output of each row, (n_rows, dim).
         kept: receives what a backward pass needs.
         rounded: whether both factors of every matrix product, and its result, are rounded to
             bfloat16; sums inside a product, gates and cells stay in float32.
     """
-    cells, state_matrix = memory.shape[1], state_weight.t()
+    cells, state_matrix = cell.shape[1], state_weight.t()
     matrix = None if projection is None else projection.t()
     if rounded:
         state_matrix = state_matrix.bfloat16()
         matrix = None if matrix is None else matrix.bfloat16()
     if kept is None:  # nobody asks for them: one step's worth of scratch serves all steps
-        kept = _Kept(*(memory.new_empty(len(memory), cells) for _ in range(3)))
+        kept = _Kept(*(cell.new_empty(len(cell), cells) for _ in range(3)))
         stride = 0
     else:
         stride = 1
-    activate = _activation(gates, memory, kept, clips.cell)
+    activate = _activation(gates, cell, kept, clips.cell)
     start = 0
     for size in sizes:
         rows = slice(start, start + size)
@@ -97,14 +97,14 @@ def _multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
 
 
 def _activation(
-    gates: Tensor, memory: Tensor, kept: _Kept, clip: float | None
+    gates: Tensor, cell: Tensor, kept: _Kept, clip: float | None
 ) -> Callable[[int, int, int], None]:
     """Choose how to do the element-wise part of a step.
 
     Returns:
         a function of the first row in `gates`, the first row in `kept`, and the number of rows.
     """
-    cells = memory.shape[1]
+    cells = cell.shape[1]
     module = _native_for(gates)
     if module is None:
 
@@ -112,25 +112,25 @@ def _activation(
             rows = slice(place, place + size)
             activate_gates(
                 gates[start : start + size],
-                memory[:size],
-                _Kept(kept.memory[rows], kept.tanh_memory[rows], kept.unprojected[rows]),
+                cell[:size],
+                _Kept(kept.cell[rows], kept.tanh_cell[rows], kept.unprojected[rows]),
                 clip,
             )
 
         return twin
     # Checked once; a step adds whole rows to the addresses.
     at_gates = _pointer(gates, gates.shape[0], 4 * cells)
-    at_memory = _pointer(memory, memory.shape[0], cells)
+    at_cell = _pointer(cell, cell.shape[0], cells)
     at_kept = [_pointer(tensor, tensor.shape[0], cells) for tensor in kept]
     bound, row, forward = _bound(clip), 4 * cells, module.lstm_forward
 
     def native(start: int, place: int, size: int) -> None:
-        kept_memory, squashed, unprojected = (at + place * row for at in at_kept)
+        kept_cell, squashed, unprojected = (at + place * row for at in at_kept)
         forward(
             unprojected,
             at_gates + start * 4 * row,
-            at_memory,
-            kept_memory,
+            at_cell,
+            kept_cell,
             squashed,
             bound,
             size,
@@ -157,9 +157,10 @@ def activate_gates(now: Tensor, cell: Tensor, kept: _Kept, clip: float | None) -
     cell.mul_(forget_gate).addcmul_(in_gate, candidate)
     if clip is not None:
         cell.clamp_(-clip, clip)
-    kept.memory.copy_(cell)
-    torch.tanh(cell, out=kept.tanh_memory)
-    torch.mul(kept.tanh_memory, out_gate, out=kept.unprojected)
+    # In place of autograd's own records: three values per cell are enough to go back.
+    kept.cell.copy_(cell)
+    torch.tanh(cell, out=kept.tanh_cell)
+    torch.mul(kept.tanh_cell, out_gate, out=kept.unprojected)
 
 
 def differentiate_gates(
@@ -184,10 +185,10 @@ def differentiate_gates(
     """
     in_gate, forget_gate, candidate, out_gate = now.chunk(4, dim=1)
     d_in, d_forget, d_candidate, d_out_gate = d_now.chunk(4, dim=1)
-    squashed = kept.tanh_memory
+    squashed = kept.tanh_cell
     d_cell.add_(d_unprojected * out_gate * (1 - squashed * squashed))
     if clip is not None:
-        d_cell.mul_(kept.memory.abs() < clip)
+        d_cell.mul_(kept.cell.abs() < clip)
     torch.mul(d_unprojected * squashed, out_gate * (1 - out_gate), out=d_out_gate)
     torch.mul(d_cell * candidate, in_gate * (1 - in_gate), out=d_in)
     torch.mul(d_cell * before, forget_gate * (1 - forget_gate), out=d_forget)
@@ -197,10 +198,10 @@ def differentiate_gates(
 
 def _differentiation(
     d_gates: Tensor,
-    d_memory: Tensor,
+    d_cell: Tensor,
     gates: Tensor,
     kept: _Kept,
-    memory0: Tensor,
+    cell0: Tensor,
     clip: float | None,
 ) -> Callable[[int, int | None, int, Tensor], None]:
     """Choose how to go back through the element-wise part of a step.
@@ -209,19 +210,19 @@ def _differentiation(
         a function of the step's first row, the first row of the step before (None for the first
         step), the number of rows, and the gradient of the output before the projection.
     """
-    cells = memory0.shape[1]
+    cells = cell0.shape[1]
     module = _native_for(gates)
     if module is None:
 
         def twin(start: int, earlier: int | None, size: int, d_unprojected: Tensor) -> None:
             rows = slice(start, start + size)
-            before = memory0[:size] if earlier is None else kept.memory[earlier : earlier + size]
+            before = cell0[:size] if earlier is None else kept.cell[earlier : earlier + size]
             differentiate_gates(
                 d_gates[rows],
-                d_memory[:size],
+                d_cell[:size],
                 d_unprojected,
                 gates[rows],
-                _Kept(kept.memory[rows], kept.tanh_memory[rows], kept.unprojected[rows]),
+                _Kept(kept.cell[rows], kept.tanh_cell[rows], kept.unprojected[rows]),
                 before,
                 clip,
             )
@@ -230,21 +231,21 @@ def _differentiation(
     n_rows, row = gates.shape[0], 4 * cells
     at_d_gates = _pointer(d_gates, n_rows, 4 * cells)
     at_gates = _pointer(gates, n_rows, 4 * cells)
-    at_d_memory = _pointer(d_memory, len(d_memory), cells)
-    at_memory0 = _pointer(memory0, len(memory0), cells)
-    at_memory = _pointer(kept.memory, n_rows, cells)
-    at_squashed = _pointer(kept.tanh_memory, n_rows, cells)
+    at_d_cell = _pointer(d_cell, len(d_cell), cells)
+    at_cell0 = _pointer(cell0, len(cell0), cells)
+    at_cell = _pointer(kept.cell, n_rows, cells)
+    at_squashed = _pointer(kept.tanh_cell, n_rows, cells)
     bound, backward = _bound(clip), module.lstm_backward
 
     def compiled(start: int, earlier: int | None, size: int, d_unprojected: Tensor) -> None:
         backward(
             at_d_gates + start * 4 * row,
-            at_d_memory,
+            at_d_cell,
             _pointer(d_unprojected, size, cells),
             at_gates + start * 4 * row,
-            at_memory + start * row,
+            at_cell + start * row,
             at_squashed + start * row,
-            at_memory0 if earlier is None else at_memory + earlier * row,
+            at_cell0 if earlier is None else at_cell + earlier * row,
             bound,
             size,
             cells,
@@ -254,7 +255,7 @@ def _differentiation(
 
 
 def _native_for(gates: Tensor) -> Any:
-    """Give the extension if it can work on this tensor, else None."""
+    """The extension if it can work on this tensor, else None."""
     if gates.device.type != "cpu" or gates.dtype != torch.float32:
         return None
     return native().module
@@ -293,24 +294,20 @@ class LstmSteps(torch.autograd.Function):
         state_weight: Tensor,
         projection: Tensor | None,
         hidden: Tensor,
-        memory: Tensor,
+        cell: Tensor,
         clips: Clips,
         rounded: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Give output (n_rows, dim) and last memory (batch, cells); `gates` is used up."""
-        n_rows, cells = gates.shape[0], memory.shape[1]
+        """The output (n_rows, dim) and the last cell state (batch, cells); overwrites `gates`."""
+        n_rows, cells = gates.shape[0], cell.shape[1]
         output = gates.new_empty(n_rows, hidden.shape[1])
-        kept = _Kept(
-            gates.new_empty(n_rows, cells),
-            gates.new_empty(n_rows, cells),
-            gates.new_empty(n_rows, cells),
-        )
-        last = memory.contiguous().clone()
+        kept = _Kept(*(gates.new_empty(n_rows, cells) for _ in range(3)))
+        last = cell.contiguous().clone()
         # Autograd must not see the overwriting: whatever made the gates does not need them.
         activated = gates.detach()
         steps = (activated, sizes, state_weight, projection, hidden, last, clips, output, kept)
         lstm_steps(*steps, rounded=rounded)
-        ctx.save_for_backward(activated, state_weight, projection, hidden, memory, output, *kept)
+        ctx.save_for_backward(activated, state_weight, projection, hidden, cell, output, *kept)
         ctx.sizes, ctx.clips, ctx.rounded = tuple(sizes), clips, rounded
         return output, last
 
@@ -318,16 +315,16 @@ class LstmSteps(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_output: Tensor, d_last: Tensor) -> tuple[Tensor | None, ...]:
         """Go back through the steps (the derivatives of the equations in `lstm_steps`)."""
-        gates, state_weight, projection, hidden0, memory0, output, *rest = ctx.saved_tensors
+        gates, state_weight, projection, hidden0, cell0, output, *rest = ctx.saved_tensors
         kept, sizes, clips = _Kept(*rest), ctx.sizes, ctx.clips
         factor = torch.bfloat16 if ctx.rounded else gates.dtype  # of every matrix product
         state_weight = state_weight.to(factor)
         projection = None if projection is None else projection.to(factor)
         d_gates = torch.empty_like(gates)
         d_projected = torch.empty_like(output)
-        d_hidden = torch.zeros_like(hidden0)  # of the step's own output, through later steps
-        d_memory = d_last.contiguous().clone()
-        go_back = _differentiation(d_gates, d_memory, gates, kept, memory0.contiguous(), clips.cell)
+        d_hidden = torch.zeros_like(hidden0)  # of a step's output, through later steps
+        d_cell = d_last.contiguous().clone()
+        go_back = _differentiation(d_gates, d_cell, gates, kept, cell0.contiguous(), clips.cell)
         start = sum(sizes)
         for step in range(len(sizes) - 1, -1, -1):
             size = sizes[step]
@@ -337,26 +334,28 @@ class LstmSteps(torch.autograd.Function):
             torch.add(d_output[rows], d_hidden[:size], out=d_out)
             d_unprojected = d_out
             if projection is not None:
-                if clips.projection is not None:
+                if clips.projection is not None:  # a clipped value has no gradient
                     d_out.mul_(output[rows].abs() < clips.projection)
                 d_unprojected = (d_out.to(factor) @ projection).to(gates.dtype)
             go_back(start, start - sizes[step - 1] if step else None, size, d_unprojected)
             _multiply(d_gates[rows], state_weight, d_hidden[:size])
+        # One product over all steps, instead of one in each.
         before_rows = _rows_before(sizes, gates.device)
         first = sizes[0] if sizes else 0
         previous = torch.cat([hidden0[:first], output.index_select(0, before_rows)])
-        # Transposed twice, so that the gradients lie in memory as the weights do (nn/lstm.py).
+        # Transposed twice, so that the gradients are stored as the weights are (nn/lstm.py).
         d_state_weight = (previous.to(factor).t() @ d_gates.to(factor)).t().to(gates.dtype)
         d_matrix = None
         if projection is not None:
             products = kept.unprojected.to(factor).t() @ d_projected.to(factor)
             d_matrix = products.t().to(gates.dtype)
-        return d_gates, None, d_state_weight, d_matrix, d_hidden, d_memory, None, None
+        return d_gates, None, d_state_weight, d_matrix, d_hidden, d_cell, None, None
 
 
 def _rows_before(sizes: Sequence[int], device: torch.device) -> Tensor:
     """Find the row of the step before, for every packed row but those of the first step."""
     pieces, start = [], 0
+    # Sizes never grow, so the rows of a step follow the first rows of the step before.
     for size, following in itertools.pairwise(sizes):
         pieces.append(torch.arange(start, start + following))
         start += size

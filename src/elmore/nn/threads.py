@@ -24,7 +24,7 @@ class TorchLimits(Limits):
         torch.set_flush_denormal(True)
 
     def set(self, threads: int) -> None:
-        """Let torch use so many threads."""
+        """Let torch use this many threads."""
         torch.set_num_threads(threads)
 
     @contextmanager

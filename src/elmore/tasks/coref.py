@@ -32,7 +32,7 @@ from elmore.tasks.layers.spans import (
     prune,
 )
 from elmore.tasks.parts import Measured, Network
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.tags import Span
 from elmore.tasks.terminal import mark_spans
 from elmore.text.splitter import split_sentences
@@ -93,7 +93,7 @@ class CorefSizes:
     keep_singletons: bool
 
 
-class Coref(SupervisedTask[CorefExample, Clusters]):
+class Coref(Task[CorefExample, Clusters]):
     """Find which words of a document mean the same person or thing.
 
     Examples:

@@ -1,4 +1,4 @@
-"""What a training of a task reports: scores, curve, settings, and what a reader should know."""
+"""What the training of a task reports: scores, curve, settings, and what a reader should know."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Training:
         n_held_out: development examples.
         steps: steps that were done.
         seen: examples of all steps.
-        looks: the score of each look.
-        look_epochs: epochs between two looks.
+        scores: the score of each evaluation.
+        evaluate_epochs: epochs between evaluations.
     """
 
     examples: Sequence[Any]
@@ -35,8 +35,8 @@ class Training:
     n_held_out: int
     steps: int
     seen: int
-    looks: Sequence[float]
-    look_epochs: int
+    scores: Sequence[float]
+    evaluate_epochs: int
 
 
 def fit_report(
@@ -55,14 +55,15 @@ def fit_report(
         mixes: the learned mixes of layers.
         about: recipe, models and seed.
     """
-    looks = training.looks
-    # The last look may come earlier: at the end.
+    scores = training.scores
+    # The last evaluation may come earlier: at the end.
     most = task.recipe.schedule.epochs
-    epochs = [min(most, k * training.look_epochs) for k in range(1, len(looks) + 1)]
+    epochs = [min(most, k * training.evaluate_epochs) for k in range(1, len(scores) + 1)]
     tables: dict[str, Sequence[Row]] = {}
-    if looks:
+    if scores:
         tables[f"{task.metric} by epoch"] = [
-            {"epoch": epoch, task.metric: score} for epoch, score in zip(epochs, looks, strict=True)
+            {"epoch": epoch, task.metric: score}
+            for epoch, score in zip(epochs, scores, strict=True)
         ]
     if mixes:
         tables["mix"] = mixes
@@ -74,9 +75,9 @@ def fit_report(
             "training examples": n_examples,
             "development examples": training.n_held_out,
             "steps": training.steps,
-            "epochs": epochs[-1] if looks else math.ceil(training.seen / n_examples),
-            "best epoch": epochs[looks.index(max(looks))] if looks else None,
-            "score": "of the best epoch on development data" if looks else None,
+            "epochs": epochs[-1] if scores else math.ceil(training.seen / n_examples),
+            "best epoch": epochs[scores.index(max(scores))] if scores else None,
+            "score": "of the best epoch on development data" if scores else None,
             **about,
         },
         tables=tables,
@@ -90,9 +91,9 @@ def _remarks(task: TaskParts[Any, Any], training: Training) -> list[str]:
     notes = [*doubts]
     if training.left_out:
         notes.append(f"{training.left_out} training examples are left out: {task.left_out}")
-    if not training.looks:
+    if not training.scores:
         notes.append("no development data: the last weights are kept, nothing is scored")
-    elif max(training.looks) <= 0 and not doubts:
+    elif max(training.scores) <= 0 and not doubts:
         notes.append(
             "the score never rose above 0; with little data take a smaller data.batch_size, "
             "more schedule.epochs, or a larger optimizer.lr"
@@ -101,7 +102,7 @@ def _remarks(task: TaskParts[Any, Any], training: Training) -> list[str]:
 
 
 def changed_settings(task: TaskParts[Any, Any]) -> list[str] | None:
-    """Give the keys in which a task's recipe differs from the shipped one of its name."""
+    """The keys in which a task's recipe differs from the shipped one of its name."""
     try:
         shipped = TaskRecipe.load(task.recipe.name, task.name, task.sizes).to_json()
     except ConfigError:

@@ -21,7 +21,7 @@ from elmore.tasks.layers.encoders import BiLstmStack
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics import span_scores
 from elmore.tasks.parts import Measured, Network
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.tags import (
     Span,
     spans_from_tags,
@@ -59,7 +59,7 @@ class NerSizes:
     output_dropout: float
 
 
-class Ner(SupervisedTask[NerExample, Entities]):
+class Ner(Task[NerExample, Entities]):
     """Find names in text and what they are names of.
 
     Examples:

@@ -24,7 +24,7 @@ from elmore.tasks.layers.encoders import BiLstm, VariationalDropout, start_linea
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics import class_scores
 from elmore.tasks.parts import Measured, Network
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.terminal import mark_spans, paint
 from elmore.text.reading import numbered_lines, split_columns
 from elmore.text.tokenizer import tokenize
@@ -61,7 +61,7 @@ class NliSizes:
     attention_dropout: float
 
 
-class Nli(SupervisedTask[NliExample, str]):
+class Nli(Task[NliExample, str]):
     """Decide whether a hypothesis follows from a premise.
 
     Examples:

@@ -28,7 +28,7 @@ from elmore.tasks.layers.attention import Trilinear, masked_softmax
 from elmore.tasks.layers.encoders import BiGru, BiLstm, VariationalDropout, start_linear
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.parts import Measured, Network
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.terminal import mark_spans, paint
 from elmore.text.splitter import sentence_spans
 from elmore.text.tokenizer import Convention, tokenize
@@ -118,7 +118,7 @@ class QaSizes:
     by_sentence: bool
 
 
-class Qa(SupervisedTask[QaExample, str]):
+class Qa(Task[QaExample, str]):
     """Answer a question by a span of a paragraph.
 
     Examples:

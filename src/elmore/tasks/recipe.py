@@ -11,10 +11,18 @@ from typing import Any, Literal, get_type_hints
 from elmore._messages import shown
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS
-from elmore.nn.mix import LayerNorm
-from elmore.tasks.recipe_files import task_recipe_names, task_recipe_text
-from elmore.training.recipe_values import read_recipe, section_from_json, unknown_key
-from elmore.training.supervised import LearningRecipe, PaceRecipe
+from elmore.nn.elmo_layer import LayerNorm
+from elmore.training.recipe_files import (
+    Bound,
+    check_bounds,
+    is_positive,
+    is_share,
+    read_recipe,
+    sections_from_json,
+    task_recipe_names,
+    task_recipe_text,
+)
+from elmore.training.task_trainer import LearningRecipe, PaceRecipe
 
 __all__ = [
     "CharactersRecipe",
@@ -102,43 +110,36 @@ class DataRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecipe:
-    """What happens around the steps; looks are taken after each epoch."""
+    """What happens around the steps; evaluations come after each epoch."""
 
     log_steps: int
     save_minutes: float
 
 
-_AT_LEAST = {
-    "elmo.penalty": 0,
-    "words.dim": 0,
-    "words.min_count": 1,
-    "words.most": 0,
-    "characters.dim": 1,
-    "characters.max_chars": 1,
-    "data.batch_size": 1,
-    "data.max_length": 0,
-    "schedule.epochs": 1,
-    "schedule.steps": 1,
-    "schedule.patience": 0,
-    "schedule.halve_patience": -1,
-    "schedule.decay_steps": 1,
-    "run.log_steps": 1,
-    "run.save_minutes": 0,
-    "optimizer.l2": 0,
-}
-_SHARES = (
-    "elmo.dropout",
-    "characters.dropout",
-    "optimizer.average",
-    "optimizer.beta1",
-    "optimizer.beta2",
-)
-_POSITIVE = (
-    "optimizer.lr",
-    "optimizer.epsilon",
-    "optimizer.clip_norm",
-    "optimizer.clip_value",
-    "schedule.decay",
+_BOUNDS = (
+    Bound(
+        "elmo.penalty words.dim words.most data.max_length schedule.patience run.save_minutes "
+        "optimizer.l2",
+        "0 or more",
+        lambda value: value >= 0,
+    ),
+    Bound(
+        "words.min_count characters.dim characters.max_chars data.batch_size schedule.epochs "
+        "schedule.steps schedule.decay_steps run.log_steps",
+        "1 or more",
+        lambda value: value >= 1,
+    ),
+    Bound("schedule.halve_patience", "-1 or more", lambda value: value >= -1),
+    Bound(
+        "elmo.dropout characters.dropout optimizer.average optimizer.beta1 optimizer.beta2",
+        "a share from 0 to below 1",
+        is_share,
+    ),
+    Bound(
+        "optimizer.lr optimizer.epsilon optimizer.clip_norm optimizer.clip_value schedule.decay",
+        "a positive number",
+        is_positive,
+    ),
 )
 
 
@@ -149,7 +150,7 @@ def within(least: int, most: int | None = None) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRecipe:
-    """A whole training of a task; `model` is the task's own section."""
+    """All settings of a task's training; `model` is the task's own section."""
 
     name: str
     elmo: ElmoRecipe
@@ -162,17 +163,7 @@ class TaskRecipe:
     run: RunRecipe
 
     def __post_init__(self) -> None:
-        for key, least in _AT_LEAST.items():
-            value = self._get(key)
-            if value is not None and not value >= least:
-                raise ConfigError(f"{key}={value!r}; use {least} or more")
-        for key in _SHARES:
-            if not 0 <= self._get(key) < 1:
-                raise ConfigError(f"{key}={self._get(key)!r}; use a share from 0 to below 1")
-        for key in _POSITIVE:
-            value = self._get(key)
-            if value is not None and not 0 < value < float("inf"):
-                raise ConfigError(f"{key}={value!r}; use a positive number")
+        check_bounds(self, _BOUNDS)
         filters = self.characters.filters
         if len(filters) > LIMITS.filters or any(min(pair) < 1 for pair in filters):
             raise ConfigError(
@@ -181,10 +172,6 @@ class TaskRecipe:
             )
         for field in dataclasses.fields(self.model):
             _check_own(field, getattr(self.model, field.name))
-
-    def _get(self, key: str) -> Any:
-        section, name = key.split(".")
-        return getattr(getattr(self, section), name)
 
     @classmethod
     def load(
@@ -197,7 +184,7 @@ class TaskRecipe:
         """Read a shipped recipe by its size, or a TOML file by its path.
 
         Args:
-            source: "paper", "laptop", the whole name of a recipe, or a path.
+            source: "paper", "laptop", the complete name of a recipe, or a path.
             task: name of the task.
             model: dataclass of the section `model`.
             overrides: "section.key" to a value in TOML's notation, as `--set` gives them.
@@ -213,21 +200,14 @@ class TaskRecipe:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], model: type, *, what: str) -> TaskRecipe:
         """Build a recipe from parsed TOML or JSON; unknown and missing keys are errors."""
-        hints = {**get_type_hints(cls), "model": model}
-        sections = [name for name in hints if name != "name"]
-        for key in data:
-            if key not in hints:
-                raise ConfigError(unknown_key(what, key, sections))
-        values = {
-            key: section_from_json(data.get(key), hints[key], f"{what}: {key}") for key in sections
-        }
+        values = sections_from_json(data, {**get_type_hints(cls), "model": model}, what)
         try:
-            return cls(name=str(data.get("name", "own")), **values)
+            return cls(**values)
         except ConfigError as error:
             raise ConfigError(f"{what}: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain JSON values; `from_json` is the inverse."""
+        """Plain JSON values; `from_json` is the inverse."""
         return dataclasses.asdict(self)
 
 

@@ -51,7 +51,7 @@ def sum_up(reports: Sequence[tuple[int, Report]]) -> Report:
 
 
 def _notes(reports: Sequence[tuple[int, Report]]) -> list[str]:
-    """Give what was said of all seeds once, the rest with its seed."""
+    """Notes that all seeds share once, the others with their seed."""
     every = dict.fromkeys(note for _, report in reports for note in report.notes)
     found = []
     for note in every:

@@ -29,7 +29,7 @@ from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics import class_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.recipe import within
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.terminal import mark_spans, paint
 from elmore.text.reading import numbered_lines
 
@@ -78,7 +78,7 @@ class SentimentSizes:
     phrases_from: int = within(0)
 
 
-class Sentiment(SupervisedTask[SentimentExample, int]):
+class Sentiment(Task[SentimentExample, int]):
     """Rate how a sentence feels about its subject, from 0 (very negative) to 4 (very positive).
 
     Examples:

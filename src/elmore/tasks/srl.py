@@ -25,7 +25,7 @@ from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics import span_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.recipe import within
-from elmore.tasks.supervised import SupervisedTask
+from elmore.tasks.supervised import Task
 from elmore.tasks.tags import (
     Span,
     spans_from_tags,
@@ -73,7 +73,7 @@ class SrlSizes:
     dropout: float
 
 
-class Srl(SupervisedTask[SrlExample, Frames]):
+class Srl(Task[SrlExample, Frames]):
     """Find who did what to whom, for each predicate of a sentence.
 
     In plain text, a word is taken for a predicate if at least half of its uses in the training

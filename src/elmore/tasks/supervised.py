@@ -8,7 +8,6 @@ import hashlib
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +20,7 @@ from elmore._progress import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, model_digest
 from elmore.embedding.torch_network import find_device
-from elmore.errors import ConfigError, FormatError, InputError, ResumeError
+from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row
 from elmore.tasks.fit_report import Training, changed_settings, fit_report
 from elmore.tasks.folder import TaskFolder, WordList, read_task, write_task
@@ -40,28 +39,20 @@ from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
 from elmore.tasks.recipe import TaskRecipe
 from elmore.text.tokenizer import tokenize
 from elmore.text.word_vectors import read_word_vectors
-from elmore.training.loop import Stopped
+from elmore.training.loop import Cadence, Stopped
 from elmore.training.loop import train as run_loop
 from elmore.training.run import Run
 from elmore.training.seeds import seeded
-from elmore.training.supervised import LengthBatches, Supervised
+from elmore.training.task_trainer import LengthBatches, TaskTrainer
 
-__all__ = ["Data", "SupervisedTask"]
+__all__ = ["Data", "Task"]
 
 # Files to read, or examples.
 Data = str | Path | Sequence[Any]
 Reporter = Callable[[dict[str, Any]], None]
 
 
-@dataclass(frozen=True)
-class _Rhythm:
-    log_steps: int
-    save_minutes: float
-    look_every: int
-    patience: int
-
-
-class SupervisedTask(TaskParts[Example, Prediction]):
+class Task(TaskParts[Example, Prediction]):
     """A task model: learns from labelled data, predicts on text.
 
     Args:
@@ -88,11 +79,11 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         progress: Progress = SILENT,
     ) -> None:
         if elmo is not None and not isinstance(elmo, Elmo):
-            raise ConfigError(f"elmo={elmo!r} is no model; pass Elmo.load(...) or None")
+            raise ConfigError(f"elmo={elmo!r} is not a model; pass Elmo.load(...) or None")
         if not isinstance(recipe, TaskRecipe):
             recipe = TaskRecipe.load(recipe, self.name, self.sizes)
         if not isinstance(recipe.model, self.sizes):
-            raise ConfigError(f"recipe {recipe.name!r} is no recipe of {self.name}; pass one")
+            raise ConfigError(f"recipe {recipe.name!r} is not a recipe of {self.name}; pass one")
         if elmo is not None and not (recipe.elmo.input or recipe.elmo.output):
             raise ConfigError(
                 "ELMo enters nowhere; set elmo.input or elmo.output, or pass elmo=None (--no-elmo)"
@@ -121,20 +112,23 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         out: str | Path | None = None,
         resume: bool = False,
         report: Reporter | None = None,
-        look_epochs: int = 1,
+        evaluate_epochs: int = 1,
+        look_epochs: int | None = None,
     ) -> Report:
         """Learn, and keep the weights that did best on the development data.
 
         Args:
             train: a file, several files, or examples.
-            dev: the same, looked at after `look_epochs`; without it, training goes on to the end.
+            dev: the same, to evaluate on; without it, training continues to the end.
             out: folder of the run; the trained model is in its `checkpoint`.
-            resume: go on with the run in `out`; without a run there, start one.
+            resume: continue the run in `out`; without a run there, start one.
             report: gets every line of the log as it is written.
-            look_epochs: epochs between two looks, by which patience counts.
+            evaluate_epochs: epochs between evaluations, by which patience counts.
+            look_epochs: the earlier name of `evaluate_epochs`; deprecated.
         """
-        if look_epochs < 1:
-            raise ConfigError(f"look_epochs={look_epochs}; use 1 or more")
+        evaluate_epochs = evaluate_epochs if look_epochs is None else look_epochs
+        if evaluate_epochs < 1:
+            raise ConfigError(f"evaluate_epochs={evaluate_epochs}; use 1 or more")
         found = self.examples(train)
         examples = self.for_training(found)
         left_out = max(0, len(found) - len(examples))
@@ -148,10 +142,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             if out is None:
                 out = stack.enter_context(tempfile.TemporaryDirectory(prefix="elmore-task-"))
             run = Run(out)
-            if run.exists() and not resume:
-                raise ResumeError(
-                    f"'{run.path}' holds a run; pass --resume (resume=True) or another folder"
-                )
+            run.check_new(resume=resume)
             self._prepare(examples)
             learns = self.recipe.elmo.trainable
             stack.enter_context(self._layers([] if learns else [*examples, *held_out]))
@@ -159,19 +150,21 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             trainer = self._trainer(examples, held_out, run)
             self._start(run, trainer, examples, held_out)
             patience = self.recipe.schedule.patience
-            rhythm = _Rhythm(
+            cadence = Cadence(
                 self.recipe.run.log_steps,
                 self.recipe.run.save_minutes,
-                look_epochs * len(examples),
+                evaluate_epochs * len(examples),
                 patience,
             )
-            if not (trainer.finished() or (patience and trainer.looks_since_best >= patience)):
+            if not (
+                trainer.finished() or (patience and trainer.evaluations_since_best >= patience)
+            ):
                 try:
                     run_loop(
-                        trainer, run, rhythm, unit="examples", badness=self._badness, report=report
+                        trainer, run, cadence, unit="examples", score=self._score, report=report
                     )
                 except Stopped:
-                    if trainer.history or not held_out:
+                    if trainer.scores or not held_out:
                         self._keep(trainer, run)
                     raise
             trainer.finish()
@@ -186,8 +179,8 @@ class SupervisedTask(TaskParts[Example, Prediction]):
                 n_held_out=len(held_out),
                 steps=trainer.step_number,
                 seen=trainer.seen,
-                looks=[-badness for badness in trainer.history],
-                look_epochs=look_epochs,
+                scores=trainer.scores,
+                evaluate_epochs=evaluate_epochs,
             )
             vectors = None if self.vectors is None else str(self.vectors)
             about = {**self._about(), "vectors": vectors, "seed": self.seed}
@@ -195,11 +188,11 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             result.save(run.path / "report.json", overwrite=True)
         return result
 
-    def _keep(self, trainer: Supervised[Example], run: Run) -> None:
+    def _keep(self, trainer: TaskTrainer[Example], run: Run) -> None:
         """Leave a model for use behind a training that was stopped: the best one so far."""
         trainer.finish()
         self._settle()
-        self.scores = {self.metric: -trainer.best} if trainer.history else {}
+        self.scores = {self.metric: trainer.best} if trainer.scores else {}
         self.save(run.checkpoint_path, overwrite=True)
 
     def evaluate(self, data: Data) -> Report:
@@ -338,7 +331,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         return list(data)
 
     def mix_table(self) -> list[Row]:
-        """Give the learned mix of each place where ELMo enters (paper §5.5, Figure 2)."""
+        """The learned mix of each place where ELMo enters (paper §5.5, Figure 2)."""
         return mix_rows(self.network.features)
 
     # ------------------------------------------------------------------- inside
@@ -405,7 +398,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
 
     def _trainer(
         self, examples: list[Example], held_out: list[Example], run: Run
-    ) -> Supervised[Example]:
+    ) -> TaskTrainer[Example]:
         recipe, network = self.recipe, self.network
         mixes = network.features.elmo
         if self.recipe.elmo.trainable and self.elmo is not None and mixes is not None:
@@ -418,10 +411,10 @@ class SupervisedTask(TaskParts[Example, Prediction]):
         def loss(batch: list[Example]) -> Tensor:
             return self.loss(batch) + network.features.penalty(recipe.elmo.penalty)
 
-        def look() -> dict[str, float]:
+        def measure() -> dict[str, float]:
             return dict(self._measured(held_out).metrics)
 
-        return Supervised(
+        return TaskTrainer(
             network,
             loss,
             LengthBatches(
@@ -430,21 +423,21 @@ class SupervisedTask(TaskParts[Example, Prediction]):
                 size=recipe.data.batch_size,
                 seed=self.seed,
             ),
-            look=look if held_out else None,
-            badness=self._badness,
+            measure=measure if held_out else None,
+            score=self._score,
             learning=recipe.optimizer,
             pace=recipe.schedule,
             run=run,
             seed=self.seed,
         )
 
-    def _badness(self, found: dict[str, float]) -> float:
-        return -found[self.metric]
+    def _score(self, found: dict[str, float]) -> float:
+        return found[self.metric]
 
     def _start(
         self,
         run: Run,
-        trainer: Supervised[Example],
+        trainer: TaskTrainer[Example],
         examples: list[Example],
         held_out: list[Example],
     ) -> None:
@@ -452,7 +445,7 @@ class SupervisedTask(TaskParts[Example, Prediction]):
             "task": self.name,
             "seed": self.seed,
             "data": _digest(examples),
-            # Looks at other data cannot be compared, and without any the best would stay as it was.
+            # Scores on other data cannot be compared, and without any the best would stay.
             "dev": _digest(held_out) if held_out else None,
             "elmo": None if self.elmo is None else model_digest(self.elmo),
             "vectors": None if self.vectors is None else sha256_file(self.vectors),

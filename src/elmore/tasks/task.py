@@ -6,7 +6,7 @@ from elmore.report import Report, Row, Value
 
 __all__ = ["TASKS", "Report", "Row", "Value"]
 
-# Name to module, class and what it does; a class of a line is a `SupervisedTask`.
+# Name to module, class and what it does; a class of a line is a `Task`.
 TASKS: dict[str, tuple[str, str, str]] = {
     "ner": ("elmore.tasks.ner", "Ner", "names and what they are names of (CoNLL columns)"),
     "sentiment": ("elmore.tasks.sentiment", "Sentiment", "fine-grained sentiment (SST trees)"),

@@ -1,11 +1,12 @@
-"""Training batches from shards: sentences, long windows of running text, bilm-tf's streams.
+"""Training batches of sentences, each on its own.
 
-Every kind knows where it is (`cursor`) and can resume from there, bit for bit.
+Every kind of batches knows where it is (`cursor`) and can resume from there, bit for bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,32 +14,61 @@ from numpy.typing import NDArray
 
 from elmore.text.batching import TokenIndexer
 from elmore.text.vocabulary import BEGIN, END, Vocabulary
-from elmore.training.objective import LmBatch
 from elmore.training.seeds import numpy_generator
 from elmore.training.shards import Shard
 
-__all__ = ["Batches", "MixedBatches", "SentenceBatches", "StreamBatches", "WindowBatches"]
+__all__ = ["Batches", "LmBatch", "SentenceBatches", "ShardReader"]
 
 Ints = NDArray[np.int64]
 # Gives a shard by its number.
 ShardReader = Callable[[int], Shard]
 
 
+@dataclass(frozen=True, slots=True)
+class LmBatch:
+    """A batch of language-model training; each direction has its own rows and targets.
+
+    Rows are packed as in `kernels/packing.py`: step by step, and in each step the first `sizes[t]`
+    sequences.
+
+    Attributes:
+        words: distinct words as character ids, (n_words, chars), or None.
+        word_ids: distinct words as rows of the word table, (n_words,), or None.
+        sizes: sequences alive at each step.
+        rows: for each direction, the word that each packed row reads, (n_rows,).
+        targets: for each direction, the word id that each packed row should predict, (n_rows,).
+        fresh: None if every sequence starts from zeros and is complete. Otherwise the sequences
+            continue those of the last such batch, except where this is true, (sizes[0],).
+    """
+
+    words: NDArray[np.int32] | None
+    word_ids: NDArray[np.int64] | None
+    sizes: tuple[int, ...]
+    rows: tuple[NDArray[np.int64], ...]
+    targets: tuple[NDArray[np.int64], ...]
+    fresh: NDArray[np.bool_] | None = None
+
+    @property
+    def n_tokens(self) -> int:
+        """Predictions of one direction."""
+        return len(self.targets[0])
+
+
 class Batches(Protocol):
     """What the trainer asks of its data."""
 
     def next(self) -> LmBatch:
-        """Give the next batch of this process."""
+        """The next batch of this process."""
 
     @property
     def global_tokens(self) -> int:
         """Predictions of one direction in the last batch, over all processes."""
 
     def cursor(self) -> dict[str, Any]:
-        """Say where the data stand, as JSON."""
+        """The position in the data, as JSON."""
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Go to a place that `cursor` gave."""
+        """Continue from a `cursor`."""
 
 
 class SentenceBatches:
@@ -90,7 +120,7 @@ class SentenceBatches:
         self.global_tokens = 0
 
     def next(self) -> LmBatch:
-        """Give the next batch of this process."""
+        """The next batch of this process."""
         encoded, plan = self._current()
         while self._batch >= len(plan):
             self._shard, self._batch = self._shard + 1, 0
@@ -99,15 +129,16 @@ class SentenceBatches:
             encoded, plan = self._current()
         pieces = plan[self._batch]
         self._batch += 1
+        # All processes count all rows, so that they agree on the mean of the loss.
         self.global_tokens = int((encoded.ends[pieces] - encoded.starts[pieces] + 1).sum())
         return encoded.batch(pieces[self._rank :: self._world], self._directions)
 
     def cursor(self) -> dict[str, Any]:
-        """Say where the data stand."""
+        """The position in the data."""
         return {"epoch": self._epoch, "shard": self._shard, "batch": self._batch}
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Go to a place that `cursor` gave."""
+        """Continue from a `cursor`."""
         self._epoch, self._shard = int(cursor["epoch"]), int(cursor["shard"])
         self._batch = int(cursor["batch"])
 
@@ -125,6 +156,8 @@ class SentenceBatches:
         generator = numpy_generator(self._seed, "pool", self._epoch, self._shard)
         lengths = encoded.ends - encoded.starts + 1
         order = generator.permutation(len(lengths))
+        # Sentences of similar length keep all steps of a batch wide; pools, not the complete
+        # shard, are sorted, so that enough of the shuffle is left.
         plan: list[Ints] = []
         for start in range(0, len(order), self._pool):
             pool = order[start : start + self._pool]
@@ -148,7 +181,7 @@ def _cut(lengths: Ints, budget: int) -> list[int]:
 
 
 class _Encoded:
-    """A shard with its types as character ids and vocabulary ids, made once."""
+    """A shard with its types as character ids and vocabulary ids, made once for all its batches."""
 
     def __init__(
         self, shard: Shard, indexer: TokenIndexer, vocabulary: Vocabulary, max_length: int
@@ -165,7 +198,8 @@ class _Encoded:
         """Pack pieces, which come longest first; forward predicts right, backward left."""
         starts, lengths = self.starts[pieces], self.ends[pieces] - self.starts[pieces]
         steps = int(lengths[0]) + 1 if len(lengths) else 0
-        # places[r, t]: type at place t of sentence r between its markers
+        # places[r, t]: type at place t of sentence r between its markers. The backward direction
+        # reads the same places from the end, so one table serves both.
         column = np.arange(steps + 1)
         inside = (column >= 1) & (column <= lengths[:, None])
         places = np.where(column == 0, self._begin, self._end) + np.zeros(
@@ -181,6 +215,7 @@ class _Encoded:
             last = lengths[row] + 1
             reads.append(places[row, last - step])
             aims.append(places[row, last - step - 1])
+        # Each word once: the token layer computes a vector per word, not per place.
         types, where = np.unique(np.concatenate(reads), return_inverse=True)
         return LmBatch(
             words=None if self._characters is None else self._characters[types],
@@ -194,359 +229,8 @@ class _Encoded:
 def _pieces(sentences: Ints, max_length: int) -> tuple[Ints, Ints]:
     """Cut sentences at `max_length`; give where each piece starts and ends. Empty ones vanish."""
     starts, ends = sentences[:-1], sentences[1:]
-    counts = -(-(ends - starts) // max_length)
+    counts = -(-(ends - starts) // max_length)  # divided and rounded up
     first = np.repeat(np.cumsum(counts) - counts, counts)
     number = np.arange(counts.sum()) - first
     piece_starts = np.repeat(starts, counts) + number * max_length
     return piece_starts, np.minimum(piece_starts + max_length, np.repeat(ends, counts))
-
-
-class StreamBatches:
-    """bilm-tf's batches: rows that are always full, sentences that run on from batch to batch.
-
-    Two independent streams, one of them of reversed sentences; the last token of a sentence is
-    only ever a target. With several processes each takes its own rows of a wider batch.
-
-    Args:
-        sentences: for a direction (0 forward, 1 backward) and a number of sentences to skip, an
-            endless stream of sentences.
-        indexer: how the model reads tokens.
-        vocabulary: the targets.
-        rows: rows of a batch, for each process.
-        unroll: steps of a batch.
-    """
-
-    def __init__(
-        self,
-        sentences: Callable[[int, int], Iterator[Sequence[str]]],
-        indexer: TokenIndexer,
-        vocabulary: Vocabulary,
-        *,
-        rows: int,
-        unroll: int,
-        bidirectional: bool = True,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        self._indexer = indexer
-        self._vocabulary = vocabulary
-        self._unroll = unroll
-        self._mine = slice(rank * rows, (rank + 1) * rows)
-        self._streams = [
-            _Stream(sentences, d, rows * world) for d in range(2 if bidirectional else 1)
-        ]
-        self.global_tokens = rows * world * unroll
-
-    def next(self) -> LmBatch:
-        """Give the next batch of this process.
-
-        Raises:
-            StopIteration: the sentences of a test have ended.
-        """
-        directions = []
-        for stream in self._streams:
-            inputs, aims = stream.take(self._unroll)
-            directions.append((inputs[self._mine], aims[self._mine]))
-        fresh = np.zeros(len(directions[0][0]), np.bool_)
-        return _full_rows(directions, fresh, self._indexer, self._vocabulary)
-
-    def cursor(self) -> dict[str, Any]:
-        """Say where both streams stand, with what is left of every row's sentence."""
-        return {"streams": [stream.cursor() for stream in self._streams]}
-
-    def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Go to a place that `cursor` gave."""
-        for stream, place in zip(self._streams, cursor["streams"], strict=True):
-            stream.restore(place)
-
-
-class _Stream:
-    """The rows of one direction."""
-
-    def __init__(
-        self, sentences: Callable[[int, int], Iterator[Sequence[str]]], direction: int, rows: int
-    ) -> None:
-        self._open = sentences
-        self._direction = direction
-        self._taken = 0
-        self._left: list[list[str]] = [[] for _ in range(rows)]
-        self._sentences = sentences(direction, 0)
-
-    def take(self, unroll: int) -> tuple[list[list[str]], list[list[str]]]:
-        """Fill every row: inputs and the words that follow them, each (rows, unroll)."""
-        inputs: list[list[str]] = []
-        aims: list[list[str]] = []
-        for row in range(len(self._left)):
-            read: list[str] = []
-            aim: list[str] = []
-            while len(read) < unroll:
-                left = self._left[row]
-                if len(left) <= 1:
-                    left = self._next_sentence()
-                n = min(len(left) - 1, unroll - len(read))
-                read += left[:n]
-                aim += left[1 : n + 1]
-                self._left[row] = left[n:]
-            inputs.append(read)
-            aims.append(aim)
-        return inputs, aims
-
-    def _next_sentence(self) -> list[str]:
-        tokens = next(self._sentences)
-        self._taken += 1
-        whole = [BEGIN, *tokens, END]
-        return whole[::-1] if self._direction else whole
-
-    def cursor(self) -> dict[str, Any]:
-        return {"taken": self._taken, "left": self._left}
-
-    def restore(self, cursor: Mapping[str, Any]) -> None:
-        self._taken = int(cursor["taken"])
-        self._left = [list(row) for row in cursor["left"]]
-        self._sentences = self._open(self._direction, self._taken)
-
-
-def _full_rows(
-    directions: Sequence[tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]],
-    fresh: NDArray[np.bool_],
-    indexer: TokenIndexer,
-    vocabulary: Vocabulary,
-) -> LmBatch:
-    """Pack rows of equal length.
-
-    Args:
-        directions: for each direction the words that are read and those that follow them, each
-            (rows, steps).
-        fresh: rows that start from zeros, (rows,).
-        indexer: how the model reads tokens.
-        vocabulary: the targets.
-    """
-    steps = len(directions[0][0][0]) if len(fresh) else 0
-    seen: dict[str, int] = {}
-    rows, targets = [], []
-    for inputs, aims in directions:
-        # Packed order: all rows of a step together.
-        words = [row[t] for t in range(steps) for row in inputs]
-        rows.append(np.array([seen.setdefault(w, len(seen)) for w in words], np.int64))
-        targets.append(vocabulary.encode([row[t] for t in range(steps) for row in aims]))
-    distinct = list(seen)
-    alphabet, table = indexer.alphabet, indexer.vocabulary
-    return LmBatch(
-        words=None if alphabet is None else alphabet.encode(distinct),
-        word_ids=None if table is None else table.encode(distinct),
-        sizes=(len(fresh),) * steps,
-        rows=tuple(rows),
-        targets=tuple(targets),
-        fresh=fresh,
-    )
-
-
-class WindowBatches:
-    """Long windows of running text, read a few steps at a time with the state carried on.
-
-    A window starts anywhere in a shard, runs across the borders of sentences and documents
-    without markers inside, and is a multiple of `unroll` long: its length is drawn between two
-    chunks and `longest`, evenly on a logarithmic scale, so that short and very long windows both
-    occur. It begins with zeros and <S> and ends with </S>, as a paragraph does that somebody
-    embeds. Both directions read the same windows.
-
-    Args:
-        read: gives a shard.
-        n_shards: number of shards.
-        indexer: how the model reads tokens.
-        vocabulary: the targets.
-        rows: windows that are read side by side, for each process.
-        unroll: steps of a batch.
-        longest: tokens of the longest window.
-        seed: the one seed.
-    """
-
-    def __init__(
-        self,
-        read: ShardReader,
-        n_shards: int,
-        indexer: TokenIndexer,
-        vocabulary: Vocabulary,
-        *,
-        rows: int,
-        unroll: int,
-        longest: int,
-        seed: int,
-        bidirectional: bool = True,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        self._read = read
-        self._n_shards = n_shards
-        self._indexer, self._vocabulary = indexer, vocabulary
-        self._unroll, self._max_chunks = unroll, max(2, longest // unroll)
-        self._seed, self._bidirectional = seed, bidirectional
-        self._mine = slice(rank * rows, (rank + 1) * rows)
-        self._epoch = self._shard = self._window = 0
-        self._plan: tuple[tuple[int, int], Ints] | None = None
-        self._rows = [_Window() for _ in range(rows * world)]
-        self.global_tokens = rows * world * unroll
-
-    def next(self) -> LmBatch:
-        """Give the next batch of this process."""
-        fresh = np.zeros(len(self._rows), np.bool_)
-        for k, row in enumerate(self._rows):
-            if row.finished(self._unroll):
-                self._rows[k] = self._next_window()
-                fresh[k] = True
-        steps = self._unroll
-        forward: tuple[list[list[str]], list[list[str]]] = [], []
-        backward: tuple[list[list[str]], list[list[str]]] = [], []
-        for row in self._rows[self._mine]:
-            start = row.chunk * steps
-            forward[0].append(row.words[start : start + steps])
-            forward[1].append(row.words[start + 1 : start + steps + 1])
-            if self._bidirectional:
-                turned = row.words[::-1]
-                backward[0].append(turned[start : start + steps])
-                backward[1].append(turned[start + 1 : start + steps + 1])
-        for row in self._rows:
-            row.chunk += 1
-        directions = [forward, backward] if self._bidirectional else [forward]
-        return _full_rows(directions, fresh[self._mine], self._indexer, self._vocabulary)
-
-    def cursor(self) -> dict[str, Any]:
-        """Say where the data stand, with the window of every row."""
-        return {
-            "next": [self._epoch, self._shard, self._window],
-            "rows": [[*row.place, row.chunk] if row.place else None for row in self._rows],
-        }
-
-    def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Go to a place that `cursor` gave."""
-        self._epoch, self._shard, self._window = map(int, cursor["next"])
-        rows = cursor["rows"]
-        self._rows = [
-            _Window() if row is None else self._open(tuple(row[:3]), row[3]) for row in rows
-        ]
-
-    def _next_window(self) -> _Window:
-        while self._window + 1 >= len(self._starts(self._epoch, self._shard)):
-            self._shard, self._window = self._shard + 1, 0
-            if self._shard >= self._n_shards:
-                self._epoch, self._shard = self._epoch + 1, 0
-        place = (self._epoch, self._shard, self._window)
-        self._window += 1
-        return self._open(place, 0)
-
-    def _open(self, place: tuple[int, int, int], chunk: int) -> _Window:
-        epoch, shard, number = place
-        starts = self._starts(epoch, shard)
-        found = self._read(self._number(epoch, shard))
-        # The last word before the next window is left out: </S> takes its place.
-        where = np.arange(starts[number], starts[number + 1] - 1) % found.n_tokens
-        words = [found.types[t] for t in found.tokens[where].tolist()]
-        return _Window([BEGIN, *words, END], place, chunk)
-
-    def _number(self, epoch: int, shard: int) -> int:
-        order = numpy_generator(self._seed, "window shards", epoch).permutation(self._n_shards)
-        return int(order[shard])
-
-    def _starts(self, epoch: int, shard: int) -> Ints:
-        """Where the windows of a shard start, and where the last one ends; empty if too short.
-
-        Places count from a word that each epoch draws again, and wrap around at the end.
-        """
-        if self._plan is None or self._plan[0] != (epoch, shard):
-            n_tokens = self._read(self._number(epoch, shard)).n_tokens
-            generator = numpy_generator(self._seed, "windows", epoch, shard)
-            begin = int(generator.integers(max(1, n_tokens)))
-            most = n_tokens // self._unroll
-            drawn = generator.uniform(np.log(2), np.log(self._max_chunks + 1), max(1, most // 2))
-            ends = np.cumsum(np.exp(drawn).astype(np.int64))
-            chunks = np.concatenate([[0], ends[ends <= most]])
-            if len(chunks) == 1 and most >= 2:
-                chunks = np.array([0, most])  # a small corpus is one window
-            self._plan = ((epoch, shard), begin + chunks * self._unroll)
-        return self._plan[1]
-
-
-class _Window:
-    """What one row reads: words with markers, where they are from, and the next chunk."""
-
-    def __init__(
-        self, words: Sequence[str] = (), place: tuple[int, ...] = (), chunk: int = 0
-    ) -> None:
-        self.words, self.place, self.chunk = list(words), place, chunk
-
-    def finished(self, unroll: int) -> bool:
-        return self.chunk * unroll + 1 >= len(self.words)
-
-
-class MixedBatches:
-    """Batches of sentences, and between them batches of long windows.
-
-    Args:
-        sentences: every sentence on its own.
-        windows: running text.
-        share: of the tokens that come from windows.
-    """
-
-    def __init__(self, sentences: SentenceBatches, windows: WindowBatches, share: float) -> None:
-        self._sentences, self._windows, self._share = sentences, windows, share
-        self._seen = self._long = 0
-        self.global_tokens = 0
-
-    def next(self) -> LmBatch:
-        """Give the next batch of this process."""
-        source: SentenceBatches | WindowBatches = self._sentences
-        if self._long < self._share * self._seen:
-            source = self._windows
-        batch = source.next()
-        self.global_tokens = source.global_tokens
-        self._seen += source.global_tokens
-        if source is self._windows:
-            self._long += source.global_tokens
-        return batch
-
-    def cursor(self) -> dict[str, Any]:
-        """Say where both kinds stand."""
-        return {
-            "sentences": self._sentences.cursor(),
-            "windows": self._windows.cursor(),
-            "seen": self._seen,
-            "long": self._long,
-        }
-
-    def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Go to a place that `cursor` gave."""
-        self._sentences.restore(cursor["sentences"])
-        self._windows.restore(cursor["windows"])
-        self._seen, self._long = int(cursor["seen"]), int(cursor["long"])
-
-
-def endless_sentences(
-    read: ShardReader, sizes: Sequence[int], seed: int
-) -> Callable[[int, int], Iterator[Sequence[str]]]:
-    """Make the endless streams of `StreamBatches` from shards.
-
-    Each direction has its own order of shards and sentences, as in bilm-tf.
-
-    Args:
-        read: gives a shard.
-        sizes: sentences of each shard.
-        seed: the one seed.
-    """
-
-    def stream(direction: int, skip: int) -> Iterator[Sequence[str]]:
-        epoch, skip = divmod(skip, sum(sizes))
-        while True:
-            order = numpy_generator(seed, "shards", direction, epoch).permutation(len(sizes))
-            for place, number in enumerate(order.tolist()):
-                if skip >= sizes[number]:
-                    skip -= sizes[number]
-                    continue
-                shard = read(number)
-                generator = numpy_generator(seed, "sentences", direction, epoch, place)
-                for k in generator.permutation(sizes[number])[skip:].tolist():
-                    tokens = shard.tokens[shard.sentences[k] : shard.sentences[k + 1]]
-                    yield [shard.types[t] for t in tokens.tolist()]
-                skip = 0
-            epoch += 1
-
-    return stream

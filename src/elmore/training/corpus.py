@@ -1,4 +1,4 @@
-"""The text files of a corpus, and where documents end in them.
+"""The text files of a corpus, where documents end in them, and blocks of documents for workers.
 
 Documents are separated by blank lines. In a file that has no blank line between lines of text
 ("linewise"), every hundred lines are a document.
@@ -7,6 +7,7 @@ Documents are separated by blank lines. In a file that has no blank line between
 from __future__ import annotations
 
 import codecs
+import contextlib
 import glob
 import os
 import re
@@ -15,29 +16,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from elmore._io import open_checked, open_text, sha256_stream
+from elmore._io import long_line, open_checked, open_text, sha256_stream
 from elmore._json import json_digest
 from elmore._messages import shown
 from elmore.errors import InputError
 
 __all__ = [
-    "BORDER",
+    "BLOCK_BYTES",
     "LINES_PER_DOCUMENT",
-    "READ_BYTES",
+    "Block",
+    "Position",
+    "Segment",
     "TextFile",
-    "count_documents",
     "describe_files",
     "expand_inputs",
     "find_documents",
     "input_paths",
     "inspect_file",
     "no_tokens",
+    "read_blocks",
 ]
 
 LINES_PER_DOCUMENT = 100  # in files without blank lines
-READ_BYTES = 1 << 20  # read at a time
+BLOCK_BYTES = 1 << 21  # of text, handed to one worker: about 400,000 tokens of English
+# Longer documents are cut at the end of a line, so that memory stays bounded.
+_DOCUMENT_BYTES = 1 << 24
+_READ_BYTES = 1 << 20  # read at a time
 # The end of a document: a blank line with text after it.
-BORDER = re.compile(rb"\n[ \t\r]*+\n[ \t\r\n]*+(?=[^ \t\r\n])")
+_BORDER = re.compile(rb"\n[ \t\r]*+\n[ \t\r\n]*+(?=[^ \t\r\n])")
 _BLANK = b" \t\r\n"
 _LISTED_FILES = 1000  # prepared.json lists no more files, only their number and digest
 
@@ -141,9 +147,9 @@ def no_tokens(n_files: int) -> InputError:
 def _has_border(stream: BinaryIO) -> bool:
     """Whether a text has a blank line between lines of text."""
     rest = b""  # the last character of text, and what is blank after it
-    while chunk := stream.read(READ_BYTES):
+    while chunk := stream.read(_READ_BYTES):
         data = rest + chunk if rest else chunk.removeprefix(codecs.BOM_UTF8).lstrip(_BLANK)
-        if BORDER.search(data):
+        if _BORDER.search(data):
             return True
         rest = data[max(0, len(data.rstrip(_BLANK)) - 1) :]
         if rest.count(b"\n") > 1:
@@ -151,11 +157,11 @@ def _has_border(stream: BinaryIO) -> bool:
     return False
 
 
-def count_documents(data: bytes, linewise: bool) -> int:
+def _count_documents(data: bytes, linewise: bool) -> int:
     """Count the documents of a text that starts and ends with one."""
     if linewise:
         return -(-data.count(b"\n") // LINES_PER_DOCUMENT)
-    return sum(1 for _ in BORDER.finditer(data)) + 1
+    return sum(1 for _ in _BORDER.finditer(data)) + 1
 
 
 def find_documents(data: bytes, start: int, end: int, linewise: bool) -> Iterator[tuple[int, int]]:
@@ -172,7 +178,165 @@ def find_documents(data: bytes, start: int, end: int, linewise: bool) -> Iterato
             start = stop
         return
     # A border needs text after it; `end` keeps the text of the next segment out of the search.
-    for match in BORDER.finditer(data, start, end):
+    for match in _BORDER.finditer(data, start, end):
         yield start, match.start()
         start = match.end()
     yield start, end
+
+
+# --------------------------------------------------------------------------- blocks
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place between two documents: file, bytes of its text, line from 1, document from 0."""
+
+    file: int = 0
+    offset: int = 0
+    line: int = 1
+    document: int = 0
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Documents of one file in a block."""
+
+    start: Position
+    size: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """Complete documents of one or several files.
+
+    Attributes:
+        segments: where the text is from, in order.
+        data: the text.
+        end: where the next block starts.
+        heldout: all of it is held out.
+        n_cut: documents that were too long and are cut at the end of this block.
+    """
+
+    segments: tuple[Segment, ...]
+    data: bytes
+    end: Position
+    heldout: bool
+    n_cut: int
+
+
+def read_blocks(
+    files: Sequence[TextFile], start: Position | None = None, *, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Block]:
+    """Read files as blocks; held-out files never share a block with others.
+
+    Args:
+        files: all files of the corpus.
+        start: the `end` of an earlier block, to resume from there.
+        block_bytes: a block ends with the first document that ends beyond this size.
+
+    Yields:
+        blocks that depend on the files and `block_bytes` only.
+    """
+    here = start or Position()
+    segments: list[Segment] = []
+    parts: list[bytes] = []
+    for number in range(here.file, len(files)):
+        file = files[number]
+        if number != here.file:
+            here = Position(number)
+        with _Documents(file, here) as documents:
+            while data := documents.take(block_bytes - sum(map(len, parts))):
+                segments.append(Segment(here, len(data)))
+                parts.append(data)
+                here = _after(here, data, file.linewise)
+                if sum(map(len, parts)) >= block_bytes:
+                    yield _block(segments, parts, here, file.heldout, documents.n_cut)
+                    segments, parts, documents.n_cut = [], [], 0
+        last = number + 1 == len(files)
+        if parts and (last or files[number + 1].heldout != file.heldout):
+            yield _block(segments, parts, Position(number + 1), file.heldout, 0)
+            segments, parts = [], []
+
+
+def _block(
+    segments: list[Segment], parts: list[bytes], end: Position, heldout: bool, n_cut: int
+) -> Block:
+    return Block(tuple(segments), b"".join(parts), end, heldout, n_cut)
+
+
+def _after(start: Position, data: bytes, linewise: bool) -> Position:
+    return Position(
+        start.file,
+        start.offset + len(data),
+        start.line + data.count(b"\n"),
+        start.document + _count_documents(data, linewise),
+    )
+
+
+class _Documents(contextlib.AbstractContextManager["_Documents"]):
+    """Cuts the text of a file between documents."""
+
+    def __init__(self, file: TextFile, start: Position) -> None:
+        self._file = file
+        self._start = start
+        self._line = start.line
+        self._buffer = b""
+        self._stack = contextlib.ExitStack()
+        self.n_cut = 0
+
+    def __enter__(self) -> _Documents:
+        self._stack.__enter__()
+        self._stream = self._stack.enter_context(open_text(Path(self._file.path), what="input"))
+        left = self._start.offset
+        # Read, not sought: the file may be compressed.
+        while left and (data := self._stream.read(min(left, _READ_BYTES))):
+            left -= len(data)
+        return self
+
+    def __exit__(self, *details: Any) -> bool | None:
+        return self._stack.__exit__(*details)
+
+    def take(self, room: int) -> bytes:
+        """Read complete documents, up to the first that ends beyond `room`; b"" at the end."""
+        cut = self._cut(room)
+        while not cut:
+            chunk = self._stream.read(_READ_BYTES)
+            if not chunk:
+                self._check_unchanged()
+                cut = len(self._buffer)
+                break
+            self._buffer += chunk
+            cut = self._cut(room)
+        data, self._buffer = self._buffer[:cut], self._buffer[cut:]
+        self._line += data.count(b"\n")
+        return data
+
+    def _check_unchanged(self) -> None:
+        if os.path.getsize(self._file.path) != self._file.size:
+            raise InputError(
+                f"'{shown(self._file.path, 140)}' changed while it was being read; run it again"
+            )
+
+    def _cut(self, room: int) -> int:
+        """Where to cut; 0 if more text is needed."""
+        buffer = self._buffer
+        if len(buffer) <= room:
+            return 0
+        if self._file.linewise:
+            lines = buffer.count(b"\n", 0, room)
+            end = room
+            for _ in range(LINES_PER_DOCUMENT - lines % LINES_PER_DOCUMENT):
+                end = buffer.find(b"\n", end) + 1
+                if not end:
+                    break
+            else:
+                return end
+        elif match := _BORDER.search(buffer, room):
+            return match.end()
+        if len(buffer) <= room + _DOCUMENT_BYTES:
+            return 0
+        end = buffer.rfind(b"\n", 0, room + _DOCUMENT_BYTES) + 1
+        if not end:
+            raise long_line(_DOCUMENT_BYTES, self._file.path, self._line)
+        self.n_cut += 1
+        return end

@@ -28,12 +28,12 @@ def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
 
     log = run.log()
     steps = [line for line in log if "loss" in line]
-    looks = [line for line in log if "heldout" in line]
-    if not steps and not looks:
+    evaluations = [line for line in log if "heldout" in line]
+    if not steps and not evaluations:
         raise InputError(f"'{run.path}' has no log yet; let it train a little longer")
     figure = Figure(figsize=(7, 5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    (_draw_language_model if run.task is None else _draw_task)(upper, lower, steps, looks)
+    (_draw_language_model if run.task is None else _draw_task)(upper, lower, steps, evaluations)
     for axes in (upper, lower):
         axes.grid(alpha=0.3)
     what = run.recipe_name if run.task is None else f"{run.task}, {run.recipe_name}"
@@ -41,9 +41,11 @@ def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
     save_figure(figure, path, overwrite=overwrite)
 
 
-def _draw_language_model(upper: Any, lower: Any, steps: list[Line], looks: list[Line]) -> None:
+def _draw_language_model(
+    upper: Any, lower: Any, steps: list[Line], evaluations: list[Line]
+) -> None:
     _draw_training(upper, steps)
-    _draw_heldout(upper, looks)
+    _draw_heldout(upper, evaluations)
     upper.set_yscale("log")
     for formatter in (upper.yaxis.set_major_formatter, upper.yaxis.set_minor_formatter):
         formatter("{x:g}")
@@ -54,13 +56,13 @@ def _draw_language_model(upper: Any, lower: Any, steps: list[Line], looks: list[
     lower.set_xlabel("million tokens seen")
 
 
-def _draw_task(upper: Any, lower: Any, steps: list[Line], looks: list[Line]) -> None:
-    seen = [line["examples"] for line in looks]
-    for name in looks[0]["heldout"] if looks else ():
-        scores = [line["heldout"][name] for line in looks]
+def _draw_task(upper: Any, lower: Any, steps: list[Line], evaluations: list[Line]) -> None:
+    seen = [line["examples"] for line in evaluations]
+    for name in evaluations[0]["heldout"] if evaluations else ():
+        scores = [line["heldout"][name] for line in evaluations]
         upper.plot(seen, scores, marker="o", markersize=3, linewidth=1, label=name)
     upper.set_ylabel("score on development data")
-    if looks:
+    if evaluations:
         upper.legend(frameon=False)
     losses = [line["loss"]["loss"] for line in steps]
     lower.plot([line["examples"] for line in steps], losses, color="#555555", linewidth=1)
@@ -86,15 +88,17 @@ def _draw_training(axes: Any, steps: list[Line]) -> None:
         axes.plot(_millions(steps), smooth, color=colour, linewidth=1, label=label)
 
 
-def _draw_heldout(axes: Any, looks: list[Line]) -> None:
-    if not looks:
+def _draw_heldout(axes: Any, evaluations: list[Line]) -> None:
+    if not evaluations:
         return
     for name, colour in (("forward", "#08519c"), ("backward", "#a63603")):
         key = f"{name}_perplexity"
-        if key in looks[0]["heldout"]:
-            values = [line["heldout"][key] for line in looks]
+        if key in evaluations[0]["heldout"]:
+            values = [line["heldout"][key] for line in evaluations]
             label = f"held-out, {name} (full softmax)"
-            axes.plot(_millions(looks), values, color=colour, marker="o", markersize=3, label=label)
+            axes.plot(
+                _millions(evaluations), values, color=colour, marker="o", markersize=3, label=label
+            )
 
 
 def _millions(lines: list[Line]) -> list[float]:

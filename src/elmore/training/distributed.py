@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from elmore.errors import ConfigError
-from elmore.nn.losses import RowGradient
+from elmore.nn.softmax import RowGradient
 
 __all__ = ["Group", "join_group"]
 
@@ -34,6 +34,7 @@ class Group:
         """Add up dense gradients over all processes, in place, in one message."""
         if self.world == 1:
             return
+        # One message for all: each one costs a round trip, however small it is.
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         torch.distributed.all_reduce(flat)
         start = 0
@@ -52,9 +53,10 @@ class Group:
         count = torch.tensor([len(rows.ids)])
         counts = [torch.zeros_like(count) for _ in range(self.world)]
         torch.distributed.all_gather(counts, count)
-        most = int(torch.stack(counts).max())
+        largest = int(torch.stack(counts).max())
         # Messages must have equal sizes: pad, then cut.
-        packed = torch.zeros(most, rows.weight.shape[1] + 2, dtype=torch.float64)
+        # In float64, which holds ids beyond 2**24 exactly, so that ids and values travel together.
+        packed = torch.zeros(largest, rows.weight.shape[1] + 2, dtype=torch.float64)
         packed[: len(rows.ids), 0] = rows.ids.double()
         packed[: len(rows.ids), 1] = rows.bias.double()
         packed[: len(rows.ids), 2:] = rows.weight.double()
@@ -74,7 +76,7 @@ class Group:
         return [float(value) for value in tensor]
 
     def any(self, asked: bool) -> bool:
-        """Tell whether any process asks."""
+        """Whether any process asks."""
         return self.sum_numbers([float(asked)])[0] > 0
 
     def gather_tensors(self, tensor: Tensor) -> list[Tensor]:
@@ -105,6 +107,7 @@ def join_group(device: str = "cpu") -> Group:
         return Group()
     if "RANK" not in os.environ:
         raise ConfigError("WORLD_SIZE is set but RANK is not; start with torchrun")
+    # A caller who made the group keeps it; we end only what we began.
     ours = not torch.distributed.is_initialized()
     if ours:
         torch.distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")

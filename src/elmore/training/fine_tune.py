@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore.errors import ConfigError, ResumeError
+from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.text.characters import ByteAlphabet
@@ -40,7 +40,7 @@ def fine_tune(
     device: str = "cpu",
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> Run:
-    """Go on training a model on other text.
+    """Continue training a model on other text.
 
     A model with a softmax keeps it and its vocabulary. One without (published HDF5 weights never
     have one) gets a new softmax over the text's own words, which learns alone for the first third
@@ -56,7 +56,7 @@ def fine_tune(
         heldout: share of the documents that decides when to stop.
         tokenized: whether lines are tokens separated by spaces.
         seed: the one seed.
-        resume: go on with the run in `out`.
+        resume: continue the run in `out`.
         threads: processors to use; all by default.
         device: where to compute.
         report: gets every line of the log as it is written.
@@ -69,16 +69,14 @@ def fine_tune(
         )
     shape = ModelRecipe.from_config(checkpoint.config)
     run = Run(out)
-    if run.exists() and not resume:
-        raise ResumeError(
-            f"'{run.path}' holds a run; pass resume=True (--resume) or another folder"
-        )
+    run.check_new(resume=resume)
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
     schedule = recipe.schedule
     if epochs is not None:
         schedule = dataclasses.replace(schedule, epochs=float(epochs), tokens=None)
     data = _prepare(checkpoint, texts, run, vocabulary, heldout, tokenized, seed)
     if checkpoint.softmax is None and not schedule.frozen_tokens:
+        # A third of the run: the new softmax must fit the biLM before the biLM moves.
         total = schedule.tokens or int(schedule.epochs * (data.n_tokens + data.n_sentences))
         schedule = dataclasses.replace(schedule, frozen_tokens=total // 3)
     loss = recipe.loss
@@ -114,7 +112,7 @@ def _prepare(
 ) -> Prepared:
     """Prepare the text inside the run's folder, with the model's own words and tokens."""
     folder = run.path / "data"
-    if folder.is_dir():
+    if folder.is_dir():  # a resumed run
         return Prepared.open(folder)
     run.path.mkdir(parents=True, exist_ok=True)
     words: int | Path = vocabulary

@@ -1,4 +1,4 @@
-"""The one training loop: steps, log, looks at held-out text, saves, and orderly ends."""
+"""The one training loop: steps, log, evaluations, saves, and orderly ends."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elmore.errors import ElmoreError
 from elmore.training.run import Run
 
-__all__ = ["Rhythm", "StepReport", "Stopped", "Trainee", "train"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Cadence", "StepReport", "Stopped", "Trainable", "train"]
 
 
 class Stopped(ElmoreError):
@@ -37,60 +42,98 @@ class StepReport(NamedTuple):
     norm: float
 
 
-class Rhythm(Protocol):
-    """How often things happen; the section `run` of a recipe."""
+@dataclass(frozen=True)
+class Cadence:
+    """How often things happen.
 
-    @property
-    def log_steps(self) -> int:
-        """Steps between lines of the log."""
+    Attributes:
+        log_steps: steps between lines of the log.
+        save_minutes: minutes between states to resume from.
+        evaluate_every: units of `Trainable.seen` between evaluations; 0 for the end only.
+        patience: evaluations without a better score after which to end; 0 for never.
+    """
 
-    @property
-    def save_minutes(self) -> float:
-        """Minutes between saves for a resume."""
-
-    @property
-    def look_every(self) -> int:
-        """Units of `Trainee.seen` between looks at held-out data; 0 for the end only."""
-
-    @property
-    def patience(self) -> int:
-        """Looks without a better one after which to end; 0 for never."""
+    log_steps: int
+    save_minutes: float
+    evaluate_every: int
+    patience: int
 
 
-class Trainee(Protocol):
-    """What can be trained by `train`: a language model or a task."""
+class Trainable(ABC):
+    """What `train` can train: a language model or a task.
 
-    step_number: int
-    seen: int
-    best: float
-    looks_since_best: int
+    Attributes:
+        step_number: finished steps.
+        seen: tokens or examples of all finished steps.
+        best: the highest score so far; -inf before the first evaluation.
+        evaluations_since_best: evaluations that brought no better score.
+    """
 
+    def __init__(self) -> None:
+        self.step_number = self.seen = 0
+        self.best = -math.inf
+        self.evaluations_since_best = 0
+
+    @abstractmethod
     def finished(self) -> bool:
-        """Tell whether the run has come to its end."""
+        """Whether the run has come to its end."""
 
+    @abstractmethod
     def total(self) -> int:
-        """Give the length of the run, in the unit of `seen`."""
+        """The length of the run, in the unit of `seen`."""
 
+    @abstractmethod
     def step(self) -> StepReport:
         """Do one step."""
 
+    @abstractmethod
     def evaluate(self) -> dict[str, float] | None:
-        """Look at the held-out data."""
+        """Measure on the held-out data; None if there are none."""
 
+    @abstractmethod
     def save_state(self) -> None:
         """Write what a resumed run needs."""
 
+    @abstractmethod
     def save_model(self, *, best: bool) -> None:
         """Write the model."""
 
+    def _counters(self) -> dict[str, Any]:
+        """The attributes as JSON values, but for the step, which every state has."""
+        return {
+            "seen": self.seen,
+            "best_score": None if math.isinf(self.best) else self.best,  # JSON has no infinity
+            "evaluations_since_best": self.evaluations_since_best,
+        }
+
+    def _restore_counters(self, facts: Mapping[str, Any]) -> None:
+        """Continue from the counters of a state."""
+        self.step_number, self.seen = int(facts["step"]), int(facts["seen"])
+        if "looks_since_best" in facts:  # written by elmore 0.1, whose best is the lowest loss
+            best = None if facts["best"] is None else -facts["best"]
+            self.evaluations_since_best = int(facts["looks_since_best"])
+        else:
+            best = facts["best_score"]
+            self.evaluations_since_best = int(facts["evaluations_since_best"])
+        self.best = -math.inf if best is None else float(best)
+
+    def _check_weights(self, weights: Iterable[Tensor]) -> None:
+        """Refuse to save what no run could continue from; the state before stays."""
+        # A step may look fine and still leave NaN behind: its loss is that of the weights before.
+        if not all(bool(weight.isfinite().all()) for weight in weights):
+            raise ElmoreError(
+                f"step {self.step_number}: the weights contain NaN or infinity; lower optimizer.lr "
+                "or clip_norm and resume from the last save"
+            )
+
 
 def train(
-    trainee: Trainee,
+    trainable: Trainable,
     run: Run,
-    recipe: Rhythm,
+    cadence: Cadence,
     *,
     unit: str = "tokens",
-    badness: Callable[[dict[str, float]], float] = lambda found: found["loss"],
+    score: Callable[[dict[str, float]], float] = lambda found: -found["loss"],
     main: bool = True,
     report: Callable[[dict[str, Any]], None] | None = None,
     agree: Callable[[bool], bool] = lambda asked: asked,
@@ -98,11 +141,11 @@ def train(
     """Train until the run has come to its end, or a signal asks to stop.
 
     Args:
-        trainee: what to train.
+        trainable: what to train.
         run: its folder.
-        recipe: how often to log, look and save.
-        unit: what `trainee.seen` counts, for the log.
-        badness: makes of a look the number whose lowest value is best.
+        cadence: how often to log, evaluate and save.
+        unit: what `trainable.seen` counts, for the log.
+        score: makes one number of an evaluation; higher is better.
         main: whether this process writes.
         report: gets every line of the log as it is written.
         agree: makes all processes take the same decision.
@@ -112,63 +155,66 @@ def train(
     """
     window = _Window(unit)
     last_save = time.monotonic()
-    next_look = None
-    if recipe.look_every:
-        # Looks fall on multiples, so that a resumed run looks where the uninterrupted one does.
-        next_look = (trainee.seen // recipe.look_every + 1) * recipe.look_every
+    every = cadence.evaluate_every
 
     def write(line: dict[str, Any]) -> None:
-        line = {"step": trainee.step_number, unit: trainee.seen, **line}
+        line = {"step": trainable.step_number, unit: trainable.seen, **line}
         if main:
             run.append(line)
         if report is not None:
-            report({**line, "total": trainee.total()})
+            report({**line, "total": trainable.total()})
 
-    def look() -> None:
-        found = trainee.evaluate()
+    def evaluate() -> None:
+        found = trainable.evaluate()
         if found is None:
             return
         write({"heldout": found})
-        trainee.looks_since_best += 1
-        if badness(found) < trainee.best:
-            trainee.best, trainee.looks_since_best = badness(found), 0
-            trainee.save_model(best=True)
+        trainable.evaluations_since_best += 1
+        if score(found) > trainable.best:
+            trainable.best, trainable.evaluations_since_best = score(found), 0
+            trainable.save_model(best=True)
 
     def patient() -> bool:
-        return not recipe.patience or trainee.looks_since_best < recipe.patience
+        return not cadence.patience or trainable.evaluations_since_best < cadence.patience
 
     with _signals() as asked:
-        looked_at = -1
-        while not trainee.finished() and patient():
-            before = trainee.seen
-            done = trainee.step()
-            for name, loss in done.losses.items():
-                if not math.isfinite(loss) or not math.isfinite(done.norm):
-                    raise ElmoreError(
-                        f"step {trainee.step_number}: {name} is {loss}, gradient norm {done.norm}; "
-                        "lower optimizer.lr or clip_norm and resume from the last save"
-                    )
-            window.add(done, trainee.seen - before)
-            if trainee.step_number % recipe.log_steps == 0:
+        evaluated_at = -1
+        while not trainable.finished() and patient():
+            before = trainable.seen
+            done = trainable.step()
+            _check_finite(trainable.step_number, done)
+            window.add(done, trainable.seen - before)
+            if trainable.step_number % cadence.log_steps == 0:
                 write(window.summary())
-            if next_look is not None and trainee.seen >= next_look:
-                look()
-                looked_at = trainee.seen
-                next_look = (trainee.seen // recipe.look_every + 1) * recipe.look_every
+            # At multiples, so that a resumed run evaluates where the uninterrupted one does.
+            if every and trainable.seen // every > before // every:
+                evaluate()
+                evaluated_at = trainable.seen
+            # One process may get the signal, or see the clock, a step before the others.
             stop = agree(asked.number is not None)
-            due = agree(time.monotonic() - last_save >= recipe.save_minutes * 60)
-            if (due or stop) and not trainee.finished():
-                trainee.save_state()
+            due = agree(time.monotonic() - last_save >= cadence.save_minutes * 60)
+            if (due or stop) and not trainable.finished():
+                trainable.save_state()
                 last_save = time.monotonic()
             if due and not stop:
-                trainee.save_model(best=False)
-            # A run that has just come to its end ends in order: it would be saved unfinished.
-            if stop and not trainee.finished():
-                raise Stopped(asked.number or signal.SIGTERM, trainee.step_number)
-        if looked_at != trainee.seen:
-            look()
-        trainee.save_model(best=False)
-        trainee.save_state()
+                trainable.save_model(best=False)
+            # A run that has just come to its end goes on to it: stopped here, it would have no
+            # last evaluation and no model.
+            if stop and not trainable.finished():
+                raise Stopped(asked.number or signal.SIGTERM, trainable.step_number)
+        if evaluated_at != trainable.seen:
+            evaluate()
+        trainable.save_model(best=False)
+        trainable.save_state()
+
+
+def _check_finite(step: int, done: StepReport) -> None:
+    for name, loss in done.losses.items():
+        if not math.isfinite(loss) or not math.isfinite(done.norm):
+            raise ElmoreError(
+                f"step {step}: {name} is {loss}, gradient norm {done.norm}; lower optimizer.lr or "
+                "clip_norm and resume from the last save"
+            )
 
 
 class _Window:
@@ -191,7 +237,7 @@ class _Window:
         self._last = done
 
     def summary(self) -> dict[str, Any]:
-        """Give the means and start anew."""
+        """The means; the next window starts."""
         seconds = time.monotonic() - self._started
         last = self._last
         line = {

@@ -4,54 +4,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from elmore.kernels.workers import Workers
 from elmore.nn.bilm import BiLm, BiLmState
-from elmore.nn.likelihoods import log_likelihoods
-from elmore.nn.losses import RowGradient, SoftmaxLoss, adaptive_log_likelihoods
-from elmore.nn.lstm_steps import LstmSteps
+from elmore.nn.lstm import walk
+from elmore.nn.softmax import (
+    RowGradient,
+    SoftmaxLoss,
+    adaptive_log_likelihoods,
+    log_likelihoods,
+)
+from elmore.training.batches import LmBatch
 
-__all__ = ["LmBatch", "Objective", "StepResult"]
+__all__ = ["Objective", "StepResult"]
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class LmBatch:
-    """A batch of language-model training; each direction has its own rows and targets.
-
-    Rows are packed as in `kernels/packing.py`: step by step, and in each step the first `sizes[t]`
-    sequences.
-
-    Attributes:
-        words: distinct words as character ids, (n_words, chars), or None.
-        word_ids: distinct words as rows of the word table, (n_words,), or None.
-        sizes: sequences alive at each step.
-        rows: for each direction, the word that each packed row reads, (n_rows,).
-        targets: for each direction, the word id that each packed row should predict, (n_rows,).
-        fresh: None if every sequence starts from zeros and is complete. Otherwise the sequences
-            continue those of the last such batch, except where this is true, (sizes[0],).
-    """
-
-    words: NDArray[np.int32] | None
-    word_ids: NDArray[np.int64] | None
-    sizes: tuple[int, ...]
-    rows: tuple[NDArray[np.int64], ...]
-    targets: tuple[NDArray[np.int64], ...]
-    fresh: NDArray[np.bool_] | None = None
-
-    @property
-    def n_tokens(self) -> int:
-        """Predictions of one direction."""
-        return len(self.targets[0])
 
 
 class StepResult(NamedTuple):
@@ -124,6 +98,8 @@ class Objective:
         if not batch.sizes:
             return self._nothing(batch, losses, scale)
         parts = self._token_parts(batch)
+        # Detached: the LSTMs' backward passes run on threads and stop here; the token layer's
+        # runs once, when all of them are done.
         vectors = torch.cat([part.detach() for part in parts])
         if state is None:
             state = self.bilm.zero_state(batch.sizes[0])
@@ -149,7 +125,7 @@ class Objective:
         )
 
     def _nothing(self, batch: LmBatch, losses: Sequence[SoftmaxLoss], scale: float) -> StepResult:
-        """Give the result of a batch without rows: zeros that other processes can add to."""
+        """The result of a batch without rows: zeros that other processes can add to."""
         softmax = self.softmax_weight, self.softmax_bias
         hidden = self.softmax_weight[:0]
         targets = torch.empty(0, dtype=torch.long, device=hidden.device)
@@ -164,6 +140,7 @@ class Objective:
 
     def _run(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run jobs on the workers; on another device than the CPU, in turn."""
+        # Threads would only wait for the one stream of a GPU.
         if self.softmax_bias.device.type == "cpu":
             return self.workers.run(jobs)
         return [job() for job in jobs]
@@ -181,7 +158,7 @@ class Objective:
                 part: Tensor = self.bilm.tokens(
                     None if words is None else words[rows], None if ids is None else ids[rows]
                 )
-                return part.float()
+                return part.float()  # autocast leaves bfloat16; everything above is float32
 
         rows = [slice(a, b) for a, b in itertools.pairwise(cuts) if a < b]
         return self._run([partial(share, part) for part in rows])
@@ -203,41 +180,33 @@ class Objective:
     def log_likelihoods(
         self, batch: LmBatch, state: BiLmState | None = None
     ) -> tuple[list[Tensor], BiLmState]:
-        """Give each direction's log likelihoods of a batch, without dropout or gradients.
+        """Each direction's log likelihoods of a batch, without dropout or gradients.
 
         Returns:
             (n_rows,) for each direction under the full softmax, and the state after the batch.
         """
-        dropout, self.dropout = self.dropout, 0.0
-        try:
-            with torch.no_grad():
-                vectors = torch.cat(self._token_parts(batch))
-                start = self.bilm.zero_state(batch.sizes[0]) if state is None else state
-                jobs = [self._look(d, batch, vectors, start) for d in range(len(batch.rows))]
-                done = self._run(jobs)
-        finally:
-            self.dropout = dropout
+        with torch.no_grad():
+            vectors = torch.cat(self._token_parts(batch))
+        start = self.bilm.zero_state(batch.sizes[0]) if state is None else state
+        jobs = [self._evaluation(d, batch, vectors, start) for d in range(len(batch.rows))]
+        done = self._run(jobs)
         after = BiLmState(torch.stack([r[1] for r in done]), torch.stack([r[2] for r in done]))
         return [result[0] for result in done], after
 
-    def _look(
+    def _evaluation(
         self, d: int, batch: LmBatch, vectors: Tensor, state: BiLmState
     ) -> Callable[[], tuple[Tensor, Tensor, Tensor]]:
-        layers: nn.ModuleList = getattr(self.bilm, f"{self.bilm.config.directions[d]}_layers")
-        rows = torch.from_numpy(batch.rows[d]).to(vectors.device)
         targets = torch.from_numpy(batch.targets[d]).to(vectors.device)
 
         def job() -> tuple[Tensor, Tensor, Tensor]:
-            with torch.no_grad():
-                top, hidden, memory = self._read(
-                    layers, vectors, rows, batch.sizes, state.hidden[d], state.memory[d], None
-                )
-                table = (self.softmax_weight, self.softmax_bias)
-                if self.cutoffs:
-                    logs = adaptive_log_likelihoods(top, targets, *table, self.cutoffs)
-                else:
-                    logs = log_likelihoods(top, targets, *table)
-                return logs, hidden, memory
+            # Without gradients the layers cut their products otherwise, and the last bits of a
+            # held-out loss would differ from those of a training step.
+            with torch.enable_grad():
+                top, hidden, cell = self._read(d, batch, vectors, state, None)
+            table = (top.detach(), targets, self.softmax_weight, self.softmax_bias)
+            if self.cutoffs:
+                return adaptive_log_likelihoods(*table, self.cutoffs), hidden, cell
+            return log_likelihoods(*table), hidden, cell
 
         return job
 
@@ -251,64 +220,52 @@ class Objective:
         scale: float,
         generator: torch.Generator,
     ) -> Callable[[], tuple[float, RowGradient, Tensor, Tensor]]:
-        layers: nn.ModuleList = getattr(self.bilm, f"{self.bilm.config.directions[d]}_layers")
-        rows = torch.from_numpy(batch.rows[d]).to(vectors.device)
         targets = torch.from_numpy(batch.targets[d]).to(vectors.device)
 
         def job() -> tuple[float, RowGradient, Tensor, Tensor]:
             with torch.enable_grad():
-                top, hidden, memory = self._read(
-                    layers, vectors, rows, batch.sizes, state.hidden[d], state.memory[d], generator
-                )
-            with torch.no_grad():
+                top, hidden, cell = self._read(d, batch, vectors, state, generator)
+            with torch.no_grad():  # the losses bring their own gradients
                 result = loss(top.detach(), targets, self.softmax_weight, self.softmax_bias, scale)
             if top.requires_grad:
                 top.backward(result.d_hidden)  # type: ignore[no-untyped-call]  # torch leaves it so
-            return float(result.total), result.rows, hidden, memory
+            return float(result.total), result.rows, hidden, cell
 
         return job
 
     def _read(
         self,
-        layers: nn.ModuleList,
+        d: int,
+        batch: LmBatch,
         vectors: Tensor,
-        rows: Tensor,
-        sizes: tuple[int, ...],
-        hidden: Tensor,
-        memory: Tensor,
+        state: BiLmState,
         generator: torch.Generator | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Run one direction's layers; `hidden` and `memory` are (layers, batch, ...)."""
-        last = _last_rows(sizes, vectors.device)
-        inputs: Tensor = vectors
-        finals, memories = [], []
-        for k, layer in enumerate(layers):
-            gather = rows if k == 0 else None
-            if self.dropout:
-                # A fresh mask for every place, so equal words no longer share their gates.
-                inputs = self._drop(inputs if gather is None else inputs[rows], generator)
-                gather = None
-            with self._casting():
-                gates = torch.nn.functional.linear(inputs, layer.input_weight, layer.full_bias())  # type: ignore[operator,arg-type]  # ModuleList forgets the class
-            gates = gates.float() if gather is None else gates.float().index_select(0, gather)
-            output, memory_after = LstmSteps.apply(  # type: ignore[no-untyped-call]  # torch leaves it so
-                gates,
-                sizes,
-                layer.state_weight,
-                layer.projection,
-                hidden[k],
-                memory[k],
-                layer.clips,
-                self.autocast,
-            )
-            finals.append(output.detach().index_select(0, last))
-            memories.append(memory_after.detach())
-            if k > 0 and self.bilm.config.lstm.skip_connections:
-                output = output + inputs
-            inputs = output
-        if self.dropout:
-            inputs = self._drop(inputs, generator)
-        return inputs, torch.stack(finals), torch.stack(memories)
+        """Run one direction: its top output, (n_rows, dim), and its state after the batch.
+
+        Args:
+            d: the direction.
+            batch: the text.
+            vectors: vectors of the distinct words, (n_words, dim).
+            state: where the LSTMs start.
+            generator: the source of dropout; None for no dropout.
+        """
+        drop = None
+        if self.dropout and generator is not None:
+            drop = partial(_dropped, share=self.dropout, generator=generator)
+        outputs, hidden, cell = walk(
+            self.bilm.layers(d),
+            vectors,
+            torch.from_numpy(batch.rows[d]).to(vectors.device),
+            batch.sizes,
+            state.hidden[d],
+            state.cell[d],
+            skip=self.bilm.config.lstm.skip_connections,
+            dropout=drop,
+            rounded=self.autocast,
+        )
+        top = outputs[-1] if drop is None else drop(outputs[-1])
+        return top, hidden.detach(), cell.detach()
 
     def _casting(self) -> torch.autocast:
         """The context in which matrix products may run in bfloat16."""
@@ -316,19 +273,11 @@ class Objective:
             self.softmax_bias.device.type, dtype=torch.bfloat16, enabled=self.autocast
         )
 
-    def _drop(self, values: Tensor, generator: torch.Generator | None) -> Tensor:
-        keep = 1 - self.dropout
-        mask = torch.empty_like(values).bernoulli_(keep, generator=generator).div_(keep)
-        return values * mask
 
-
-def _last_rows(sizes: Sequence[int], device: torch.device) -> Tensor:
-    """Find the packed row of each sequence's last step, (batch,)."""
-    last, start = np.zeros(sizes[0], np.int64), 0
-    for size in sizes:
-        last[:size] = np.arange(start, start + size)
-        start += size
-    return torch.from_numpy(last).to(device)
+def _dropped(values: Tensor, *, share: float, generator: torch.Generator) -> Tensor:
+    keep = 1 - share
+    mask = torch.empty_like(values).bernoulli_(keep, generator=generator).div_(keep)
+    return values * mask
 
 
 def _tensor(

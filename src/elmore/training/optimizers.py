@@ -1,14 +1,20 @@
-"""Adagrad, Adam, Muon and Adadelta over dense weights and over the touched rows of a table."""
+"""Learning rates, and the optimizers: Adagrad, Adam, Muon and Adadelta.
+
+An optimizer updates complete weights, or the touched rows of a table.
+"""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from elmore.nn.losses import RowGradient
+from elmore.nn.softmax import RowGradient
+from elmore.training.recipe import Decay
 
 __all__ = [
     "Adadelta",
@@ -18,7 +24,9 @@ __all__ = [
     "Optimizer",
     "Update",
     "clip_by_global_norm",
+    "learning_rate",
     "orthogonalize",
+    "plateau_factor",
     "sum_rows",
 ]
 
@@ -27,10 +35,10 @@ class Update(NamedTuple):
     """A weight and its gradient.
 
     Attributes:
-        name: under which the optimiser remembers the weight.
+        name: under which the optimizer remembers the weight.
         weight: changed in place.
-        gradient: of the whole weight, or of its rows `ids`.
-        ids: distinct rows, (n,); None for the whole weight.
+        gradient: of the complete weight, or of its rows `ids`.
+        ids: distinct rows, (n,); None for the complete weight.
     """
 
     name: str
@@ -39,23 +47,44 @@ class Update(NamedTuple):
     ids: Tensor | None = None
 
 
-class Optimizer(Protocol):
-    """What a trainer asks of an optimiser."""
+class Optimizer(ABC):
+    """What a trainer asks of an optimizer; it keeps tensors by name of the weight and kind."""
 
+    _kinds: ClassVar[tuple[str, ...]]
+
+    def __init__(self) -> None:
+        self._tensors: dict[str, Tensor] = {}
+
+    @abstractmethod
     def step(self, updates: Iterable[Update], lr: float) -> None:
         """Change all weights once."""
 
     def state(self) -> dict[str, Tensor]:
-        """Give all tensors that a resumed run needs."""
+        """All tensors that a resumed run needs."""
+        return dict(self._tensors)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take the tensors of `state` back."""
+        # Copies, because steps change them in place. Muon's state holds that of its Adam too.
+        self._tensors = {
+            key: tensor.clone()
+            for key, tensor in state.items()
+            if key.rpartition("|")[2] in self._kinds
+        }
+
+    def _kept(self, name: str, weight: Tensor, start: float = 0.0) -> list[Tensor]:
+        """The tensors of a weight, one of each kind; they begin as `start` everywhere."""
+        keys = [f"{name}|{kind}" for kind in self._kinds]
+        for key in keys:
+            if key not in self._tensors:
+                self._tensors[key] = torch.full_like(weight, start)
+        return [self._tensors[key] for key in keys]
 
 
 def sum_rows(gradients: Sequence[RowGradient]) -> RowGradient:
     """Add up gradients of the softmax, so that each row occurs once.
 
-    A row may come from several directions, targets and negatives; an optimiser that squares
+    A row may come from several directions, targets and negatives; an optimizer that squares
     gradients must see their sum.
     """
     if any(part.ids is None for part in gradients):
@@ -74,6 +103,7 @@ def sum_rows(gradients: Sequence[RowGradient]) -> RowGradient:
 
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float | None) -> float:
     """Scale all gradients so that their joint norm is at most `limit`; give the norm before."""
+    # In double precision: the squares of many norms are added up.
     norm = float(torch.stack([g.norm() for g in gradients]).double().norm())
     if limit is not None and norm > limit:
         for gradient in gradients:
@@ -81,7 +111,7 @@ def clip_by_global_norm(gradients: Sequence[Tensor], limit: float | None) -> flo
     return norm
 
 
-class Adagrad:
+class Adagrad(Optimizer):
     """acc += g^2; w -= lr * g / sqrt(acc), without an epsilon (TensorFlow's Adagrad).
 
     On touched rows it is exact: an untouched row has no gradient and does not move.
@@ -90,17 +120,17 @@ class Adagrad:
         accumulator: what the sums of squares start from.
     """
 
+    _kinds = ("sum",)
+
     def __init__(self, *, accumulator: float = 1.0) -> None:
+        super().__init__()
         self._start = accumulator
-        self._sums: dict[str, Tensor] = {}
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
         """Change all weights once."""
         with torch.no_grad():
             for name, weight, gradient, ids in updates:
-                if name not in self._sums:
-                    self._sums[name] = torch.full_like(weight, self._start)
-                everything = self._sums[name]
+                (everything,) = self._kept(name, weight, self._start)
                 if ids is None:
                     sums = everything.addcmul_(gradient, gradient)
                     weight.addcdiv_(gradient, sums.sqrt(), value=-lr)
@@ -109,27 +139,20 @@ class Adagrad:
                     everything[ids] = sums
                     weight[ids] = weight[ids].addcdiv_(gradient, sums.sqrt_(), value=-lr)
 
-    def state(self) -> dict[str, Tensor]:
-        """Give the sums of squares."""
-        return {f"{name}|sum": tensor for name, tensor in self._sums.items()}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take the sums back."""
-        self._sums = {key.removesuffix("|sum"): tensor.clone() for key, tensor in state.items()}
-
-
-class Adam:
+class Adam(Optimizer):
     """Adam with decoupled weight decay (Loshchilov & Hutter 2019).
 
     Tables that are updated by rows are updated lazily: rows that a batch does not touch keep
-    their moments and do not move. That is another optimiser than dense Adam, which would go on
-    moving them.
+    their moments and do not move. Dense Adam, another optimizer, would keep moving them.
 
     Args:
         betas: decay of the two moments.
         epsilon: guard of the division.
         weight_decay: of matrices; biases never decay.
     """
+
+    _kinds = ("first", "second")
 
     def __init__(
         self,
@@ -138,8 +161,8 @@ class Adam:
         epsilon: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
+        super().__init__()
         self._betas, self._epsilon, self._decay = betas, epsilon, weight_decay
-        self._moments: dict[str, tuple[Tensor, Tensor]] = {}
         self._steps = 0
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
@@ -151,14 +174,12 @@ class Adam:
 
     def _update(self, update: Update, lr: float) -> None:
         name, weight, gradient, ids = update
-        if name not in self._moments:
-            self._moments[name] = (torch.zeros_like(weight), torch.zeros_like(weight))
-        first, second = self._moments[name]
+        first, second = self._kept(name, weight)
         beta1, beta2 = self._betas
         m, v, w = (first, second, weight) if ids is None else (first[ids], second[ids], weight[ids])
         m.lerp_(gradient, 1 - beta1)
         v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        if self._decay and weight.dim() > 1:
+        if self._decay and weight.dim() > 1:  # biases never decay
             w.mul_(1 - lr * self._decay)
         scale = (v / (1 - beta2**self._steps)).sqrt_().add_(self._epsilon)
         w.addcdiv_(m, scale, value=-lr / (1 - beta1**self._steps))
@@ -166,20 +187,13 @@ class Adam:
             first[ids], second[ids], weight[ids] = m, v, w
 
     def state(self) -> dict[str, Tensor]:
-        """Give both moments and the number of steps."""
-        state = {"|steps": torch.tensor(self._steps)}
-        for name, (first, second) in self._moments.items():
-            state[f"{name}|first"], state[f"{name}|second"] = first, second
-        return state
+        """Both moments and the number of steps."""
+        return {"|steps": torch.tensor(self._steps), **super().state()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take them back."""
+        super().load(state)
         self._steps = int(state["|steps"])
-        names = [key.removesuffix("|first") for key in state if key.endswith("|first")]
-        self._moments = {
-            name: (state[f"{name}|first"].clone(), state[f"{name}|second"].clone())
-            for name in names
-        }
 
 
 # Makes singular values between 0.01 and 1 end up near 1 (Jordan et al. 2024).
@@ -213,7 +227,7 @@ def orthogonalize(matrices: Tensor, *, iterations: int) -> Tensor:
     return torch.bmm((product * bound.rsqrt()).to(matrices.dtype), matrices)
 
 
-class Muon:
+class Muon(Optimizer):
     """Orthogonalised momentum for the LSTMs' matrices, Adam for all other weights.
 
     Every step moves a matrix by the same amount in all directions that the momentum points in,
@@ -221,13 +235,15 @@ class Muon:
     are orthogonalised separately. Matrices of equal shape are computed together.
 
     Args:
-        others: the optimiser of all other weights.
+        others: the optimizer of all other weights.
         rate: spectral norm of a matrix's step, as a multiple of the learning rate.
         momentum: decay of the mean of gradients; the step looks ahead (Nesterov).
         weight_decay: decoupled, as in Adam.
         iterations: of `orthogonalize`.
         rounded: whether to orthogonalise in bfloat16.
     """
+
+    _kinds = ("mean",)
 
     def __init__(
         self,
@@ -239,11 +255,11 @@ class Muon:
         iterations: int = 3,
         rounded: bool = False,
     ) -> None:
+        super().__init__()
         self._others = others
         self._rate, self._momentum, self._decay = rate, momentum, weight_decay
         self._iterations = iterations
         self._factor = torch.bfloat16 if rounded else torch.float32
-        self._means: dict[str, Tensor] = {}
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
         """Change all weights once."""
@@ -263,12 +279,13 @@ class Muon:
     def _blocks(self, update: Update) -> tuple[Tensor, Tensor]:
         """The weight and the direction to orthogonalise, (blocks, rows, columns), rows few."""
         name, weight, gradient, _ = update
-        if name not in self._means:
-            self._means[name] = torch.zeros_like(weight)
-        mean = self._means[name].lerp_(gradient, 1 - self._momentum)
+        (mean,) = self._kept(name, weight)
+        mean.lerp_(gradient, 1 - self._momentum)
         ahead = torch.lerp(gradient, mean, self._momentum)
+        # The four gates are maps of their own, so each is orthogonalised on its own.
         gates = 1 if name.endswith("projection") else 4
         blocks = [t.view(gates, -1, t.shape[1]) for t in (weight, ahead)]
+        # The cost of orthogonalising grows with the square of the rows.
         if blocks[0].shape[1] > blocks[0].shape[2]:
             blocks = [block.mT for block in blocks]
         return blocks[0], blocks[1]
@@ -283,17 +300,12 @@ class Muon:
             weight.add_(step, alpha=-lr)
 
     def state(self) -> dict[str, Tensor]:
-        """Give the means of gradients and the state of the other optimiser."""
-        means = {f"{name}|mean": tensor for name, tensor in self._means.items()}
-        return {**means, **self._others.state()}
+        """The means of gradients and the state of the other optimizer."""
+        return {**super().state(), **self._others.state()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take them back."""
-        self._means = {
-            key.removesuffix("|mean"): tensor.clone()
-            for key, tensor in state.items()
-            if key.endswith("|mean")
-        }
+        super().load(state)
         self._others.load(state)
 
 
@@ -301,17 +313,19 @@ def _is_lstm_matrix(name: str) -> bool:
     return "_layers." in name and name.endswith(("input_weight", "state_weight", "projection"))
 
 
-class Adadelta:
-    """Adadelta (Zeiler 2012): steps in the measure of earlier steps; whole weights only.
+class Adadelta(Optimizer):
+    """Adadelta (Zeiler 2012): steps in the measure of earlier steps; complete weights only.
 
     Args:
         rho: decay of both running means.
         epsilon: where the steps start from.
     """
 
+    _kinds = ("squares", "steps")
+
     def __init__(self, *, rho: float = 0.95, epsilon: float = 1e-6) -> None:
+        super().__init__()
         self._rho, self._epsilon = rho, epsilon
-        self._means: dict[str, tuple[Tensor, Tensor]] = {}
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
         """Change all weights once."""
@@ -319,26 +333,68 @@ class Adadelta:
         with torch.no_grad():
             for name, weight, gradient, ids in updates:
                 if ids is not None:
-                    raise ValueError("Adadelta has no lazy rows; give the whole gradient")
-                if name not in self._means:
-                    self._means[name] = (torch.zeros_like(weight), torch.zeros_like(weight))
-                squares, steps = self._means[name]
+                    raise ValueError("Adadelta has no lazy rows; give the complete gradient")
+                squares, steps = self._kept(name, weight)
                 squares.mul_(rho).addcmul_(gradient, gradient, value=1 - rho)
                 step = (steps + epsilon).sqrt_().div_((squares + epsilon).sqrt_()).mul_(gradient)
                 steps.mul_(rho).addcmul_(step, step, value=1 - rho)
                 weight.add_(step, alpha=-lr)
 
-    def state(self) -> dict[str, Tensor]:
-        """Give both running means."""
-        state = {}
-        for name, (squares, steps) in self._means.items():
-            state[f"{name}|squares"], state[f"{name}|steps"] = squares, steps
-        return state
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take them back."""
-        names = [key.removesuffix("|squares") for key in state if key.endswith("|squares")]
-        self._means = {
-            name: (state[f"{name}|squares"].clone(), state[f"{name}|steps"].clone())
-            for name in names
-        }
+# --------------------------------------------------------------------------- learning rates
+# Functions of tokens seen or of scores, never of the clock, so that a resumed run repeats them.
+
+
+def learning_rate(
+    seen: int,
+    *,
+    peak: float,
+    warmup: int,
+    total: int,
+    decay: Decay,
+    decay_from: int,
+    floor: float,
+) -> float:
+    """The learning rate after `seen` tokens.
+
+    Args:
+        seen: tokens of all finished steps.
+        peak: the rate after the warm-up.
+        warmup: tokens over which it rises from zero in a straight line.
+        total: tokens of the complete run.
+        decay: "constant" stays at the peak; "cosine" and "linear" fall from `decay_from` to
+            `floor` * `peak` at `total`.
+        decay_from: tokens after which the fall begins.
+        floor: share of the peak at the end.
+    """
+    if seen < warmup:  # from one share on: a first step at rate 0 would be wasted
+        return peak * (seen + 1) / (warmup + 1)
+    if decay == "constant" or seen <= decay_from:
+        return peak
+    done = min(1.0, (seen - decay_from) / max(1, total - decay_from))
+    left = (1 + math.cos(math.pi * done)) / 2 if decay == "cosine" else 1 - done
+    return peak * (floor + (1 - floor) * left)
+
+
+def plateau_factor(scores: Sequence[float], *, patience: int, factor: float = 0.5) -> float:
+    """The share of the rate that is left after evaluations without a better score.
+
+    Scores that equal the first one from the start do not count: nothing is learned yet, and a
+    smaller rate would make sure that nothing ever is.
+
+    Args:
+        scores: of all evaluations so far; higher is better.
+        patience: evaluations without a better score that are forgiven.
+        factor: what the rate is multiplied by each time patience runs out.
+    """
+    best, waited, share = -math.inf, 0, 1.0
+    for score in scores:
+        if score > best:
+            best, waited = score, 0
+            continue
+        if score == best == scores[0]:
+            continue
+        waited += 1
+        if waited > patience:
+            share, waited = share * factor, 0
+    return share

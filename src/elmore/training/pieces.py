@@ -26,8 +26,7 @@ from elmore.errors import InputError
 from elmore.jobs.journal import FinishedFile, JournalFolder
 from elmore.jobs.pool import Pool, Request
 from elmore.text.reading import Reading
-from elmore.training.blocks import BLOCK_BYTES, Position, read_blocks
-from elmore.training.corpus import TextFile, no_tokens
+from elmore.training.corpus import BLOCK_BYTES, Position, TextFile, no_tokens, read_blocks
 from elmore.training.prepared import HELDOUT
 from elmore.training.shards import KEYS
 from elmore.training.worker_tasks import block_fields

@@ -82,7 +82,7 @@ def prepare(
             `heldout_files`.
         heldout_files: files and patterns to hold out completely; they are left out of `inputs`.
         seed: decides which documents are held out, and how the others are shuffled.
-        shard_tokens: about so many tokens make a shard.
+        shard_tokens: tokens per shard, roughly.
         workers: processes to use; as many as there are processors by default.
         overwrite: replace a prepared corpus that is there.
         progress: counts tokens.
@@ -94,6 +94,7 @@ def prepare(
     reading = Reading(
         tokenized=tokenized, split_sentences=split_sentences, tokenizer=tokenizer, errors=errors
     )
+    # Everything that can be wrong is checked before the hours of work.
     choice = VocabularyChoice.of(vocabulary, min_count)
     _check_options(heldout, seed, shard_tokens)
     out = Path(os.path.abspath(out))
@@ -104,6 +105,7 @@ def prepare(
         pieces = make_pieces(work, files, reading, seed, pool, progress or SILENT)
         plan = Plan.of(pieces, 0.0 if held_paths else heldout, shard_tokens)
         shards, heldout_file = make_shards(work, plan, pool)
+        # Without the held-out documents, whose words must not decide on the vocabulary.
         counts, sizes = _count(shards)
         words = choice.make(counts)
         held = _Heldout.of(heldout_file, words)
@@ -185,6 +187,7 @@ def _fill(
     counts: WordCounts,
 ) -> None:
     """Move and write everything but the manifest into the folder."""
+    # Moved, not copied: OUT.partial is beside OUT, so on the same file system.
     for k, path in enumerate(shards):
         os.replace(path, folder / shard_name(k))
     if heldout is not None:

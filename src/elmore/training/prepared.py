@@ -104,17 +104,17 @@ class Prepared:
 
     @property
     def n_tokens(self) -> int:
-        """Count the training tokens, without sentence markers."""
+        """Training tokens, without sentence markers."""
         return self.training.tokens
 
     @property
     def n_sentences(self) -> int:
-        """Count the training sentences."""
+        """Training sentences."""
         return self.training.sentences
 
     @property
     def n_documents(self) -> int:
-        """Count the training documents."""
+        """Training documents."""
         return self.training.documents
 
     @cached_property
@@ -222,7 +222,7 @@ def _check_files(folder: Path, files: Mapping[str, Any], verify: bool) -> str:
     """Compare the files with the manifest; the digest of all."""
     total = hashlib.sha256()
     for name, entry in sorted(files.items()):
-        if Path(name).name != name:
+        if Path(name).name != name:  # a path could lead out of the folder
             raise FormatError(f"'{MANIFEST}' names the file '{shown(name, 60)}'; {_AGAIN}")
         path = folder / name
         if not path.is_file() or path.is_symlink():
@@ -237,6 +237,7 @@ def _check_files(folder: Path, files: Mapping[str, Any], verify: bool) -> str:
             raise FormatError(
                 f"'{shown(path, 120)}' differs from its SHA-256 in the manifest; {_AGAIN}"
             )
+        # From the sums in the manifest, so that opening a large corpus does not read it.
         total.update(f"{name} {entry['sha256']}\n".encode())
     return total.hexdigest()
 

@@ -12,28 +12,20 @@ from typing import Any
 
 import torch
 
-from elmore.errors import ConfigError, InputError, ResumeError
+from elmore.errors import ConfigError, InputError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.kernels.workers import Workers
 from elmore.nn.threads import torch_workers
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
-from elmore.training.batches import (
-    Batches,
-    MixedBatches,
-    SentenceBatches,
-    StreamBatches,
-    WindowBatches,
-    endless_sentences,
-)
+from elmore.training.batches import Batches, LmBatch, SentenceBatches
 from elmore.training.distributed import Group, join_group
-from elmore.training.loop import train
-from elmore.training.objective import LmBatch
+from elmore.training.loop import Cadence, train
 from elmore.training.prepared import Prepared
 from elmore.training.recipe import Recipe
-from elmore.training.resume import load_state
-from elmore.training.run import Run
+from elmore.training.run import Run, load_state
 from elmore.training.shards import Shard, read_shard
+from elmore.training.streams import MixedBatches, StreamBatches, WindowBatches, endless_sentences
 from elmore.training.trainer import LmTrainer
 
 __all__ = ["finish_recipe", "pretrain"]
@@ -60,7 +52,7 @@ def pretrain(
         out: the folder of the run.
         recipe: a recipe, the name of a shipped one, or the path of a TOML file.
         seed: the one seed.
-        resume: go on with the run in `out`; without a run there, start one.
+        resume: continue the run in `out`; without a run there, start one.
         threads: processors to use; all by default.
         device: where to compute.
         report: gets every line of the log as it is written.
@@ -73,11 +65,8 @@ def pretrain(
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
     run = Run(out)
     group = join_group(device)
-    if run.exists() and not resume:
-        raise ResumeError(
-            f"'{run.path}' holds a run; pass resume=True (--resume) or another folder"
-        )
-    group.barrier()  # nobody may start the run before all have looked
+    run.check_new(resume=resume)
+    group.barrier()  # nobody may start the run before all have seen that there is none
     workers = torch_workers(threads)
     trainer = _trainer(prepared, recipe, run, seed, group, workers, device)
     if start is not None:
@@ -95,10 +84,16 @@ def pretrain(
         group.barrier()
         if not trainer.finished():
             with _one_thread():
+                around = recipe.run
                 train(
                     trainer,
                     run,
-                    recipe.run,
+                    Cadence(
+                        around.log_steps,
+                        around.save_minutes,
+                        around.evaluate_tokens,
+                        around.patience,
+                    ),
                     main=group.main,
                     report=report if group.main else None,
                     agree=group.any,
@@ -176,7 +171,7 @@ def _trainer(
 def make_batches(
     prepared: Prepared, recipe: Recipe, seed: int, group: Group
 ) -> tuple[Batches, list[LmBatch], int]:
-    """Make the training batches, the held-out batches, and count the tokens of an epoch."""
+    """The training batches, the held-out batches, and the tokens of an epoch."""
     vocabulary = prepared.vocabulary
     indexer = TokenIndexer(
         ByteAlphabet(recipe.model.max_chars) if recipe.model.tokens == "characters" else None,
@@ -187,58 +182,38 @@ def make_batches(
     def read(number: int) -> Shard:
         return read_shard(prepared.shard_paths[number])
 
-    n_shards = len(prepared.shard_paths)
-    both = recipe.model.bidirectional
     heldout = _heldout_batches(prepared, recipe, indexer)
-    if recipe.data.regime == "stream":
-        sizes = [size.sentences for size in prepared.shards]
-        stream = StreamBatches(
-            endless_sentences(read, sizes, seed),
-            indexer,
-            vocabulary,
-            rows=recipe.data.batch_rows,
-            unroll=recipe.data.unroll,
-            bidirectional=both,
-            rank=group.rank,
-            world=group.world,
-        )
+    data = recipe.data
+    shares: dict[str, Any] = {
+        "bidirectional": recipe.model.bidirectional,
+        "rank": group.rank,
+        "world": group.world,
+    }
+    running = {"rows": data.batch_rows, "unroll": data.unroll, **shares}
+    if data.regime == "stream":
+        sentences = endless_sentences(read, [size.sentences for size in prepared.shards], seed)
+        stream = StreamBatches(sentences, indexer, vocabulary, **running)
         return stream, heldout, prepared.n_tokens
-    if recipe.data.batch_tokens < group.world:
+    if data.batch_tokens < group.world:
         raise ConfigError(
-            f"data.batch_tokens={recipe.data.batch_tokens} for {group.world} processes; raise it"
+            f"data.batch_tokens={data.batch_tokens} for {group.world} processes; raise it"
         )
-    sentences = SentenceBatches(
-        read,
-        n_shards,
-        indexer,
-        vocabulary,
-        batch_tokens=recipe.data.batch_tokens,
-        max_length=recipe.data.max_length,
-        pool=recipe.data.pool_sentences,
+    source = (read, len(prepared.shard_paths), indexer, vocabulary)
+    single = SentenceBatches(
+        *source,
+        batch_tokens=data.batch_tokens,
+        max_length=data.max_length,
+        pool=data.pool_sentences,
         seed=seed,
-        bidirectional=both,
-        rank=group.rank,
-        world=group.world,
+        **shares,
     )
+    # Predictions of an epoch: every word, and the end of every sentence.
     per_epoch = prepared.n_tokens + prepared.n_sentences
-    share = recipe.data.long_share
     # A few sentences hold no long window.
-    if not share or max(size.tokens for size in prepared.shards) < 2 * recipe.data.unroll:
-        return sentences, heldout, per_epoch
-    windows = WindowBatches(
-        read,
-        n_shards,
-        indexer,
-        vocabulary,
-        rows=recipe.data.batch_rows,
-        unroll=recipe.data.unroll,
-        longest=recipe.data.long_tokens,
-        seed=seed,
-        bidirectional=both,
-        rank=group.rank,
-        world=group.world,
-    )
-    return MixedBatches(sentences, windows, share), heldout, per_epoch
+    if not data.long_share or max(size.tokens for size in prepared.shards) < 2 * data.unroll:
+        return single, heldout, per_epoch
+    windows = WindowBatches(*source, longest=data.long_tokens, seed=seed, **running)
+    return MixedBatches(single, windows, data.long_share), heldout, per_epoch
 
 
 def _heldout_batches(prepared: Prepared, recipe: Recipe, indexer: TokenIndexer) -> list[LmBatch]:
@@ -259,6 +234,7 @@ def _heldout_batches(prepared: Prepared, recipe: Recipe, indexer: TokenIndexer) 
     )
     taken: list[LmBatch] = []
     tokens = 0
+    # Seed 0 whatever the run's own, so that runs can be compared.
     while tokens < recipe.run.heldout_tokens:
         batch = batches.next()
         if batches.cursor()["epoch"]:

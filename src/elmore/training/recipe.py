@@ -1,10 +1,10 @@
-"""Everything that shapes a training, in one value; shipped and own ones are TOML files."""
+"""Everything that shapes a training run, in one value; recipes are TOML files."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
@@ -15,12 +15,19 @@ from elmore.config import (
     TokenEncoderConfig,
 )
 from elmore.errors import ConfigError
-from elmore.training.recipe_files import recipe_text
-from elmore.training.recipe_values import read_recipe, section_from_json, unknown_key
-from elmore.training.schedule import Decay
+from elmore.training.recipe_files import (
+    Bound,
+    check_bounds,
+    is_positive,
+    is_share,
+    read_recipe,
+    recipe_text,
+    sections_from_json,
+)
 
 __all__ = [
     "DataRecipe",
+    "Decay",
     "LossRecipe",
     "ModelRecipe",
     "OptimizerRecipe",
@@ -34,11 +41,12 @@ LossKind = Literal["sampled", "full", "adaptive"]
 SharedNegatives = Literal["directions", "none"]
 OptimizerName = Literal["adagrad", "adam", "muon"]
 TokenInput = Literal["characters", "words"]
+Decay = Literal["constant", "cosine", "linear"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRecipe:
-    """The shape of the biLM; `tokens` says whether characters or whole words go in.
+    """The shape of the biLM; `tokens` says whether characters or complete words go in.
 
     Attributes:
         vectors: file of word vectors to start a word table from, or None.
@@ -62,7 +70,7 @@ class ModelRecipe:
 
     @classmethod
     def from_config(cls, config: BiLmConfig) -> ModelRecipe:
-        """Give the section that describes a model that exists.
+        """The section that describes an existing model.
 
         Raises:
             ConfigError: the model has a token layer that cannot be trained here.
@@ -73,6 +81,7 @@ class ModelRecipe:
                 "this model's layers read both directions, so it predicts no words; only models "
                 "with separate directions can be trained"
             )
+        # What `config` below can build again: 261 characters are the byte alphabet.
         words_only = tokens.n_words and not tokens.n_characters and not tokens.projected
         if not words_only and (tokens.n_words or tokens.n_characters != 261):
             raise ConfigError(
@@ -224,12 +233,12 @@ class ScheduleRecipe:
 
     Attributes:
         epochs: passes over the data; with `tokens` set, that wins.
-        tokens: tokens of the whole run, or None to go by epochs.
+        tokens: tokens of the complete run, or None to go by epochs.
         warmup_tokens: tokens of the linear rise.
         decay: "constant", "cosine" or "linear".
         decay_share: the last share of the run over which the rate falls (1: from the start).
         floor: share of the rate that is left at the end.
-        frozen_tokens: at the start only the softmax learns, for so many tokens.
+        frozen_tokens: at the start only the softmax learns, for this many tokens.
     """
 
     epochs: float
@@ -248,11 +257,11 @@ class RunRecipe:
     Attributes:
         log_steps: steps between lines of the log.
         save_minutes: minutes between saves for a resume.
-        evaluate_tokens: training tokens between looks at the held-out text; 0 for the end only.
-        heldout_tokens: held-out tokens that are looked at during the run.
+        evaluate_tokens: training tokens between evaluations; 0 for the end only.
+        heldout_tokens: held-out tokens that an evaluation reads.
         autocast: round the factors and results of matrix products to bfloat16, which pays where
             the hardware is fast at it; sums, gates, cells, logits and weights stay in float32.
-        patience: end after so many looks without a better one; 0 for never.
+        patience: end after this many evaluations without a better one; 0 for never.
     """
 
     log_steps: int
@@ -262,39 +271,33 @@ class RunRecipe:
     patience: int
     autocast: bool
 
-    @property
-    def look_every(self) -> int:
-        """Tokens between looks, under the name that the loop asks for."""
-        return self.evaluate_tokens
 
-
-# Which values keys may have, how messages say it, and the test; None is always left alone.
-_BOUNDS: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
-    (
+_BOUNDS = (
+    Bound(
         "data.batch_tokens data.max_length data.pool_sentences data.batch_rows data.unroll "
-        "data.long_tokens "
-        "loss.negatives optimizer.accumulate schedule.tokens run.log_steps run.heldout_tokens",
+        "data.long_tokens loss.negatives optimizer.accumulate schedule.tokens run.log_steps "
+        "run.heldout_tokens",
         "1 or more",
         lambda value: value >= 1,
     ),
-    (
+    Bound(
         "optimizer.lr optimizer.muon_lr optimizer.accumulator optimizer.epsilon "
         "optimizer.clip_norm schedule.epochs",
         "a positive number",
-        lambda value: 0 < value < float("inf"),
+        is_positive,
     ),
-    (
+    Bound(
         "optimizer.weight_decay schedule.warmup_tokens schedule.frozen_tokens run.save_minutes "
         "run.evaluate_tokens run.patience",
         "0 or more",
         lambda value: value >= 0,
     ),
-    (
+    Bound(
         "loss.dropout optimizer.beta1 optimizer.beta2 optimizer.muon_momentum",
         "from 0 to below 1",
-        lambda value: 0 <= value < 1,
+        is_share,
     ),
-    (
+    Bound(
         "schedule.decay_share schedule.floor data.long_share",
         "from 0 to 1",
         lambda value: 0 <= value <= 1,
@@ -304,7 +307,7 @@ _BOUNDS: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A whole training."""
+    """All settings of a training run."""
 
     name: str = "own"
     model: ModelRecipe
@@ -312,14 +315,10 @@ class Recipe:
     loss: LossRecipe
     optimizer: OptimizerRecipe
     schedule: ScheduleRecipe
-    run: RunRecipe = field()
+    run: RunRecipe
 
     def __post_init__(self) -> None:
-        for keys, allowed, holds in _BOUNDS:
-            for key in keys.split():
-                section, name = key.split(".")
-                value = getattr(getattr(self, section), name)
-                _require(value is None or holds(value), key, value, allowed)
+        check_bounds(self, _BOUNDS)
 
     @classmethod
     def load(cls, source: str | Path, overrides: Mapping[str, str] | None = None) -> Recipe:
@@ -335,21 +334,8 @@ class Recipe:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, what: str) -> Recipe:
         """Build a recipe from parsed TOML or JSON; unknown and missing keys are errors."""
-        sections = {f.name: f for f in dataclasses.fields(cls) if f.name != "name"}
-        values: dict[str, Any] = {"name": str(data.get("name", "own"))}
-        for key in data:
-            if key != "name" and key not in sections:
-                raise ConfigError(unknown_key(what, key, list(sections)))
-        hints = get_type_hints(cls)
-        for key in sections:
-            values[key] = section_from_json(data.get(key), hints[key], f"{what}: {key}")
-        return cls(**values)
+        return cls(**sections_from_json(data, get_type_hints(cls), what))
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain JSON values; `from_json` is the inverse."""
+        """Plain JSON values; `from_json` is the inverse."""
         return dataclasses.asdict(self)
-
-
-def _require(holds: bool, key: str, value: object, allowed: str) -> None:
-    if not holds:
-        raise ConfigError(f"{key}={value!r}; use {allowed}")

@@ -10,23 +10,33 @@ resume/        the two newest states to resume from
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from elmore._atomic import atomic_file
+import numpy as np
+
+from elmore._atomic import atomic_file, atomic_folder
+from elmore._io import sha256_file
 from elmore._json import read_json
 from elmore._locks import locked
 from elmore._messages import shown
 from elmore.errors import FormatError, ResumeError
+from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 from elmore.training.recipe import Recipe
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
     from elmore.embedding.elmo import Elmo
 
-__all__ = ["Run"]
+__all__ = ["Run", "load_state", "save_state", "state_part"]
 
 _FORMAT, _VERSION = "elmore-run", 1
+_KEPT_STATES = 2  # the newest may be damaged by a crash of the machine
 # Sections that may change when a run resumes: they do not affect what was learned.
 _FREE = ("schedule", "run", "name")
 # What must be changed to resume a run whose loss became infinite.
@@ -77,6 +87,13 @@ class Run:
         """Whether training was started here."""
         return (self.path / "recipe.json").is_file()
 
+    def check_new(self, *, resume: bool) -> None:
+        """Refuse to start where there is a run already, unless it is to be resumed."""
+        if self.exists() and not resume:
+            raise ResumeError(
+                f"'{self.path}' holds a run; pass resume=True (--resume) or another folder"
+            )
+
     def elmo(self, *, best: bool = True, **options: Any) -> Elmo:
         """Load the trained model, the best one if there is one; options as in `Elmo.load`."""
         from elmore.embedding.elmo import Elmo
@@ -124,7 +141,7 @@ class Run:
             write: store the recipe, whose schedule may differ.
 
         Raises:
-            ResumeError: the model, data, loss or optimiser differ, or the text or seed.
+            ResumeError: the model, data, loss or optimizer differ, or the text or seed.
         """
         before = self._facts()
         for key, new in facts.items():
@@ -146,7 +163,7 @@ class Run:
 
     def changed(self, recipe: Settings) -> dict[str, tuple[Any, Any]]:
         """The keys in which a recipe differs from the run's, with both values."""
-        asked = json.loads(json.dumps(recipe.to_json()))
+        asked = json.loads(json.dumps(recipe.to_json()))  # tuples become lists, as in the file
         return {
             f"{section}.{key}": (old, new)
             for section, values in self._facts()["recipe"].items()
@@ -170,6 +187,7 @@ class Run:
                         kept.append(line)
                 except (ValueError, KeyError):
                     continue  # half a line, of a killed process
+        # Replaced in one step: a crash here must not lose the log.
         with atomic_file(self.log_path, overwrite=True) as stream:
             stream.write("".join(f"{line}\n" for line in kept).encode())
 
@@ -194,3 +212,85 @@ class Run:
         data = {"format": _FORMAT, "version": _VERSION, **facts}
         with atomic_file(self.path / "recipe.json", overwrite=True) as stream:
             stream.write((json.dumps(data, indent=2) + "\n").encode())
+
+
+# --------------------------------------------------------------------------- states to resume from
+
+
+def save_state(
+    folder: Path, step: int, tensors: Mapping[str, Tensor], facts: dict[str, Any]
+) -> None:
+    """Write the state after a step, then drop all but the two newest.
+
+    Args:
+        folder: where states are.
+        step: number of the step.
+        tensors: weights, optimizer, carried LSTM state.
+        facts: cursor, counters; JSON values.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {name: t.detach().cpu().contiguous().numpy() for name, t in tensors.items()}
+    with atomic_folder(
+        folder / f"step-{step:010d}", overwrite=True, looks_ours=_looks_ours
+    ) as place:
+        with (place / "state.safetensors").open("wb") as stream:
+            write_safetensors(stream, arrays, {})
+        facts = {**facts, "step": step, "sha256": sha256_file(place / "state.safetensors")}
+        (place / "state.json").write_text(json.dumps(facts), encoding="utf-8")
+    # After the new one is complete, so that there is always one to resume from.
+    for old in _states(folder)[:-_KEPT_STATES]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def load_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Read the newest complete state, or None if there is none yet.
+
+    Raises:
+        ResumeError: there are states, but all are damaged.
+    """
+    states = _states(folder)
+    problem = ""
+    for place in reversed(states):
+        try:
+            return _read_state(place)
+        except (FormatError, OSError) as error:
+            problem = str(error)
+    if states:
+        raise ResumeError(f"no state in '{folder}' can be read ({problem}); start again elsewhere")
+    return None
+
+
+def state_part(
+    tensors: Mapping[str, Tensor], name: str, device: torch.device | str
+) -> dict[str, Tensor]:
+    """The tensors of a state that were saved as `name`/..., on a device."""
+    prefix = f"{name}/"
+    return {
+        key.removeprefix(prefix): tensor.to(device)
+        for key, tensor in tensors.items()
+        if key.startswith(prefix)
+    }
+
+
+def _read_state(place: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    import torch
+
+    facts = read_json(place / "state.json")
+    file = place / "state.safetensors"
+    if sha256_file(file) != facts.get("sha256"):
+        raise FormatError(f"'{file}' is damaged; remove '{place}'")
+    with read_safetensors(file, what=str(file)) as view:
+        tensors = {
+            name: torch.from_numpy(np.array(view.read(name, copy=True))) for name in view.names()
+        }
+    return tensors, facts
+
+
+def _states(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(entry for entry in folder.iterdir() if entry.name.startswith("step-"))
+
+
+def _looks_ours(place: Path) -> bool:
+    return (place / "state.json").is_file()

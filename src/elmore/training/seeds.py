@@ -16,7 +16,8 @@ __all__ = ["derive", "numpy_generator", "seeded", "torch_generator"]
 
 
 def derive(seed: int, *names: str | int) -> int:
-    """Give a number of 63 bits that depends on the seed and on every name."""
+    """A number of 63 bits that depends on the seed and on every name."""
+    # A hash, so that every purpose has a stream of its own, whatever the others draw.
     text = "/".join([str(seed), *map(str, names)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
@@ -43,6 +44,7 @@ def seeded(seed: int, *names: str | int) -> Iterator[None]:
     """
     import torch
 
+    # Forked, so that the caller's own random numbers are not disturbed.
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(derive(seed, *names))
         yield

@@ -49,7 +49,7 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Shard:
-    """Documents of tokenised sentences, without sentence markers.
+    """Documents of tokenized sentences, without sentence markers.
 
     Attributes:
         tokens: numbers of types, (n_tokens,).
@@ -65,17 +65,17 @@ class Shard:
 
     @property
     def n_tokens(self) -> int:
-        """Count the tokens."""
+        """Tokens of all sentences."""
         return len(self.tokens)
 
     @property
     def n_sentences(self) -> int:
-        """Count the sentences."""
+        """Sentences of all documents."""
         return len(self.sentences) - 1
 
     @property
     def n_documents(self) -> int:
-        """Count the documents."""
+        """Documents."""
         return len(self.documents) - 1
 
     def sentence(self, index: int) -> list[str]:
@@ -84,7 +84,7 @@ class Shard:
         return [self.types[k] for k in self.tokens[start:end].tolist()]
 
     def type_counts(self) -> NDArray[np.int64]:
-        """Count how often each type occurs, (n_types,)."""
+        """How often each type occurs, (n_types,)."""
         return np.bincount(self.tokens, minlength=len(self.types))
 
 

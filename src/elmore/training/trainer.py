@@ -13,14 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmore.errors import ConfigError, ElmoreError
+from elmore.errors import ConfigError
 from elmore.formats import folder
 from elmore.formats.checkpoint import Checkpoint, Softmax
 from elmore.kernels.workers import Workers
-from elmore.nn.bilm import BiLm, BiLmState
-from elmore.nn.initial import initialise
-from elmore.nn.losses import (
-    Negatives,
+from elmore.nn.bilm import BiLm, BiLmState, initialise
+from elmore.nn.softmax import (
     RowGradient,
     SoftmaxLoss,
     adaptive_softmax,
@@ -31,10 +29,10 @@ from elmore.nn.losses import (
 from elmore.text.characters import Alphabet, ByteAlphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.batches import Batches
+from elmore.training.batches import Batches, LmBatch
 from elmore.training.distributed import Group
-from elmore.training.loop import StepReport
-from elmore.training.objective import LmBatch, Objective
+from elmore.training.loop import StepReport, Trainable
+from elmore.training.objective import Objective
 from elmore.training.optimizers import (
     Adagrad,
     Adam,
@@ -42,20 +40,19 @@ from elmore.training.optimizers import (
     Optimizer,
     Update,
     clip_by_global_norm,
+    learning_rate,
     sum_rows,
 )
 from elmore.training.recipe import Recipe
-from elmore.training.resume import load_state, save_state
-from elmore.training.run import Run
-from elmore.training.schedule import learning_rate
+from elmore.training.run import Run, load_state, save_state, state_part
 from elmore.training.seeds import numpy_generator, torch_generator
-from elmore.training.vectors import read_vectors
+from elmore.training.words import read_vectors
 
 __all__ = ["LmTrainer", "heldout_losses"]
 
 
-class LmTrainer:
-    """A biLM with its softmax, its optimiser and its place in the data.
+class LmTrainer(Trainable):
+    """A biLM with its softmax, its optimizer and its place in the data.
 
     Args:
         recipe: how to train.
@@ -63,11 +60,11 @@ class LmTrainer:
         batches: the data.
         vocabulary: the targets.
         tokenizer: the convention of the data's tokens.
-        total: tokens of the whole run.
+        total: tokens of the complete run.
         seed: the one seed.
         group: the processes that train together.
         workers: threads of this process.
-        heldout: batches of held-out text, to look at during the run.
+        heldout: batches of held-out text, to evaluate on.
         counts: how often each word of the vocabulary occurs, for the softmax bias.
         notes: what the model's card should say.
     """
@@ -89,13 +86,11 @@ class LmTrainer:
         notes: Mapping[str, Any],
         device: str = "cpu",
     ) -> None:
+        super().__init__()
         self.recipe, self.run, self.batches = recipe, run, batches
         self.vocabulary, self.tokenizer = vocabulary, tokenizer
         self.seed, self.group, self.notes = seed, group, notes
         self.heldout = heldout
-        self.step_number = self.seen = 0
-        self.best = math.inf
-        self.looks_since_best = 0
         self._total = total
         self.bilm = BiLm(recipe.model.config(len(vocabulary)))
         initialise(self.bilm, numpy_generator(seed, "weights"))
@@ -125,9 +120,10 @@ class LmTrainer:
             counts = np.concatenate([counts, np.array(sums, np.int64)])
         bias = torch.zeros(len(counts))
         if self.recipe.loss.unigram_bias:
+            # Words that never occur count as one: their logarithm must be finite.
             logs = torch.from_numpy(np.log(np.maximum(counts, 1).astype(np.float64)))
             bias = (logs - logs.mean()).float()
-        if self.recipe.model.tied_softmax:
+        if self.recipe.model.tied_softmax:  # the same memory: whoever changes one changes both
             return self.bilm.tokens.words.detach(), bias.to(device)
         dim = self.recipe.model.projection_dim
         weight = torch.empty(len(counts), dim)
@@ -135,11 +131,11 @@ class LmTrainer:
         return weight.to(device), bias.to(device)
 
     def total(self) -> int:
-        """Give the tokens of the whole run."""
+        """The tokens of the complete run."""
         return self._total
 
     def finished(self) -> bool:
-        """Tell whether all tokens were seen."""
+        """Whether all tokens were seen."""
         return self.seen >= self._total
 
     def step(self) -> StepReport:
@@ -149,6 +145,7 @@ class LmTrainer:
         frozen = self.seen < recipe.schedule.frozen_tokens
         for parameter in parameters:
             parameter.grad = None
+            # A new softmax would pull a trained biLM apart before it has learned anything.
             parameter.requires_grad_(not frozen)
         rows = []
         sums = [0.0] * len(self.bilm.config.directions)
@@ -181,13 +178,13 @@ class LmTrainer:
         """The carried state for a batch that continues an earlier one, else None for zeros."""
         if batch.fresh is None or self._carried is None:
             return None
-        if not batch.fresh.any():
+        if not batch.fresh.any():  # the usual case, without a copy
             return self._carried
         keep = torch.from_numpy(~batch.fresh).to(self.softmax_bias).unsqueeze(1)
-        return BiLmState(self._carried.hidden * keep, self._carried.memory * keep)
+        return BiLmState(self._carried.hidden * keep, self._carried.cell * keep)
 
     def evaluate(self) -> dict[str, float] | None:
-        """Look at the held-out batches with the full softmax."""
+        """Measure on the held-out batches with the full softmax."""
         if not self.heldout:
             return None
         losses = heldout_losses(self.objective, self.heldout)
@@ -203,27 +200,18 @@ class LmTrainer:
             f"bilm/{name}": weight for name, weight in self.bilm.named_parameters()
         }
         tensors["softmax/weight"], tensors["softmax/bias"] = self.softmax_weight, self.softmax_bias
-        if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-            raise ElmoreError(
-                f"step {self.step_number}: weights are no finite numbers any more; lower "
-                "optimizer.lr or clip_norm and resume from the last save"
-            )
+        self._check_weights(tensors.values())
         tensors.update({f"optimizer/{k}": t for k, t in self.optimizer.state().items()})
         if self._carried is not None:
-            for name, tensor in zip(("hidden", "memory"), self._carried, strict=True):
+            for name, tensor in zip(("hidden", "cell"), self._carried, strict=True):
                 tensors[f"carried/{name}"] = torch.stack(self.group.gather_tensors(tensor))
         if self.group.main:
-            facts = {
-                "seen": self.seen,
-                "best": None if math.isinf(self.best) else self.best,
-                "looks_since_best": self.looks_since_best,
-                "cursor": self.batches.cursor(),
-            }
+            facts = {**self._counters(), "cursor": self.batches.cursor()}
             save_state(self.run.resume_path, self.step_number, tensors, facts)
         self.group.barrier()
 
     def load_state(self) -> bool:
-        """Go on from the newest saved state; False if there is none."""
+        """Continue from the newest saved state; False if there is none."""
         loaded = load_state(self.run.resume_path)
         if loaded is None:
             return False
@@ -233,23 +221,14 @@ class LmTrainer:
                 weight.copy_(tensors[f"bilm/{name}"])
             self.softmax_weight.copy_(tensors["softmax/weight"])
             self.softmax_bias.copy_(tensors["softmax/bias"])
-        prefix = "optimizer/"
-        self.optimizer.load(
-            {
-                k[len(prefix) :]: t.to(self.softmax_bias.device)
-                for k, t in tensors.items()
-                if k.startswith(prefix)
-            }
-        )
+        device = self.softmax_bias.device
+        self.optimizer.load(state_part(tensors, "optimizer", device))
         if "carried/hidden" in tensors:
-            rank = self.group.rank
-            self._carried = BiLmState(
-                tensors["carried/hidden"][rank].to(self.softmax_bias.device),
-                tensors["carried/memory"][rank].to(self.softmax_bias.device),
-            )
-        self.step_number, self.seen = int(facts["step"]), int(facts["seen"])
-        self.best = math.inf if facts["best"] is None else float(facts["best"])
-        self.looks_since_best = int(facts["looks_since_best"])
+            # Earlier states call the cell state "memory".
+            cell = "carried/cell" if "carried/cell" in tensors else "carried/memory"
+            hidden, cells = (tensors[key][self.group.rank] for key in ("carried/hidden", cell))
+            self._carried = BiLmState(hidden.to(device), cells.to(device))
+        self._restore_counters(facts)
         self.batches.restore(facts["cursor"])
         return True
 
@@ -285,7 +264,7 @@ class LmTrainer:
         self.group.barrier()
 
     def checkpoint(self) -> Checkpoint:
-        """Give the model as it stands."""
+        """The model as it is now."""
         weights = {
             name: weight.detach().cpu().numpy() for name, weight in self.bilm.named_parameters()
         }
@@ -311,7 +290,7 @@ class LmTrainer:
                     "step": self.step_number,
                     "tokens_seen": self.seen,
                     "longest": self._longest(),
-                    "heldout_loss": None if math.isinf(self.best) else self.best,
+                    "heldout_loss": None if math.isinf(self.best) else -self.best,
                 },
             },
             origin=str(self.run.path),
@@ -330,16 +309,16 @@ class LmTrainer:
             return [full_softmax] * len(directions)
         if loss.kind == "adaptive":
             return [partial(adaptive_softmax, cutoffs=self.cutoffs)] * len(directions)
-        drawn: list[Negatives] = []
-        for d in range(len(directions)):
-            # All processes draw the same words: the name holds no rank.
-            name = d if loss.shared == "none" else 0
-            generator = numpy_generator(self.seed, "negatives", self.step_number, part, name)
-            drawn.append(
-                drawn[0]
-                if d and loss.shared == "directions"
-                else draw_negatives(loss.negatives, len(self.vocabulary), generator)
+        # All processes draw the same words: the name of the generator holds no rank.
+        names = ("negatives", self.step_number, part)
+        draws = len(directions) if loss.shared == "none" else 1
+        drawn = [
+            draw_negatives(
+                loss.negatives, len(self.vocabulary), numpy_generator(self.seed, *names, d)
             )
+            for d in range(draws)
+        ]
+        drawn *= len(directions) // draws
         rounded = self.recipe.run.autocast
         return [partial(sampled_softmax, negatives=n, rounded=rounded) for n in drawn]
 
@@ -369,7 +348,7 @@ class LmTrainer:
         )
 
     def _update(self, rows: RowGradient, lr: float) -> float:
-        """Clip all gradients together and change all weights; give the norm before."""
+        """Clip all gradients together and change all weights; returns the norm before."""
         table = self.bilm.tokens.words if self.recipe.model.tied_softmax else None
         if table is not None:
             # One table learns as input and as output at once.
@@ -391,7 +370,7 @@ class LmTrainer:
 
 
 def heldout_losses(objective: Objective, batches: Sequence[LmBatch]) -> list[float]:
-    """Give each direction's mean loss over batches of sentences, full softmax, no dropout."""
+    """Each direction's mean loss over batches of sentences: full softmax, no dropout."""
     totals = [0.0] * len(objective.bilm.config.directions)
     tokens = 0
     for batch in batches:
@@ -420,7 +399,7 @@ def _cutoffs(recipe: Recipe, n_words: int) -> tuple[int, ...]:
 
 
 def _exp(loss: float) -> float:
-    """Give the perplexity of a loss; one that is too large to say stays a number."""
+    """The perplexity of a loss, kept finite: JSON has no infinity."""
     return math.exp(min(loss, 700.0))
 
 

@@ -9,9 +9,7 @@ from torch import Tensor, nn
 from elmore.compat.allennlp.layouts import keep_allennlp_layout
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.errors import ConfigError
-from elmore.nn.bilm import BiLm, BiLmState, Layers
-from elmore.nn.carrying import first_rows, store_rows
-from elmore.nn.initial import initialise
+from elmore.nn.bilm import BiLm, BiLmState, Layers, first_rows, initialise, store_rows
 
 __all__ = ["ElmoLstm"]
 
@@ -22,7 +20,7 @@ class ElmoLstm(nn.Module):
     """Two stacks of LSTMs with projection, whose state goes on from call to call.
 
     Row k of a batch starts where row k of the last one ended. `stateful = False` starts every
-    batch from zeros; `_states` is None or (hidden (layers, rows, 2 * dim), memory (layers, rows,
+    batch from zeros; `_states` is None or (hidden (layers, rows, 2 * dim), cell (layers, rows,
     2 * cells)), the forward half first, and may be set.
 
     Args:
@@ -118,10 +116,10 @@ class ElmoLstm(nn.Module):
         before = first_rows(kept, rows, bilm.zero_state)
         layers, after = bilm.contextualize(vectors, index, lengths, before)
         if self.stateful:
-            stored = store_rows(kept, BiLmState(after.hidden.detach(), after.memory.detach()))
+            stored = store_rows(kept, BiLmState(after.hidden.detach(), after.cell.detach()))
             self._states = (
                 torch.cat(list(stored.hidden), dim=-1),
-                torch.cat(list(stored.memory), dim=-1),
+                torch.cat(list(stored.cell), dim=-1),
             )
         return layers
 
@@ -136,13 +134,13 @@ class ElmoLstm(nn.Module):
                     f"a mask of {mask.shape[0]} rows for the state of {rows}; give one for each"
                 )
             forget = mask.bool().view(1, rows, 1)
-            hidden, memory = (part.masked_fill(forget, 0) for part in self._states)
-            self._states = (hidden, memory)
+            hidden, cell = (part.masked_fill(forget, 0) for part in self._states)
+            self._states = (hidden, cell)
 
     def _kept(self) -> BiLmState | None:
         if not self.stateful or self._states is None:
             return None
         some = next(self.parameters())
         parts = len(self._bilm[0].config.directions)
-        hidden, memory = (torch.stack(part.to(some).chunk(parts, dim=-1)) for part in self._states)
-        return BiLmState(hidden, memory)
+        hidden, cell = (torch.stack(part.to(some).chunk(parts, dim=-1)) for part in self._states)
+        return BiLmState(hidden, cell)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.errors import ConfigError
-from elmore.nn.mix import mix, normalise
+from elmore.nn.elmo_layer import mix, normalise
 
 __all__ = ["ScalarMix"]
 

@@ -15,8 +15,8 @@ from elmore.compat.bilm.data import UnicodeCharsVocabulary, Vocabulary
 from elmore.errors import InputError
 from elmore.limits import LIMITS
 from elmore.text.batching import TokenIndexer
-from elmore.training.batches import StreamBatches
 from elmore.training.seeds import numpy_generator
+from elmore.training.streams import StreamBatches
 
 __all__ = ["BidirectionalLMDataset", "LMDataset"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.compat.bilm.model import BiLmOps
-from elmore.nn.mix import ScalarMix
+from elmore.nn.elmo_layer import ScalarMix
 
 __all__ = ["LayerWeights", "Weighted", "weight_layers"]
 

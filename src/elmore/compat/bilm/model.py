@@ -17,8 +17,7 @@ from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import read_checkpoint
 from elmore.formats.files.hdf5_files import open_hdf5
-from elmore.nn.bilm import BiLmState
-from elmore.nn.carrying import first_rows, store_rows
+from elmore.nn.bilm import BiLmState, first_rows, store_rows
 from elmore.nn.elmo_layer import without_markers
 from elmore.nn.inputs import TensorBatch
 

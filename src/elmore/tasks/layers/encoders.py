@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from elmore.kernels.recurrence import Clips
+from elmore.nn.lstm import Packing
 from elmore.nn.lstm_steps import LstmSteps
-from elmore.nn.packing import Packing
 
 __all__ = [
     "AlternatingLstm",

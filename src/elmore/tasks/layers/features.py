@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from elmore.nn.bilm import BiLm
+from elmore.nn.elmo_layer import LayerNorm, ScalarMix
 from elmore.nn.inputs import TensorBatch
-from elmore.nn.mix import LayerNorm, ScalarMix
 
 __all__ = ["ElmoMixes", "SpellingCnn", "TokenFeatures", "Tokens", "WordTable"]
 

@@ -1,8 +1,8 @@
-"""Losses of the language model over its softmax, with gradients written by hand.
+"""The softmax of the language model: losses with gradients written by hand, and likelihoods.
 
-Every loss has the same signature: hidden vectors and targets in, the summed loss and all
-gradients out. Autograd would build a gradient of the whole vocabulary for each batch; here only
-the rows that took part exist.
+Every loss has the same signature (`SoftmaxLoss`): hidden vectors and targets in, the summed loss
+and all gradients out. Autograd would build a gradient of the complete vocabulary for each batch;
+here only the rows that took part exist.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmore.nn.likelihoods import log_likelihoods
-
 __all__ = [
     "LossResult",
     "Negatives",
@@ -29,11 +27,15 @@ __all__ = [
     "adaptive_softmax",
     "draw_negatives",
     "full_softmax",
+    "log_likelihoods",
     "sampled_softmax",
 ]
 
-# Numbers of logits that exist at once in the full softmax.
+# Numbers of logits that exist at once in the loss of the full softmax.
 _BLOCK = 16 << 20
+# The same in `log_likelihoods`, as rows and words: 4 MB stay in the cache through the four passes
+# over them, and larger blocks make the matrix product no faster (50,000 words, dim 128).
+_BLOCK_ROWS, _BLOCK_WORDS = 512, 2048
 
 
 class RowGradient(NamedTuple):
@@ -64,7 +66,8 @@ class LossResult(NamedTuple):
     rows: RowGradient
 
 
-# (hidden (n, dim), targets (n,), weight (words, dim), bias (words,), scale) -> LossResult
+# (hidden (n, dim), targets (n,), weight (n_words, dim), bias (n_words,), scale) -> LossResult;
+# all gradients are those of scale * total.
 SoftmaxLoss = Callable[[Tensor, Tensor, Tensor, Tensor, float], LossResult]
 
 
@@ -83,7 +86,7 @@ class Negatives:
     n_words: int
 
     def log_expected(self, ids: Tensor) -> Tensor:
-        """Give the log of the chance that each word was drawn, (n,).
+        """The log of the chance that each word was drawn, (n,).
 
         q(k) = 1 - (1 - p(k))^tries, in double precision: in float32 rare words would vanish.
         """
@@ -95,13 +98,8 @@ class Negatives:
 def draw_negatives(count: int, n_words: int, generator: np.random.Generator) -> Negatives:
     """Draw distinct words from the log-uniform prior p(k) = ln((k+2)/(k+1)) / ln(V+1).
 
-    Draws go on until `count` different words are there, as TensorFlow's sampler does; ids are
-    ranks of frequency.
-
-    Args:
-        count: how many; all words if there are no more.
-        n_words: size of the vocabulary.
-        generator: the source of randomness.
+    It draws until there are `count` different words, as TensorFlow's sampler does, or all
+    `n_words` if there are no more. Ids are ranks of frequency.
     """
     wanted = min(count, n_words)
     drawn: NDArray[np.int64] = np.empty(0, np.int64)
@@ -112,7 +110,7 @@ def draw_negatives(count: int, n_words: int, generator: np.random.Generator) -> 
         distinct, first = np.unique(drawn, return_index=True)
         if len(distinct) >= wanted:
             break
-    if len(distinct) > wanted:
+    if len(distinct) > wanted:  # keep the earliest: later draws would not have happened
         earliest = np.argpartition(first, wanted - 1)[:wanted]
         distinct, first = distinct[np.sort(earliest)], first[earliest]
     return Negatives(torch.from_numpy(distinct), int(first.max()) + 1, n_words)
@@ -131,17 +129,8 @@ def sampled_softmax(
     """Compare each target with the same few negatives (Jean et al. 2015, TensorFlow's variant).
 
     All logits are corrected by the log of their expected count; a negative that equals a row's
-    own target is removed from that row.
-
-    Args:
-        hidden: (n, dim).
-        targets: (n,).
-        weight: (n_words, dim).
-        bias: (n_words,).
-        scale: factor of all gradients.
-        negatives: the words to compare with.
-        rounded: whether the gradients' matrix products run in bfloat16; logits and the loss stay
-            in float32.
+    own target is removed from that row. With `rounded`, the gradients' matrix products run in
+    bfloat16; logits and the loss stay in float32.
     """
     ids = negatives.ids.to(hidden.device)
     sampled_weight = weight.index_select(0, ids)
@@ -154,6 +143,7 @@ def sampled_softmax(
     place = torch.searchsorted(ids, targets).clamp_(max=len(ids) - 1)
     hit = (ids[place] == targets).nonzero().flatten()
     logits[hit, place[hit]] = -torch.inf
+    # From here on the logits' memory is used for the shares, and then for their gradients.
     largest = torch.maximum(logits.amax(dim=1), true)
     logits.sub_(largest[:, None]).exp_()
     true_share = torch.exp(true - largest)
@@ -178,15 +168,7 @@ def sampled_softmax(
 def full_softmax(
     hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor, scale: float
 ) -> LossResult:
-    """Compare each target with every word, a block of rows at a time.
-
-    Args:
-        hidden: (n, dim).
-        targets: (n,).
-        weight: (n_words, dim).
-        bias: (n_words,).
-        scale: factor of all gradients.
-    """
+    """Compare each target with every word, a block of rows at a time."""
     d_weight, d_bias = torch.zeros_like(weight), torch.zeros_like(bias)
     d_hidden = torch.empty_like(hidden)
     total = hidden.new_zeros(())
@@ -197,7 +179,7 @@ def full_softmax(
         logs = torch.log_softmax(logits, dim=1)
         place = targets[rows, None]
         total -= logs.gather(1, place).sum()
-        share = logs.exp_()
+        share = logs.exp_()  # the gradient of the loss is the softmax minus the target
         share.scatter_add_(1, place, share.new_full(place.shape, -1.0))
         share.mul_(scale)
         torch.mm(share, weight, out=d_hidden[rows])
@@ -217,15 +199,8 @@ def adaptive_softmax(
     """Compare each target with the frequent words and, if it is rare, with its own cluster.
 
     p(w) = p(cluster of w) * p(w | cluster) for rare words (Grave et al. 2017, without smaller
-    dimensions for rare words). The last rows of `weight` stand for the clusters.
-
-    Args:
-        hidden: (n, dim).
-        targets: (n,).
-        weight: (n_words + clusters, dim).
-        bias: (n_words + clusters,).
-        scale: factor of all gradients.
-        cutoffs: first word of each cluster, rising; words before the first are frequent.
+    dimensions for rare words). `weight` and `bias` have a row for each cluster after those of the
+    words. `cutoffs` are the first word of each cluster, rising; words before them are frequent.
     """
     head, tails = _clusters(len(bias), cutoffs, hidden.device)
     in_head = _head_targets(targets, cutoffs)
@@ -247,10 +222,40 @@ def adaptive_softmax(
     return LossResult(total, d_hidden, gradient)
 
 
+def log_likelihoods(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The log probability of each target under the full softmax, (n,), in double precision.
+
+    Logits are made in blocks, never all of them, and summed up under a running maximum. Shapes are
+    those of `SoftmaxLoss`.
+    """
+    with torch.no_grad():
+        n = len(hidden)
+        largest = hidden.new_full((n,), -torch.inf)
+        total = torch.zeros(n, dtype=torch.float64, device=hidden.device)
+        picked = hidden.new_zeros(n)
+        buffer = hidden.new_empty(_BLOCK_ROWS * _BLOCK_WORDS)
+        for first in range(0, len(bias), _BLOCK_WORDS):
+            words = slice(first, first + _BLOCK_WORDS)
+            block_weight, block_bias = weight[words], bias[words]
+            for start in range(0, n, _BLOCK_ROWS):
+                rows = slice(start, min(n, start + _BLOCK_ROWS))
+                shape = (rows.stop - start, len(block_bias))
+                logits = buffer[: shape[0] * shape[1]].view(shape)
+                torch.addmm(block_bias, hidden[rows], block_weight.t(), out=logits)
+                column = targets[rows] - first
+                here = ((column >= 0) & (column < len(block_bias))).nonzero()[:, 0]
+                picked[start + here] = logits[here, column[here]]
+                top = torch.maximum(largest[rows], logits.amax(dim=1))
+                total[rows] *= torch.exp((largest[rows] - top).double())
+                total[rows] += logits.sub_(top[:, None]).exp_().sum(dim=1)
+                largest[rows] = top
+        return (picked.double() - largest.double()) - total.log()
+
+
 def adaptive_log_likelihoods(
     hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor, cutoffs: Sequence[int]
 ) -> Tensor:
-    """Give the log probability of each target under the adaptive softmax, (n,)."""
+    """The log probability of each target under the adaptive softmax, (n,)."""
     head, tails = _clusters(len(bias), cutoffs, hidden.device)
     result = log_likelihoods(hidden, _head_targets(targets, cutoffs), weight[head], bias[head])
     for start, end in tails:
@@ -265,7 +270,7 @@ def adaptive_log_likelihoods(
 def _clusters(
     n_rows: int, cutoffs: Sequence[int], device: torch.device
 ) -> tuple[Tensor, list[tuple[int, int]]]:
-    """Give the rows of the head (frequent words, then clusters) and the bounds of the clusters."""
+    """The rows of the head (frequent words, then clusters) and the bounds of the clusters."""
     n_words = n_rows - len(cutoffs)
     head = torch.cat([torch.arange(cutoffs[0]), torch.arange(n_words, n_rows)]).to(device)
     return head, list(itertools.pairwise([*cutoffs, n_words]))

@@ -1,4 +1,4 @@
-"""The state of a supervised training: a network, labelled examples, and what one step does."""
+"""The state of a task's training: a network, labelled examples, and what one step does."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmore.errors import ElmoreError
-from elmore.training.loop import StepReport
+from elmore.training.loop import StepReport, Trainable
 from elmore.training.optimizers import (
     Adadelta,
     Adagrad,
@@ -21,13 +20,12 @@ from elmore.training.optimizers import (
     Optimizer,
     Update,
     clip_by_global_norm,
+    plateau_factor,
 )
-from elmore.training.resume import load_state, save_state
-from elmore.training.run import Run
-from elmore.training.schedule import plateau_factor
+from elmore.training.run import Run, load_state, save_state, state_part
 from elmore.training.seeds import numpy_generator, seeded
 
-__all__ = ["LearningRecipe", "LengthBatches", "PaceRecipe", "Supervised"]
+__all__ = ["LearningRecipe", "LengthBatches", "PaceRecipe", "TaskTrainer"]
 
 Example = TypeVar("Example")
 # How far a batch's lengths may differ: without it the same sentences always meet.
@@ -39,15 +37,15 @@ class LearningRecipe:
     """How gradients become steps.
 
     Attributes:
-        name: the optimiser.
+        name: the optimizer.
         lr: its rate.
         beta1: first moment of Adam; rho of Adadelta.
         beta2: second moment of Adam.
         epsilon: guard of the division.
-        clip_norm: most that all gradients together may have.
-        clip_value: most that a single gradient may have.
+        clip_norm: largest norm of all gradients together, or None.
+        clip_value: largest single gradient, or None.
         l2: strength of the pull of all matrices towards 0.
-        average: decay of a running mean of the weights, with which looks are taken; 0 for none.
+        average: decay of a running mean of the weights, which evaluations use; 0 for none.
     """
 
     name: Literal["adam", "adadelta", "adagrad"]
@@ -66,10 +64,11 @@ class PaceRecipe:
     """How long, and how the rate changes.
 
     Attributes:
-        epochs: most passes over the data.
-        steps: most steps, or None for no bound but the epochs.
-        patience: end after so many looks without a better one; 0 for never.
-        halve_patience: halve the rate after so many looks without a better one; -1 for never.
+        epochs: largest number of passes over the data.
+        steps: largest number of steps, or None for no bound but the epochs.
+        patience: end after this many evaluations without a better score; 0 for never.
+        halve_patience: halve the rate after this many evaluations without a better score; -1 for
+            never.
         decay: multiply the rate by this every `decay_steps`; 1 for a constant rate.
         decay_steps: steps between.
     """
@@ -83,7 +82,7 @@ class PaceRecipe:
 
 
 class LengthBatches(Generic[Example]):
-    """Batches of examples of like length; the order is a function of seed and epoch alone.
+    """Batches of examples of similar length; the order is a function of seed and epoch alone.
 
     Args:
         examples: what to learn from.
@@ -109,12 +108,13 @@ class LengthBatches(Generic[Example]):
     def _make(self) -> list[list[int]]:
         generator = numpy_generator(self._seed, "batches", self.epoch)
         noise = generator.uniform(1 - _LENGTH_NOISE, 1 + _LENGTH_NOISE, len(self._lengths))
+        # The second noise shuffles examples of length 0, which the first leaves in their order.
         order = np.argsort(self._lengths * noise + generator.uniform(0, 1e-3, len(noise)))
         cut = [order[k : k + self._size].tolist() for k in range(0, len(order), self._size)]
         return [cut[k] for k in generator.permutation(len(cut))]
 
     def next(self) -> list[Example]:
-        """Give the next batch; epochs follow each other without end."""
+        """The next batch; epochs follow each other without end."""
         if self.place == len(self._plan):
             self.epoch, self.place = self.epoch + 1, 0
             self._plan = self._make()
@@ -128,16 +128,16 @@ class LengthBatches(Generic[Example]):
         self._plan = self._make()
 
 
-class Supervised(Generic[Example]):
-    """What `train` needs of a task: steps over batches, looks, states, best weights.
+class TaskTrainer(Trainable, Generic[Example]):
+    """What `train` needs of a task: steps over batches, evaluations, states, best weights.
 
     Args:
         network: what learns; only weights that require a gradient are changed and saved.
         loss: makes of a batch the mean loss of an example, ().
         batches: the examples.
-        look: measures on held-out examples, or None if there are none.
-        badness: makes of a look the number whose lowest value is best.
-        learning: the optimiser.
+        measure: measures on held-out examples, or None if there are none.
+        score: makes one number of a measurement; higher is better.
+        learning: the optimizer.
         pace: how long, and how the rate changes.
         run: where states are saved.
         seed: the one seed.
@@ -149,20 +149,19 @@ class Supervised(Generic[Example]):
         loss: Callable[[list[Example]], Tensor],
         batches: LengthBatches[Example],
         *,
-        look: Callable[[], dict[str, float]] | None,
-        badness: Callable[[dict[str, float]], float],
+        measure: Callable[[], dict[str, float]] | None,
+        score: Callable[[dict[str, float]], float],
         learning: LearningRecipe,
         pace: PaceRecipe,
         run: Run,
         seed: int,
     ) -> None:
+        super().__init__()
         self.network, self.loss, self.batches = network, loss, batches
         self.run, self.seed = run, seed
-        self._look, self._badness = look, badness
+        self._measure, self._score = measure, score
         self._learning, self._pace = learning, pace
-        self.step_number = self.seen = 0
-        self.best, self.looks_since_best = math.inf, 0
-        self.history: list[float] = []
+        self.scores: list[float] = []
         self._weights = {n: w for n, w in network.named_parameters() if w.requires_grad}
         self._optimizer = _optimizer(learning)
         self._best: dict[str, Tensor] = {}
@@ -171,11 +170,11 @@ class Supervised(Generic[Example]):
             self._means = {}
 
     def total(self) -> int:
-        """Give the examples of the whole run."""
+        """The examples of the complete run."""
         return self._pace.epochs * len(self.batches.examples)
 
     def finished(self) -> bool:
-        """Tell whether all epochs or steps are done."""
+        """Whether all epochs or steps are done."""
         steps = self._pace.steps
         return self.seen >= self.total() or (steps is not None and self.step_number >= steps)
 
@@ -185,6 +184,7 @@ class Supervised(Generic[Example]):
         for weight in self._weights.values():
             weight.grad = None
         self.network.train()
+        # Seeded by the step, so that a resumed run drops what the uninterrupted one dropped.
         with seeded(self.seed, "dropout", self.step_number):
             loss = self.loss(examples)
             loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it so
@@ -197,7 +197,7 @@ class Supervised(Generic[Example]):
     def _rate(self) -> float:
         lr, pace = self._learning.lr, self._pace
         if pace.halve_patience >= 0:
-            lr *= plateau_factor(self.history, patience=pace.halve_patience)
+            lr *= plateau_factor(self.scores, patience=pace.halve_patience)
         return float(lr * pace.decay ** (self.step_number // max(1, pace.decay_steps)))
 
     def _update(self, lr: float) -> float:
@@ -206,7 +206,7 @@ class Supervised(Generic[Example]):
         for name, weight in self._weights.items():
             if weight.grad is None:
                 continue
-            if learning.l2 and weight.dim() > 1:
+            if learning.l2 and weight.dim() > 1:  # matrices only
                 weight.grad.add_(weight.detach(), alpha=2 * learning.l2)
             updates.append(Update(name, weight.detach(), weight.grad))
         gradients = [update.gradient for update in updates]
@@ -222,21 +222,21 @@ class Supervised(Generic[Example]):
         return norm
 
     def evaluate(self) -> dict[str, float] | None:
-        """Look at the held-out examples, with the mean weights where there are such."""
-        if self._look is None:
+        """Measure on the held-out examples, with the mean weights if there are any."""
+        if self._measure is None:
             return None
         with self.averaged():
             self.network.eval()
-            found = self._look()
-        self.history.append(self._badness(found))
-        if not any(self.history):
-            # All scores are 0 as yet: patience begins with the first that is not.
-            self.looks_since_best = -1  # this look is counted next
+            found = self._measure()
+        self.scores.append(self._score(found))
+        if not any(self.scores):
+            # All scores are 0 so far: patience begins with the first that is not.
+            self.evaluations_since_best = -1  # the loop counts this evaluation next
         return found
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Put the running means of the weights in the place of the weights for a while."""
+        """Use the running means of the weights instead of the weights."""
         if not self._means:
             yield
             return
@@ -253,23 +253,19 @@ class Supervised(Generic[Example]):
                 weight.copy_(values[name])
 
     def save_model(self, *, best: bool) -> None:
-        """Remember the weights of the best look; states keep them."""
+        """Remember the weights of the best evaluation; states keep them."""
         if best:
             with self.averaged():
                 self._best = {n: w.detach().clone() for n, w in self._weights.items()}
 
     def finish(self) -> None:
-        """Put the best weights in the network: what the training was for."""
+        """Put the best weights in the network: those of the best evaluation, or the last."""
         self._put(self._best or self._means or dict(self._weights))
         self.network.eval()
 
     def save_state(self) -> None:
         """Write what a resumed run needs."""
-        if not all(bool(weight.isfinite().all()) for weight in self._weights.values()):
-            raise ElmoreError(
-                f"step {self.step_number}: weights are no finite numbers any more; lower "
-                "optimizer.lr or clip_norm and resume from the last save"
-            )
+        self._check_weights(self._weights.values())
         tensors: dict[str, Tensor] = {}
         parts: tuple[tuple[str, dict[str, Any]], ...] = (
             ("network", dict(self._weights)),
@@ -280,38 +276,30 @@ class Supervised(Generic[Example]):
         for part, values in parts:
             tensors.update({f"{part}/{name}": value for name, value in values.items()})
         facts = {
-            "seen": self.seen,
-            "best": None if math.isinf(self.best) else self.best,
-            "looks_since_best": self.looks_since_best,
-            "history": self.history,
+            **self._counters(),
+            "scores": self.scores,
             "epoch": self.batches.epoch,
             "place": self.batches.place,
         }
         save_state(self.run.resume_path, self.step_number, tensors, facts)
 
     def load_state(self) -> bool:
-        """Go on from the newest saved state; False if there is none."""
+        """Continue from the newest saved state; False if there is none."""
         loaded = load_state(self.run.resume_path)
         if loaded is None:
             return False
         tensors, facts = loaded
         device = next(iter(self._weights.values())).device if self._weights else "cpu"
-
-        def part(name: str) -> dict[str, Tensor]:
-            prefix = f"{name}/"
-            return {
-                key[len(prefix) :]: value.to(device)
-                for key, value in tensors.items()
-                if key.startswith(prefix)
-            }
-
-        self._put(part("network"))
-        self._best, self._means = part("best"), part("mean")
-        self._optimizer.load(part("optimizer"))
-        self.step_number, self.seen = int(facts["step"]), int(facts["seen"])
-        self.best = math.inf if facts["best"] is None else float(facts["best"])
-        self.looks_since_best = int(facts["looks_since_best"])
-        self.history = [float(value) for value in facts["history"]]
+        network, self._best, self._means, optimizer = (
+            state_part(tensors, name, device) for name in ("network", "best", "mean", "optimizer")
+        )
+        self._put(network)
+        self._optimizer.load(optimizer)
+        self._restore_counters(facts)
+        if "history" in facts:  # written earlier: negated scores
+            self.scores = [-float(value) for value in facts["history"]]
+        else:
+            self.scores = [float(value) for value in facts["scores"]]
         self.batches.restore(int(facts["epoch"]), int(facts["place"]))
         return True
 

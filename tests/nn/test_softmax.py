@@ -11,15 +11,15 @@ import torch
 from small_models import FIXTURES, needs_fixtures
 from torch import Tensor
 
-from elmore.nn import losses
-from elmore.nn.likelihoods import log_likelihoods
-from elmore.nn.losses import (
+from elmore.nn import softmax
+from elmore.nn.softmax import (
     LossResult,
     Negatives,
     adaptive_log_likelihoods,
     adaptive_softmax,
     draw_negatives,
     full_softmax,
+    log_likelihoods,
     sampled_softmax,
 )
 
@@ -220,7 +220,7 @@ def test_rare_words_keep_their_chance() -> None:
 
 @pytest.mark.parametrize("block", [16 << 20, 7 * WORDS, 1])
 def test_full_softmax_against_autograd(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losses, "_BLOCK", block)
+    monkeypatch.setattr(softmax, "_BLOCK", block)
     hidden, targets, weight, bias = problem()
     leaves = [x.clone().requires_grad_() for x in (hidden, weight, bias)]
     logits = leaves[0] @ leaves[1].t() + leaves[2]
@@ -308,3 +308,42 @@ def test_no_targets_give_zeros(kind: str) -> None:
     assert result.d_hidden.shape == (0, DIM)
     assert not result.rows.weight.any()
     assert not result.rows.bias.any()
+
+
+# Likelihoods -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rows", "words"), [(512, 2048), (5, 7), (1, 1), (50, 40)])
+def test_blocks_against_the_plain_softmax(
+    rows: int, words: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(softmax, "_BLOCK_ROWS", rows)
+    monkeypatch.setattr(softmax, "_BLOCK_WORDS", words)
+    hidden, targets, weight, bias = problem()
+    logits = hidden @ weight.t() + bias
+    expected = torch.log_softmax(logits, dim=1).gather(1, targets[:, None])[:, 0]
+    logs = log_likelihoods(hidden, targets, weight, bias)
+    torch.testing.assert_close(logs, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_single_precision_sums_in_double() -> None:
+    hidden, targets, weight, bias = problem(torch.float32)
+    logits = hidden.double() @ weight.double().t() + bias.double()
+    expected = torch.log_softmax(logits, dim=1).gather(1, targets[:, None])[:, 0]
+    logs = log_likelihoods(hidden, targets, weight, bias)
+    assert logs.dtype == torch.float64
+    torch.testing.assert_close(logs, expected, rtol=1e-6, atol=2e-6)
+
+
+def test_extreme_logits_and_no_rows() -> None:
+    hidden = torch.zeros(2, 3)
+    bias = torch.tensor([-1e4, 1e4, 1e4, -1e4])
+    logs = log_likelihoods(hidden, torch.tensor([1, 0]), torch.zeros(4, 3), bias)
+    np.testing.assert_allclose(logs, [np.log(0.5), -2e4 + np.log(0.5)], rtol=1e-6)
+    nothing = log_likelihoods(hidden[:0], torch.zeros(0, dtype=torch.int64), *problem()[2:])
+    assert nothing.shape == (0,)
+
+
+def test_no_gradients() -> None:
+    hidden, targets, weight, bias = problem()
+    assert not log_likelihoods(hidden.requires_grad_(), targets, weight, bias).requires_grad
