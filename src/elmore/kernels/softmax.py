@@ -100,6 +100,19 @@ class LogSoftmax:
             parts.append(logits - log_sum(logits) + head[:, n_head + k, None])
         return np.concatenate(parts, axis=1)
 
+    def chosen(self, hidden: Array, ids: Ints) -> Logs:
+        """The sum over predictions of the log probability of chosen words, up to a constant.
+
+        Args:
+            hidden: one row per prediction, (n_predictions, dim).
+            ids: (n,).
+        """
+        if self._cutoffs:
+            return np.asarray(self.all(hidden)[:, ids].sum(axis=0))
+        return np.asarray(
+            self._head.rows(ids) @ hidden.sum(axis=0) + len(hidden) * self._head.bias[ids]
+        )
+
     def likeliest(self, hidden: Sequence[Array], prior: Array, k: int) -> Likeliest:
         """The k likeliest words by the product of several predictions and a prior.
 
@@ -167,6 +180,10 @@ class _Table:
         self._kept: list[Matrix] | None = None
         if weight.size * 4 <= _KEPT_BYTES:
             self._kept = [self._pack(first) for first in range(0, len(bias), _BLOCK_WORDS)]
+
+    def rows(self, ids: Ints) -> Array:
+        """Chosen rows in float32, (n, dim)."""
+        return np.asarray(self._weight[ids], np.float32)
 
     def _pack(self, first: int) -> Matrix:
         rows = self._weight[first : first + _BLOCK_WORDS]

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +23,7 @@ from numpy.typing import NDArray
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.pipe import BATCH_TOKENS, windows
 from elmore.errors import ConfigError, InputError
-from elmore.kernels.softmax import Likeliest
-from elmore.language_model.predictions import LanguageModel
-from elmore.text.batching import plan_batches
+from elmore.language_model.likely_words import PlacePredictor, check_places
 from elmore.text.sentence import Sentence
 
 __all__ = ["N_WORDS", "Place", "SenseSpace", "SenseVectors", "marked_place", "sense_vectors"]
@@ -120,47 +117,37 @@ class SenseSpace:
     def __init__(self, elmo: Elmo, k: int = N_WORDS) -> None:
         if k < 1:
             raise ConfigError(f"k={k} words cannot describe a place; use 1 or more")
-        self._model = model = LanguageModel(elmo)
-        self.elmo, self.k = elmo, k
-        self.words = model.vocabulary.words
+        self.elmo = elmo
+        self._predictor = PlacePredictor(elmo)
+        vocabulary = self._predictor.model.vocabulary
+        self.words, self.find = vocabulary.words, vocabulary.find
+        self.k = min(k, len(self.words) - len(self._predictor.model.special))
         self._rows: Array | None = None
         rank = np.log(np.arange(1, len(self.words) + 1))
-        self._log_prior = (-rank - np.log(np.exp(-rank).sum())).astype(np.float32)
-        # Both directions count a frequent word, so its frequency is divided out once.
-        self._join = (rank if model.bidirectional else 0 * rank).astype(np.float32)
-        self._join[model.special] = -np.inf
+        # log p(w), (n_words,)
+        self.log_prior = (-rank - np.log(np.exp(-rank).sum())).astype(np.float32)
 
     @property
     def rows(self) -> Array:
         """The softmax row of each word, centred and of length 1, (n_words, dim)."""
         if self._rows is None:
-            rows = np.asarray(self._model.softmax.weight[: len(self.words)], np.float32)
+            weight = self._predictor.model.softmax.weight
+            rows = np.asarray(weight[: len(self.words)], np.float32)
             self._rows = _unit(rows - rows.mean(axis=0))
         return self._rows
 
-    def vectors(
-        self, places: Sequence[Place], *, batch_tokens: int = BATCH_TOKENS
-    ) -> SenseVectors:
+    def vectors(self, places: Sequence[Place], *, batch_tokens: int = BATCH_TOKENS) -> SenseVectors:
         """The sense vectors of chosen places; places of one sentence share its computation."""
-        for sentence, position in places:
-            if not 0 <= position < len(sentence):
-                raise ConfigError(
-                    f"position={position}, but the sentence has {len(sentence)} tokens; count "
-                    "from 0"
-                )
+        check_places(places)
         rows: dict[Sentence, list[int]] = {}
         for row, (sentence, _) in enumerate(places):
             rows.setdefault(sentence, []).append(row)
-        asked = [(sentence, [places[row][1] for row in mine]) for sentence, mine in rows.items()]
-        order = np.concatenate([*map(np.asarray, rows.values()), np.zeros(0)]).astype(np.int64)
-        found = list(self.pipe(asked, batch_tokens=batch_tokens))
+        asked = ((sentence, [places[row][1] for row in mine]) for sentence, mine in rows.items())
         ids = np.zeros((len(places), self.k), np.int32)
         weights = np.zeros((len(places), self.k), np.float32)
-        if found:
-            width = found[0].ids.shape[1]
-            ids, weights = ids[:, :width], weights[:, :width]
-            ids[order] = np.concatenate([part.ids for part in found])
-            weights[order] = np.concatenate([part.weights for part in found])
+        found = self.pipe(asked, batch_tokens=batch_tokens)
+        for mine, part in zip(rows.values(), found, strict=True):
+            ids[mine], weights[mine] = part.ids, part.weights
         return SenseVectors(self, ids, weights)
 
     def pipe(
@@ -175,56 +162,31 @@ class SenseSpace:
             places: sentences, and the positions of interest in each.
             batch_tokens: token budget of a batch.
         """
-        positions: list[Sequence[int]] = []
+        positions: list[NDArray[np.int64]] = []
 
         def sentences() -> Iterator[Sentence]:
             for sentence, mine in places:
-                positions.append(mine)
+                positions.append(np.asarray(mine, np.int64))
                 yield sentence
 
         for window in windows(sentences()):
-            mine = [np.asarray(positions.pop(0), np.int64) for _ in window]
-            yield from self._window(window, mine, batch_tokens)
+            mine = positions[: len(window)]
+            del positions[: len(window)]
+            found = self._weigh(self._predictor.hidden(window, mine, batch_tokens))
+            stop = 0
+            for chosen in mine:
+                start, stop = stop, stop + len(chosen)
+                yield found[start:stop]
 
-    def _window(
-        self, window: list[Sentence], positions: list[NDArray[np.int64]], batch_tokens: int
-    ) -> Iterator[SenseVectors]:
-        model, dim = self._model, self._model.softmax.weight.shape[1]
-        ends = np.cumsum([len(mine) for mine in positions])
-        hidden = np.zeros((1 + model.bidirectional, ends[-1], dim), np.float32)
-        busy = [k for k, mine in enumerate(positions) if len(mine)]
-        for rows in plan_batches([len(window[k]) for k in busy], batch_tokens=batch_tokens):
-            members = [busy[row] for row in rows]
-            batch = model.engine.indexer.batch([window[k].tokens for k in members])
-            layers, _ = model.engine.run(batch)
-            for row, k in enumerate(members):
-                # Token t is at t + 1, after the marker: what is before it was read at t, what is
-                # after it at t + 2.
-                mine, at = positions[k], slice(ends[k] - len(positions[k]), ends[k])
-                hidden[0, at] = model.half(layers[-1, row, mine], 0)
-                if model.bidirectional:
-                    hidden[1, at] = model.half(layers[-1, row, mine + 2], 1)
-        found = self._substitutes(hidden)
-        for k, mine in enumerate(positions):
-            at = slice(ends[k] - len(mine), ends[k])
-            yield SenseVectors(self, found.ids[at], found.weights[at])
+    def values(self, place: Place, ids: NDArray[np.int64]) -> Array:
+        """How likely chosen words are at a place: log p(w | context) up to a constant, (n,)."""
+        sentence, position = place
+        hidden = self._predictor.hidden([sentence], [np.array([position])], BATCH_TOKENS)
+        return self._predictor.values(hidden[:, 0], ids)
 
-    def _substitutes(self, hidden: Array) -> SenseVectors:
-        """Rank the words of places, from the top-layer vectors (directions, n, dim)."""
-        engine = self._model.engine
-        table = engine.log_softmax()
-        k = min(self.k, len(self.words) - len(self._model.special))
-        if not hidden.shape[1]:
-            return SenseVectors(self, np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
-        parts = np.array_split(hidden, min(engine.workers.count, hidden.shape[1]), axis=1)
-        with engine.alone():
-            done = engine.workers.share(
-                [partial(table.likeliest, list(part), self._join, k) for part in parts]
-            )
-        found = Likeliest(*map(np.concatenate, zip(*done, strict=True)))
-        weights = found.values - found.total[:, None] - self._log_prior[found.ids]
-        if not np.isfinite(weights).all():
-            raise InputError("the softmax gives values that are not finite; the model is damaged")
+    def _weigh(self, hidden: Array) -> SenseVectors:
+        found = self._predictor.likeliest(hidden, self.k)
+        weights = found.values - found.total[:, None] - self.log_prior[found.ids]
         return SenseVectors(self, found.ids, np.maximum(weights, 0))
 
 
