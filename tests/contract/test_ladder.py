@@ -34,7 +34,7 @@ FLOORS = {
     3: ("nn",),
     4: ("formats", "published"),
     5: ("embedding", "language_model"),
-    6: ("training",),
+    6: ("training", "senses"),
     7: ("tasks",),
     8: ("analysis",),
     9: ("cli", "serve", "compat", "integrations", "__main__"),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.kernels.matrix import Array, Matrix, Stored
 
-__all__ = ["LogSoftmax", "log_sum"]
+__all__ = ["Likeliest", "LogSoftmax", "log_sum"]
 
 Logs = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -21,12 +22,30 @@ _BLOCK_ROWS, _BLOCK_WORDS = 512, 2048
 # Tables up to this size are packed once and kept; larger ones (800,000 words of the original
 # models) stay mapped from their file, and each block is packed when it is needed.
 _KEPT_BYTES = 128 << 20
+# Rows whose logits of all words exist at once in `likeliest`: 6 MB for 50,000 words.
+_RANKED_ROWS = 32
+# Words of one group there: the maxima of groups tell which words can be among the likeliest.
+_GROUP = 64
 
 
 def log_sum(logs: Logs) -> Logs:
     """The log of the sum of what these are the logs of: (n, n_words) to (n, 1)."""
     largest = logs.max(axis=-1, keepdims=True)
     return np.asarray(largest + np.log(np.exp(logs - largest).sum(axis=-1, keepdims=True)))
+
+
+class Likeliest(NamedTuple):
+    """The likeliest words at n places.
+
+    Attributes:
+        ids: words, the likeliest first, (n, k).
+        values: their values, not normalised, (n, k).
+        total: log of the sum of exp(value) over all words, (n,).
+    """
+
+    ids: NDArray[np.int32]
+    values: Array
+    total: Array
 
 
 class LogSoftmax:
@@ -81,24 +100,99 @@ class LogSoftmax:
             parts.append(logits - log_sum(logits) + head[:, n_head + k, None])
         return np.concatenate(parts, axis=1)
 
+    def chosen(self, hidden: Array, ids: Ints) -> Logs:
+        """The sum over predictions of the log probability of chosen words, up to a constant.
+
+        Args:
+            hidden: one row per prediction, (n_predictions, dim).
+            ids: (n,).
+        """
+        if self._cutoffs:
+            return np.asarray(self.all(hidden)[:, ids].sum(axis=0))
+        return np.asarray(
+            self._head.rows(ids) @ hidden.sum(axis=0) + len(hidden) * self._head.bias[ids]
+        )
+
+    def likeliest(self, hidden: Sequence[Array], prior: Array, k: int) -> Likeliest:
+        """The k likeliest words by the product of several predictions and a prior.
+
+        A word's value is the sum of its logits over the predictions plus its prior; special words
+        have a prior of minus infinity. All predictions share one table, so the sum of a plain
+        softmax's logits is the logit of the sum of the vectors: one matrix product instead of two.
+
+        Args:
+            hidden: one array (n, dim) per prediction.
+            prior: (n_words,).
+            k: how many words.
+
+        Returns:
+            see `Likeliest`; rows do not depend on each other.
+        """
+        if self._cutoffs:
+            parts = [
+                _rank(np.asarray(sum(map(self.all, _rows(hidden, at))) + prior, np.float32), k)
+                for at in range(0, len(hidden[0]), _RANKED_ROWS)
+            ]
+        else:
+            bias = len(hidden) * self._head.bias + prior
+            summed = np.sum(hidden, axis=0)
+            parts = [
+                _rank(self._head.sums(summed[at : at + _RANKED_ROWS], bias), k)
+                for at in range(0, len(summed), _RANKED_ROWS)
+            ]
+        return Likeliest(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _rows(hidden: Sequence[Array], at: int) -> list[Array]:
+    return [np.ascontiguousarray(one[at : at + _RANKED_ROWS]) for one in hidden]
+
+
+def _rank(values: Array, k: int) -> Likeliest:
+    """Pick the k largest of each row, in falling order, and the log of the sum of all exps.
+
+    A full sort or partition of 50,000 numbers costs more than the product that made them. The
+    k-th largest maximum of groups of words is a bound that few words reach; only these are sorted.
+    """
+    n, n_words = values.shape
+    k = min(k, n_words)
+    whole = n_words - n_words % _GROUP
+    maxima = values[:, :whole].reshape(n, _GROUP, -1).max(axis=1) if whole else values[:, :0]
+    maxima = np.concatenate([maxima, values[:, whole:]], axis=1)
+    bounds = np.full(n, -np.inf, np.float32)
+    if maxima.shape[1] > k:
+        bounds = np.partition(maxima, -k, axis=1)[:, -k]
+    ids, logs = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
+    for row, bound in enumerate(bounds):
+        found = np.flatnonzero(values[row] >= bound)
+        order = np.argsort(-values[row, found], kind="stable")[:k]
+        ids[row] = found[order]
+        logs[row] = values[row, ids[row]]
+    largest = logs[:, :1]
+    total = np.exp(values - largest).sum(axis=1, dtype=np.float64)
+    return Likeliest(ids, logs, largest[:, 0] + np.log(total).astype(np.float32))
+
 
 class _Table:
     """A softmax without clusters."""
 
     def __init__(self, weight: Array, bias: Array) -> None:
-        self._weight, self._bias = weight, np.array(bias, np.float32)
+        self._weight, self.bias = weight, np.array(bias, np.float32)
         self._kept: list[Matrix] | None = None
         if weight.size * 4 <= _KEPT_BYTES:
             self._kept = [self._pack(first) for first in range(0, len(bias), _BLOCK_WORDS)]
+
+    def rows(self, ids: Ints) -> Array:
+        """Chosen rows in float32, (n, dim)."""
+        return np.asarray(self._weight[ids], np.float32)
 
     def _pack(self, first: int) -> Matrix:
         rows = self._weight[first : first + _BLOCK_WORDS]
         return Matrix(Stored(np.asarray(rows, np.float32)))
 
     def _blocks(self) -> Iterator[tuple[int, Matrix, Array]]:
-        for number, first in enumerate(range(0, len(self._bias), _BLOCK_WORDS)):
+        for number, first in enumerate(range(0, len(self.bias), _BLOCK_WORDS)):
             matrix = self._pack(first) if self._kept is None else self._kept[number]
-            yield first, matrix, self._bias[first : first + _BLOCK_WORDS]
+            yield first, matrix, self.bias[first : first + _BLOCK_WORDS]
 
     def log_likelihoods(self, hidden: Array, targets: Ints) -> Logs:
         """The log probability of each target, (n,).
@@ -126,5 +220,13 @@ class _Table:
 
     def logits(self, hidden: Array) -> Logs:
         """The logit of every row of the table, (n, n_rows)."""
-        parts = [matrix.affine(hidden, bias) for _, matrix, bias in self._blocks()]
-        return np.concatenate(parts, axis=1).astype(np.float64)
+        return self.sums(hidden, self.bias).astype(np.float64)
+
+    def sums(self, hidden: Array, bias: Array) -> Array:
+        """Products with every row of the table, and another bias, (n, n_rows)."""
+        result = np.empty((len(hidden), len(bias)), np.float32)
+        for first, matrix, _ in self._blocks():
+            stop = first + matrix.shape[0]
+            # minus infinity has no place in the kernel, which clips; so the bias is added here
+            np.add(matrix.affine(hidden), bias[first:stop], out=result[:, first:stop])
+        return result

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import BATCH_TOKENS
-from elmore.errors import ConfigError
-from elmore.language_model.predictions import LanguageModel, Logs, log_sum, read_sentence
+from elmore.errors import ConfigError, FormatError
+from elmore.kernels.softmax import Likeliest
+from elmore.language_model.predictions import Array, Ids, LanguageModel, Logs, read_sentence
 from elmore.text.batching import plan_batches
 from elmore.text.sentence import Sentence
 
-__all__ = ["next_words", "previous_words", "substitutes", "substitutes_at"]
+__all__ = [
+    "PlacePredictor",
+    "check_places",
+    "next_words",
+    "previous_words",
+    "substitutes",
+    "substitutes_at",
+]
 
-# Places whose distributions over all words are held at once: 13 MB for 50,000 words.
-_PLACES = 32
+# Places whose sentences are computed together.
+_PLACES = 512
 
 
 def next_words(elmo: Elmo, tokens: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
@@ -82,36 +91,119 @@ def substitutes_at(
     *,
     batch_tokens: int = BATCH_TOKENS,
 ) -> list[list[tuple[str, float]]]:
-    """What `substitutes` gives for several sentences and a position in each, computed together."""
-    model = LanguageModel(elmo)
+    """List the words that are likely at places of several sentences, computed together.
+
+    Args:
+        elmo: a model that has a softmax.
+        places: sentences, and a position in each.
+        k: how many words for each.
+        batch_tokens: token budget of a batch.
+
+    Returns:
+        for each place what `substitutes` gives.
+    """
+    predictor = PlacePredictor(elmo)
+    check_places(places)
+    if k < 1:
+        raise ConfigError(f"k={k} asks for no word; use 1 or more")
+    sentences = [sentence for sentence, _ in places]
+    positions = [np.array([position]) for _, position in places]
+    words = predictor.model.vocabulary.words
+    results: list[list[tuple[str, float]]] = []
+    for start in range(0, len(places), _PLACES):
+        some = slice(start, start + _PLACES)
+        found = predictor.likeliest(
+            predictor.hidden(sentences[some], positions[some], batch_tokens), k
+        )
+        logs = found.values - found.total[:, None]
+        results += [
+            [(words[i], float(value)) for i, value in zip(ids, mine, strict=True)]
+            for ids, mine in zip(found.ids, logs, strict=True)
+        ]
+    return results
+
+
+def check_places(places: Sequence[tuple[Sentence, int]]) -> None:
+    """Refuse positions that their sentences do not have."""
     for sentence, position in places:
         if not 0 <= position < len(sentence):
             known = f"places 0..{len(sentence) - 1}" if len(sentence) else "no place"
             raise ConfigError(f"position={position} but the sentence has {known}; use one of them")
-    results: list[list[tuple[str, float]]] = [[] for _ in places]
-    lengths = [len(sentence) for sentence, _ in places]
-    for rows in plan_batches(lengths, batch_tokens=batch_tokens):
-        for start in range(0, len(rows), _PLACES):
-            some = rows[start : start + _PLACES].tolist()
-            logs = _log_shares(model, [places[row] for row in some])
-            for row, values in zip(some, logs, strict=True):
-                results[row] = _best(model, values, k)
-    return results
 
 
-def _log_shares(model: LanguageModel, places: Sequence[tuple[Sentence, int]]) -> Logs:
-    """The log of every word's share at each place, (n, n_words)."""
-    batch = model.engine.indexer.batch([sentence.tokens for sentence, _ in places])
-    layers, _ = model.engine.run(batch)
-    top, rows = layers[-1], range(len(places))
-    logs = model.log_distribution(top[rows, [place for _, place in places]], 0)
-    if model.bidirectional:
-        after = top[rows, [place + 2 for _, place in places]]
-        rank = np.arange(1, logs.shape[1] + 1)  # 1 / p(w) by Zipf's law
-        logs = logs + model.log_distribution(after, 1) + np.log(rank)
-    # A marker or <UNK> is no word that could be there; the others share all the probability.
-    logs[:, model.special] = -np.inf
-    return np.asarray(logs - log_sum(logs))
+class PlacePredictor:
+    """How likely words are at places, given everything around them: see `substitutes`.
+
+    Args:
+        elmo: a model that has a softmax.
+    """
+
+    def __init__(self, elmo: Elmo) -> None:
+        self.model = model = LanguageModel(elmo)
+        # Both directions count how frequent a word is, so that it is divided out once.
+        rank = np.arange(1, len(model.vocabulary) + 1)
+        self.prior = np.log(rank if model.bidirectional else np.ones(len(rank))).astype(np.float32)
+        self.prior[model.special] = -np.inf
+
+    def hidden(
+        self, sentences: Sequence[Sentence], positions: Sequence[Ids], batch_tokens: int
+    ) -> Array:
+        """What each direction knows about chosen places.
+
+        Args:
+            sentences: the text.
+            positions: places in each sentence, (n,); none is computed for a sentence without.
+            batch_tokens: token budget of a batch.
+
+        Returns:
+            top-layer vectors, (directions, places of all sentences, dim).
+        """
+        model, dim = self.model, self.model.softmax.weight.shape[1]
+        ends = np.cumsum([0, *(len(mine) for mine in positions)])
+        hidden = np.zeros((1 + model.bidirectional, ends[-1], dim), np.float32)
+        busy = [k for k, mine in enumerate(positions) if len(mine)]
+        for rows in plan_batches([len(sentences[k]) for k in busy], batch_tokens=batch_tokens):
+            members = [busy[row] for row in rows]
+            batch = model.engine.indexer.batch([sentences[k].tokens for k in members])
+            layers, _ = model.engine.run(batch)
+            for row, k in enumerate(members):
+                # Token t is at t + 1, after the marker: the forward direction has read all before
+                # it at t, the backward direction all after it at t + 2.
+                mine, here = positions[k], slice(ends[k], ends[k + 1])
+                hidden[0, here] = model.half(layers[-1, row, mine], 0)
+                if model.bidirectional:
+                    hidden[1, here] = model.half(layers[-1, row, mine + 2], 1)
+        return hidden
+
+    def likeliest(self, hidden: Array, k: int) -> Likeliest:
+        """The k likeliest words at places, markers and `<UNK>` left out; ties by id.
+
+        Args:
+            hidden: of `hidden`, (directions, n, dim).
+            k: how many words; fewer if the vocabulary has fewer.
+        """
+        model, engine = self.model, self.model.engine
+        k = min(k, len(self.prior) - len(model.special))
+        table = engine.log_softmax()
+        parts = np.array_split(hidden, max(1, min(engine.workers.count, hidden.shape[1])), axis=1)
+        with engine.alone():
+            done = engine.workers.share(
+                [partial(table.likeliest, list(part), self.prior, k) for part in parts]
+            )
+        found = Likeliest(*map(np.concatenate, zip(*done, strict=True)))
+        if not np.isfinite(found.total).all():
+            raise FormatError("the softmax gives values that are not finite; the model is damaged")
+        return found
+
+    def values(self, hidden: Array, ids: Ids) -> Array:
+        """Log probabilities of chosen words at one place, up to a constant of that place.
+
+        Args:
+            hidden: of one place, (directions, dim).
+            ids: words, (n,).
+        """
+        table = self.model.engine.log_softmax()
+        return np.asarray(table.chosen(hidden, ids) + self.prior[ids], np.float32)
 
 
 def _best(model: LanguageModel, logs: Logs, k: int) -> list[tuple[str, float]]:

@@ -25,7 +25,7 @@ from elmore.errors import ConfigError, FormatError
 from elmore.kernels.softmax import log_sum
 from elmore.text.sentence import Sentence
 
-__all__ = ["Ids", "LanguageModel", "Logs", "log_sum", "read_sentence", "read_sentences"]
+__all__ = ["Array", "Ids", "LanguageModel", "Logs", "log_sum", "read_sentence", "read_sentences"]
 
 Array = NDArray[np.float32]
 Logs = NDArray[np.float64]

@@ -1,0 +1,181 @@
+"""Grammar by minimal pairs (BLiMP, Warstadt et al. 2020): which of two sentences is likelier?
+
+A file has one JSON object per line: `good`, `bad`, and optionally `task` and `phenomenon`. A pair
+is right if the model gives the good sentence the higher log probability.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._progress import SILENT, Progress
+from elmore.embedding.elmo import Elmo
+from elmore.errors import InputError
+from elmore.language_model.predictions import LanguageModel
+from elmore.report import Report, Row
+from elmore.text.reading import numbered_lines
+
+__all__ = ["Blimp", "Pair", "read_pairs"]
+
+_DIRECTIONS = ("forward", "backward", "both")
+# Pairs computed together: enough predictions to keep the product with the softmax busy.
+_AT_ONCE = 256
+
+
+class Pair(NamedTuple):
+    """A grammatical sentence and one that is not."""
+
+    good: str
+    bad: str
+    task: str
+    phenomenon: str
+
+
+def read_pairs(path: Path) -> Iterator[Pair]:
+    """Read minimal pairs.
+
+    Raises:
+        InputError: a line is not such a pair.
+    """
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            task = record.get("task") or record.get("UID") or "pairs"
+            phenomenon = record.get("phenomenon") or record.get("linguistics_term") or task
+            good = record["good"] if "good" in record else record["sentence_good"]
+            bad = record["bad"] if "bad" in record else record["sentence_bad"]
+            if not all(isinstance(value, str) for value in (good, bad, task, phenomenon)):
+                raise TypeError("a value is not a string")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise InputError(
+                f"not a minimal pair ({type(error).__name__}: {error}); it needs good and bad",
+                file=str(path),
+                line=number,
+            ) from None
+        yield Pair(good, bad, task, phenomenon)
+
+
+class Blimp:
+    """Accuracy on minimal pairs, forward, backward and by the sum of both.
+
+    Args:
+        elmo: a model that has a softmax.
+        limit: the first so many pairs of each task only.
+        progress: counts pairs.
+
+    Examples:
+        >>> accuracy = Blimp(elmo).run("blimp.jsonl").metrics["both"]
+    """
+
+    def __init__(
+        self, elmo: Elmo, *, limit: int | None = None, progress: Progress = SILENT
+    ) -> None:
+        self.elmo, self.limit, self.progress = elmo, limit, progress
+        self._model = LanguageModel(elmo)
+
+    def run(self, data: str | Path) -> Report:
+        """Measure on a file."""
+        right: dict[tuple[str, str], list[NDArray[np.bool_]]] = defaultdict(list)
+        stream = self._limited(read_pairs(Path(data)))
+        while pairs := list(islice(stream, _AT_ONCE)):
+            for pair, found in zip(pairs, self.differences(pairs) > 0, strict=True):
+                right[pair.phenomenon, pair.task].append(found)
+            self.progress.update(len(pairs))
+        if not right:
+            raise InputError("there is no pair; is it the right file?", file=str(data))
+        names = _DIRECTIONS if self._model.bidirectional else _DIRECTIONS[:1]
+        tasks = {key: 100 * np.mean(found, axis=0) for key, found in right.items()}
+        phenomena: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
+        for (phenomenon, _), score in tasks.items():
+            phenomena[phenomenon].append(score)
+        every = np.mean(list(tasks.values()), axis=0)
+
+        def row(first: Row, score: NDArray[np.float64]) -> Row:
+            values = [round(float(value), 2) for value in score]
+            return {**first, **dict(zip(names, values, strict=False))}
+
+        return Report(
+            name="blimp",
+            metrics={name: round(float(v), 3) for name, v in zip(names, every, strict=False)},
+            measured_on={
+                "model": self.elmo.checkpoint.origin,
+                "data": str(data),
+                "pairs": sum(map(len, right.values())),
+                "tasks": len(tasks),
+            },
+            tables={
+                "by phenomenon": [
+                    *(
+                        row({"phenomenon": name, "tasks": len(scores)}, np.mean(scores, axis=0))
+                        for name, scores in sorted(phenomena.items())
+                    ),
+                    row({"phenomenon": "mean over tasks", "tasks": len(tasks)}, every),
+                ],
+                "by task": [
+                    row({"task": task, "pairs": len(right[name, task])}, score)
+                    for (name, task), score in sorted(tasks.items(), key=lambda item: item[0][1])
+                ],
+            },
+            notes=["per cent of pairs whose good sentence is likelier; chance is 50"],
+        )
+
+    def differences(self, pairs: Sequence[Pair]) -> NDArray[np.float64]:
+        """How much likelier each good sentence is, in natural logarithms.
+
+        Returns:
+            (n, 3): forward, backward, their sum; (n, 1) for a model of one direction.
+        """
+        model = self._model
+        texts = [self.elmo.tokenize(text).tokens for pair in pairs for text in pair[:2]]
+        batch = model.engine.indexer.batch(texts)
+        layers, _ = model.engine.run(batch)
+        begin, end = model.vocabulary.encode(model.markers)
+        hidden: list[NDArray[np.float32]] = []
+        targets: list[NDArray[np.int64]] = []
+        owners: list[NDArray[np.int64]] = []
+        n_directions = 1 + model.bidirectional
+        for row, tokens in enumerate(texts):
+            other = texts[row ^ 1]
+            ids = np.array([begin, *model.vocabulary.encode(tokens), end])
+            top = layers[-1, row]
+            # Predictions up to the first difference are the same in both sentences and cancel, so
+            # they need no softmax; backward it is those after the last difference.
+            same = _common(tokens, other)
+            hidden.append(model.half(top[same : len(tokens) + 1], 0))
+            targets.append(ids[same + 1 :])
+            owners.append(np.full(len(targets[-1]), row * n_directions))
+            if model.bidirectional:
+                same = _common(tokens[::-1], other[::-1])
+                stop = len(tokens) + 1 - same
+                hidden.append(model.half(top[1 : stop + 1], 1))
+                targets.append(ids[:stop])
+                owners.append(np.full(stop, row * n_directions + 1))
+        logs = model.log_probs(np.concatenate(hidden), np.concatenate(targets))
+        sums = np.bincount(np.concatenate(owners), logs, len(texts) * n_directions)
+        sums = sums.reshape(len(pairs), 2, n_directions)
+        difference = sums[:, 0] - sums[:, 1]
+        if not model.bidirectional:
+            return np.asarray(difference)
+        return np.concatenate([difference, difference.sum(axis=1, keepdims=True)], axis=1)
+
+    def _limited(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        seen: dict[str, int] = defaultdict(int)
+        for pair in pairs:
+            seen[pair.task] += 1
+            if self.limit is None or seen[pair.task] <= self.limit:
+                yield pair
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """The number of tokens that two sentences have in common from their beginning on."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -1,0 +1,174 @@
+"""Lexical substitution (SemEval-2007 task 10): which words could stand in a word's place?
+
+A file has one JSON object per line: `lemma`, `tokens`, `index`, `gold` (substitute to the number
+of people who gave it) and `candidates`. Candidates are ranked and scored by generalised average
+precision (GAP, Kishida 2005) and by the share of first-ranked words that somebody gave. Candidates
+and answers of several words are left out; candidates outside the vocabulary are ranked last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._progress import SILENT, Progress
+from elmore.embedding.elmo import Elmo
+from elmore.errors import InputError
+from elmore.report import Report
+from elmore.senses.vectors import SenseSpace
+from elmore.text.reading import numbered_lines
+from elmore.text.sentence import Sentence
+
+__all__ = ["Item", "LexicalSubstitution", "gap", "read_items"]
+
+# Chosen on the trial set: a frequent candidate is likely everywhere, so half of its frequency is
+# divided out, and the likeness of candidate and word (cosine of their softmax rows) is added.
+_FREQUENCY, _WORD = 0.5, 8.0
+
+
+class Item(NamedTuple):
+    """A word in a sentence, and what people would put in its place."""
+
+    lemma: str
+    sentence: Sentence
+    position: int
+    gold: dict[str, float]
+    candidates: tuple[str, ...]
+
+
+def read_items(path: Path) -> Iterator[Item]:
+    """Read items that have a gold substitute of one word.
+
+    Raises:
+        InputError: a line is not such an item.
+    """
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            sentence = Sentence(tuple(record["tokens"]))
+            gold = {word: float(n) for word, n in record["gold"].items() if _single(word)}
+            item = Item(
+                record["lemma"],
+                sentence,
+                record["index"],
+                gold,
+                tuple(word for word in record["candidates"] if _single(word)),
+            )
+            if not 0 <= item.position < len(sentence):
+                raise ValueError(f"index {item.position} of {len(sentence)} tokens")
+            if not all(isinstance(token, str) for token in (*sentence.tokens, item.lemma)):
+                raise TypeError("a token is not a string")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise InputError(
+                f"not an item of lexical substitution ({type(error).__name__}: {error})",
+                file=str(path),
+                line=number,
+            ) from None
+        if gold:
+            yield item
+
+
+def gap(ranked: Sequence[float], gold: Sequence[float]) -> float:
+    """Generalised average precision: 1 if the ranking is ideal.
+
+    Args:
+        ranked: gold weights of the candidates in the order of the ranking, 0 for a wrong one.
+        gold: all gold weights.
+    """
+
+    def precisions(weights: Sequence[float]) -> float:
+        means = np.cumsum(weights) / np.arange(1, len(weights) + 1)
+        return float(means[np.asarray(weights) > 0].sum())
+
+    return precisions(ranked) / precisions(sorted(gold, reverse=True))
+
+
+class LexicalSubstitution:
+    """Rank substitutes by the model's predictions.
+
+    Args:
+        elmo: a model that has a softmax.
+        limit: the first so many items only.
+        progress: counts items.
+
+    Examples:
+        >>> score = LexicalSubstitution(elmo).run("lexsub.jsonl").metrics["GAP place"]
+    """
+
+    def __init__(
+        self, elmo: Elmo, *, limit: int | None = None, progress: Progress = SILENT
+    ) -> None:
+        self.elmo, self.limit, self.progress = elmo, limit, progress
+        self._space = SenseSpace(elmo)
+
+    def run(self, data: str | Path) -> Report:
+        """Measure on a file."""
+        items = list(read_items(Path(data)))[: self.limit]
+        if not items:
+            raise InputError("there is no item; is it the right file?", file=str(data))
+        scores: dict[str, list[tuple[float, bool]]] = {}
+        for item in items:
+            mine = self._ids(item.candidates)
+            values = self._space.values((item.sentence, item.position), mine)
+            word = self._likeness(item, mine)
+            ways = {
+                "word": word,
+                "place": values,
+                "place and word": values - _FREQUENCY * self._space.log_prior[mine] + _WORD * word,
+            }
+            for name, value in ways.items():
+                known = np.where(mine < 0, -np.inf, value)
+                ranked = [
+                    item.gold.get(item.candidates[k], 0.0)
+                    for k in np.argsort(-known, kind="stable")
+                ]
+                right = bool(ranked) and ranked[0] > 0
+                scores.setdefault(name, []).append((gap(ranked, [*item.gold.values()]), right))
+            self.progress.update(1)
+        means = {name: 100 * np.mean(found, axis=0) for name, found in scores.items()}
+        return Report(
+            name="substitutes",
+            metrics={
+                f"{metric} {name}": round(float(value), 3)
+                for name, pair in means.items()
+                for metric, value in zip(("GAP", "P@1"), pair, strict=True)
+            },
+            measured_on={
+                "model": self.elmo.checkpoint.origin,
+                "data": str(data),
+                "items": len(items),
+            },
+            tables={
+                "substitutes": [
+                    {"ranked by": name, "GAP": round(float(g), 2), "P@1": round(float(p), 2)}
+                    for name, (g, p) in means.items()
+                ]
+            },
+            notes=[
+                "word: cosine of candidate and word, without the sentence; place: probability in "
+                "the sentence; place and word: both",
+            ],
+        )
+
+    def _ids(self, candidates: Sequence[str]) -> NDArray[np.int64]:
+        found = (self._space.find(word) for word in candidates)
+        return np.array([-1 if k is None else k for k in found], np.int64)
+
+    def _likeness(self, item: Item, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        word = self._space.find(item.sentence.tokens[item.position])
+        if word is None:
+            word = self._space.find(item.lemma.partition(".")[0])
+        if word is None:
+            return np.zeros(len(ids), np.float32)
+        return np.asarray(self._space.rows[ids] @ self._space.rows[word])
+
+
+def _single(word: str) -> bool:
+    return " " not in word

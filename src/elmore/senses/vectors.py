@@ -1,0 +1,229 @@
+"""Sense vectors: a use of a word, described by the words that could stand in its place.
+
+The language models on both sides of a place say how likely every word is there. A word's weight is
+how much likelier it is here than in general: log p(w | context) - log p(w), never below 0 (the
+positive pointwise mutual information of word and place). The likeliest words with their weights
+are a sparse vector that people can read. Uses in the same sense share substitutes, so the cosine
+of these vectors separates senses better than the cosine of the layers does.
+
+p(w | context) joins both directions as `elmore.language_model.substitutes` does. p(w) comes from
+the rank of the word in the vocabulary by Zipf's law. An average of log p(w | context) over sample
+text was tried instead: it gave the same accuracy on SemCor and would have to be stored with every
+model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.stream import BATCH_TOKENS, windows
+from elmore.errors import ConfigError, InputError
+from elmore.language_model.likely_words import PlacePredictor, check_places
+from elmore.text.sentence import Sentence
+
+__all__ = ["N_WORDS", "Place", "SenseSpace", "SenseVectors", "marked_place", "sense_vectors"]
+
+Array = NDArray[np.float32]
+# A sentence, and the position of a token in it.
+Place = tuple[Sentence, int]
+
+# Words kept for each place. On SemCor (nearest use, leave one out) 50, 200 and 1,000 words gave
+# 64.4, 64.9 and 64.4 per cent; the layers gave at most 62.5.
+N_WORDS = 200
+_OPEN, _CLOSE = "[", "]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SenseVectors:
+    """The sense vectors of n places; those of a sentence have one row per token.
+
+    Attributes:
+        space: the model that they come from.
+        ids: words, the likeliest first, (n, k).
+        weights: how much likelier each is here than in general, 0 or more, (n, k).
+    """
+
+    space: SenseSpace
+    ids: NDArray[np.int32]
+    weights: Array
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, rows: slice | Sequence[int] | NDArray[np.int64]) -> SenseVectors:
+        return SenseVectors(self.space, self.ids[rows], self.weights[rows])
+
+    def __repr__(self) -> str:
+        return f"SenseVectors({len(self)} places, {self.ids.shape[1]} words each)"
+
+    def words(self, row: int, n: int = 10) -> list[tuple[str, float]]:
+        """The n words with the largest weights of one place, with their weights."""
+        best = np.argsort(-self.weights[row], kind="stable")[:n]
+        names = self.space.words
+        return [(names[self.ids[row, k]], float(self.weights[row, k])) for k in best]
+
+    def shared(self, row: int, other: int, n: int = 10) -> list[tuple[str, float]]:
+        """Why two places are similar: words of both, with what each adds to the cosine."""
+        ids, mine, theirs = np.intersect1d(self.ids[row], self.ids[other], return_indices=True)
+        norms = self.norms[[row, other]].prod()
+        parts = self.weights[row, mine] * self.weights[other, theirs] / (norms or 1)
+        best = np.argsort(-parts, kind="stable")[:n]
+        return [(self.space.words[ids[k]], float(parts[k])) for k in best if parts[k] > 0]
+
+    @property
+    def norms(self) -> Array:
+        """The length of each vector, (n,)."""
+        return np.asarray(np.linalg.norm(self.weights, axis=1))
+
+    def similarity(self, other: SenseVectors | None = None) -> Array:
+        """The cosine of each place with each place of `other` (or of these), (n, m)."""
+        other = self if other is None else other
+        # Only words that occur matter: the matrix is much narrower than the vocabulary.
+        used, columns = np.unique(other.ids, return_inverse=True)
+        table = np.zeros((len(other), len(used) + 1), np.float32)
+        np.put_along_axis(table, columns.reshape(other.ids.shape), _unit(other.weights), axis=1)
+        result = np.empty((len(self), len(other)), np.float32)
+        at = np.searchsorted(used, self.ids).clip(max=max(len(used) - 1, 0))
+        at = np.where(used[at] == self.ids, at, len(used)) if len(used) else at
+        for row, weights in enumerate(_unit(self.weights)):
+            result[row] = table[:, at[row]] @ weights
+        return result
+
+    def dense(self) -> Array:
+        """One short vector per place: the weighted sum of its words' softmax rows, (n, dim)."""
+        rows = self.space.rows
+        result = np.empty((len(self), rows.shape[1]), np.float32)
+        for row, (ids, weights) in enumerate(zip(self.ids, self.weights, strict=True)):
+            result[row] = weights @ rows[ids]
+        return result
+
+
+class SenseSpace:
+    """What all sense vectors of one model share: its words, and how likely each is in general.
+
+    Args:
+        elmo: a model that has a softmax.
+        k: words kept for each place.
+
+    Raises:
+        ConfigError: the model has no softmax.
+    """
+
+    def __init__(self, elmo: Elmo, k: int = N_WORDS) -> None:
+        if k < 1:
+            raise ConfigError(f"k={k} words cannot describe a place; use 1 or more")
+        self.elmo = elmo
+        self._predictor = PlacePredictor(elmo)
+        vocabulary = self._predictor.model.vocabulary
+        self.words, self.find = vocabulary.words, vocabulary.find
+        self.k = min(k, len(self.words) - len(self._predictor.model.special))
+        self._rows: Array | None = None
+        rank = np.log(np.arange(1, len(self.words) + 1))
+        # log p(w), (n_words,)
+        self.log_prior = (-rank - np.log(np.exp(-rank).sum())).astype(np.float32)
+
+    @property
+    def rows(self) -> Array:
+        """The softmax row of each word, centred and of length 1, (n_words, dim)."""
+        if self._rows is None:
+            weight = self._predictor.model.softmax.weight
+            rows = np.asarray(weight[: len(self.words)], np.float32)
+            self._rows = _unit(rows - rows.mean(axis=0))
+        return self._rows
+
+    def vectors(self, places: Sequence[Place], *, batch_tokens: int = BATCH_TOKENS) -> SenseVectors:
+        """The sense vectors of chosen places; places of one sentence share its computation."""
+        check_places(places)
+        rows: dict[Sentence, list[int]] = {}
+        for row, (sentence, _) in enumerate(places):
+            rows.setdefault(sentence, []).append(row)
+        asked = ((sentence, [places[row][1] for row in mine]) for sentence, mine in rows.items())
+        ids = np.zeros((len(places), self.k), np.int32)
+        weights = np.zeros((len(places), self.k), np.float32)
+        found = self.pipe(asked, batch_tokens=batch_tokens)
+        for mine, part in zip(rows.values(), found, strict=True):
+            ids[mine], weights[mine] = part.ids, part.weights
+        return SenseVectors(self, ids, weights)
+
+    def pipe(
+        self,
+        places: Iterable[tuple[Sentence, Sequence[int]]],
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> Iterator[SenseVectors]:
+        """The sense vectors of a stream of sentences: lazy, in order, in bounded memory.
+
+        Args:
+            places: sentences, and the positions of interest in each.
+            batch_tokens: token budget of a batch.
+        """
+        positions: list[NDArray[np.int64]] = []
+
+        def sentences() -> Iterator[Sentence]:
+            for sentence, mine in places:
+                positions.append(np.asarray(mine, np.int64))
+                yield sentence
+
+        for window in windows(sentences()):
+            mine = positions[: len(window)]
+            del positions[: len(window)]
+            found = self._weigh(self._predictor.hidden(window, mine, batch_tokens))
+            stop = 0
+            for chosen in mine:
+                start, stop = stop, stop + len(chosen)
+                yield found[start:stop]
+
+    def values(self, place: Place, ids: NDArray[np.int64]) -> Array:
+        """How likely chosen words are at a place: log p(w | context) up to a constant, (n,)."""
+        sentence, position = place
+        hidden = self._predictor.hidden([sentence], [np.array([position])], BATCH_TOKENS)
+        return self._predictor.values(hidden[:, 0], ids)
+
+    def _weigh(self, hidden: Array) -> SenseVectors:
+        found = self._predictor.likeliest(hidden, self.k)
+        weights = found.values - found.total[:, None] - self.log_prior[found.ids]
+        return SenseVectors(self, found.ids, np.maximum(weights, 0))
+
+
+def sense_vectors(elmo: Elmo, places: Sequence[Place], *, k: int = N_WORDS) -> SenseVectors:
+    """The sense vectors of chosen places.
+
+    Args:
+        elmo: a model that has a softmax.
+        places: sentences, and the position of a token in each.
+        k: words kept for each place.
+    """
+    return SenseSpace(elmo, k).vectors(places)
+
+
+def marked_place(elmo: Elmo, text: str) -> Place:
+    """Read a sentence in which one word is in brackets: "She sat on the [bank] of the river".
+
+    Raises:
+        InputError: not exactly one word is marked.
+    """
+    start, end = text.find(_OPEN), text.find(_CLOSE)
+    marks = text.count(_OPEN), text.count(_CLOSE)
+    if marks != (1, 1) or end < start:
+        raise InputError(f"mark one word of '{text}' with brackets: She sat on the [bank]")
+    plain = text[:start] + text[start + 1 : end] + text[end + 1 :]
+    sentence = elmo.tokenize(plain)
+    inside = [
+        k
+        for k, (first, last) in enumerate(sentence.spans or ())
+        if first < end - 1 and last > start
+    ]
+    if len(inside) != 1:
+        marked = text[start + 1 : end]
+        raise InputError(f"'{marked}' in brackets is {len(inside)} tokens; mark one word")
+    return sentence, inside[0]
+
+
+def _unit(rows: Array) -> Array:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(norms == 0, 1, norms), np.float32)
