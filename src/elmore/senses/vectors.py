@@ -162,17 +162,10 @@ class SenseSpace:
             places: sentences, and the positions of interest in each.
             batch_tokens: token budget of a batch.
         """
-        positions: list[NDArray[np.int64]] = []
-
-        def sentences() -> Iterator[Sentence]:
-            for sentence, mine in places:
-                positions.append(np.asarray(mine, np.int64))
-                yield sentence
-
-        for window in windows(sentences()):
-            mine = positions[: len(window)]
-            del positions[: len(window)]
-            found = self._weigh(self._predictor.hidden(window, mine, batch_tokens))
+        for window in windows(places, lambda item: len(item[0])):
+            sentences = [sentence for sentence, _ in window]
+            mine = [np.asarray(positions, np.int64) for _, positions in window]
+            found = self._weigh(self._predictor.hidden(sentences, mine, batch_tokens))
             stop = 0
             for chosen in mine:
                 start, stop = stop, stop + len(chosen)
