@@ -151,9 +151,9 @@ def test_several_keys_and_spelling(tmp_path):
     [
         ('{"tok": ["a"]', r"mine.jsonl:3: not a sentence with senses \(JSONDecodeError"),
         ('{"tok": ["a"]}', "mine.jsonl:3: not a sentence with senses .KeyError"),
-        ('{"tok": [1], "inst": []}', "a token is no text"),
+        ('{"tok": [1], "inst": []}', "a token is not a text"),
         ('{"tok": ["a"], "inst": [[0, 2, "bank", "n", "i", "k"]]}', "span 0-2 of 1 tokens"),
-        ('{"tok": ["a"], "inst": [[0, 1, "bank"]]}', "mine.jsonl:3: no sentence"),
+        ('{"tok": ["a"], "inst": [[0, 1, "bank"]]}', "mine.jsonl:3: not a sentence"),
         ('{"tok": ["a"], "inst": [[0, 1, "seat", "n", "i", "k"]]}', "'seat#n' is not in the inv"),
     ],
 )
@@ -168,7 +168,7 @@ def test_bad_lines(tmp_path, record, message):
 
 
 def test_bad_folders(tmp_path):
-    with pytest.raises(ConfigError, match="is no folder"):
+    with pytest.raises(ConfigError, match="is not a folder"):
         read_wsd(tmp_path / "none")
     with pytest.raises(InputError, match=r"needs semcor.jsonl, one or more test sets"):
         read_wsd(tmp_path)

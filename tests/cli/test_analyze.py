@@ -125,7 +125,7 @@ def test_errors(cli, tiny_folder, treebank, corpus, tmp_path):
         (2, "PROBE", []),
         (2, "pos takes three files, TRAIN DEV TEST, not 2", ["pos", *treebank[:2], *model]),
         (2, "wsd takes one folder, not 3", ["wsd", *treebank, *model]),
-        (2, "is no folder", ["wsd", corpus, *model]),
+        (2, "is not a folder", ["wsd", corpus, *model]),
         (2, "pass --query WORD", ["neighbors", corpus, *model]),
         (2, "--query is for neighbors", ["pos", *treebank, *model, "--query", "x"]),
         (2, "--tags is for pos", ["neighbors", corpus, *model, "--query", "x", "--tags", "upos"]),
