@@ -245,22 +245,19 @@ class WindowBatches:
             if row.finished(self._unroll):
                 self._rows[k] = self._next_window()
                 fresh[k] = True
-        steps = self._unroll
-        forward: tuple[list[list[str]], list[list[str]]] = [], []
-        backward: tuple[list[list[str]], list[list[str]]] = [], []
-        for row in self._rows[self._mine]:
-            start = row.chunk * steps
-            forward[0].append(row.words[start : start + steps])
-            forward[1].append(row.words[start + 1 : start + steps + 1])
-            if self._bidirectional:
-                turned = row.words[::-1]
-                backward[0].append(turned[start : start + steps])
-                backward[1].append(turned[start + 1 : start + steps + 1])
+        steps, mine = self._unroll, self._mine
+        directions = []
+        for turn in (1, -1) if self._bidirectional else (1,):
+            # One word more than the steps: the last is only a target.
+            texts = [
+                row.words[::turn][row.chunk * steps : (row.chunk + 1) * steps + 1]
+                for row in self._rows[mine]
+            ]
+            directions.append(([text[:-1] for text in texts], [text[1:] for text in texts]))
         # Of all processes, so that each knows when the windows of the others end.
         for row in self._rows:
             row.chunk += 1
-        directions = [forward, backward] if self._bidirectional else [forward]
-        return _full_rows(directions, fresh[self._mine], self._indexer, self._vocabulary)
+        return _full_rows(directions, fresh[mine], self._indexer, self._vocabulary)
 
     def cursor(self) -> dict[str, Any]:
         """The position in the data, with the window of every row."""
