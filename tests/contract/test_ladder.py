@@ -23,6 +23,7 @@ FLOORS = {
         "_lazy",
         "_locks",
         "_machine",
+        "_manifest",
         "_messages",
         "_progress",
         "_version",

@@ -381,8 +381,8 @@ def test_damaged_folders_are_refused(knows: Knows, tmp_path: Path) -> None:
             task_class("sentiment").load(place)
     facts = json.loads((folder / "run" / "checkpoint" / "task.json").read_text())
     for change, match in (
-        ({"format": "x"}, "no folder of a task"),
-        ({"version": 99}, "newer elmore"),
+        ({"format": "x"}, "does not belong to a trained task"),
+        ({"version": 99}, "upgrade elmore"),
         ({"recipe": {}}, "elmo is missing"),
     ):
         place = tmp_path / f"facts-{match[:4]}"

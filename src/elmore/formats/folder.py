@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._atomic import atomic_folder
-from elmore._io import sha256_file, sha256_stream
 from elmore._json import parse_json
+from elmore._manifest import Format, check_size, check_sum, file_entries
 from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import BiLmConfig, Precision, config_from_json, config_to_json, weight_shapes
@@ -59,8 +59,11 @@ __all__ = ["NAME", "is_folder", "read", "sniff", "stored_types", "write"]
 NAME = "folder"
 
 # Version 2 has int8 matrices with scales, which readers of version 1 would misread.
-_FORMAT, _VERSIONS = "elmore", {"float32": 1, "float16": 1, "int8": 2}
-_VERSION = max(_VERSIONS.values())
+_VERSIONS = {"float32": 1, "float16": 1, "int8": 2}
+_AGAIN = "copy the folder again"
+_FORMAT = Format(
+    name="elmore", version=max(_VERSIONS.values()), label="an elmore folder", fix=_AGAIN
+)
 _SCALES = ".scales"
 _CONFIG, _MODEL, _MANIFEST = "config.json", "model.safetensors", "manifest.json"
 # Larger models are not hashed when they are loaded: that would take more than a second or two.
@@ -160,22 +163,18 @@ def write(
         tensors["start.memory"] = checkpoint.start_state.memory
     with atomic_folder(path, overwrite=overwrite, looks_ours=is_folder) as folder:
         with (folder / _MODEL).open("wb") as stream:
-            write_safetensors(stream, tensors, {"format": _FORMAT})
+            write_safetensors(stream, tensors, {"format": _FORMAT.name})
         (folder / _CONFIG).write_text(_config_text(checkpoint, precision), encoding="utf-8")
         write_lexicons(folder, checkpoint.alphabet, checkpoint.vocabulary)
         # Last: without its manifest an unfinished folder is refused.
-        files = {
-            entry.name: {"size": entry.stat().st_size, "sha256": sha256_file(entry)}
-            for entry in sorted(folder.iterdir())
-        }
-        version = _VERSIONS[precision]
-        text = json.dumps({"format": _FORMAT, "version": version, "files": files}, indent=2)
+        head = {**_FORMAT.head(), "version": _VERSIONS[precision]}
+        text = json.dumps({**head, "files": file_entries(folder)}, indent=2)
         (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
 def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:
     data = {
-        "format": _FORMAT,
+        **_FORMAT.head(),
         "version": _VERSIONS[precision],
         "elmore": __version__,
         "config": config_to_json(checkpoint.config),
@@ -202,7 +201,7 @@ def _check_manifest(source: Source) -> set[str]:
             f"'{source.name}' has no {_MANIFEST}, so it is not complete; copy or convert it again"
         )
     manifest = parse_json(source.read(_MANIFEST, LIMITS.json_bytes + 1), what=_MANIFEST)
-    _check_version(manifest, _MANIFEST)
+    _FORMAT.check(manifest, what=_MANIFEST)
     files = _object(manifest, "files")
     if not {_CONFIG, _MODEL} <= files.keys():
         raise FormatError(f"'{source.name}/{_MANIFEST}' does not list the model; copy it again")
@@ -216,21 +215,13 @@ def _check_manifest(source: Source) -> set[str]:
     for name, entry in files.items():
         if name not in source.names():
             raise FormatError(f"'{source.name}' has no {shown(name)}; copy the folder again")
-        size = entry.get("size") if isinstance(entry, dict) else None
-        if size != source.size(name):
-            raise FormatError(
-                f"'{source.name}/{name}' has {source.size(name)} bytes, the manifest says "
-                f"{shown(size)}; copy the folder again"
-            )
+        check_size(source.size(name), entry, what=f"{source.name}/{name}", fix=_AGAIN)
         total += source.size(name)
     if total <= _HASHED_BYTES:
         for name, entry in files.items():
             with closing(source.open(name)) as stream:
-                if sha256_stream(stream) != entry.get("sha256"):
-                    raise FormatError(
-                        f"'{source.name}/{name}' differs from its SHA-256 in the manifest; "
-                        "it is damaged, copy the folder again"
-                    )
+                what = f"{source.name}/{name}"
+                check_sum(stream, entry.get("sha256"), what=what, fix=_AGAIN)
     return set(files)
 
 
@@ -251,21 +242,8 @@ def _open_model(source: Source) -> SafetensorsView:
 
 def _read_config(source: Source) -> dict[str, Any]:
     data = parse_json(source.read(_CONFIG, LIMITS.json_bytes + 1), what=_CONFIG)
-    _check_version(data, _CONFIG)
+    _FORMAT.check(data, what=_CONFIG)
     return data
-
-
-def _check_version(data: Mapping[str, Any], what: str) -> None:
-    if data.get("format") != _FORMAT:
-        raise FormatError(f"'{what}' does not belong to an elmore folder; pass a model folder")
-    version = data.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise FormatError(f"'{what}' has version {shown(version)}; copy the folder again")
-    if version > _VERSION:
-        raise FormatError(
-            f"'{what}' has format version {version}, this elmore reads up to {_VERSION}; "
-            "upgrade elmore"
-        )
 
 
 def _read_softmax(

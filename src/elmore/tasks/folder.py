@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from elmore._atomic import atomic_folder
 from elmore._io import open_checked, read_lines, sha256_file
 from elmore._json import read_json
+from elmore._manifest import Format, check_file
 from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import Precision
@@ -31,7 +32,7 @@ from elmore.tasks.places import FACTS, find_task, is_task
 
 __all__ = ["TaskFolder", "read_task", "write_task"]
 
-_FORMAT, _VERSION = "elmore-task", 1
+_FORMAT = Format(name="elmore-task", version=1, label="a trained task", fix="check the path")
 _MODEL, _WORDS, _ELMO = "model.safetensors", "words.txt", "elmo"
 # What task.json must have beside its head.
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -40,6 +41,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "n_trained_words": (int, type(None)),
     "recipe": (dict,),
     "scores": (dict,),
+    "sha256": (dict,),
     "task": (str,),
 }
 
@@ -92,8 +94,7 @@ def write_task(
         if elmo is not None:
             elmo.save(place / _ELMO)
         facts = {
-            "format": _FORMAT,
-            "version": _VERSION,
+            **_FORMAT.head(),
             "elmore": __version__,
             "task": content.task,
             "recipe": dict(content.recipe),
@@ -120,8 +121,7 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
     place = _find(path)
     facts = _facts(place)
     for name in (_MODEL, _WORDS):
-        if sha256_file(place / name, follow=False) != facts["sha256"].get(name):
-            raise FormatError(f"'{shown(place / name, 140)}' is damaged; restore it")
+        check_file(place / name, facts["sha256"].get(name), fix="restore it")
     with read_safetensors(place / _MODEL, what=str(place / _MODEL)) as view:
         weights = {name: np.array(view.read(name, copy=True)) for name in view.names()}
     words = None
@@ -158,10 +158,7 @@ def _find(path: str | Path) -> Path:
 
 def _facts(place: Path) -> dict[str, Any]:
     facts = read_json(place / FACTS)
-    if facts.get("format") != _FORMAT or not isinstance(facts.get("sha256"), dict):
-        raise FormatError(f"'{shown(place, 140)}' is no folder of a task; check the path")
-    if facts.get("version") != _VERSION:
-        raise FormatError(f"'{shown(place, 140)}' was made by a newer elmore; upgrade")
+    _FORMAT.check(facts, what=str(place / FACTS))
     for key, kinds in _KINDS.items():
         if key not in facts:
             raise FormatError(f"'{shown(place, 140)}' lacks {key!r}; restore it")

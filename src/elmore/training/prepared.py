@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import open_checked, sha256_file
-from elmore._json import parse_json
+from elmore._json import read_json
+from elmore._manifest import Format, check_file, check_size, file_entries
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.limits import LIMITS
 from elmore.text.tokenizer import CONVENTIONS, Convention
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
+from elmore.training.shards import Shard, read_shard
 from elmore.training.words import read_counts
 
 __all__ = [
@@ -48,10 +49,10 @@ MANIFEST, VOCABULARY, COUNTS, HELDOUT = (
     "counts.tsv",
     "heldout.safetensors",
 )
-_FORMAT, _VERSION = "elmore-prepared", 1
+_AGAIN = "prepare or copy it again"
+_FORMAT = Format(name="elmore-prepared", version=1, label="a prepared corpus", fix=_AGAIN)
 # A line for each shard and input file: a corpus of 10**11 tokens has 100,000 shards.
 _LIMITS = replace(LIMITS, json_bytes=1 << 26, json_nodes=4_000_000)
-_AGAIN = "prepare or copy it again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,7 @@ class Prepared:
         heldout_oov_rate: the same of the held-out tokens.
         notes: what to know about the figures.
         digest: SHA-256 over the hashes of all files.
+        sums: the SHA-256 of each file, by name.
     """
 
     folder: Path
@@ -101,6 +103,19 @@ class Prepared:
     heldout_oov_rate: float
     notes: tuple[str, ...]
     digest: str
+    sums: Mapping[str, str] = field(repr=False)
+    _verified: set[Path] = field(default_factory=set, repr=False, compare=False)
+
+    def read(self, path: Path) -> Shard:
+        """Read one of `shard_paths`, or `heldout_path`.
+
+        Shards are compared with the manifest here and not when the folder is opened: hashing a
+        large corpus takes minutes, and a training run may never reach its last shard.
+        """
+        if path not in self._verified:
+            check_file(path, self.sums[path.name], fix=_AGAIN)
+            self._verified.add(path)
+        return read_shard(path)
 
     @property
     def n_tokens(self) -> int:
@@ -141,7 +156,7 @@ class Prepared:
 
         Args:
             folder: its path.
-            verify: compare SHA-256 sums with the manifest. Sizes are always compared.
+            verify: compare the shards with their SHA-256 now, not when they are first read.
 
         Raises:
             FormatError: not a prepared corpus, not complete, or damaged.
@@ -152,10 +167,8 @@ class Prepared:
                 f"'{shown(folder, 120)}' has no {MANIFEST}, so it is not a complete prepared "
                 "corpus; run `elmore prepare`"
             )
-        with open_checked(folder / MANIFEST, what="manifest", follow=False) as stream:
-            data = stream.read(_LIMITS.json_bytes + 1)
-        manifest = parse_json(data, what=MANIFEST, limits=_LIMITS)
-        _check_version(manifest)
+        manifest = read_json(folder / MANIFEST, _LIMITS, follow=False)
+        _FORMAT.check(manifest, what=MANIFEST)
         try:
             return _from_manifest(folder, manifest, verify)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -194,6 +207,7 @@ def _from_manifest(folder: Path, manifest: Mapping[str, Any], verify: bool) -> P
         heldout_oov_rate=heldout["oov"] / max(1, heldout["tokens"]),
         notes=tuple(str(note) for note in manifest["notes"]),
         digest=digest,
+        sums={name: str(entry["sha256"]) for name, entry in manifest["files"].items()},
     )
 
 
@@ -205,19 +219,6 @@ def _part(data: Mapping[str, Any]) -> Part:
     )
 
 
-def _check_version(manifest: Mapping[str, Any]) -> None:
-    if manifest.get("format") != _FORMAT:
-        raise FormatError(f"'{MANIFEST}' is not that of a prepared corpus; run `elmore prepare`")
-    version = manifest.get("version")
-    if type(version) is not int or version < 1:
-        raise FormatError(f"'{MANIFEST}' has version {shown(version)}; {_AGAIN}")
-    if version > _VERSION:
-        raise FormatError(
-            f"'{MANIFEST}' has format version {version}, this elmore reads up to {_VERSION}; "
-            "upgrade elmore"
-        )
-
-
 def _check_files(folder: Path, files: Mapping[str, Any], verify: bool) -> str:
     """Compare the files with the manifest; the digest of all."""
     total = hashlib.sha256()
@@ -227,16 +228,9 @@ def _check_files(folder: Path, files: Mapping[str, Any], verify: bool) -> str:
         path = folder / name
         if not path.is_file() or path.is_symlink():
             raise FormatError(f"'{shown(folder, 120)}' lacks {shown(name, 60)}; {_AGAIN}")
-        size = path.stat().st_size
-        if size != entry["size"]:
-            raise FormatError(
-                f"'{shown(path, 120)}' has {size} bytes, the manifest says "
-                f"{shown(entry['size'], 30)}; {_AGAIN}"
-            )
-        if verify and sha256_file(path, follow=False) != entry["sha256"]:
-            raise FormatError(
-                f"'{shown(path, 120)}' differs from its SHA-256 in the manifest; {_AGAIN}"
-            )
+        check_size(path.stat().st_size, entry, what=path, fix=_AGAIN)
+        if verify or name in (VOCABULARY, COUNTS):
+            check_file(path, entry["sha256"], fix=_AGAIN)
         total.update(f"{name} {entry['sha256']}\n".encode())
     return total.hexdigest()
 
@@ -253,10 +247,6 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
         folder: filled, but for the manifest.
         facts: everything but format, version and files.
     """
-    files = {
-        entry.name: {"size": entry.stat().st_size, "sha256": sha256_file(entry)}
-        for entry in sorted(folder.iterdir())
-    }
-    data = {"format": _FORMAT, "version": _VERSION, **facts, "files": files}
+    data = {**_FORMAT.head(), **facts, "files": file_entries(folder)}
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")

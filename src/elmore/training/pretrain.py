@@ -33,7 +33,7 @@ from elmore.training.prepared import Prepared
 from elmore.training.recipe import Recipe
 from elmore.training.resume import load_state
 from elmore.training.run import Run
-from elmore.training.shards import Shard, read_shard
+from elmore.training.shards import Shard
 from elmore.training.trainer import LmTrainer
 
 __all__ = ["finish_recipe", "pretrain"]
@@ -185,7 +185,7 @@ def make_batches(
 
     @lru_cache(maxsize=4)  # sentences and windows read shards in orders of their own
     def read(number: int) -> Shard:
-        return read_shard(prepared.shard_paths[number])
+        return prepared.read(prepared.shard_paths[number])
 
     n_shards = len(prepared.shard_paths)
     both = recipe.model.bidirectional
@@ -245,7 +245,7 @@ def _heldout_batches(prepared: Prepared, recipe: Recipe, indexer: TokenIndexer) 
     """Take a fixed, seeded sample of the held-out sentences; the same in every run."""
     if prepared.heldout_path is None:
         return []
-    shard = read_shard(prepared.heldout_path)
+    shard = prepared.read(prepared.heldout_path)
     batches = SentenceBatches(
         lambda number: shard,
         1,

@@ -16,6 +16,7 @@ from torch import Tensor
 from elmore._atomic import atomic_folder
 from elmore._io import sha256_file
 from elmore._json import read_json
+from elmore._manifest import check_file
 from elmore.errors import FormatError, ResumeError
 from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 
@@ -71,8 +72,7 @@ def load_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
 def _read(place: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     facts = read_json(place / "state.json")
     file = place / "state.safetensors"
-    if sha256_file(file) != facts.get("sha256"):
-        raise FormatError(f"'{file}' is damaged; remove '{place}'")
+    check_file(file, facts.get("sha256"), fix=f"remove '{place}'")
     with read_safetensors(file, what=str(file)) as view:
         tensors = {
             name: torch.from_numpy(np.array(view.read(name, copy=True))) for name in view.names()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from elmore._atomic import atomic_file
 from elmore._json import read_json
 from elmore._locks import locked
+from elmore._manifest import Format
 from elmore._messages import shown
 from elmore.errors import FormatError, ResumeError
 from elmore.training.recipe import Recipe
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run"]
 
-_FORMAT, _VERSION = "elmore-run", 1
+_FORMAT = Format(name="elmore-run", version=1, label="a training run", fix="check the path")
 # Sections that may change when a run resumes: they do not affect what was learned.
 _FREE = ("schedule", "run", "name")
 # What must be changed to resume a run whose loss became infinite.
@@ -184,13 +185,12 @@ class Run:
 
     def _facts(self) -> dict[str, Any]:
         facts = read_json(self.path / "recipe.json")
-        if facts.get("format") != _FORMAT or not isinstance(facts.get("recipe"), dict):
-            raise FormatError(f"'{self.path}/recipe.json' is not that of a run; check the path")
-        if facts.get("version") != _VERSION:
-            raise FormatError(f"'{self.path}' was made by a newer elmore; upgrade")
+        _FORMAT.check(facts, what=f"{self.path}/recipe.json")
+        if not isinstance(facts.get("recipe"), dict):
+            raise FormatError(f"'{self.path}/recipe.json' has no recipe; check the path")
         return facts
 
     def _write(self, facts: dict[str, Any]) -> None:
-        data = {"format": _FORMAT, "version": _VERSION, **facts}
+        data = {**_FORMAT.head(), **facts}
         with atomic_file(self.path / "recipe.json", overwrite=True) as stream:
             stream.write((json.dumps(data, indent=2) + "\n").encode())

@@ -20,6 +20,7 @@ from typing import Any
 
 from elmore._atomic import atomic_file
 from elmore._json import read_json
+from elmore._manifest import Format
 from elmore._messages import shown
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError, ResumeError
@@ -29,8 +30,8 @@ from elmore.text.reading import Counts
 
 __all__ = ["BulkFolder", "BulkResult", "ShardRecord", "run_facts"]
 
-_FORMAT = "elmore-vectors"
-_VERSION = 1
+_AGAIN = "pass overwrite=True (--force) to start again"
+_FORMAT = Format(name="elmore-vectors", version=1, label="bulk vectors", fix=_AGAIN)
 _MANIFEST = "manifest.json"
 _SHARD = re.compile(r"shard-\d{6,}\.[a-z0-9]+")
 # Of a manifest that we wrote ourselves: ten million shards are 5 TB of text.
@@ -178,14 +179,13 @@ class BulkFolder:
         if not path.exists():
             return None
         manifest = read_json(path, _LIMITS, follow=False)
+        _FORMAT.check(manifest, what=str(path))
         shards = manifest.pop("shards", [])
         manifest.pop("counts", None)
         try:
             return manifest, [ShardRecord(**shard) for shard in shards]
         except TypeError:
-            raise FormatError(
-                f"'{shown(path, 120)}' is damaged; pass overwrite=True (--force) to start again"
-            ) from None
+            raise FormatError(f"'{shown(path, 120)}' is damaged; {_AGAIN}") from None
 
 
 def _check_manifest(folder: Path) -> None:
@@ -194,7 +194,7 @@ def _check_manifest(folder: Path) -> None:
     if not path.exists():
         return
     with contextlib.suppress(FormatError):
-        if read_json(path, _LIMITS, follow=False).get("format") == _FORMAT:
+        if read_json(path, _LIMITS, follow=False).get("format") == _FORMAT.name:
             return
     raise ConfigError(
         f"'{shown(folder, 140)}' holds files that elmore did not write; choose another name or "
@@ -243,8 +243,7 @@ def run_facts(
         inputs: path, size and SHA-256 of each file.
     """
     return {
-        "format": _FORMAT,
-        "version": _VERSION,
+        **_FORMAT.head(),
         "settings": settings,
         "model": worker["model"],
         "software": worker["software"],
