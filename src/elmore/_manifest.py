@@ -62,9 +62,8 @@ def file_entries(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def check_size(size: int, entry: object, *, what: object, fix: str) -> None:
-    """Compare a size with a manifest's entry, which may be anything that JSON can hold."""
-    expected = entry.get("size") if isinstance(entry, dict) else None
+def check_size(size: int, expected: object, *, what: object, fix: str) -> None:
+    """Compare a size with that of a manifest, which may be anything that JSON can hold."""
     if size != expected:
         raise FormatError(
             f"'{shown(what, 120)}' has {size} bytes, the manifest says {shown(expected, 30)}; {fix}"

@@ -192,7 +192,10 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "unknown token layer": (edit_json("tiny.json", token_embedder__name="rnn"), "cnn, lstm"),
     "lstm over characters": (edit_json("tiny.json", token_embedder__name="lstm"), "itself cannot"),
     "unknown activation": (edit_json("tiny.json", token_embedder__activation="elu"), "relu, tanh"),
-    "no filters": (edit_json("tiny.json", token_embedder__filters=None), "width, count"),
+    "no filters": (
+        edit_json("tiny.json", token_embedder__filters=None),
+        "filters=None must be a list",
+    ),
     "negative size": (edit_json("tiny.json", encoder__dim=-1), "encoder.dim=-1"),
     "size of text": (edit_json("tiny.json", encoder__dim="7"), "whole number"),
     "huge size": (edit_json("tiny.json", encoder__dim=1 << 40), "out of range"),

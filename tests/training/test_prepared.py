@@ -74,13 +74,13 @@ def change(data: Path, **changes: Any) -> None:
         ({"version": True}, "version"),
         ({"files": {}}, "lacks|do not agree"),
         ({"files": {"../x": {"size": 1, "sha256": ""}}}, "names the file"),
-        ({"files": 5}, "cannot be read"),
+        ({"files": 5}, "files=5 must be an object"),
         ({"shards": []}, "do not agree"),
-        ({"shards": [{}]}, "cannot be read"),
+        ({"shards": [{}]}, r"shards\[0\]\.file is missing"),
         ({"heldout": None}, "do not agree"),
-        ({"training": {"tokens": "many"}}, "cannot be read"),
+        ({"training": {"tokens": "many"}}, "tokens='many' must be a whole number"),
         ({"tokenizer": "x"}, "tokenizer"),
-        ({"notes": None}, "cannot be read"),
+        ({"notes": None}, "notes=None must be a list"),
     ],
 )
 def test_a_bad_manifest(data: Path, changes: dict[str, Any], message: str) -> None:

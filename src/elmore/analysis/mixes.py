@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from elmore._json import from_json
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.detect import read_checkpoint
 from elmore.tasks.folder import TaskFolder, read_task
 from elmore.tasks.places import trainings_of
 from elmore.tasks.recipe import ElmoRecipe
 from elmore.tasks.task import Report, Row
-from elmore.training.recipe_values import section_from_json
 
 __all__ = ["LearnedMix", "Mixes", "mix_report"]
 
@@ -143,7 +143,7 @@ def _order(name: str) -> tuple[bool, int, str]:
 
 def _mixes(content: TaskFolder, inside: Path | None, path: str | Path) -> list[LearnedMix]:
     """Give the mix of each place of a task."""
-    use = section_from_json(content.recipe.get("elmo"), ElmoRecipe, f"{path}: elmo")
+    use = from_json(ElmoRecipe, content.recipe.get("elmo"), what=str(path), key="elmo")
     places = [*(["input"] if use.input else []), *(["output"] if use.output else [])]
     result = []
     for k, place in enumerate(places):

@@ -10,14 +10,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore._atomic import atomic_folder
 from elmore._io import open_checked, read_lines, sha256_file
-from elmore._json import read_json
+from elmore._json import from_json, read_json
 from elmore._manifest import Format, check_file
 from elmore._messages import shown
 from elmore._version import __version__
@@ -34,16 +34,21 @@ __all__ = ["TaskFolder", "read_task", "write_task"]
 
 _FORMAT = Format(name="elmore-task", version=1, label="a trained task", fix="check the path")
 _MODEL, _WORDS, _ELMO = "model.safetensors", "words.txt", "elmo"
-# What task.json must have beside its head.
-_KINDS: dict[str, tuple[type, ...]] = {
-    "elmo": (str, type(None)),
-    "labels": (dict,),
-    "n_trained_words": (int, type(None)),
-    "recipe": (dict,),
-    "scores": (dict,),
-    "sha256": (dict,),
-    "task": (str,),
-}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Facts:
+    """What task.json says; `precision` and `start` are missing in older folders."""
+
+    task: str
+    recipe: dict[str, Any]
+    labels: dict[str, Any]
+    n_trained_words: int | None
+    elmo: str | None
+    precision: Precision | None = None
+    start: Start | None = None
+    scores: dict[str, Any]
+    sha256: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,26 +126,26 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
     place = _find(path)
     facts = _facts(place)
     for name in (_MODEL, _WORDS):
-        check_file(place / name, facts["sha256"].get(name), fix="restore it")
+        check_file(place / name, facts.sha256.get(name), fix="restore it")
     with read_safetensors(place / _MODEL, what=str(place / _MODEL)) as view:
         weights = {name: np.array(view.read(name, copy=True)) for name in view.names()}
     words = None
-    if facts["n_trained_words"] is not None:
+    if facts.n_trained_words is not None:
         with open_checked(place / _WORDS, what="words of a task", follow=False) as stream:
             limit = LIMITS.vocabulary_line_bytes
             lines = [line for _, line in read_lines(stream, what=_WORDS, max_line=limit)]
-        words = WordList(tuple(lines), facts["n_trained_words"])
+        words = WordList(tuple(lines), facts.n_trained_words)
     content = TaskFolder(
-        task=facts["task"],
-        recipe=facts["recipe"],
-        labels=facts["labels"],
+        task=facts.task,
+        recipe=facts.recipe,
+        labels=facts.labels,
         words=words,
         weights=weights,
-        elmo=facts["elmo"],
+        elmo=facts.elmo,
         # Without a precision: as the biLM inside is stored.
-        precision=_choice(facts, "precision", get_args(Precision), place),
-        start=_choice(facts, "start", get_args(Start), place) or "zeros",
-        scores=facts["scores"],
+        precision=facts.precision,
+        start=facts.start or "zeros",
+        scores=facts.scores,
     )
     inside = place / _ELMO
     return content, inside if inside.is_dir() else None
@@ -156,25 +161,9 @@ def _find(path: str | Path) -> Path:
     return place
 
 
-def _facts(place: Path) -> dict[str, Any]:
+def _facts(place: Path) -> _Facts:
     facts = read_json(place / FACTS)
     _FORMAT.check(facts, what=str(place / FACTS))
-    for key, kinds in _KINDS.items():
-        if key not in facts:
-            raise FormatError(f"'{shown(place, 140)}' lacks {key!r}; restore it")
-        if type(facts[key]) not in kinds:
-            raise FormatError(
-                f"'{shown(place / FACTS, 100)}' has {key!r} as {shown(repr(facts[key]), 40)}; "
-                "restore it"
-            )
-    return facts
-
-
-def _choice(facts: Mapping[str, Any], key: str, allowed: tuple[Any, ...], place: Path) -> Any:
-    """Give a fact that older folders lack, None there."""
-    value = facts.get(key)
-    if value is not None and value not in allowed:
-        raise FormatError(
-            f"'{shown(place, 100)}' has the unknown {key} {shown(value, 30)}; restore it"
-        )
-    return value
+    return from_json(
+        _Facts, facts, what=str(place / FACTS), error=FormatError, fix="restore it", extra=True
+    )

@@ -6,14 +6,15 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
+from elmore._json import from_json
 from elmore._messages import shown
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS
 from elmore.nn.mix import LayerNorm
 from elmore.tasks.recipe_files import task_recipe_names, task_recipe_text
-from elmore.training.recipe_values import read_recipe, section_from_json, unknown_key
+from elmore.training.recipe_values import MISSING, read_recipe
 from elmore.training.supervised import LearningRecipe, PaceRecipe
 
 __all__ = [
@@ -213,18 +214,8 @@ class TaskRecipe:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], model: type, *, what: str) -> TaskRecipe:
         """Build a recipe from parsed TOML or JSON; unknown and missing keys are errors."""
-        hints = {**get_type_hints(cls), "model": model}
-        sections = [name for name in hints if name != "name"]
-        for key in data:
-            if key not in hints:
-                raise ConfigError(unknown_key(what, key, sections))
-        values = {
-            key: section_from_json(data.get(key), hints[key], f"{what}: {key}") for key in sections
-        }
-        try:
-            return cls(name=str(data.get("name", "own")), **values)
-        except ConfigError as error:
-            raise ConfigError(f"{what}: {error}") from None
+        own: Any = from_json(model, data.get("model"), what=what, key="model", fix=MISSING)
+        return from_json(cls, {"name": "own", **data, "model": own}, what=what, fix=MISSING)
 
     def to_json(self) -> dict[str, Any]:
         """Give plain JSON values; `from_json` is the inverse."""

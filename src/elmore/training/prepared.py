@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._json import read_json
+from elmore._json import from_json, read_json
 from elmore._manifest import Format, check_file, check_size, file_entries
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.limits import LIMITS
-from elmore.text.tokenizer import CONVENTIONS, Convention
+from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
 from elmore.training.shards import Shard, read_shard
 from elmore.training.words import read_counts
@@ -167,59 +167,84 @@ class Prepared:
                 f"'{shown(folder, 120)}' has no {MANIFEST}, so it is not a complete prepared "
                 "corpus; run `elmore prepare`"
             )
-        manifest = read_json(folder / MANIFEST, _LIMITS, follow=False)
-        _FORMAT.check(manifest, what=MANIFEST)
-        try:
-            return _from_manifest(folder, manifest, verify)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FormatError(
-                f"'{shown(folder, 100)}/{MANIFEST}' cannot be read: {shown(error, 60)}; {_AGAIN}"
-            ) from None
+        data = read_json(folder / MANIFEST, _LIMITS, follow=False)
+        _FORMAT.check(data, what=MANIFEST)
+        manifest = from_json(
+            _Manifest, data, what=MANIFEST, error=FormatError, fix=_AGAIN, extra=True
+        )
+        return _open(folder, manifest, verify)
 
 
-def _from_manifest(folder: Path, manifest: Mapping[str, Any], verify: bool) -> Prepared:
-    digest = _check_files(folder, manifest["files"], verify)
+@dataclass(frozen=True, kw_only=True)
+class _Counted(Part):
+    """A part of the corpus, as prepared.json describes it."""
+
+    oov: int
+    types: int = 0  # not counted for held-out text
+
+    @property
+    def oov_rate(self) -> float:
+        return self.oov / max(1, self.tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ShardEntry(Part):
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FileEntry:
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Manifest:
+    """What prepared.json says, as far as it is read again."""
+
+    tokenizer: Convention
+    training: _Counted
+    heldout: _Counted | None
+    shards: tuple[_ShardEntry, ...]
+    notes: tuple[str, ...]
+    files: dict[str, _FileEntry]
+
+
+def _open(folder: Path, manifest: _Manifest, verify: bool) -> Prepared:
+    digest = _check_files(folder, manifest.files, verify)
     vocabulary = Vocabulary.read(folder / VOCABULARY)
     for word in (BEGIN, END, UNKNOWN):
         if word not in vocabulary:
             raise FormatError(f"'{shown(folder, 100)}/{VOCABULARY}' lacks {word}; {_AGAIN}")
-    if manifest["tokenizer"] not in CONVENTIONS:
-        raise ValueError(f"tokenizer {manifest['tokenizer']!r}")
-    shards = manifest["shards"]
-    paths = tuple(folder / shard["file"] for shard in shards)
+    paths = tuple(folder / shard.file for shard in manifest.shards)
     listed = {path.name for path in paths} | {VOCABULARY, COUNTS}
-    if manifest["heldout"] is not None:
+    if manifest.heldout is not None:
         listed.add(HELDOUT)
-    if not shards or listed != set(manifest["files"]):
-        raise ValueError("shards and files do not agree")
-    heldout = manifest["heldout"] or {"tokens": 0, "sentences": 0, "documents": 0, "oov": 0}
-    training = manifest["training"]
+    if not paths or listed != set(manifest.files):
+        raise FormatError(f"'{MANIFEST}': shards and files do not agree; {_AGAIN}")
+    training, heldout = manifest.training, manifest.heldout or _Counted(oov=0)
     return Prepared(
         folder=folder,
         vocabulary=vocabulary,
-        tokenizer=manifest["tokenizer"],
+        tokenizer=manifest.tokenizer,
         training=_part(training),
         heldout=_part(heldout),
-        shards=tuple(map(_part, shards)),
+        shards=tuple(map(_part, manifest.shards)),
         shard_paths=paths,
-        heldout_path=folder / HELDOUT if manifest["heldout"] is not None else None,
-        oov_rate=training["oov"] / max(1, training["tokens"]),
-        heldout_oov_rate=heldout["oov"] / max(1, heldout["tokens"]),
-        notes=tuple(str(note) for note in manifest["notes"]),
+        heldout_path=folder / HELDOUT if manifest.heldout is not None else None,
+        oov_rate=training.oov_rate,
+        heldout_oov_rate=heldout.oov_rate,
+        notes=manifest.notes,
         digest=digest,
-        sums={name: str(entry["sha256"]) for name, entry in manifest["files"].items()},
+        sums={name: entry.sha256 for name, entry in manifest.files.items()},
     )
 
 
-def _part(data: Mapping[str, Any]) -> Part:
-    return Part(
-        tokens=int(data["tokens"]),
-        sentences=int(data["sentences"]),
-        documents=int(data["documents"]),
-    )
+def _part(part: Part) -> Part:
+    return Part(tokens=part.tokens, sentences=part.sentences, documents=part.documents)
 
 
-def _check_files(folder: Path, files: Mapping[str, Any], verify: bool) -> str:
+def _check_files(folder: Path, files: Mapping[str, _FileEntry], verify: bool) -> str:
     """Compare the files with the manifest; the digest of all."""
     total = hashlib.sha256()
     for name, entry in sorted(files.items()):
@@ -228,10 +253,10 @@ def _check_files(folder: Path, files: Mapping[str, Any], verify: bool) -> str:
         path = folder / name
         if not path.is_file() or path.is_symlink():
             raise FormatError(f"'{shown(folder, 120)}' lacks {shown(name, 60)}; {_AGAIN}")
-        check_size(path.stat().st_size, entry, what=path, fix=_AGAIN)
+        check_size(path.stat().st_size, entry.size, what=path, fix=_AGAIN)
         if verify or name in (VOCABULARY, COUNTS):
-            check_file(path, entry["sha256"], fix=_AGAIN)
-        total.update(f"{name} {entry['sha256']}\n".encode())
+            check_file(path, entry.sha256, fix=_AGAIN)
+        total.update(f"{name} {entry.sha256}\n".encode())
     return total.hexdigest()
 
 

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
+from elmore._json import from_json
 from elmore.config import (
     Activation,
     BiLmConfig,
@@ -16,7 +17,7 @@ from elmore.config import (
 )
 from elmore.errors import ConfigError
 from elmore.training.recipe_files import recipe_text
-from elmore.training.recipe_values import read_recipe, section_from_json, unknown_key
+from elmore.training.recipe_values import MISSING, read_recipe
 from elmore.training.schedule import Decay
 
 __all__ = [
@@ -335,15 +336,7 @@ class Recipe:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, what: str) -> Recipe:
         """Build a recipe from parsed TOML or JSON; unknown and missing keys are errors."""
-        sections = {f.name: f for f in dataclasses.fields(cls) if f.name != "name"}
-        values: dict[str, Any] = {"name": str(data.get("name", "own"))}
-        for key in data:
-            if key != "name" and key not in sections:
-                raise ConfigError(unknown_key(what, key, list(sections)))
-        hints = get_type_hints(cls)
-        for key in sections:
-            values[key] = section_from_json(data.get(key), hints[key], f"{what}: {key}")
-        return cls(**values)
+        return from_json(cls, data, what=what, fix=MISSING)
 
     def to_json(self) -> dict[str, Any]:
         """Give plain JSON values; `from_json` is the inverse."""

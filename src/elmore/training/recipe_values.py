@@ -1,19 +1,18 @@
-"""From TOML and JSON to the sections of a recipe, with errors that name the key."""
+"""Recipes as TOML values."""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-from elmore.config import filters_from_json
 from elmore.errors import ConfigError
 
-__all__ = ["read_recipe", "section_from_json", "unknown_key"]
+__all__ = ["MISSING", "read_recipe"]
+
+# What to do about a missing key or section of a recipe, for messages.
+MISSING = "copy a recipe with `elmore recipes show laptop`"
 
 
 def read_recipe(
@@ -50,54 +49,6 @@ def _read(path: Path) -> str:
         raise ConfigError(f"recipe '{path}' is not UTF-8; save it so") from None
 
 
-def section_from_json(data: Any, kind: type, what: str) -> Any:
-    """Build a section, a dataclass, from values; unknown and missing keys are errors."""
-    if not isinstance(data, dict):
-        raise ConfigError(f"{what} is missing; copy a recipe with `elmore recipes show laptop`")
-    hints = get_type_hints(kind)
-    for key in data:
-        if key not in hints:
-            raise ConfigError(unknown_key(what, key, list(hints)))
-    # Keys that came later have defaults, so that older recipes and runs still load.
-    defaults = {
-        field.name: field.default
-        for field in dataclasses.fields(kind)
-        if field.default is not dataclasses.MISSING
-    }
-    data = {**defaults, **data}
-    values = {}
-    for key, hint in hints.items():
-        # TOML has no null: a key that may be None is left out for None.
-        if key not in data and type(None) not in get_args(hint):
-            raise ConfigError(f"{what}.{key} is missing; every key of a recipe must be there")
-        values[key] = _value(data.get(key), hint, f"{what}.{key}")
-    return kind(**values)
-
-
-def _value(value: Any, hint: Any, what: str) -> Any:
-    if get_origin(hint) in (Union, UnionType):
-        if value in (None, "none"):
-            return None
-        hint = next(choice for choice in get_args(hint) if choice is not type(None))
-    if get_origin(hint) is Literal:
-        if value not in get_args(hint):
-            raise ConfigError(
-                f"{what}={value!r}; use one of {', '.join(map(repr, get_args(hint)))}"
-            )
-        return value
-    if hint == tuple[int, ...]:
-        if not isinstance(value, list | tuple) or not all(type(n) is int for n in value):
-            raise ConfigError(f"{what}={value!r} must be a list of whole numbers; correct it")
-        return tuple(value)
-    if get_origin(hint) is tuple:
-        return filters_from_json(value, what=what)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise ConfigError(f"{what}={value!r} must be a {hint.__name__}; correct it")
-    return value
-
-
 def _override(data: dict[str, Any], key: str, text: str) -> None:
     section, _, name = key.partition(".")
     if not name:
@@ -114,10 +65,3 @@ def _override(data: dict[str, Any], key: str, text: str) -> None:
     except tomllib.TOMLDecodeError:
         value = text  # a bare word is a string
     data[section][name] = value
-
-
-def unknown_key(what: str, key: str, known: list[str]) -> str:
-    """Say that a key is unknown, with the nearest one that is."""
-    near = difflib.get_close_matches(key, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-    return f"{what} has an unknown key {key!r}; {hint}"
