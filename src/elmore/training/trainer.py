@@ -31,6 +31,7 @@ from elmore.nn.losses import (
 from elmore.text.characters import Alphabet, ByteAlphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import Vocabulary
+from elmore.text.word_vectors import read_word_vectors
 from elmore.training.batches import Batches
 from elmore.training.distributed import Group
 from elmore.training.loop import StepReport
@@ -49,7 +50,6 @@ from elmore.training.resume import load_state, save_state
 from elmore.training.run import Run
 from elmore.training.schedule import learning_rate
 from elmore.training.seeds import numpy_generator, torch_generator
-from elmore.training.vectors import read_vectors
 
 __all__ = ["LmTrainer", "heldout_losses"]
 
@@ -257,9 +257,11 @@ class LmTrainer:
         """Start the word table from a file of word vectors; other words stay random."""
         if self.recipe.model.tokens != "words":
             raise ConfigError("model.vectors is for word input; set model.tokens='words' too")
-        found, vectors = read_vectors(path, self.vocabulary, self.recipe.model.projection_dim)
+        dim = self.recipe.model.projection_dim
+        found = read_word_vectors(path, only=self.vocabulary, dim=dim)
+        ids = torch.from_numpy(self.vocabulary.encode(found.words))
         with torch.no_grad():
-            self.bilm.tokens.words[torch.from_numpy(found)] = torch.from_numpy(vectors)
+            self.bilm.tokens.words[ids] = torch.from_numpy(found.vectors)
 
     def start_from(self, checkpoint: Checkpoint) -> None:
         """Take the weights of a trained model, and its softmax if it has one."""
