@@ -18,7 +18,7 @@ from elmore.tasks.tags import Span, spans_from_tags
 
 
 def test_spans_of_iob1_are_three() -> None:
-    """The example of tasks.md §9.2."""
+    """IOB1 has B- only where two spans of a type touch."""
     spans = spans_from_tags("I-PER I-PER B-PER O I-LOC".split())
     assert spans == (Span("PER", 0, 1), Span("PER", 2, 2), Span("LOC", 4, 4))
 
@@ -88,7 +88,7 @@ def test_continuations_join_what_comes_before() -> None:
 
 
 def test_squad_examples() -> None:
-    """Those of tasks.md §9.4."""
+    """Articles, case and punctuation do not count."""
     assert exact_match("the Eiffel Tower.", "Eiffel tower") == 1
     assert exact_match("in Paris, France", "Paris") == 0
     assert word_f1("in Paris, France", "Paris") == pytest.approx(0.5)
@@ -144,7 +144,7 @@ RESPONSE = [["ab", "cd", "fghi"]]
 
 
 def test_clusters_worked_case() -> None:
-    """The case of tasks.md §9.5."""
+    """Worked out by hand."""
     metrics, rows = cluster_scores(GOLD, RESPONSE)
     values = {row["measure"]: (row["precision"], row["recall"], row["f1"]) for row in rows}
     assert values["muc"] == pytest.approx((40.0, 40.0, 40.0), abs=0.005)

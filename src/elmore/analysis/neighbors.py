@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress
 from elmore.analysis.occurrences import Hit, Occurrences
 from elmore.embedding.cache_folder import cache_folder
 from elmore.embedding.elmo import Elmo

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress
 from elmore.analysis.conllu import TaggedSentence, TagKind, read_conllu
 from elmore.analysis.controls import random_twin
 from elmore.analysis.linear_probe import L2_CHOICES, Fitted, fit

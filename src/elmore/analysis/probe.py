@@ -1,13 +1,14 @@
-"""What a probe is, and the table of all probes."""
+"""The table of all probes.
+
+The constructor of a probe takes the model and only stores its arguments; every probe takes `cache`
+(a folder that keeps the layers), `max_bytes` and `progress`. `run(data)` gives a `Report`.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
 from elmore.embedding.layers import LayerChoice, layer_weights
-from elmore.tasks.task import Report
 
-__all__ = ["PROBES", "Probe", "Views", "layer_views"]
+__all__ = ["PROBES", "Views", "layer_views"]
 
 # Name to module, class and what it tells.
 PROBES: dict[str, tuple[str, str, str]] = {
@@ -26,16 +27,6 @@ PROBES: dict[str, tuple[str, str, str]] = {
 
 # Layers to look at, with their names.
 Views = list[tuple[str, LayerChoice]]
-
-
-class Probe(Protocol):
-    """What a line of `PROBES` must offer: a constructor that takes the model and only stores.
-
-    Every probe takes `cache` (a folder that keeps the layers), `max_bytes` and `progress`.
-    """
-
-    def run(self, data: Any) -> Report:
-        """Measure on data."""
 
 
 def layer_views(layers: LayerChoice | str, n_layers: int) -> Views:

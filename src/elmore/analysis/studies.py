@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES
 from elmore.errors import ConfigError, ResumeError

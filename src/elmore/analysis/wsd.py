@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress
 from elmore.analysis.controls import random_twin
 from elmore.analysis.probe import Views, layer_views
 from elmore.analysis.wsd_data import Instance, WsdData, read_wsd

@@ -15,7 +15,7 @@ from elmore.embedding.writers import WRITERS, Settings, open_writer
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmore._progress import Progress
+    from elmore._messages import Progress
     from elmore.embedding.elmo import Elmo
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._extras import require_torch
+from elmore._imports import require_torch
 from elmore.config import BiLmConfig, Precision
 from elmore.embedding.certificate import certified
 from elmore.embedding.engine import Engine, Start

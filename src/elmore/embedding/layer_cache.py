@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._atomic import atomic_file, write_error
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layers import LayerChoice, layer_weights
 from elmore.embedding.pipe import BATCH_TOKENS

@@ -22,8 +22,8 @@ Result = TypeVar("Result")
 # More rows than this gain little (128 sentences of ordinary length keep the LSTMs busy), and
 # memory stays small.
 BATCH_TOKENS = 4096
-# How far to read ahead: sentences of nearly equal length then fill a batch (perf: of 64 rows, 58
-# are alive in an average step after sorting 1,024 sentences, 28 in the order of a corpus).
+# How far to read ahead: sentences of nearly equal length then fill a batch (of 64 rows, 58 are
+# alive in an average step after sorting 1,024 sentences, 28 in the order of a corpus).
 _WINDOW_SENTENCES = 1024
 # Of long sentences fewer fill a window: its results are held until the last one is there.
 _WINDOW_TOKENS = 65_536

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore._messages import shown
 from elmore.config import BiLmConfig, Precision
 from elmore.embedding.bulk.job import Job, value_shape

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import count_parameters

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.pipe import BATCH_TOKENS, windows
 from elmore.errors import ConfigError, InputError

@@ -24,8 +24,7 @@ from typing import Any, BinaryIO
 
 from elmore._atomic import finish_file, free_bytes, write_error
 from elmore._io import sha256_file
-from elmore._messages import shown
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress, shown
 from elmore._version import __version__
 from elmore.errors import ElmoreError, FormatError
 from elmore.limits import LIMITS

@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from elmore._atomic import atomic_file, write_error
-from elmore._extras import require
+from elmore._imports import require
 from elmore._io import sha256_file
 from elmore._json import read_json
 from elmore._locks import hold_lock
-from elmore._messages import shown
-from elmore._progress import SILENT
+from elmore._messages import SILENT, shown
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.published.catalog import Published, PublishedFile, find_file
 from elmore.published.downloads import Reporting, download

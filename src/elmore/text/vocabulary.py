@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from elmore._io import open_checked, read_lines
 from elmore.errors import FormatError
-from elmore.limits import LIMITS, Limits
+from elmore.limits import LIMITS
 
 __all__ = ["BEGIN", "END", "UNKNOWN", "USUAL", "Specials", "Vocabulary"]
 
@@ -116,10 +116,10 @@ class Vocabulary:
         return np.fromiter((ids.get(word, unknown) for word in words), np.int64, len(words))
 
     @classmethod
-    def read(cls, path: Path | str, *, limits: Limits = LIMITS) -> Vocabulary:
+    def read(cls, path: Path | str) -> Vocabulary:
         """Read a vocabulary file: one word a line, in id order."""
         with open_checked(Path(path), what="vocabulary") as stream:
-            return cls.from_stream(stream, what=str(path), limits=limits)
+            return cls.from_stream(stream, what=str(path))
 
     @classmethod
     def from_stream(
@@ -127,24 +127,23 @@ class Vocabulary:
         stream: BinaryIO,
         *,
         what: str,
-        limits: Limits = LIMITS,
         specials: Specials = USUAL,
     ) -> Vocabulary:
         """Read a vocabulary from an open file; bilm-tf's `!!!MAXTERMID` line is skipped."""
-        plain = _plain_words(stream, limits)
+        plain = _plain_words(stream)
         if plain is not None:
             return cls(plain, what=what, specials=specials)
         words: list[str] = []
-        for number, line in read_lines(stream, what=what, max_line=limits.vocabulary_line_bytes):
+        for number, line in read_lines(stream, what=what, max_line=LIMITS.vocabulary_line_bytes):
             word = line.strip(" \t\r")  # not U+3000 and its kin: they are words of some models
             if word == "!!!MAXTERMID":
                 continue
             if not word:
                 raise FormatError(f"{what}:{number} is blank; keep one word on each line")
             words.append(word)
-            if len(words) > limits.vocabulary_lines:
+            if len(words) > LIMITS.vocabulary_lines:
                 raise FormatError(
-                    f"{what} has over {limits.vocabulary_lines} lines; is it a vocabulary?"
+                    f"{what} has over {LIMITS.vocabulary_lines} lines; is it a vocabulary?"
                 )
         if not words:
             raise FormatError(f"{what} is empty; a vocabulary has one word on each line")
@@ -155,7 +154,7 @@ class Vocabulary:
         return "".join(f"{word}\n" for word in self.words).encode("utf-8")
 
 
-def _plain_words(stream: BinaryIO, limits: Limits) -> list[str] | None:
+def _plain_words(stream: BinaryIO) -> list[str] | None:
     """Read a file of words without anything that needs care, ten times as fast; else None.
 
     The stream is then where it was.
@@ -171,5 +170,5 @@ def _plain_words(stream: BinaryIO, limits: Limits) -> list[str] | None:
         return None
     words = text[:-1].split("\n")
     longest = max(map(len, words))
-    fine = len(words) <= limits.vocabulary_lines and 4 * longest <= limits.vocabulary_line_bytes
+    fine = len(words) <= LIMITS.vocabulary_lines and 4 * longest <= LIMITS.vocabulary_line_bytes
     return words if fine and "" not in words else None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elmore._atomic import atomic_path
-from elmore._extras import require
+from elmore._imports import require
 from elmore.errors import ConfigError, InputError
 from elmore.training.run import Run
 

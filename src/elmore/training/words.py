@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from elmore._io import open_checked, read_lines
-from elmore._messages import shown
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress, shown
 from elmore.errors import ConfigError, FormatError
 from elmore.jobs.pool import Request
 from elmore.limits import LIMITS

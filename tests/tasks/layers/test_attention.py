@@ -26,7 +26,7 @@ def test_softmax_over_what_is_real() -> None:
 
 
 def test_softmax_with_nothing_as_a_choice() -> None:
-    """a_j = exp(s_j) / (exp(b) + sum_k exp(s_k)) (tasks.md §3.1), large scores included."""
+    """a_j = exp(s_j) / (exp(b) + sum_k exp(s_k)), large scores included."""
     nothing = torch.tensor(-1.0, requires_grad=True)
     scores = torch.tensor([[0.5, 2.0]])
     mask = torch.ones(1, 2, dtype=torch.bool)

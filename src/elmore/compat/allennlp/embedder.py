@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._extras import require_torch
+from elmore._imports import require_torch
 from elmore.compat.allennlp.files import OPTIONS, WEIGHTS, FileName, read_files
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layers import SentenceLayers

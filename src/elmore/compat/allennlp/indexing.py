@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from elmore._extras import require_torch
+from elmore._imports import require_torch
 from elmore.errors import ConfigError
 from elmore.text.characters import ByteAlphabet
 

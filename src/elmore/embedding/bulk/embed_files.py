@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from elmore._io import open_checked, open_text, sha256_stream
-from elmore._messages import shown
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress, shown
 from elmore.config import Precision
 from elmore.embedding.bulk.job import SHARD_BYTES, Job, start_embedder, value_shape
 from elmore.embedding.bulk.output_folder import BulkFolder, BulkResult, ShardRecord, run_facts

@@ -81,18 +81,12 @@ class Writer(Protocol):
         """Write what comes after the last record."""
 
 
-class WriterModule(Protocol):
-    """What a module must offer to be a line of `WRITERS`."""
-
-    def open(self, path: Path | None, settings: Settings) -> AbstractContextManager[Writer]:
-        """Open a file, or stdout for None; it appears under its name only when it is whole."""
-
-
 class WriterInfo(NamedTuple):
     """A line of `WRITERS`.
 
     Attributes:
-        module: imported when it is needed.
+        module: imported when it is needed; its `open(path, settings)` opens a file, or stdout for
+            None, which appears under its name only when it is complete.
         suffixes: file names that mean this format.
         streams: whether it can be written to a pipe.
     """

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore.formats.checkpoint import StoredType
 
 __all__ = ["VectorColumns"]

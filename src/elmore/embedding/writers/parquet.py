@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._atomic import atomic_file
-from elmore._extras import require
+from elmore._imports import require
 from elmore.embedding.writers import Record, Settings
 from elmore.embedding.writers.arrow_columns import VectorColumns
 from elmore.embedding.writers.storing import stored

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore.tasks.task import Row
 
 __all__ = ["cluster_scores"]
