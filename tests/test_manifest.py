@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from elmore._manifest import Format, check_file, check_size, check_sum, file_entries
+from elmore._manifest import FolderFormat, check_file, check_size, check_sum, file_entries
 from elmore.errors import FormatError
 
-KIND = Format(name="elmore-x", version=2, label="an x", fix="copy it again")
+KIND = FolderFormat(name="elmore-x", version=2, label="an x", fix="copy it again")
 
 
 @pytest.mark.parametrize(

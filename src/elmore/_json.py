@@ -71,7 +71,7 @@ def _scan(text: str, what: str, limits: Limits) -> None:
 
 
 @dataclass(frozen=True)
-class _Values:
+class _CheckedValues:
     """What becomes of the values that `json` finds: each is checked first."""
 
     what: str
@@ -127,7 +127,7 @@ def parse_json(data: bytes, *, what: str, limits: Limits = LIMITS) -> dict[str, 
             "check that it is the right file"
         )
 
-    values = _Values(what, limits)
+    values = _CheckedValues(what, limits)
     try:
         text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
         _scan(text, what, limits)

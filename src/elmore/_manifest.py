@@ -11,11 +11,11 @@ from elmore._io import open_checked, sha256_file, sha256_stream
 from elmore._messages import shown
 from elmore.errors import FormatError
 
-__all__ = ["Format", "check_file", "check_size", "check_sum", "file_entries"]
+__all__ = ["FolderFormat", "check_file", "check_size", "check_sum", "file_entries"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Format:
+class FolderFormat:
     """A format of ours, as its manifests state it.
 
     Attributes:

@@ -26,7 +26,7 @@ FLOORS = {
         "_messages",
         "_version",
     ),
-    1: ("kernels", "initial", "jobs"),
+    1: ("kernels", "initial_weights", "jobs"),
     2: ("text",),
     3: ("nn",),
     4: ("formats", "published"),
@@ -53,9 +53,8 @@ TORCH_MODULES = {
     for name in (
         "analysis.layer_weighting analysis.mixes analysis.placement analysis.sample_size "
         "analysis.studies "
-        "compat.allennlp.bilm compat.allennlp.elmo compat.allennlp.layouts compat.allennlp.lstm "
-        "compat.allennlp.scalar_mix compat.allennlp.token_embedders compat.allennlp.tokens "
-        "compat.bilm.datasets compat.bilm.elmo compat.bilm.model "
+        "compat.allennlp.bilm_modules compat.allennlp.character_encoder "
+        "compat.allennlp.elmo_modules compat.bilm.datasets compat.bilm.model "
         "training.batches training.distributed training.fine_tune training.objective "
         "training.optimizers training.pretrain training.resume training.supervised "
         "training.trainer"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from elmore.embedding.elmo import Elmo
-from elmore.initial import initial_weights
+from elmore.initial_weights import initial_weights
 from elmore.training.seeds import numpy_generator
 
 __all__ = ["random_twin"]

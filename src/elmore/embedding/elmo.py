@@ -21,7 +21,7 @@ from elmore.embedding.pipe import BATCH_TOKENS, embed_stream
 from elmore.embedding.pooling import Pooling
 from elmore.embedding.sentence_inputs import sentences_from_texts, sentences_from_tokens
 from elmore.embedding.stateful import Stream
-from elmore.formats import folder
+from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.published.catalog import bundled_model
@@ -367,7 +367,7 @@ class Elmo:
         """
         checkpoint = dataclasses.replace(self._checkpoint, start_state=self._engine.start_state)
         checkpoint = certified(checkpoint, precision)
-        folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)
+        elmore_folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)
 
     def __repr__(self) -> str:
         return f"Elmo({self._checkpoint.origin!r}, dim={self.dim}, n_layers={self.n_layers})"

@@ -207,13 +207,13 @@ def linked_weights(
         table: the links.
         read: reads an array by its name in `table`.
     """
-    reader = _Reader(table, read)
+    reader = _DatasetReader(table, read)
     return LazyWeights(
         {name: reader.bind(name, shape) for name, shape in weight_shapes(config).items()}
     )
 
 
-class _Reader:
+class _DatasetReader:
     """Assembles weights from arrays; keeps the last array, which often has several weights."""
 
     def __init__(self, table: Sequence[Link], read: Callable[[str], Array]) -> None:

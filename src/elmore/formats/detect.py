@@ -57,7 +57,7 @@ _SUFFIXES = (
 # Modules beside this one, tried in this order: of HDF5 weights and a TensorFlow checkpoint in one
 # folder, HDF5 is read. Each is imported when those before it do not fit, so that the usual model
 # waits neither for h5py nor for anything else that it does not need.
-FORMATS = ("folder", "manylangs", "allennlp_hdf5", "tf1", "allennlp_archive")
+FORMATS = ("elmore_folder", "manylangs_folder", "allennlp_hdf5", "tf1", "allennlp_archive")
 
 
 def formats() -> Iterator[Format]:

@@ -72,9 +72,9 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
         self._own: Worker | None = start(setup or {}) if in_process else None
         hello = call(start, setup or {})
         self._processes = [
-            _Process(hello, environment or {}) for _ in range(0 if in_process else n_workers)
+            _WorkerProcess(hello, environment or {}) for _ in range(0 if in_process else n_workers)
         ]
-        self._idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[_WorkerProcess] = queue.SimpleQueue()
         for process in self._processes:
             self._idle.put(process)
         self._threads = ThreadPoolExecutor(n_workers)
@@ -174,7 +174,7 @@ class _Died(Exception):
     """A worker process ended before it replied."""
 
 
-class _Process:
+class _WorkerProcess:
     """One worker process at a time; started when it is needed, and again after a death."""
 
     def __init__(self, hello: Mapping[str, Any], environment: Mapping[str, str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from elmore.initial import initial_weights
+from elmore.initial_weights import initial_weights
 from elmore.nn.bilm import BiLm
 
 __all__ = ["initialise"]

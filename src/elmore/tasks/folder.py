@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from elmore._atomic import atomic_folder
 from elmore._io import open_checked, read_lines, sha256_file
 from elmore._json import from_json, read_json
-from elmore._manifest import Format, check_file
+from elmore._manifest import FolderFormat, check_file
 from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import Precision
@@ -32,12 +32,12 @@ from elmore.tasks.places import FACTS, find_task, is_task
 
 __all__ = ["TaskFolder", "read_task", "write_task"]
 
-_FORMAT = Format(name="elmore-task", version=1, label="a trained task", fix="check the path")
+_FORMAT = FolderFormat(name="elmore-task", version=1, label="a trained task", fix="check the path")
 _MODEL, _WORDS, _ELMO = "model.safetensors", "words.txt", "elmo"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Facts:
+class _TaskJson:
     """What task.json says; `precision` and `start` are missing in older folders."""
 
     task: str
@@ -161,9 +161,9 @@ def _find(path: str | Path) -> Path:
     return place
 
 
-def _facts(place: Path) -> _Facts:
+def _facts(place: Path) -> _TaskJson:
     facts = read_json(place / FACTS)
     _FORMAT.check(facts, what=str(place / FACTS))
     return from_json(
-        _Facts, facts, what=str(place / FACTS), error=FormatError, fix="restore it", extra=True
+        _TaskJson, facts, what=str(place / FACTS), error=FormatError, fix="restore it", extra=True
     )

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._json import from_json, read_json
-from elmore._manifest import Format, check_file, check_size, file_entries
+from elmore._manifest import FolderFormat, check_file, check_size, file_entries
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.limits import LIMITS
@@ -50,7 +50,7 @@ MANIFEST, VOCABULARY, COUNTS, HELDOUT = (
     "heldout.safetensors",
 )
 _AGAIN = "prepare or copy it again"
-_FORMAT = Format(name="elmore-prepared", version=1, label="a prepared corpus", fix=_AGAIN)
+_FORMAT = FolderFormat(name="elmore-prepared", version=1, label="a prepared corpus", fix=_AGAIN)
 # A line for each shard and input file: a corpus of 10**11 tokens has 100,000 shards.
 _LIMITS = replace(LIMITS, json_bytes=1 << 26, json_nodes=4_000_000)
 

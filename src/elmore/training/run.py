@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from elmore._atomic import atomic_file
 from elmore._json import read_json
 from elmore._locks import locked
-from elmore._manifest import Format
+from elmore._manifest import FolderFormat
 from elmore._messages import shown
 from elmore.errors import FormatError, ResumeError
 from elmore.training.recipe import Recipe
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run"]
 
-_FORMAT = Format(name="elmore-run", version=1, label="a training run", fix="check the path")
+_FORMAT = FolderFormat(name="elmore-run", version=1, label="a training run", fix="check the path")
 # Sections that may change when a run resumes: they do not affect what was learned.
 _FREE = ("schedule", "run", "name")
 # What must be changed to resume a run whose loss became infinite.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from elmore.errors import ConfigError, ElmoreError
-from elmore.formats import folder
+from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint, Softmax
 from elmore.kernels.workers import Workers
 from elmore.nn.bilm import BiLm, BiLmState
@@ -283,7 +283,7 @@ class LmTrainer:
         """Write the model as an elmore folder."""
         if self.group.main:
             path = self.run.best_path if best else self.run.checkpoint_path
-            folder.write(self.checkpoint(), path, overwrite=True)
+            elmore_folder.write(self.checkpoint(), path, overwrite=True)
         self.group.barrier()
 
     def checkpoint(self) -> Checkpoint:

@@ -71,7 +71,7 @@ def _embed(args: argparse.Namespace) -> None:
             for _, line in read_lines(stream, what=args.input_file, max_line=LIMITS.text_line_bytes)
         ]
     from elmore.compat.allennlp.embedder import ElmoEmbedder
-    from elmore.compat.allennlp.files import OPTIONS, WEIGHTS
+    from elmore.compat.allennlp.indexing import OPTIONS, WEIGHTS
 
     embedder = ElmoEmbedder(
         args.options_file or OPTIONS, args.weight_file or WEIGHTS, args.cuda_device

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._imports import require_torch
-from elmore.compat.allennlp.files import OPTIONS, WEIGHTS, FileName, read_files
+from elmore.compat.allennlp.indexing import OPTIONS, WEIGHTS, FileName, read_files
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layers import SentenceLayers
 from elmore.embedding.writers import Record, Settings, open_writer

@@ -20,7 +20,7 @@ from typing import Any
 
 from elmore._atomic import atomic_file
 from elmore._json import read_json
-from elmore._manifest import Format
+from elmore._manifest import FolderFormat
 from elmore._messages import shown
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError, ResumeError
@@ -31,7 +31,7 @@ from elmore.text.reading import Counts
 __all__ = ["BulkFolder", "BulkResult", "ShardRecord", "run_facts"]
 
 _AGAIN = "pass overwrite=True (--force) to start again"
-_FORMAT = Format(name="elmore-vectors", version=1, label="bulk vectors", fix=_AGAIN)
+_FORMAT = FolderFormat(name="elmore-vectors", version=1, label="bulk vectors", fix=_AGAIN)
 _MANIFEST = "manifest.json"
 _SHARD = re.compile(r"shard-\d{6,}\.[a-z0-9]+")
 # Of a manifest that we wrote ourselves: ten million shards are 5 TB of text.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from elmore._atomic import atomic_folder
 from elmore._json import from_json, parse_json
-from elmore._manifest import Format, check_size, check_sum, file_entries
+from elmore._manifest import FolderFormat, check_size, check_sum, file_entries
 from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import BiLmConfig, Precision, config_to_json, weight_shapes
@@ -63,7 +63,7 @@ NAME = "folder"
 # Version 2 has int8 matrices with scales, which readers of version 1 would misread.
 _VERSIONS = {"float32": 1, "float16": 1, "int8": 2}
 _AGAIN = "copy the folder again"
-_FORMAT = Format(
+_FORMAT = FolderFormat(
     name="elmore", version=max(_VERSIONS.values()), label="an elmore folder", fix=_AGAIN
 )
 _SCALES = ".scales"
@@ -73,7 +73,7 @@ _HASHED_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Facts:
+class _ConfigJson:
     """What config.json says, besides the format and version; defaults are for older folders."""
 
     config: BiLmConfig
@@ -266,10 +266,10 @@ def _open_model(source: Source) -> SafetensorsView:
     return view
 
 
-def _read_config(source: Source) -> _Facts:
+def _read_config(source: Source) -> _ConfigJson:
     data = parse_json(source.read(_CONFIG, LIMITS.json_bytes + 1), what=_CONFIG)
     _FORMAT.check(data, what=_CONFIG)
-    return from_json(_Facts, data, what=_CONFIG, error=FormatError, fix=_AGAIN, extra=True)
+    return from_json(_ConfigJson, data, what=_CONFIG, error=FormatError, fix=_AGAIN, extra=True)
 
 
 def _read_softmax(

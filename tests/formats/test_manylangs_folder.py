@@ -19,7 +19,7 @@ from elmore import Elmo, fine_tune
 from elmore.errors import ConfigError, FormatError
 from elmore.formats import allennlp_hdf5
 from elmore.formats.detect import read_checkpoint
-from elmore.formats.manylangs import PUBLISHED
+from elmore.formats.manylangs_folder import PUBLISHED
 from elmore.text.characters import DictionaryAlphabet
 
 close = {"atol": 1e-6, "rtol": 1e-5}
