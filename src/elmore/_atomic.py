@@ -1,6 +1,6 @@
-"""Write files and folders whole or not at all.
+"""Write files and folders completely or not at all.
 
-What stands under a final name is complete and synced, or it is the previous version, whatever
+What has its final name is complete and synced, or it is the previous version, whatever
 the disk does and whenever the process dies.
 """
 
@@ -223,7 +223,7 @@ def atomic_file(
     overwrite: bool = False,
     mode: Literal["wb", "w+b"] = "wb",
 ) -> Iterator[BinaryIO]:
-    """Write a file so that its name holds the whole new content or the old one.
+    """Write a file so that its name holds the complete new content or the old one.
 
     Args:
         path: the final name.
@@ -291,7 +291,7 @@ def atomic_path(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 def finish_file(temporary: Path, path: Path) -> None:
     """Sync a file that was written under another name of the same folder, and rename it.
 
-    For files that grow over several runs; it replaces what stands under the name.
+    For files that grow over several runs; it replaces what has the name.
     """
     path = _absolute(path)
     try:
@@ -340,7 +340,7 @@ def atomic_folder(
     overwrite: bool = False,
     looks_ours: Callable[[Path], bool] | None = None,
 ) -> Iterator[Path]:
-    """Write a folder so that its name holds the whole new content or the old one.
+    """Write a folder so that its name holds the complete new content or the old one.
 
     Args:
         path: the final name; its parent must exist. An empty folder there is simply used.

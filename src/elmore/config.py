@@ -38,13 +38,13 @@ class TokenEncoderConfig:
     Characters (a convolution over character embeddings), a word table, or both side by side.
 
     Attributes:
-        n_characters: rows of the character table; 0 means that there is no character part.
+        n_characters: rows of the character table; 0 for none.
         char_dim: size of a character embedding.
         max_chars: columns of a word, markers included.
         filters: (width, count) of each convolution, in the order of their outputs.
         activation: what follows the maximum over positions.
         n_highway: number of highway layers after the convolutions.
-        n_words: rows of the word table; 0 means that there is no word part.
+        n_words: rows of the word table; 0 for none.
         word_dim: size of a word embedding.
         projected: whether a linear layer maps the features to the biLM's dimension.
     """
@@ -112,7 +112,7 @@ class LstmConfig:
 
     Attributes:
         dim: cells of a layer.
-        projection_dim: size of a layer's output; equal to `dim` there is no projection matrix.
+        projection_dim: size of a layer's output; if it equals `dim`, there is no projection matrix.
         n_layers: number of layers.
         cell_clip: bound of the cell state, None for no clipping.
         proj_clip: bound of the projected output, None for no clipping. Without a projection it
@@ -169,7 +169,7 @@ class LstmConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BiLmConfig:
-    """The whole biLM: a token encoder and the LSTMs over it."""
+    """The complete biLM: a token encoder and the LSTMs over it."""
 
     tokens: TokenEncoderConfig
     lstm: LstmConfig

@@ -137,7 +137,7 @@ def test_a_module_instead_of_files(pair: Pair) -> None:
     expected = Elmo(*pair, 1, dropout=0)(ids)["elmo_representations"][0]
     elmo = Elmo(None, None, 1, dropout=0, module=_ElmoBiLm(*pair))
     assert torch.equal(elmo(ids)["elmo_representations"][0], expected)
-    with pytest.raises(ConfigurationError, match="module= stands instead"):
+    with pytest.raises(ConfigurationError, match="module= replaces the files"):
         Elmo(*pair, 1, module=_ElmoBiLm(*pair))
     with pytest.raises(ConfigurationError, match="or module="):
         Elmo(None, None, 1)

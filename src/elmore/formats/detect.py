@@ -107,6 +107,8 @@ def open_model(model: ModelPath, *, reporting: Reporting | None = None) -> Sourc
     path = Path(model)
     if is_named_file(path):
         return open_named_file(path)
+    # What is on the disk wins over a published model of the same name. A dangling link is an
+    # error to report, not a name to look up.
     if path.exists() or path.is_symlink():
         return open_source(path)
     name = str(model)

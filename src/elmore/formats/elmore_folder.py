@@ -106,10 +106,12 @@ def read(source: Source) -> Checkpoint:
     manifest = _check_manifest(source)
     facts = _read_config(source)
     config = facts.config
+    # Shapes come from the header alone; no weight is read before all of them fit the config.
     view = _open_model(source)
     shapes = {name: info.shape for name, info in view.names().items()}
     found = {name: info.dtype for name, info in view.names().items()}
     wanted = weight_shapes(config)
+    # An int8 matrix has one scale for each of its rows.
     scales = {
         name + _SCALES: shape[:1] for name, shape in wanted.items() if found.get(name) == "I8"
     }
@@ -243,6 +245,7 @@ def _check_manifest(source: Source) -> set[str]:
         expected = entry.get("size") if isinstance(entry, dict) else None
         check_size(source.size(name), expected, what=f"{source.name}/{name}", fix=_AGAIN)
         total += source.size(name)
+    # Sizes were compared above, whatever the model's size: that finds a copy that broke off.
     if total <= _HASHED_BYTES:
         for name, entry in files.items():
             with closing(source.open(name)) as stream:

@@ -77,6 +77,7 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
         self._idle: queue.SimpleQueue[_WorkerProcess] = queue.SimpleQueue()
         for process in self._processes:
             self._idle.put(process)
+        # A thread for each process does nothing but wait for its replies.
         self._threads = ThreadPoolExecutor(n_workers)
         self._facts: dict[str, Any] | None = None
         self._lock = threading.Lock()
@@ -139,6 +140,8 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
         process = self._idle.get()
         try:
             reply = self._attempt(lambda: process.ask(request), f"{request.name} is repeated")
+            # Asked after every reply, because the process may have been replaced in
+            # the meantime.
             self._checked(process.facts)
             return reply
         finally:

@@ -172,6 +172,8 @@ class _Transfer:
                 self._try(address, before)
                 return self._finish(address)
             except _Interrupted as error:
+                # A slow line that keeps giving bytes may break any number of
+                # times; only silence counts.
                 gained = self._arrived(address) > before
                 failures, pause = (0, self._patience.pause) if gained else (failures + 1, pause)
                 if failures >= self._patience.attempts:
@@ -296,6 +298,7 @@ class _Transfer:
             return
         if total > LIMITS.model_bytes:
             raise self._too_large(total)
+        # Before the first byte, not after gigabytes of them.
         free = free_bytes(self._target.parent)
         if free is not None and total - start > free:
             raise ElmoreError(

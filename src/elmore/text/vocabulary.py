@@ -17,17 +17,17 @@ __all__ = ["BEGIN", "END", "UNKNOWN", "USUAL", "Specials", "Vocabulary"]
 
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 
-# A vocabulary up to this size is read at one go.
+# A vocabulary up to this size is read at once.
 _PLAIN_BYTES = 1 << 24
 
 
 class Specials(NamedTuple):
-    """How a vocabulary is looked up: the words that stand for others, and where words are cut.
+    """How a vocabulary is looked up: the words that replace others, and where words are cut.
 
     Attributes:
         begin: the word that opens a sentence.
         end: the word that closes it.
-        unknown: the word that stands for all that are not listed.
+        unknown: the word for all that are not listed.
         longest: characters after which a word is cut before it is looked up; None for never.
     """
 
@@ -41,7 +41,7 @@ USUAL = Specials()
 
 
 class Vocabulary:
-    """Words in id order; the special words are found by name, wherever they stand.
+    """Words in id order; the special words are found by name, wherever they are.
 
     Args:
         words: all words, each once.
@@ -96,11 +96,11 @@ class Vocabulary:
         return self.specials.begin, self.specials.end
 
     def find(self, word: str) -> int | None:
-        """Give the id of a word, or None."""
+        """The id of a word, or None."""
         return self._ids.get(word)
 
     def encode(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """Give the ids of words, (n_words,); unknown ones get the id of the unknown word."""
+        """The ids of words, (n_words,); unknown ones get the id of the unknown word."""
         unknown, longest = self.unknown, self.specials.longest
         if longest is not None:
             words = [word[:longest] for word in words]
@@ -117,7 +117,7 @@ class Vocabulary:
 
     @classmethod
     def read(cls, path: Path | str) -> Vocabulary:
-        """Read a vocabulary file: one word a line, in id order."""
+        """Read a vocabulary file: one word per line, in id order."""
         with open_checked(Path(path), what="vocabulary") as stream:
             return cls.from_stream(stream, what=str(path))
 
@@ -150,7 +150,7 @@ class Vocabulary:
         return cls(words, what=what, specials=specials)
 
     def to_bytes(self) -> bytes:
-        """Give the file form: one word a line."""
+        """The contents of a vocabulary file: one word per line."""
         return "".join(f"{word}\n" for word in self.words).encode("utf-8")
 
 

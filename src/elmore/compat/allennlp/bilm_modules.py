@@ -26,7 +26,7 @@ States = tuple[Tensor, Tensor]
 
 
 class ElmoLstm(nn.Module):
-    """Two stacks of LSTMs with projection, whose state goes on from call to call.
+    """Two stacks of LSTMs with projection, whose state is carried from call to call.
 
     Row k of a batch starts where row k of the last one ended. `stateful = False` starts every
     batch from zeros; `_states` is None or (hidden (layers, rows, 2 * dim), memory (layers, rows,
@@ -114,6 +114,8 @@ class ElmoLstm(nn.Module):
             (layers, batch, time, 2 * dim); zero where a row has ended.
         """
         batch, time = mask.shape
+        # Each place counts as a distinct word: the vectors come from outside and may all
+        # differ.
         index = torch.arange(batch * time, device=inputs.device).view(batch, time)
         vectors = inputs.reshape(batch * time, -1)
         return self.run(vectors, index, mask.sum(dim=1)).values[1:]
@@ -122,9 +124,13 @@ class ElmoLstm(nn.Module):
         """Run over the distinct vectors of a batch, as `BiLm.contextualize`; carry the state."""
         bilm, rows = self._bilm[0], len(lengths)
         kept = self._kept()
+        # A batch may have fewer or more rows than the last one: missing rows start from
+        # zeros.
         before = first_rows(kept, rows, bilm.zero_state)
         layers, after = bilm.contextualize(vectors, index, lengths, before)
         if self.stateful:
+            # Detached, as in AllenNLP: gradients never reach back into an earlier
+            # batch.
             stored = store_rows(kept, BiLmState(after.hidden.detach(), after.memory.detach()))
             self._states = (
                 torch.cat(list(stored.hidden), dim=-1),
@@ -150,6 +156,7 @@ class ElmoLstm(nn.Module):
         if not self.stateful or self._states is None:
             return None
         some = next(self.parameters())
+        # AllenNLP keeps both directions side by side in the last axis; ours are separate.
         parts = len(self._bilm[0].config.directions)
         hidden, memory = (torch.stack(part.to(some).chunk(parts, dim=-1)) for part in self._states)
         return BiLmState(hidden, memory)
@@ -172,7 +179,7 @@ class _ElmoBiLm(nn.Module):
         options_file: options.json; a path or an address.
         weight_file: the HDF5 weights.
         requires_grad: whether it learns.
-        vocab_to_cache: words whose token layer is computed once; the first stands for padding.
+        vocab_to_cache: words whose token layer is computed once; the first means padding.
             Their ids, passed as `word_inputs`, then replace the characters.
     """
 
@@ -185,6 +192,8 @@ class _ElmoBiLm(nn.Module):
     ) -> None:
         super().__init__()
         checkpoint = read_files(options_file, weight_file)
+        # One set of weights, seen by two modules with AllenNLP's names, so that its state
+        # dicts load.
         bilm = build_bilm(checkpoint)
         self._token_embedder = _ElmoCharacterEncoder.of(
             bilm.tokens, checkpoint.alphabet, requires_grad
@@ -207,7 +216,7 @@ class _ElmoBiLm(nn.Module):
         return self._dim
 
     def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> BiLmOutput:
-        """Give all layers of a batch.
+        """All layers of a batch.
 
         Args:
             inputs: character ids, (batch, time, 50).
@@ -240,6 +249,8 @@ class _ElmoBiLm(nn.Module):
         vectors[2] = 0  # the padding, which no LSTM ever sees
         cached = nn.Embedding(len(words), vectors.shape[1], _weight=vectors[2:].clone())
         self._word_embedding = cached.requires_grad_(self._requires_grad)
+        # A buffer, so that it moves with the module; not saved, because AllenNLP's state
+        # dicts lack it.
         self.register_buffer("_marker_vectors", vectors[:2].clone(), persistent=False)
 
     def _known(self, word_inputs: Tensor) -> bool:

@@ -44,6 +44,7 @@ class _ElmoCharacterEncoder(nn.Module):
         cls, encoder: TokenEncoder, alphabet: Alphabet | None, requires_grad: bool
     ) -> _ElmoCharacterEncoder:
         """Make one that shares a token encoder which is there already."""
+        # Not through the constructor, which would read the files once more.
         made = cls.__new__(cls)
         nn.Module.__init__(made)
         made._hold(encoder, alphabet, requires_grad)
@@ -54,6 +55,8 @@ class _ElmoCharacterEncoder(nn.Module):
         self.requires_grad = requires_grad
         encoder.requires_grad_(requires_grad)
         markers = alphabet.encode(alphabet.markers) if alphabet is not None else None
+        # Not saved: it follows from the alphabet, and AllenNLP's state dicts do not have
+        # it.
         self.register_buffer("_markers", torch.as_tensor(markers).long(), persistent=False)
         keep_allennlp_layout(self)
 
@@ -70,7 +73,7 @@ class _ElmoCharacterEncoder(nn.Module):
         return TensorBatch.from_character_ids(inputs, markers)
 
     def vectors(self, batch: TensorBatch) -> Tensor:
-        """Give the vectors of the distinct words of a batch, (n_words, dim)."""
+        """The vectors of the distinct words of a batch, (n_words, dim)."""
         words = batch.words
         if words is None or not (words == 0).any():
             return cast(Tensor, self.encoder(words))
@@ -85,7 +88,7 @@ class _ElmoCharacterEncoder(nn.Module):
         return cast(Tensor, vectors if learns else vectors.detach())
 
     def forward(self, inputs: Tensor) -> dict[str, Tensor]:
-        """Give the vectors of a batch with both markers.
+        """The vectors of a batch with both markers.
 
         Args:
             inputs: character ids, (batch, time, 50).
@@ -173,6 +176,7 @@ def _before_loading(state: dict[str, Any], prefix: str, *_: object) -> None:
 
 
 def _rename(state: dict[str, Any], prefix: str, old: str, new: str, change: Change) -> None:
+    # Only below the prefix: the same hooks run for every module of a larger model.
     pattern = re.compile(re.escape(prefix) + re.escape(old).replace(r"\{\}", r"([^.]+?)"))
     for key in list(state):
         match = pattern.fullmatch(key)

@@ -48,7 +48,7 @@ class Elmo(nn.Module):
         weight_file: the HDF5 weights. None with `module`.
         num_output_representations: number of mixes.
         requires_grad: whether the biLM learns; the mixes always do.
-        do_layer_norm: normalise the layers before they are mixed.
+        do_layer_norm: normalize the layers before they are mixed.
         dropout: on the mixed vectors, while training.
         vocab_to_cache: words whose token layer is computed once; see `_ElmoBiLm`.
         keep_sentence_boundaries: keep the vectors of both markers.
@@ -78,7 +78,9 @@ class Elmo(nn.Module):
         super().__init__()
         if module is not None:
             if options_file is not None or weight_file is not None:
-                raise ConfigError("module= stands instead of the files; pass None for both")
+                raise ConfigError("module= replaces the files; pass None for both")
+            # Any module with AllenNLP's interface will do, so there is no type to
+            # state.
             self._elmo_lstm: Any = module
         elif options_file is None or weight_file is None:
             raise ConfigError("pass options_file and weight_file, or module=")
@@ -100,6 +102,8 @@ class Elmo(nn.Module):
                 initial_scalar_parameters=scalar_mix_parameters,
                 trainable=scalar_mix_parameters is None,
             )
+            # By this name and not in a ModuleList: state dicts of AllenNLP have these
+            # keys.
             self.add_module(f"scalar_mix_{k}", scalar_mix)
 
     @property
@@ -121,7 +125,7 @@ class Elmo(nn.Module):
         if word_inputs is not None and not self._has_cached_vocab:
             _LOGGER.warning("word_inputs without vocab_to_cache: they are not used")
             word_inputs = None
-        # Of cached words the characters are never looked at, and may have any shape.
+        # The characters of cached words are never read, and may have any shape.
         shape = inputs.shape[:-2] if word_inputs is None else word_inputs.shape[:-1]
         flat = None if word_inputs is None else word_inputs.flatten(0, -2)
         output = self._elmo_lstm(inputs.flatten(0, -3), flat)
@@ -145,7 +149,7 @@ class ScalarMix(nn.Module):
 
     Args:
         mixture_size: number of tensors.
-        do_layer_norm: normalise each with the statistics of the whole batch first.
+        do_layer_norm: normalize each with the statistics of the complete batch first.
         initial_scalar_parameters: w to start from; zeros by default.
         trainable: False keeps w and gamma as they are.
     """
@@ -167,6 +171,8 @@ class ScalarMix(nn.Module):
             )
         self.mixture_size = mixture_size
         self.do_layer_norm = do_layer_norm
+        # A parameter of one number for each layer, as AllenNLP saved them; nn.mix has one
+        # vector.
         self.scalar_parameters = nn.ParameterList(
             [nn.Parameter(torch.tensor([value]), requires_grad=trainable) for value in start]
         )
@@ -237,7 +243,7 @@ class ElmoTokenEmbedder(nn.Module):
         return self.output_dim
 
     def forward(self, elmo_tokens: Tensor, word_inputs: Tensor | None = None) -> Tensor:
-        """Give the vectors of character ids (..., time, 50), (..., time, dim)."""
+        """The vectors of character ids (..., time, 50), (..., time, dim)."""
         vectors: Tensor = self._elmo(elmo_tokens, word_inputs)["elmo_representations"][0]
         return vectors if self._projection is None else self._projection(vectors)
 
@@ -293,6 +299,7 @@ class ElmoTokenEmbedderMultiLang(nn.Module):
                     f"other languages {dim}; use models of one size"
                 )
             dim = elmo.get_output_dim()
+            # AllenNLP's names, by which trained models are loaded.
             self.add_module(f"elmo_{language}", elmo)
             file = (aligning_files or {}).get(language)
             self.add_module(f"aligning_{language}", _aligning(file, dim))
@@ -305,7 +312,7 @@ class ElmoTokenEmbedderMultiLang(nn.Module):
         return self.output_dim
 
     def forward(self, inputs: Tensor, lang: str, word_inputs: Tensor | None = None) -> Tensor:
-        """Give the aligned vectors of character ids (..., time, 50) of a language."""
+        """The aligned vectors of character ids (..., time, 50) of a language."""
         if lang not in self._languages:
             raise ConfigError(f"lang={lang!r}; use one of {', '.join(self._languages)}")
         elmo: Elmo = getattr(self, f"elmo_{lang}")
@@ -316,6 +323,7 @@ class ElmoTokenEmbedderMultiLang(nn.Module):
 
 def _aligning(file: FileName | None, dim: int) -> nn.Linear:
     """Make a layer that multiplies by a matrix, which does not learn."""
+    # Without a file nothing changes: usually the language that others are aligned to.
     matrix = torch.eye(dim)
     if file:
         path = local_file(file)

@@ -52,7 +52,7 @@ class ELMoCharacterMapper:
         self._alphabet = ByteAlphabet(self.max_word_length)
 
     def convert_word_to_char_ids(self, word: str) -> list[int]:
-        """Give the 50 ids of a token."""
+        """The 50 ids of a token."""
         if word not in self.tokens_to_add:
             return [int(k) for k in self._alphabet.encode([word])[0]]
         # Laid out as a marker is: one special character between those of a word.
@@ -82,15 +82,15 @@ class ELMoTokenCharactersIndexer:
     def tokens_to_indices(
         self, tokens: Iterable[Any], vocabulary: object = None, index_name: str = _NAME
     ) -> dict[str, list[list[int]]]:
-        """Give the ids of tokens, which are strings or have a `text`."""
+        """The ids of tokens, which are strings or have a `text`."""
         return {index_name: [self._mapper.convert_word_to_char_ids(_text(t)) for t in tokens]}
 
     def get_empty_token_list(self) -> dict[str, list[list[int]]]:
-        """Give the ids of no tokens."""
+        """What `tokens_to_indices` gives for no tokens."""
         return {_NAME: []}
 
     def get_padding_lengths(self, indexed_tokens: Mapping[str, Sequence[Any]]) -> dict[str, int]:
-        """Tell how many tokens there are."""
+        """The number of tokens."""
         return {name: len(ids) for name, ids in indexed_tokens.items()}
 
     def as_padded_tensor_dict(
@@ -156,6 +156,7 @@ def read_files(options_file: FileName | None, weight_file: FileName | None) -> C
     if options_file is None or weight_file is None:
         raise ConfigError("a model has two files; pass options_file and weight_file")
     checkpoint = read_checkpoint((local_file(options_file), local_file(weight_file)))
+    # AllenNLP's classes take character ids, which a word model cannot read.
     if checkpoint.alphabet is None:
         raise ConfigError(
             f"'{weight_file}' reads words and not characters, which AllenNLP's ELMo needs; use "
@@ -165,5 +166,5 @@ def read_files(options_file: FileName | None, weight_file: FileName | None) -> C
 
 
 def local_file(name: FileName) -> Path:
-    """Give the path of a file, which is downloaded if its name is an address."""
+    """The path of a file, which is downloaded if its name is an address."""
     return fetch_address(str(name)) if is_address(name) else Path(name)

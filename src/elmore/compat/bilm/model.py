@@ -50,7 +50,7 @@ class BiLmOps(TypedDict):
 
 
 class BidirectionalLanguageModel:
-    """A biLM with the state of `max_batch_size` rows, which goes on from call to call.
+    """A biLM with the state of `max_batch_size` rows, which is carried from call to call.
 
     Args:
         options_file: options.json.
@@ -58,7 +58,7 @@ class BidirectionalLanguageModel:
         use_character_inputs: whether it reads the ids of `Batcher`; else those of `TokenBatcher`.
         embedding_weight_file: vectors of the words, as `dump_token_embeddings` writes them;
             needed without characters.
-        max_batch_size: most sentences in a batch.
+        max_batch_size: maximum number of sentences in a batch.
     """
 
     def __init__(
@@ -96,8 +96,11 @@ class BidirectionalLanguageModel:
             bilm = self._engine.bilm
             before = first_rows(self.state, len(values), bilm.zero_state)
             layers, after = bilm.contextualize(vectors, index, lengths, before)
+            # bilm-tf kept the state in TensorFlow variables; here it is an attribute
+            # that may be read and set.
             self.state = store_rows(self.state, after)
             trimmed = [without_markers(layer, lengths) for layer in layers.values]
+            # The token layer holds the same vector twice, once for each direction.
             once = layers.values[0, ..., : vectors.shape[1]]
         return {
             "lm_embeddings": torch.stack([layer for layer, _ in trimmed], dim=1),
@@ -107,7 +110,7 @@ class BidirectionalLanguageModel:
         }
 
     def _words(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Give the vectors of the distinct words, which stands where, and the lengths."""
+        """The vectors of the distinct words, which word is where, and the lengths."""
         if self._table is not None:
             if ids.dim() != 2 or int(ids.max()) > len(self._table) or int(ids.min()) < 0:
                 raise ConfigError(
@@ -179,6 +182,7 @@ class LayerWeights(nn.Module):
         self.name = name
         self.l2_coef = l2_coef or 0.0
         self.use_top_only = use_top_only
+        # bilm-tf normalized with the statistics of the complete batch.
         norm = "batch" if do_layer_norm and not use_top_only else None
         self.mix = ScalarMix(1 if use_top_only else n_layers, layer_norm=norm)  # type: ignore[arg-type]  # mypy widens the literal
         self.mix.weights.requires_grad_(not use_top_only)
@@ -190,7 +194,7 @@ class LayerWeights(nn.Module):
         return mixed
 
     def regularization(self) -> Tensor:
-        """Give l2_coef times the sum of squared scores, ()."""
+        """`l2_coef` times the sum of squared scores, ()."""
         if self.use_top_only:
             return torch.zeros(())
         return self.mix.penalty(self.l2_coef)

@@ -55,6 +55,7 @@ class ArchiveSource(NamedSource):
         self._full: set[str] = set()
         self._total = 0
         self._file = open_checked(Path(path), what=self.kind) if stream is None else stream
+        # The limit of decompressed bytes is a multiple of it.
         self._archive_size = self._file.seek(0, os.SEEK_END)
         self._file.seek(0)
         try:
@@ -130,6 +131,8 @@ class ArchiveSource(NamedSource):
         if not folder:
             if not clean:
                 raise self._error("has a member without a name")
+            # Readers ask for base names. Two members with the same one are an error
+            # only when it is read.
             base = clean.rpartition("/")[2]
             self._members.setdefault(base, []).append(member)
 
@@ -174,6 +177,8 @@ class ArchiveSource(NamedSource):
         member = self._find(name)
         if member.size <= IN_MEMORY:
             return io.BytesIO(b"".join(self._unpack(member)))
+        # HDF5 and safetensors readers seek back and forth, which a decompressor can only
+        # do by starting again.
         folder = Path(tempfile.gettempdir())
         stream = cast(BinaryIO, tempfile.TemporaryFile(dir=folder))  # noqa: SIM115 (returned open)
         try:
@@ -204,6 +209,7 @@ class ArchiveSource(NamedSource):
             if chunk is None:
                 break
             count += len(chunk)
+            # Stop at once: a bomb may hold far more than it declares.
             if count > member.size:
                 break
             yield chunk

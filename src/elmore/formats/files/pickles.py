@@ -162,6 +162,8 @@ def _no_storage(*_: Any) -> Any:
     raise ValueError("it builds a storage; files refer to storages instead")
 
 
+# All that a file of tensors needs. Nothing of torch or numpy is called: each name leads to a
+# function of ours that only checks and stores.
 _NAMES = {
     ("collections", "OrderedDict"): _Name(_ordered_dict),
     ("torch._utils", "_rebuild_tensor"): _Name(_tensor),

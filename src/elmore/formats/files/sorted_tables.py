@@ -173,6 +173,8 @@ class _SortedTable:
         if footer[at:].strip(b"\0"):
             raise _damaged(what, "no zeros before its end")
         blocks = [self._handle_alone(value) for _, value in self._block(index)]
+        # Blocks follow each other without gaps; anything else is damage, or two blocks
+        # that share bytes.
         free = 0
         for offset, size in [*blocks, meta, index]:
             if offset != free:
