@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -237,13 +238,7 @@ def weight_shapes(config: BiLmConfig) -> dict[str, tuple[int, ...]]:
 
 def count_parameters(config: BiLmConfig) -> int:
     """Count the numbers in all weights of a biLM."""
-    total = 0
-    for shape in weight_shapes(config).values():
-        size = 1
-        for length in shape:
-            size *= length
-        total += size
-    return total
+    return sum(math.prod(shape) for shape in weight_shapes(config).values())
 
 
 def config_to_json(config: BiLmConfig) -> dict[str, Any]:

@@ -277,7 +277,7 @@ def test_several_languages(small_pair: Pair, tmp_path: Path) -> None:
         embedder(ids, "it")
     with pytest.raises(ConfigurationError, match="the same languages"):
         ElmoTokenEmbedderMultiLang({"en": options}, {"fr": weights})
-    with pytest.raises(ConfigurationError, match="'it', of which no model is"):
+    with pytest.raises(ConfigurationError, match="'it', for which there is no model"):
         ElmoTokenEmbedderMultiLang({"en": options}, {"en": weights}, aligning_files={"it": "x"})
 
 

@@ -199,17 +199,12 @@ class ScalarMix(nn.Module):
 
 
 class ElmoTokenEmbedder(nn.Module):
-    """One mix of a biLM's layers.
+    """One mix of a biLM's layers. The other arguments are those of `Elmo`.
 
     Args:
         options_file: options.json; AllenNLP's default, the original model, if not given.
         weight_file: the HDF5 weights.
-        do_layer_norm: as in `Elmo`.
-        dropout: as in `Elmo`.
-        requires_grad: as in `Elmo`.
         projection_dim: size to project the vectors to.
-        vocab_to_cache: as in `Elmo`.
-        scalar_mix_parameters: as in `Elmo`.
     """
 
     def __init__(
@@ -251,14 +246,12 @@ class ElmoTokenEmbedder(nn.Module):
 class ElmoTokenEmbedderMultiLang(nn.Module):
     """One ELMo for each language, each followed by a fixed matrix that aligns it (AllenNLP 0.9).
 
+    The arguments that are not listed are those of `Elmo`.
+
     Args:
         options_files: options.json by language.
         weight_files: HDF5 weights by language.
-        do_layer_norm: as in `Elmo`.
-        dropout: as in `Elmo`.
-        requires_grad: as in `Elmo`.
         projection_dim: size to project the vectors to.
-        vocab_to_cache: as in `Elmo`.
         scalar_mix_parameters: as in `Elmo`; the published alignments are for [-9e10, 1, -9e10].
         aligning_files: matrices by language, files of torch.save; identity for the others.
     """
@@ -280,7 +273,9 @@ class ElmoTokenEmbedderMultiLang(nn.Module):
             raise ConfigError("options_files and weight_files must name the same languages")
         unknown = set(aligning_files or {}) - set(weight_files)
         if unknown:
-            raise ConfigError(f"aligning_files has {sorted(unknown)[0]!r}, of which no model is")
+            raise ConfigError(
+                f"aligning_files has {sorted(unknown)[0]!r}, for which there is no model"
+            )
         dim: int | None = None
         for language in weight_files:
             elmo = Elmo(

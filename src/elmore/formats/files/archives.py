@@ -16,6 +16,7 @@ import struct
 import tempfile
 import zipfile
 import zlib
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from elmore._atomic import write_error
 from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import FormatError
-from elmore.formats.files.sources import NamedSource
+from elmore.formats.files.sources import Source
 from elmore.limits import LIMITS
 
 __all__ = ["CHUNK", "IN_MEMORY", "ArchiveSource", "Member", "ZipSource"]
@@ -44,7 +45,7 @@ class Member:
     info: zipfile.ZipInfo | None = None  # in a zip
 
 
-class ArchiveSource(NamedSource):
+class ArchiveSource(Source):
     """What zips and tars share: checked names, limits, decompression of one member."""
 
     kind = "archive"
@@ -65,16 +66,16 @@ class ArchiveSource(NamedSource):
             self.close()
             raise
 
+    @abstractmethod
     def _list(self) -> None:
         """Fill `_members` through `_add`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _chunks(self, member: Member) -> Iterator[bytes]:
         """Yield the decompressed bytes of a member, however many come."""
-        raise NotImplementedError
 
     def _error(self, problem: str, fix: str = "pack it again") -> FormatError:
-        return FormatError(f"{self.kind} '{self._name}' {problem}; {fix}")
+        return FormatError(f"{self.kind} '{self.name}' {problem}; {fix}")
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:

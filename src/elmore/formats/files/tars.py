@@ -155,7 +155,7 @@ class TarSource(ArchiveSource):
         except tarfile.HeaderError:
             if self._position <= tarfile.BLOCKSIZE:
                 raise FormatError(
-                    f"'{self._name}' is neither a zip nor a tar; pass a model folder, zip or tar"
+                    f"'{self.name}' is neither a zip nor a tar; pass a model folder, zip or tar"
                 ) from None
             raise self._error(
                 f"has a broken header at byte {self._position}", "download it again"
