@@ -89,7 +89,7 @@ def random_model(shape: str, folder: Path) -> Path:
     from elmore import Elmo
     from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
     from elmore.formats.checkpoint import Checkpoint
-    from elmore.initial import initial_weights
+    from elmore.initial_weights import initial_weights
     from elmore.text.characters import ByteAlphabet
 
     cells, dim = map(int, shape.split("/"))

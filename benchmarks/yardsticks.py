@@ -25,7 +25,7 @@ from elmore._atomic import atomic_file
 from elmore._io import open_text
 from elmore.analysis import Pos, Wsd
 from elmore.embedding.certificate import certified
-from elmore.formats import folder
+from elmore.formats import elmore_folder
 from elmore.published.catalog import bundled_model
 
 # What `--quick` measures: enough to tell two runs apart, in three minutes of one core.
@@ -79,7 +79,7 @@ def main() -> None:
             if (found := result[part]["metrics"].get(name)) is not None
         }
         checkpoint = certified(elmo.checkpoint, args.precision, probes)
-        folder.write(checkpoint, args.certify, overwrite=True, precision=args.precision)
+        elmore_folder.write(checkpoint, args.certify, overwrite=True, precision=args.precision)
 
 
 def measure_perplexity(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:

@@ -99,17 +99,15 @@ def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "out").is_symlink()
 
 
-def test_rights_follow_the_umask_or_are_private(tmp_path: Path) -> None:
+def test_rights_follow_the_umask(tmp_path: Path) -> None:
     old = os.umask(0o022)
     try:
-        with atomic_file(tmp_path / "a"), atomic_file(tmp_path / "b", private=True):
-            pass
-        with atomic_folder(tmp_path / "c"), atomic_folder(tmp_path / "d", private=True):
+        with atomic_file(tmp_path / "a"), atomic_folder(tmp_path / "b"):
             pass
     finally:
         os.umask(old)
-    rights = [(tmp_path / name).stat().st_mode & 0o777 for name in "abcd"]
-    assert rights == [0o644, 0o600, 0o755, 0o700]
+    rights = [(tmp_path / name).stat().st_mode & 0o777 for name in "ab"]
+    assert rights == [0o644, 0o755]
 
 
 def test_atomic_path(tmp_path: Path) -> None:

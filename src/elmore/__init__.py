@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from elmore._lazy import lazy_names
+from elmore._imports import lazy_names
 from elmore._version import __version__
 from elmore.errors import ElmoreError
 

@@ -1,6 +1,6 @@
-"""Write files and folders whole or not at all.
+"""Write files and folders completely or not at all.
 
-What stands under a final name is complete and synced, or it is the previous version, whatever
+What has its final name is complete and synced, or it is the previous version, whatever
 the disk does and whenever the process dies.
 """
 
@@ -183,12 +183,12 @@ def _creating(target: Path) -> Iterator[None]:
         raise write_error(error, target) from error
 
 
-def _create(path: Path, target: Path, private: bool) -> int:
+def _create(path: Path, target: Path) -> int:
     # O_EXCL never follows a planted link; 0o666 leaves the rights to the umask.
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
     flags |= getattr(os, "O_BINARY", 0)
     with _creating(target):
-        return os.open(path, flags, 0o600 if private else 0o666)
+        return os.open(path, flags, 0o666)
 
 
 @contextlib.contextmanager
@@ -222,15 +222,13 @@ def atomic_file(
     *,
     overwrite: bool = False,
     mode: Literal["wb", "w+b"] = "wb",
-    private: bool = False,
 ) -> Iterator[BinaryIO]:
-    """Write a file so that its name holds the whole new content or the old one.
+    """Write a file so that its name holds the complete new content or the old one.
 
     Args:
         path: the final name.
         overwrite: whether an existing file may be replaced.
         mode: "wb", or "w+b" for writers that read back.
-        private: readable by its owner only, whatever the umask.
 
     Yields:
         A binary file under a temporary name in the same folder. When the block ends well it is
@@ -244,7 +242,7 @@ def atomic_file(
     _check_target(path, overwrite)
     clean_partials(path.parent)
     temporary = _temporary(path, "partial")
-    descriptor = _create(temporary, path, private)
+    descriptor = _create(temporary, path)
     with _guarded(temporary, path):
         try:
             stream = os.fdopen(descriptor, mode)
@@ -270,7 +268,7 @@ def atomic_file(
 
 
 @contextlib.contextmanager
-def atomic_path(path: Path, *, overwrite: bool = False, private: bool = False) -> Iterator[Path]:
+def atomic_path(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Do what `atomic_file` does for libraries that open files by name (h5py).
 
     Yields:
@@ -280,7 +278,7 @@ def atomic_path(path: Path, *, overwrite: bool = False, private: bool = False) -
     _check_target(path, overwrite)
     clean_partials(path.parent)
     temporary = _temporary(path, "partial")
-    os.close(_create(temporary, path, private))
+    os.close(_create(temporary, path))
     with _guarded(temporary, path):
         yield temporary
         try:
@@ -293,7 +291,7 @@ def atomic_path(path: Path, *, overwrite: bool = False, private: bool = False) -
 def finish_file(temporary: Path, path: Path) -> None:
     """Sync a file that was written under another name of the same folder, and rename it.
 
-    For files that grow over several runs; it replaces what stands under the name.
+    For files that grow over several runs; it replaces what has the name.
     """
     path = _absolute(path)
     try:
@@ -341,15 +339,13 @@ def atomic_folder(
     *,
     overwrite: bool = False,
     looks_ours: Callable[[Path], bool] | None = None,
-    private: bool = False,
 ) -> Iterator[Path]:
-    """Write a folder so that its name holds the whole new content or the old one.
+    """Write a folder so that its name holds the complete new content or the old one.
 
     Args:
         path: the final name; its parent must exist. An empty folder there is simply used.
         overwrite: whether a filled folder may be replaced.
         looks_ours: decides whether that folder is one of ours; without it none is.
-        private: open to its owner only, whatever the umask.
 
     Yields:
         A temporary folder beside the target, to be filled. When the block ends well it is
@@ -360,7 +356,7 @@ def atomic_folder(
     clean_partials(path.parent)
     temporary = _temporary(path, "partial")
     with _creating(path):
-        os.mkdir(temporary, 0o700 if private else 0o777)
+        os.mkdir(temporary)
     with _guarded(temporary, path):
         yield temporary
         filled = _check_folder(path, overwrite, looks_ours)

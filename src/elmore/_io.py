@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NoReturn, TypeAlias, cast
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore._messages import shown
 from elmore.errors import FormatError, InputError
 
@@ -233,7 +233,7 @@ def sha256_stream(stream: BinaryIO) -> str:
     return digest.hexdigest()
 
 
-def sha256_file(path: Path, *, follow: bool = True) -> str:
-    """Return the SHA-256 of a regular file, as lower-case hex."""
-    with open_checked(path, what="file", follow=follow) as stream:
+def sha256_file(path: Path) -> str:
+    """The SHA-256 of a regular file, as lower-case hex."""
+    with open_checked(path, what="file") as stream:
         return sha256_stream(stream)

@@ -1,22 +1,39 @@
-"""Strict JSON: bounded in time and memory, and no value that another reader would see otherwise."""
+"""Strict JSON, and dataclasses from the values of JSON and TOML.
+
+Parsing is bounded in time and memory, and accepts no value that another reader would see otherwise.
+"""
 
 from __future__ import annotations
 
 import codecs
+import dataclasses
+import difflib
+import functools
 import hashlib
 import json
 import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from types import UnionType
+from typing import (
+    Any,
+    Literal,
+    NoReturn,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from elmore._io import open_checked
 from elmore._messages import shown
-from elmore.errors import FormatError
+from elmore.errors import ConfigError, ElmoreError, FormatError
 from elmore.limits import LIMITS, Limits
 
-__all__ = ["json_digest", "parse_json", "read_json"]
+__all__ = ["from_json", "json_digest", "parse_json", "read_json"]
 
 # A string, or one character of structure. The lone quote comes last: it matches only where a
 # string does not end, and so keeps the scan linear.
@@ -54,7 +71,7 @@ def _scan(text: str, what: str, limits: Limits) -> None:
 
 
 @dataclass(frozen=True)
-class _Values:
+class _CheckedValues:
     """What becomes of the values that `json` finds: each is checked first."""
 
     what: str
@@ -110,7 +127,7 @@ def parse_json(data: bytes, *, what: str, limits: Limits = LIMITS) -> dict[str, 
             "check that it is the right file"
         )
 
-    values = _Values(what, limits)
+    values = _CheckedValues(what, limits)
     try:
         text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
         _scan(text, what, limits)
@@ -147,3 +164,126 @@ def read_json(path: Path, limits: Limits = LIMITS, *, follow: bool = True) -> di
 def json_digest(data: Any) -> str:
     """Return the SHA-256 of values, as lower-case hex; the order of keys does not matter."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+# Dataclasses --------------------------------------------------------------------------------------
+
+_T = TypeVar("_T")
+_PLAIN = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+_type_hints = functools.cache(get_type_hints)  # it evaluates strings, and manifests have many rows
+
+
+def from_json(
+    kind: type[_T],
+    data: object,
+    *,
+    what: str,
+    key: str = "",
+    error: type[ElmoreError] = ConfigError,
+    fix: str = "add it",
+    extra: bool = False,
+) -> _T:
+    """Build a value of a type from parsed JSON or TOML, and check it.
+
+    A key may be missing if its field has a default or may be None.
+
+    Args:
+        kind: a dataclass or NamedTuple, whose fields are keys; or a type that such a field may
+            have: bool, int, float, str, a Literal, `X | None`, a tuple, dict[str, X], Any.
+        data: the parsed value.
+        what: the file as it should appear in messages.
+        key: where the value is in the file, for messages.
+        error: what to raise.
+        fix: what to do about a key that is missing, for messages.
+        extra: ignore keys of the outermost object that no field has.
+    """
+    return cast(_T, _Builder(what, error, fix, extra).value(kind, data, key))
+
+
+@dataclass(frozen=True)
+class _Builder:
+    """The arguments of `from_json` that stay the same at every depth."""
+
+    what: str
+    error: type[ElmoreError]
+    fix: str
+    extra: bool
+
+    def value(self, kind: Any, value: Any, key: str) -> Any:
+        origin, inner = get_origin(kind), get_args(kind)
+        if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
+            return self.fields(kind, value, key)
+        if origin in (Union, UnionType):
+            # TOML has no null, so a file says "none".
+            if value in (None, "none"):
+                return None
+            return self.value(next(k for k in inner if k is not type(None)), value, key)
+        if origin is Literal:
+            if value not in inner:
+                self.refuse(key, value, f"is unknown; use one of {', '.join(map(repr, inner))}")
+            return value
+        if origin is tuple:
+            return self.items(inner, value, key)
+        if origin is dict:
+            if not isinstance(value, dict):
+                self.refuse(key, value, "must be an object; correct it")
+            return {name: self.value(inner[1], v, f"{key}.{name}") for name, v in value.items()}
+        return value if kind is Any else self.plain(kind, value, key)
+
+    def fields(self, kind: Any, data: Any, key: str) -> Any:
+        place = f"{self.what}: {key}" if key else self.what
+        if not isinstance(data, dict):
+            problem = (
+                " is missing" if data is None else f"={shown(repr(data), 40)} is not an object"
+            )
+            raise self.error(f"{place}{problem}; {self.fix}")
+        hints, defaults = _type_hints(kind), _defaults(kind)
+        for name in data:
+            if name not in hints and (key or not self.extra):
+                near = difflib.get_close_matches(name, hints, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(hints)}"
+                raise self.error(f"{place} has an unknown key '{shown(name, 60)}'; {hint}")
+        values = {}
+        for name, hint in hints.items():
+            inside = f"{key}.{name}" if key else name
+            if name in data:
+                values[name] = self.value(hint, data[name], inside)
+            elif name not in defaults and type(None) in get_args(hint):
+                values[name] = None
+            elif name not in defaults:
+                raise self.error(f"{self.what}: {inside} is missing; {self.fix}")
+        try:
+            return kind(**values)
+        except ConfigError as error:
+            raise self.error(f"{self.what}: {error}") from None
+
+    def items(self, kinds: tuple[Any, ...], value: Any, key: str) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple):
+            self.refuse(key, value, "must be a list; correct it")
+        if kinds[-1] is ...:
+            kinds = (kinds[0],) * len(value)
+        if len(value) != len(kinds):
+            self.refuse(key, value, f"must be a list of {len(kinds)} values; correct it")
+        pairs = zip(kinds, value, strict=True)
+        return tuple(self.value(k, v, f"{key}[{n}]") for n, (k, v) in enumerate(pairs))
+
+    def plain(self, kind: Any, value: Any, key: str) -> Any:
+        if kind is float and type(value) is int:
+            return float(value)
+        # Not isinstance: bool is an int in Python.
+        if type(value) is not kind:
+            self.refuse(key, value, f"must be {_PLAIN[kind]}; correct it")
+        return value
+
+    def refuse(self, key: str, value: Any, problem: str) -> NoReturn:
+        raise self.error(f"{self.what}: {shown(key, 60)}={shown(repr(value), 60)} {problem}")
+
+
+@functools.cache
+def _defaults(kind: Any) -> frozenset[str]:
+    """The fields that have a default."""
+    if not dataclasses.is_dataclass(kind):
+        return frozenset(kind._field_defaults)
+    none = (dataclasses.MISSING, dataclasses.MISSING)
+    fields = dataclasses.fields(kind)
+    return frozenset(f.name for f in fields if (f.default, f.default_factory) != none)

@@ -1,8 +1,10 @@
-"""Names and values as they appear in messages."""
+"""What people are shown: values in messages, and progress."""
 
 from __future__ import annotations
 
-__all__ = ["shown"]
+from typing import Protocol
+
+__all__ = ["SILENT", "Progress", "Silent", "shown"]
 
 
 def shown(value: object, limit: int = 90) -> str:
@@ -10,7 +12,7 @@ def shown(value: object, limit: int = 90) -> str:
 
     Args:
         value: a name, path or value that may come from a hostile file.
-        limit: most characters of the result.
+        limit: the maximum number of characters of the result.
     """
     text = "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(value)
@@ -19,3 +21,26 @@ def shown(value: object, limit: int = 90) -> str:
         return text
     head = (limit - 1) // 3  # the end of a path says more than its start
     return f"{text[:head]}…{text[head + 1 - limit :]}"
+
+
+class Progress(Protocol):
+    """What long work reports to. The caller decides whether anything is shown."""
+
+    def update(self, n: int) -> object:
+        """Count `n` more items."""
+
+    def close(self) -> object:
+        """End the report."""
+
+
+class Silent:
+    """Shows nothing; the default everywhere."""
+
+    def update(self, n: int) -> None:
+        """Count nothing."""
+
+    def close(self) -> None:
+        """End nothing."""
+
+
+SILENT = Silent()

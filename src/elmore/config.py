@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from elmore._json import from_json
 from elmore._messages import shown
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS, Limits
@@ -37,13 +39,13 @@ class TokenEncoderConfig:
     Characters (a convolution over character embeddings), a word table, or both side by side.
 
     Attributes:
-        n_characters: rows of the character table; 0 means that there is no character part.
+        n_characters: rows of the character table; 0 for none.
         char_dim: size of a character embedding.
         max_chars: columns of a word, markers included.
         filters: (width, count) of each convolution, in the order of their outputs.
         activation: what follows the maximum over positions.
         n_highway: number of highway layers after the convolutions.
-        n_words: rows of the word table; 0 means that there is no word part.
+        n_words: rows of the word table; 0 for none.
         word_dim: size of a word embedding.
         projected: whether a linear layer maps the features to the biLM's dimension.
     """
@@ -111,7 +113,7 @@ class LstmConfig:
 
     Attributes:
         dim: cells of a layer.
-        projection_dim: size of a layer's output; equal to `dim` there is no projection matrix.
+        projection_dim: size of a layer's output; if it equals `dim`, there is no projection matrix.
         n_layers: number of layers.
         cell_clip: bound of the cell state, None for no clipping.
         proj_clip: bound of the projected output, None for no clipping. Without a projection it
@@ -168,7 +170,7 @@ class LstmConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BiLmConfig:
-    """The whole biLM: a token encoder and the LSTMs over it."""
+    """The complete biLM: a token encoder and the LSTMs over it."""
 
     tokens: TokenEncoderConfig
     lstm: LstmConfig
@@ -236,13 +238,7 @@ def weight_shapes(config: BiLmConfig) -> dict[str, tuple[int, ...]]:
 
 def count_parameters(config: BiLmConfig) -> int:
     """Count the numbers in all weights of a biLM."""
-    total = 0
-    for shape in weight_shapes(config).values():
-        size = 1
-        for length in shape:
-            size *= length
-        total += size
-    return total
+    return sum(math.prod(shape) for shape in weight_shapes(config).values())
 
 
 def config_to_json(config: BiLmConfig) -> dict[str, Any]:
@@ -260,52 +256,12 @@ def config_from_json(data: Mapping[str, Any], *, what: str) -> BiLmConfig:
         data: the object with the keys `tokens` and `lstm`.
         what: name of the file, for messages.
     """
-    tokens = dict(_section(data, "tokens", TokenEncoderConfig, what))
-    if "filters" in tokens:
-        tokens["filters"] = filters_from_json(tokens["filters"], what=what)
-    lstm = dict(_section(data, "lstm", LstmConfig, what))
-    try:
-        return BiLmConfig(tokens=TokenEncoderConfig(**tokens), lstm=LstmConfig(**lstm))
-    except TypeError:
-        raise ConfigError(f"{what}: 'lstm' needs dim and projection_dim; add them") from None
-    except ConfigError as error:
-        raise ConfigError(f"{what}: {error}") from None
+    return from_json(BiLmConfig, data, what=what)
 
 
 def filters_from_json(value: Any, *, what: str) -> tuple[tuple[int, int], ...]:
     """Check and freeze a list of [width, count] pairs."""
-    pairs = value if isinstance(value, list | tuple) else None
-    if pairs is None or not all(
-        isinstance(pair, list | tuple)
-        and len(pair) == 2
-        and all(isinstance(n, int) and not isinstance(n, bool) for n in pair)
-        for pair in pairs
-    ):
-        raise ConfigError(f"{what}: filters must be a list of [width, count] pairs; correct it")
-    return tuple((pair[0], pair[1]) for pair in pairs)
-
-
-def _section(data: Mapping[str, Any], key: str, kind: type, what: str) -> Mapping[str, Any]:
-    section = data.get(key)
-    if not isinstance(section, dict):
-        raise ConfigError(f"{what}: no object {key!r}; is this the config of an elmore folder?")
-    known = {field.name: field for field in dataclasses.fields(kind)}
-    for name, value in section.items():
-        if name not in known:
-            raise ConfigError(
-                f"{what}: unknown key {key}.{shown(name)}; "
-                "made by a newer elmore? upgrade, or remove it"
-            )
-        expected, found = str(known[name].type), shown(repr(value))
-        if expected == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-            raise ConfigError(f"{what}: {key}.{name}={found} must be a whole number; correct it")
-        if expected == "bool" and not isinstance(value, bool):
-            raise ConfigError(f"{what}: {key}.{name}={found} must be true or false; correct it")
-        if expected.startswith("float") and not (
-            value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-        ):
-            raise ConfigError(f"{what}: {key}.{name}={found} must be a number or null; correct it")
-    return section
+    return from_json(tuple[tuple[int, int], ...], value, what=what, key="filters")
 
 
 def _check_count(name: str, value: int, low: int, high: int) -> None:

@@ -69,4 +69,4 @@ class NativeError(ElmoreError):
 
 
 class ResumeError(ElmoreError):
-    """Report a run folder that does not fit what it should go on with."""
+    """Report a run folder that does not fit what it should resume."""

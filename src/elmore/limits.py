@@ -17,10 +17,10 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Hold the largest sizes that are taken from a foreign file.
+    """The largest sizes that are accepted from a foreign file.
 
-    The defaults are several times what the largest published model needs (formats.md §5), so a
-    refusal means a broken or hostile file, not a big one.
+    The defaults are several times what the largest published model needs, so a refusal means a
+    broken or hostile file, not a big one.
     """
 
     # JSON: options.json, config.json, indexes, manifests.
@@ -71,9 +71,6 @@ class Limits:
     character_rows: int = 1_200_000
     softmax_words: int = 20_000_000
     model_bytes: int = 32 * _GIB
-
-    # Part of the available memory that the output of one call may take without streaming.
-    output_share: float = 0.25
 
 
 LIMITS = Limits()

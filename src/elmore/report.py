@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from elmore._atomic import atomic_file, atomic_path
-from elmore._extras import require
+from elmore._imports import require
 from elmore.errors import ConfigError
 
 __all__ = ["Report", "Row", "Value", "aligned", "check_picture", "save_figure"]

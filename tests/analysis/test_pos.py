@@ -211,12 +211,12 @@ def test_word_vectors(tmp_path):
     with pytest.raises(InputError, match="1 words but a matrix of shape"):
         read_word_vectors(matrix)
     matrix.write_bytes(b"nothing")
-    with pytest.raises(ElmoreError, match="is no matrix"):
+    with pytest.raises(ElmoreError, match="is not a matrix"):
         read_word_vectors(matrix)
     for content, message in [
         ("the 1 2\nRome 3\n", r"v.txt:2: 1 numbers, expected 2"),
-        ("the 1 2\nRome 3 x\n", r"v.txt:2: a value is no number"),
-        ("the 1 nan\n", r"v.txt:1: a value is no number"),
+        ("the 1 2\nRome 3 x\n", r"v.txt:2: a value is not a number"),
+        ("the 1 nan\n", r"v.txt:1: a value is not a number"),
         ("", r"v.txt: there is no vector"),
     ]:
         text.write_text(content)

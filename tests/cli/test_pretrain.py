@@ -79,7 +79,7 @@ def test_a_training_from_end_to_end(cli, data, tmp_path):
         (["--set", "optimiser.lr=1"], "did you mean 'optimizer'"),
         (["--set", "optimizer.lr"], "has no value; write KEY=VALUE"),
         (["--set", "lr=1"], "name the section too"),
-        (["--set", "model.dim=big"], "model.dim='big' must be a int"),
+        (["--set", "model.dim=big"], "model.dim='big' must be a whole number"),
         (["--set", "loss.dropout=2"], "loss.dropout=2"),
         (["--recipe", "tinny"], "did you mean 'tiny'"),
         (["--recipe", "none.toml"], "cannot be read"),

@@ -137,7 +137,7 @@ def test_a_module_instead_of_files(pair: Pair) -> None:
     expected = Elmo(*pair, 1, dropout=0)(ids)["elmo_representations"][0]
     elmo = Elmo(None, None, 1, dropout=0, module=_ElmoBiLm(*pair))
     assert torch.equal(elmo(ids)["elmo_representations"][0], expected)
-    with pytest.raises(ConfigurationError, match="module= stands instead"):
+    with pytest.raises(ConfigurationError, match="module= replaces the files"):
         Elmo(*pair, 1, module=_ElmoBiLm(*pair))
     with pytest.raises(ConfigurationError, match="or module="):
         Elmo(None, None, 1)
@@ -277,7 +277,7 @@ def test_several_languages(small_pair: Pair, tmp_path: Path) -> None:
         embedder(ids, "it")
     with pytest.raises(ConfigurationError, match="the same languages"):
         ElmoTokenEmbedderMultiLang({"en": options}, {"fr": weights})
-    with pytest.raises(ConfigurationError, match="'it', of which no model is"):
+    with pytest.raises(ConfigurationError, match="'it', for which there is no model"):
         ElmoTokenEmbedderMultiLang({"en": options}, {"en": weights}, aligning_files={"it": "x"})
 
 

@@ -12,12 +12,12 @@ pytest.importorskip("torch")
 
 from elmore import Elmo
 from elmore.compat import simple_elmo
-from elmore.compat.allennlp import elmo, embedder, indexing
+from elmore.compat.allennlp import elmo_modules, embedder, indexing
 
 FINDER = doctest.DocTestFinder(recurse=True)
 TESTS = {
     test.name: test
-    for module in (elmo, embedder, indexing, simple_elmo)
+    for module in (elmo_modules, embedder, indexing, simple_elmo)
     for test in FINDER.find(module)
     if test.examples
 }

@@ -77,7 +77,7 @@ def test_batches_and_their_order() -> None:
 
 
 def test_misuse() -> None:
-    with pytest.raises(FormatError, match="no ELMoForManyLangs model"):
+    with pytest.raises(FormatError, match="not an ELMoForManyLangs model"):
         Embedder(DATA / "tf1_characters")
     with pytest.raises(ConfigError, match="batch_size=0"):
         Embedder(DATA / "manylangs_words", batch_size=0)

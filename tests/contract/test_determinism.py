@@ -1,4 +1,4 @@
-"""The determinism contract: C1 repeatable, C2 independent (more in tests/embedding)."""
+"""C1 and C2 of the contract in docs/architecture.md (more of C2 in tests/embedding)."""
 
 from __future__ import annotations
 

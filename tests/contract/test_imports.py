@@ -85,7 +85,7 @@ print("torch" in sys.modules)
 
 
 def test_importing_everything_changes_nothing_outside() -> None:
-    """D9: no environment, no logging, no random state, no threads."""
+    """No environment, no logging, no random state, no threads."""
     modules = [m for m in FILES if not m.endswith("__main__")]
     output = run(
         "import os, logging, random, threading, importlib, warnings\n"

@@ -18,18 +18,17 @@ FLOORS = {
         "limits",
         "report",
         "_atomic",
-        "_extras",
+        "_imports",
         "_io",
         "_json",
-        "_lazy",
         "_locks",
         "_machine",
+        "_manifest",
         "_messages",
-        "_progress",
         "_version",
         "options",
     ),
-    1: ("kernels", "initial", "jobs"),
+    1: ("kernels", "initial_weights", "jobs"),
     2: ("text",),
     3: ("nn",),
     4: ("formats", "published"),
@@ -55,9 +54,8 @@ TORCH_MODULES = {
     f"elmore.{name}"
     for name in (
         "analysis.ablations analysis.mixes "
-        "compat.allennlp.bilm compat.allennlp.elmo compat.allennlp.layouts compat.allennlp.lstm "
-        "compat.allennlp.scalar_mix compat.allennlp.token_embedders compat.allennlp.tokens "
-        "compat.bilm.elmo compat.bilm.model "
+        "compat.allennlp.bilm_modules compat.allennlp.character_encoder "
+        "compat.allennlp.elmo_modules compat.bilm.model "
         "training.distributed training.fine_tune training.objective "
         "training.optimizers training.pretrain training.task_trainer "
         "training.trainer"

@@ -206,7 +206,7 @@ def test_elmo_layer(kind: str, allennlp: Elmo, batches: list[list[list[str]]]) -
 
 
 def our_gradient(name: str, gradients: dict[str, torch.Tensor]) -> np.ndarray:
-    """Our gradient in the place of a parameter of AllenNLP (its layout: formats.md §8)."""
+    """Our gradient in the place of a parameter of AllenNLP."""
     parts = name.split("/")
     if parts[0] == "scalar_mix_0":
         if parts[1] == "gamma":

@@ -8,7 +8,13 @@ import pytest
 from small_models import DATA, make_options, write_pair
 
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
-from elmore.formats import allennlp_archive, allennlp_hdf5, folder, manylangs, tf1
+from elmore.formats import (
+    allennlp_archive,
+    allennlp_hdf5,
+    elmore_folder,
+    manylangs_folder,
+    tf1,
+)
 from elmore.formats.detect import detect, formats, open_model, open_source, read_checkpoint
 from elmore.published.catalog import CATALOG
 
@@ -26,13 +32,13 @@ def test_every_format_offers_what_the_table_needs() -> None:
 def test_formats_are_told_apart_by_their_files(tiny_folder: Path, tmp_path: Path) -> None:
     write_pair(tmp_path / "pair", make_options())
     with open_source(tiny_folder) as source:
-        assert detect(source) is folder
+        assert detect(source) is elmore_folder
     with open_source(tmp_path / "pair") as source:
         assert detect(source) is allennlp_hdf5
     for name, form in {
         "tf1_characters": tf1,
         "tf1_hub": tf1,
-        "manylangs_both": manylangs,
+        "manylangs_both": manylangs_folder,
         "allennlp_tagger.tar.gz": allennlp_archive,
     }.items():
         with open_source(DATA / name) as source:

@@ -32,7 +32,7 @@ def make_weights(
 
 
 def direct(ids: Tensor, characters: Tensor, filters: list[Tensor], biases: list[Tensor]) -> Tensor:
-    """Convolve all columns of all words (formats.md §1) and take the largest value."""
+    """Convolve all columns of all words and take the largest value."""
     embedded = characters[ids - 1].transpose(1, 2)  # (words, char_dim, chars)
     return torch.cat(
         [

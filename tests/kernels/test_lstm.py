@@ -29,7 +29,7 @@ def plain_steps(
     clips: Clips,
     clipped: dict[str, float] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The equations of formats.md §3 one step at a time, for autograd to differentiate."""
+    """The equations of the cell, one step at a time, for autograd to differentiate."""
     cells, outputs, last = memory.shape[1], [], list(memory)
     counts = {"cell": [0, 0], "projection": [0, 0]}
 

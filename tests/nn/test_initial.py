@@ -1,4 +1,4 @@
-"""Random weights in the distributions of bilm-tf (formats.md §9, Initialisation)."""
+"""Random weights in the distributions of bilm-tf."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_a_bilm_of_any_precision_is_found_again(
     assert loaded.predict(["Ada lives in Rome ."]) == task.predict(["Ada lives in Rome ."])
     facts = tmp_path / "run" / "checkpoint" / "task.json"
     facts.write_text(facts.read_text().replace(f'"{elmo.precision}"', '"float7"'))
-    with pytest.raises(FormatError, match="unknown precision float7"):
+    with pytest.raises(FormatError, match="precision='float7' is unknown"):
         task_class("ner").load(tmp_path / "run")
 
 
@@ -381,9 +381,9 @@ def test_damaged_folders_are_refused(knows: Knows, tmp_path: Path) -> None:
             task_class("sentiment").load(place)
     facts = json.loads((folder / "run" / "checkpoint" / "task.json").read_text())
     for change, match in (
-        ({"format": "x"}, "not the folder of a task"),
-        ({"version": 99}, "newer elmore"),
-        ({"recipe": {}}, "elmo is missing"),
+        ({"format": "x"}, "does not belong to a trained task"),
+        ({"version": 99}, "upgrade elmore"),
+        ({"recipe": {}}, "model is missing"),
     ):
         place = tmp_path / f"facts-{match[:4]}"
         shutil.copytree(folder / "run" / "checkpoint", place)
@@ -409,15 +409,15 @@ def damaged(folder: Path, place: Path, **changes: Any) -> Path:
         ("ner", {"labels": {"tags": ["O"]}}, "has labels that are none of ner's"),
         ("srl", {"labels": {"tags": ["O"], "predicates": 3}}, "none of srl's"),
         ("sentiment", {"labels": {"classes": []}}, "none of sentiment's"),
-        ("ner", {"labels": []}, "has 'labels' as []"),
-        ("ner", {"recipe": []}, "has 'recipe' as []"),
-        ("ner", {"recipe": None}, "has 'recipe' as None"),
-        ("ner", {"recipe": {"elmo": 3}}, "elmo is missing"),
-        ("ner", {"scores": 3}, "has 'scores' as 3"),
-        ("ner", {"elmo": 3}, "has 'elmo' as 3"),
-        ("ner", {"task": ["ner"]}, "has 'task' as ['ner']"),
-        ("ner", {"n_trained_words": "x"}, "has 'n_trained_words' as 'x'"),
-        ("ner", {"n_trained_words": True}, "has 'n_trained_words' as True"),
+        ("ner", {"labels": []}, "labels=[] must be an object"),
+        ("ner", {"recipe": []}, "recipe=[] must be an object"),
+        ("ner", {"recipe": None}, "recipe=None must be an object"),
+        ("ner", {"recipe": {"elmo": 3}}, "model is missing"),
+        ("ner", {"scores": 3}, "scores=3 must be an object"),
+        ("ner", {"elmo": 3}, "elmo=3 must be a string"),
+        ("ner", {"task": ["ner"]}, "task=['ner'] must be a string"),
+        ("ner", {"n_trained_words": "x"}, "n_trained_words='x' must be a whole number"),
+        ("ner", {"n_trained_words": True}, "n_trained_words=True must be a whole number"),
         ("ner", {"n_trained_words": -5}, "words, -5 of them trained, but vectors"),
         ("ner", {"n_trained_words": 500}, "words, 500 of them trained, but vectors"),
         ("ner", {"n_trained_words": None}, "does not fit its recipe at 'features.words."),

@@ -58,12 +58,12 @@ def test_words_of_glove_may_have_spaces(tmp_path: Path, header: str) -> None:
     [
         ("the 1 2\na 1 2 3\n", ":2: 3 numbers, expected 2"),
         ("the 1 2\na b 1 2 3 4\n", ":2: 4 numbers, expected 2"),
-        ("the 1 2\na b 1\n", ":2: a value is no number"),
+        ("the 1 2\na b 1\n", ":2: a value is not a number"),
         ("the 1 2\na 1  2\n", ":2: "),
         ("1 3\na 1 2\n", ":2: 2 numbers, expected 3"),
         ("1 0\na\n", ":1: there is no vector"),
-        ("a b 1 2\n", ":1: a value is no number"),
-        ("\u00b2 \u00b2\n", ":1: a value is no number"),
+        ("a b 1 2\n", ":1: a value is not a number"),
+        ("\u00b2 \u00b2\n", ":1: a value is not a number"),
     ],
 )
 def test_lines_with_another_number_of_values(tmp_path: Path, text: str, message: str) -> None:
@@ -99,7 +99,7 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, name: str) -> None:
         write(path, n_words=9)
     with pytest.raises(ConfigError, match=r"shape \(5,\); give 4 numbers each"):
         write(path, dim=4)
-    with pytest.raises(InputError, match="'New York' cannot stand in a word2vec file"):
+    with pytest.raises(InputError, match="'New York' cannot be stored in a word2vec file"):
         write_word_vectors(path, [("New York", VECTORS[0])], n_words=1, dim=5)
     assert list(tmp_path.iterdir()) == []
     write(path)

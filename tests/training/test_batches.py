@@ -256,7 +256,7 @@ S, E, THE, UNK, DOT, TH = (
     [258, 46, 259, 260, 260],
     [258, 116, 104, 259, 260],
 )
-# batch, direction: ids, characters, targets (formats.md §9, from bilm-tf's own tests)
+# batch, direction: ids, characters, targets (from bilm-tf's own tests)
 GOLDEN = {
     (0, 0): (
         [[0, 3, 2], [0, 2, 4]],

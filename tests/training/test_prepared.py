@@ -69,18 +69,18 @@ def change(data: Path, **changes: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": "other"}, "not that of a prepared corpus"),
+        ({"format": "other"}, "does not belong to a prepared corpus"),
         ({"version": 99}, "upgrade elmore"),
         ({"version": True}, "version"),
         ({"files": {}}, "lacks|do not agree"),
         ({"files": {"../x": {"size": 1, "sha256": ""}}}, "names the file"),
-        ({"files": 5}, "cannot be read"),
+        ({"files": 5}, "files=5 must be an object"),
         ({"shards": []}, "do not agree"),
-        ({"shards": [{}]}, "cannot be read"),
+        ({"shards": [{}]}, r"shards\[0\]\.file is missing"),
         ({"heldout": None}, "do not agree"),
-        ({"training": {"tokens": "many"}}, "cannot be read"),
+        ({"training": {"tokens": "many"}}, "tokens='many' must be a whole number"),
         ({"tokenizer": "x"}, "tokenizer"),
-        ({"notes": None}, "cannot be read"),
+        ({"notes": None}, "notes=None must be a list"),
     ],
 )
 def test_a_bad_manifest(data: Path, changes: dict[str, Any], message: str) -> None:
@@ -113,3 +113,29 @@ def test_damage_is_found(data: Path) -> None:
             Prepared.open(data)
         path.write_bytes(original)
     Prepared.open(data, verify=True)
+
+
+def flip_last_byte(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "counts.tsv"])
+def test_damage_of_words_is_found_when_the_folder_is_opened(data: Path, name: str) -> None:
+    # A changed word or count would train another model without any error.
+    flip_last_byte(data / name)
+    with pytest.raises(FormatError, match=f"{name}' differs from its SHA-256"):
+        Prepared.open(data)
+
+
+def test_damage_of_a_shard_is_found_when_it_is_first_read(data: Path) -> None:
+    prepared = Prepared.open(data)
+    assert prepared.heldout_path is not None
+    for path in (prepared.shard_paths[0], prepared.heldout_path):
+        flip_last_byte(path)
+    opened = Prepared.open(data)
+    for path in (opened.shard_paths[0], opened.heldout_path):
+        assert path is not None
+        with pytest.raises(FormatError, match="differs from its SHA-256"):
+            opened.read(path)
+    assert opened.read(opened.shard_paths[1]).n_tokens == opened.shards[1].tokens

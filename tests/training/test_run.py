@@ -80,10 +80,10 @@ def test_damaged_facts(tmp_path: Path) -> None:
     path = run.path / "recipe.json"
     whole = json.loads(path.read_text())
     path.write_text(json.dumps({**whole, "version": 99}))
-    with pytest.raises(FormatError, match="newer elmore"):
+    with pytest.raises(FormatError, match="upgrade elmore"):
         run.check(small_recipe(), FACTS)
     path.write_text(json.dumps({"x": 1}))
-    with pytest.raises(FormatError, match="not that of a run"):
+    with pytest.raises(FormatError, match="does not belong to a training run"):
         _ = run.recipe
     path.write_text("{")
     with pytest.raises(FormatError, match="JSON"):

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from elmore._json import from_json
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.detect import read_checkpoint
 from elmore.report import Report, Row
 from elmore.tasks.folder import read_task, runs_of
 from elmore.tasks.recipe import ElmoRecipe
-from elmore.training.recipe_files import section_from_json
 
 __all__ = ["LearnedMix", "Mixes", "mix_report"]
 
@@ -137,7 +137,7 @@ def _order(name: str) -> tuple[bool, int, str]:
 def _mixes(path: Path) -> list[LearnedMix]:
     """The mix of each place of a trained task."""
     content, inside = read_task(path)
-    use = section_from_json(content.recipe.get("elmo"), ElmoRecipe, f"{path}: elmo")
+    use = from_json(ElmoRecipe, content.recipe.get("elmo"), what=str(path), key="elmo")
     places = [*(["input"] if use.input else []), *(["output"] if use.output else [])]
     result = []
     for k, place in enumerate(places):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress
 from elmore.analysis.occurrences import Hit, Occurrences
 from elmore.analysis.probe import unit
 from elmore.embedding.centroids import k_means

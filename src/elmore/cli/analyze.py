@@ -18,7 +18,7 @@ from elmore.tasks.task import TASKS
 from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
-    from elmore._progress import Progress
+    from elmore._messages import Progress
     from elmore.embedding.elmo import Elmo
     from elmore.report import Report
 

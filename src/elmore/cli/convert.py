@@ -56,14 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write a model anew; it appears under its name only when it was verified."""
-    from elmore.formats import allennlp_hdf5, folder
+    from elmore.formats import allennlp_hdf5, elmore_folder
 
     if args.to == "allennlp" and (args.precision != "float32" or args.start != "zeros"):
         raise ConfigError("AllenNLP's files hold float32 and no start state; use --to folder")
     model, output = flags.model_path(args.model), Path(args.output)
     _refuse_itself(model, output)
     checkpoint = flags.read_model(model)
-    looks_ours = folder.is_folder if args.to == "folder" else allennlp_hdf5.is_folder
+    looks_ours = elmore_folder.is_folder if args.to == "folder" else allennlp_hdf5.is_folder
     difference = None
     with atomic_folder(output, overwrite=args.force, looks_ours=looks_ours) as temporary:
         certificate = _write(args, checkpoint, temporary)
@@ -109,7 +109,7 @@ def _refuse_itself(model: ModelPath | None, output: Path) -> None:
 
 def _write(args: argparse.Namespace, checkpoint: Checkpoint, path: Path) -> dict[str, Any] | None:
     """Write the model, and give what its precision costs, if that was measured."""
-    from elmore.formats import allennlp_hdf5, folder
+    from elmore.formats import allennlp_hdf5, elmore_folder
 
     if args.to == "allennlp":
         allennlp_hdf5.write(checkpoint, path)
@@ -127,7 +127,7 @@ def _write(args: argparse.Namespace, checkpoint: Checkpoint, path: Path) -> dict
 
         start = Engine(checkpoint, Compute(start="warm")).start_state
         checkpoint = dataclasses.replace(checkpoint, start_state=start)
-    folder.write(checkpoint, path, precision=args.precision)
+    elmore_folder.write(checkpoint, path, precision=args.precision)
     return certificate
 
 

@@ -16,7 +16,7 @@ from elmore.errors import ConfigError
 from elmore.options import Output
 
 if TYPE_CHECKING:
-    from elmore._progress import Progress
+    from elmore._messages import Progress
     from elmore.embedding.elmo import Elmo
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath

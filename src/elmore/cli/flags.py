@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from elmore._progress import Progress
+from elmore._messages import Progress
 from elmore.cli.report import make_progress
 from elmore.config import Precision
 from elmore.embedding.writers import WRITERS

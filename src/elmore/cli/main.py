@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import NoReturn, Protocol, TextIO, cast
 
-from elmore._extras import missing_extra
+from elmore._imports import missing_extra
 from elmore._messages import shown
 from elmore._version import __version__
 from elmore.cli.report import one_line, say

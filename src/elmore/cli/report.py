@@ -7,8 +7,7 @@ import json
 import sys
 from typing import Any
 
-from elmore._messages import shown
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress, shown
 from elmore.errors import ElmoreError
 
 __all__ = ["make_progress", "one_line", "say", "write_json", "write_result"]

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore._io import open_checked
 from elmore.cli import flags
 from elmore.cli.report import say

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore._extras import require_torch
+from elmore._imports import require_torch
 from elmore.cli import flags
 from elmore.cli.report import make_progress, say, write_json, write_result
 from elmore.cli.training import Display, add_recipe, ending_by_signal, overrides

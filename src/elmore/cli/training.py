@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore.cli import flags
 from elmore.cli.report import say
 from elmore.errors import ConfigError

@@ -1,6 +1,6 @@
 """ELMoForManyLangs' `Embedder` (elmoformanylangs 0.0.4) over elmore's parts.
 
-It reproduces what the original does with its batches: state goes on from call to call, and the
+It reproduces what the original does with its batches: state is carried from call to call, and the
 `lstm` encoder sees the padding of shorter sentences. `Elmo.embed_tokens` does neither.
 """
 
@@ -48,7 +48,7 @@ class Embedder:
         self.elmo = Elmo.load(model_dir)
         if self.elmo.engine.indexer.markers != DictionaryAlphabet.markers:
             raise FormatError(
-                f"'{model_dir}' is no ELMoForManyLangs model; use elmore.Elmo.load for it"
+                f"'{model_dir}' is not an ELMoForManyLangs model; use elmore.Elmo.load for it"
             )
         self._stream = self.elmo.stateful()
 
@@ -69,6 +69,7 @@ class Embedder:
         Returns:
             an array for each sentence, in the order of the input.
         """
+        # A fixed order: the state that a batch leaves is where the next one starts.
         order = sorted(range(len(sents)), key=lambda k: -len(sents[k]))
         results: dict[int, Array] = {}
         for start in range(0, len(order), self.batch_size):
@@ -82,6 +83,8 @@ class Embedder:
         if not self.elmo.config.lstm.mixed:
             return [layers.values for layers in self._stream.layers_tokens(sentences)]
         engine = self.elmo.engine
+        # The original's `lstm` encoder runs over the padding as if it were words,
+        # backward as well.
         batch = with_padding_as_words(engine.indexer.batch(sentences), engine.indexer)
         layers, _ = engine.run(batch)
         return [layers[0, row, 1 : len(s) + 1].copy() for row, s in enumerate(sentences)]
@@ -92,7 +95,7 @@ def _choose(values: Array, output_layer: int) -> Array:
     if output_layer == -2:
         return values
     if output_layer == -1:
-        # Of no tokens there is no mean; the original warns and gives NaN.
+        # No tokens have no mean: the original warns and gives NaN.
         return values.mean(axis=0) if len(values) else np.zeros(values.shape[1:], np.float32)
     if not 0 <= output_layer < len(values):
         raise ConfigError(

@@ -26,7 +26,7 @@ Layers = Literal["average", "top", "all"]
 
 
 class ElmoModel:
-    """A model whose state goes on from batch to batch within a call, as in simple_elmo.
+    """A model whose state is carried from batch to batch within a call, as in simple_elmo.
 
     Attributes:
         batch_size: sentences in a batch.
@@ -100,7 +100,7 @@ class ElmoModel:
     def get_elmo_vector_average(
         self, texts: Sequence[Sequence[str]], warmup: bool = True, layers: Layers = "average"
     ) -> Array:
-        """Give one vector of length 1 for each sentence: the mean of its tokens' vectors.
+        """One vector of length 1 for each sentence: the mean of its tokens' vectors.
 
         Args:
             texts: tokens of each sentence.
@@ -147,6 +147,7 @@ class ElmoModel:
 
     def _candidates(self, words: list[tuple[str, float]]) -> dict[str, list[Any]]:
         vocabulary = self._loaded().checkpoint.vocabulary
+        # simple_elmo sorted ascending, so the likeliest word is the last.
         words = words[::-1]
         return {
             "candidate_words": [word for word, _ in words],
@@ -163,6 +164,8 @@ class ElmoModel:
         elmo, size = self._loaded(), self.batch_size or 1
         # Every call of simple_elmo began with a fresh session.
         with elmo.stateful() as stream:
+            # simple_elmo discarded these vectors; only the state that they leave is
+            # used.
             if warmup and texts:
                 stream.layers_tokens(texts[:size])
             for start in range(0, len(texts), size):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, Unpack, cast, overload
 
 import numpy as np
 
-from elmore._extras import require_torch
+from elmore._imports import require_torch
 from elmore.config import BiLmConfig, Precision
 from elmore.embedding.certificate import certified
 from elmore.embedding.engine import Engine
@@ -25,7 +25,7 @@ from elmore.embedding.results import (
 )
 from elmore.embedding.stateful import Stream
 from elmore.embedding.stream import embed_stream, sentences_from_texts, sentences_from_tokens
-from elmore.formats import folder
+from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.options import BATCH_TOKENS, Compute, ComputeOptions, Start
@@ -347,7 +347,7 @@ class Elmo:
         """
         checkpoint = dataclasses.replace(self._checkpoint, start_state=self._engine.start_state)
         checkpoint = certified(checkpoint, precision)
-        folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)
+        elmore_folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)
 
     def __repr__(self) -> str:
         return f"Elmo({self._checkpoint.origin!r}, dim={self.dim}, n_layers={self.n_layers})"

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._atomic import atomic_file, write_error
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import LayerChoice, layer_weights
 from elmore.embedding.stream import BATCH_TOKENS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._extras import require_torch
+from elmore._imports import require_torch
 from elmore.embedding.network import LstmState, Runner, in_turn
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint

@@ -122,6 +122,8 @@ def _read_options(
     source: Source, shapes: Shapes, prefix: str, weights: str, notes: dict[str, Any]
 ) -> tuple[dict[str, Any], str]:
     """Find the options: a copy in the archive, a file that config.json names, or the shapes."""
+    # AllenNLP copied the files that a config names into its archives, under the path of the
+    # key.
     candidates = [name for name in source.names() if name.endswith(".options_file")]
     if len(candidates) > 1:
         # fta/model.text_field_embedder.token_embedders.NAME.options_file

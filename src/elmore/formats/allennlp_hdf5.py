@@ -112,6 +112,7 @@ def write(checkpoint: Checkpoint, path: Path, *, overwrite: bool = False) -> Non
         ConfigError: the model has a part that these files cannot store.
     """
     config = checkpoint.config
+    # Before anything is written: AllenNLP would load such files and compute something else.
     _refuse_unwritable(checkpoint)
     with atomic_folder(path, overwrite=overwrite, looks_ours=is_folder) as folder:
         _write_datasets(folder, path, "weights.hdf5", _weight_datasets(checkpoint))

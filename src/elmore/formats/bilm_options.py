@@ -57,6 +57,8 @@ def read_options(source: Source, name: str) -> dict[str, Any]:
 
 def find_vocabulary(names: tuple[str, ...]) -> str | None:
     """Name of the vocabulary, unless there is none or more than one could be meant."""
+    # Folders may hold vocabularies of other models too: a usual name wins, and of several
+    # unusual ones none is guessed.
     for usual in ("vocab.txt.gz", "vocab.txt"):  # simple_elmo prefers the compressed one
         if usual in names:
             return usual
@@ -207,6 +209,7 @@ def config_from_options(
 
 def _characters(section: Section, dim: int) -> TokenEncoderConfig:
     filters = filters_from_json(section.data.get("filters"), what=f"char_cnn of '{section.what}'")
+    # Another number means another alphabet, whose ids we could not make.
     n_characters = section.number("n_characters", N_CHARACTERS + 1)
     if n_characters not in (N_CHARACTERS, N_CHARACTERS + 1):
         raise ConfigError(

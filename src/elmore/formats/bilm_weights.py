@@ -44,6 +44,8 @@ def _transpose(part: Array) -> Array:
 
 def _swap_gates(part: Array) -> Array:
     """Swap the middle two of four blocks of the last axis: i,j,f,o <-> i,f,j,o."""
+    # TensorFlow's LSTMCell orders the gates i, j, f, o (j is the candidate); torch and we
+    # order them i, f, j, o. Exchanging the middle two is its own inverse.
     i, second, third, o = np.split(part, 4, axis=-1)
     return np.concatenate([i, third, second, o], axis=-1)
 
@@ -170,6 +172,7 @@ def _matrix(dataset: str, weight: str, shape: tuple[int, ...], rows: slice | Non
 def _highway_links(k: int, size: int) -> list[Link]:
     """bilm-tf's "carry" gate is our gate: it multiplies the transformed part."""
     weight, table = f"tokens.highways.{k}", []
+    # One matrix holds both parts in our models, so that one product computes them.
     for kind, rows in (("transform", slice(0, size)), ("carry", slice(size, 2 * size))):
         table.append(_matrix(f"CNN_high_{k}/W_{kind}", f"{weight}.weight", (size, size), rows))
         table.append(Link(f"CNN_high_{k}/b_{kind}", f"{weight}.bias", (size,), weight_rows=rows))
@@ -207,13 +210,13 @@ def linked_weights(
         table: the links.
         read: reads an array by its name in `table`.
     """
-    reader = _Reader(table, read)
+    reader = _DatasetReader(table, read)
     return LazyWeights(
         {name: reader.bind(name, shape) for name, shape in weight_shapes(config).items()}
     )
 
 
-class _Reader:
+class _DatasetReader:
     """Assembles weights from arrays; keeps the last array, which often has several weights."""
 
     def __init__(self, table: Sequence[Link], read: Callable[[str], Array]) -> None:
@@ -304,6 +307,8 @@ def read_softmax(
 
 def _guess(shapes: Shapes) -> str:
     """Sizes according to the arrays, as a hint to the right options."""
+    # A kernel is (2 * projection_dim, 4 * dim): input and previous output come in, four gates
+    # go out.
     kernel = next((s for n, s in shapes.items() if n.endswith(("/W_0", "/kernel"))), None)
     if kernel is None or len(kernel) != 2:
         return ""

@@ -133,6 +133,7 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         tokens = self.config.tokens
+        # Names only: reading the arrays here would load every model completely.
         missing = [name for name in weight_shapes(self.config) if name not in self.weights]
         if missing:
             raise FormatError(f"{self.origin} has no weight {missing[0]}; get another copy")
@@ -185,6 +186,8 @@ class Checkpoint:
             name: one of `weight_shapes`.
             precision: of the result.
         """
+        # What was stored as int8 must not go through float32: quantizing again could
+        # round differently.
         found = self.stored[name]() if precision == self.precision and name in self.stored else None
         if found is None or found.values.dtype != precision:
             found = as_precision(name, self.weights[name], precision)

@@ -57,7 +57,7 @@ _SUFFIXES = (
 # Modules beside this one, tried in this order: of HDF5 weights and a TensorFlow checkpoint in one
 # folder, HDF5 is read. Each is imported when those before it do not fit, so that the usual model
 # waits neither for h5py nor for anything else that it does not need.
-FORMATS = ("folder", "manylangs", "allennlp_hdf5", "tf1", "allennlp_archive")
+FORMATS = ("elmore_folder", "manylangs_folder", "allennlp_hdf5", "tf1", "allennlp_archive")
 
 
 def formats() -> Iterator[Format]:
@@ -107,6 +107,8 @@ def open_model(model: ModelPath, *, reporting: Reporting | None = None) -> Sourc
     path = Path(model)
     if is_named_file(path):
         return open_named_file(path)
+    # What is on the disk wins over a published model of the same name. A dangling link is an
+    # error to report, not a name to look up.
     if path.exists() or path.is_symlink():
         return open_source(path)
     name = str(model)

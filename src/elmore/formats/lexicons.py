@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from elmore._io import read_lines
 from elmore._messages import shown
@@ -18,6 +19,7 @@ from elmore.text.vocabulary import USUAL, Specials, Vocabulary
 __all__ = [
     "CHARACTERS",
     "VOCABULARY",
+    "AlphabetFacts",
     "alphabet_json",
     "dictionary_bytes",
     "read_alphabet",
@@ -28,7 +30,18 @@ __all__ = [
 ]
 
 CHARACTERS, VOCABULARY = "characters.dic", "vocab.txt"
-_CONFIG = "config.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlphabetFacts:
+    """What config.json says about the alphabet."""
+
+    kind: Literal["bytes", "dictionary"]
+    max_chars: int
+
+    def __post_init__(self) -> None:
+        if not LIMITS.min_chars <= self.max_chars <= LIMITS.max_chars:
+            raise ConfigError(f"alphabet.max_chars={self.max_chars} is out of range; correct it")
 
 
 def alphabet_json(alphabet: Alphabet | None) -> dict[str, Any] | None:
@@ -65,55 +78,35 @@ def write_lexicons(folder: Path, alphabet: Alphabet | None, vocabulary: Vocabula
 
 
 def read_alphabet(
-    source: Source, data: Mapping[str, Any], files: Collection[str]
+    source: Source, facts: AlphabetFacts | None, files: Collection[str]
 ) -> Alphabet | None:
     """Read the alphabet that config.json describes.
 
     Args:
         source: the folder.
-        data: the parsed config.json.
+        facts: what config.json says.
         files: names in the manifest.
     """
-    alphabet = data.get("alphabet")
-    if alphabet is None:
+    if facts is None:
         return None
-    kinds = (ByteAlphabet.kind, DictionaryAlphabet.kind)
-    if not isinstance(alphabet, dict) or alphabet.get("kind") not in kinds:
-        raise FormatError(f"'{_CONFIG}': alphabet {shown(alphabet)} is unknown; upgrade elmore")
-    max_chars = alphabet.get("max_chars")
-    if not isinstance(max_chars, int) or not LIMITS.min_chars <= max_chars <= LIMITS.max_chars:
-        raise FormatError(f"'{_CONFIG}': alphabet.max_chars={shown(max_chars)}; correct it")
-    if alphabet["kind"] == ByteAlphabet.kind:
-        return ByteAlphabet(max_chars)
+    if facts.kind == ByteAlphabet.kind:
+        return ByteAlphabet(facts.max_chars)
     if CHARACTERS not in files:
         raise FormatError(f"'{source.name}' has no {CHARACTERS}; copy the folder again")
     try:
-        return DictionaryAlphabet(read_dictionary(source, CHARACTERS), max_chars)
+        return DictionaryAlphabet(read_dictionary(source, CHARACTERS), facts.max_chars)
     except ConfigError as error:
         raise FormatError(f"'{CHARACTERS}': {error}") from None
 
 
-def read_words(
-    source: Source, data: Mapping[str, Any], files: Collection[str]
-) -> Vocabulary | None:
-    """Read the vocabulary; arguments as in `read_alphabet`."""
+def read_words(source: Source, specials: Specials, files: Collection[str]) -> Vocabulary | None:
+    """Read the vocabulary, if the manifest lists one; `specials` as config.json says."""
     if VOCABULARY not in files:
         return None
+    if specials.longest is not None and not 1 <= specials.longest <= LIMITS.max_chars:
+        raise FormatError(f"'config.json': vocabulary.longest={specials.longest}; correct it")
     with closing(source.open(VOCABULARY)) as stream:
-        return Vocabulary.from_stream(stream, what=VOCABULARY, specials=_specials(data))
-
-
-def _specials(data: Mapping[str, Any]) -> Specials:
-    described = data.get("vocabulary", {})
-    if not isinstance(described, dict) or not described.keys() <= set(Specials._fields):
-        raise FormatError(f"'{_CONFIG}': vocabulary={shown(described)}; copy the folder again")
-    specials = Specials(**described)
-    words = (specials.begin, specials.end, specials.unknown)
-    longest = specials.longest
-    fine = longest is None or (type(longest) is int and 1 <= longest <= LIMITS.max_chars)
-    if not fine or not all(isinstance(word, str) for word in words):
-        raise FormatError(f"'{_CONFIG}': vocabulary={shown(described)}; copy the folder again")
-    return specials
+        return Vocabulary.from_stream(stream, what=VOCABULARY, specials=specials)
 
 
 # The original reader strips this symbol as white space and then takes the empty line for it.

@@ -94,12 +94,14 @@ def read(source: Source) -> Checkpoint:
         )
     config = config_from_options(
         options,
+        # The options do not say it; only models of one direction have these names.
         bidirectional=not any(name.startswith("rnn/") for name in names),
         n_words=(arrays.shapes.get("embedding") or (0,))[0],
         what=options_name,
     )
     table = links(config, dump_names(config, names))
     weights_name = f"{prefix}.index"
+    # The softmax is compared with the vocabulary below, not with the options.
     shapes = {name: shape for name, shape in arrays.shapes.items() if "softmax" not in name}
     check_arrays(table, shapes, options_name, weights_name)
     vocabulary = read_vocabulary(source)
@@ -107,6 +109,8 @@ def read(source: Source) -> Checkpoint:
     softmax = _read_softmax(arrays, config, vocabulary, weights_name, notes)
     if languages := read_languages(source):
         notes["languages"] = languages
+    # Byte models run without a vocabulary, and one in the folder may belong to something
+    # else.
     needs_words = bool(config.tokens.n_words) or softmax is not None
     return Checkpoint(
         config=config,
@@ -216,6 +220,7 @@ def _hub_options(shapes: Shapes, prefix: str) -> dict[str, Any]:
     kernel = next(iter(kernels.values()), ())
     if len(kernel) != 2 or len(embedding) != 2 or not all(len(shape) == 4 for shape in filters):
         raise FormatError(f"'{prefix}.index' is not a byte model; pass (options, checkpoint)")
+    # A kernel is (2 * projection_dim, 4 * dim), a filter (1, width, char_dim, count).
     return options_from_sizes(
         dim=kernel[1] // 4,
         projection_dim=kernel[0] // 2,

@@ -52,6 +52,7 @@ def torch_links(config: BiLmConfig, names: TorchNames) -> list[Link]:
     if tokens.n_characters:
         first = names.first_character
         shape = (tokens.n_characters + first, tokens.char_dim)
+        # AllenNLP's row of zeros is for padding, which our batches never look up.
         rows = slice(first, None)
         table.append(Link(names.characters, "tokens.characters", shape, dataset_rows=rows))
     for i, (width, count) in enumerate(tokens.filters):
@@ -66,7 +67,7 @@ def torch_links(config: BiLmConfig, names: TorchNames) -> list[Link]:
         shape = (lstm.projection_dim, tokens.n_features)
         table.append(Link(f"{names.projection}.weight", "tokens.projection.weight", shape))
         table.append(Link(f"{names.projection}.bias", "tokens.projection.bias", shape[:1]))
-    if lstm.mixed:  # torch's own nn.LSTM, read in manylangs.py
+    if lstm.mixed:  # torch's own nn.LSTM, read in manylangs_folder.py
         return table
     for direction in config.directions:
         for k in range(lstm.n_layers):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore._messages import shown
 from elmore.config import BiLmConfig
 from elmore.embedding.results import value_shape

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import count_parameters
 from elmore.errors import ConfigError, ElmoreError
-from elmore.formats import folder
+from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.published.catalog import BUNDLED
@@ -228,10 +228,10 @@ def _as_folder(model: Any) -> Iterator[Path]:
     run = _run(model)
     checkpoint = _checkpoint(model, run)  # reading compares every file with the manifest
     path = _run_folder(run) if run is not None else model
-    if isinstance(path, str | Path) and folder.is_folder(Path(path)):
+    if isinstance(path, str | Path) and elmore_folder.is_folder(Path(path)):
         yield Path(path)
         return
     with tempfile.TemporaryDirectory() as temporary:
         written = Path(temporary, "model")
-        folder.write(checkpoint, written, precision=checkpoint.precision)
+        elmore_folder.write(checkpoint, written, precision=checkpoint.precision)
         yield written

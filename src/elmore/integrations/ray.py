@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore.errors import ConfigError
 from elmore.integrations.columns import ColumnEmbedder, ColumnJob, JobOptions, Kind, column_kind
 

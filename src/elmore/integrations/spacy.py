@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore.errors import ConfigError
 from elmore.integrations.loaded import load_once
 

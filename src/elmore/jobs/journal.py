@@ -87,6 +87,7 @@ class JournalFolder(Generic[_R]):
         except OSError as error:
             raise write_error(error, path) from error
         try:
+            # The lock file goes with the journal: a finished folder holds nothing else.
             with locked(path / _LOCK, busy, keep=(path / _JOURNAL).exists):
                 folder = cls(path, record, files)
                 try:
@@ -142,6 +143,8 @@ class JournalFolder(Generic[_R]):
         Returns:
             the records whose files are intact.
         """
+        # The journal is rewritten before files are removed: a kill in between leaves
+        # files without a line, which the next run removes.
         kept = list(filter(self.is_intact, records))
         with atomic_file(self.path / _JOURNAL, overwrite=True) as stream:
             stream.writelines(map(_line, [header, *map(asdict, kept)]))

@@ -72,11 +72,12 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
         self._own: Worker | None = start(setup or {}) if in_process else None
         hello = call(start, setup or {})
         self._processes = [
-            _Process(hello, environment or {}) for _ in range(0 if in_process else n_workers)
+            _WorkerProcess(hello, environment or {}) for _ in range(0 if in_process else n_workers)
         ]
-        self._idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[_WorkerProcess] = queue.SimpleQueue()
         for process in self._processes:
             self._idle.put(process)
+        # A thread for each process does nothing but wait for its replies.
         self._threads = ThreadPoolExecutor(n_workers)
         self._facts: dict[str, Any] | None = None
         self._lock = threading.Lock()
@@ -139,6 +140,8 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
         process = self._idle.get()
         try:
             reply = self._attempt(lambda: process.ask(request), f"{request.name} is repeated")
+            # Asked after every reply, because the process may have been replaced in
+            # the meantime.
             self._checked(process.facts)
             return reply
         finally:
@@ -174,7 +177,7 @@ class _Died(Exception):
     """A worker process ended before it replied."""
 
 
-class _Process:
+class _WorkerProcess:
     """One worker process at a time; started when it is needed, and again after a death."""
 
     def __init__(self, hello: Mapping[str, Any], environment: Mapping[str, str]) -> None:

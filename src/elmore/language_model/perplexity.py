@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.errors import ConfigError, InputError

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.config import BiLmConfig
-from elmore.initial import initial_weights
+from elmore.initial_weights import initial_weights
 from elmore.nn.charcnn import TokenEncoder
 from elmore.nn.lstm import Packing, ProjectedLstm, SharedProjection, mixed_layers, walk
 

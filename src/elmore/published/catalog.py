@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from elmore.errors import ModelNotFound
 
@@ -120,8 +120,11 @@ def _everywhere(address: str) -> tuple[str, ...]:
     return (address,)
 
 
-def _one(name: str, address: str) -> Files:
-    return (PublishedFile(name=name, addresses=(address,)),)
+def _archived(name: str, language: str, form: Form, address: str, **facts: Any) -> Published:
+    """A model in one archive; the suffix of its address says of which kind."""
+    kind = "model.zip" if address.endswith(".zip") else "model.tar.gz"
+    files = (PublishedFile(name=kind, addresses=(address,)),)
+    return Published(name=name, language=language, form=form, files=files, **facts)
 
 
 def _english(
@@ -201,14 +204,14 @@ _MANYLANGS_PAGE = "https://github.com/HIT-SCIR/ELMoForManyLangs"
 def _manylangs() -> Iterator[Published]:
     for row in _MANYLANGS.split(", "):
         number, language = row.split(" ")
-        yield Published(
-            name=f"manylangs-{language}",
-            language=language,
-            form="manylangs",
-            trained_on="CoNLL 2017 raw text, 20 M words"
-            + ("; traditional script" if language == "zh" else ""),
+        script = "; traditional script" if language == "zh" else ""
+        yield _archived(
+            f"manylangs-{language}",
+            language,
+            "manylangs",
+            f"{_NLPL}/11/{number}.zip",
+            trained_on=f"CoNLL 2017 raw text, 20 M words{script}",
             licence="not stated (code: MIT)",
-            files=_one("model.zip", f"{_NLPL}/11/{number}.zip"),
             page=_MANYLANGS_PAGE,
             dim=1024,
             megabytes=436,
@@ -235,13 +238,13 @@ _NLPL_ROWS = (
 
 def _nlpl() -> Iterator[Published]:
     for number, language, trained_on, megabytes in _NLPL_ROWS:
-        yield Published(
-            name=f"nlpl-{number.partition('/')[2]}",
-            language=language,
-            form="allennlp",
+        yield _archived(
+            f"nlpl-{number.partition('/')[2]}",
+            language,
+            "allennlp",
+            f"{_NLPL}/{number}.zip",
             trained_on=trained_on,
             licence="see meta.json in the zip",
-            files=_one("model.zip", f"{_NLPL}/{number}.zip"),
             page=f"{_NLPL}/",
             megabytes=megabytes,
         )
@@ -256,40 +259,28 @@ def _russian() -> Iterator[Published]:
         ("news", "news_wmt11-16_1.5M_steps", "WMT news 2011-2016, 946 M tokens"),
         ("twitter", "twitter_2013-01_2018-04_600k_steps", "Twitter 2013-2018, 810 M tokens"),
     ):
-        page = "https://github.com/deeppavlov/DeepPavlov"
-        yield Published(
-            name=f"ru-{domain}",
-            language="ru",
-            form="tfhub",
-            trained_on=text,
-            licence="Apache-2.0",
-            files=_one("model.tar.gz", f"{_PAVLOV}/elmo_ru-{stem}.tar.gz"),
-            page=page,
-            dim=1024,
-        )
-        address = f"{_PAVLOV}/elmo-lm-ready4fine-tuning-ru-{domain}.tar.gz"
-        yield Published(
-            name=f"ru-{domain}-checkpoint",
-            language="ru",
-            form="tensorflow",
-            trained_on=f"{text}; with softmax",
-            licence="Apache-2.0",
-            files=_one("model.tar.gz", address),
-            page=page,
-            dim=1024,
-        )
+        facts: dict[str, Any] = {
+            "licence": "Apache-2.0",
+            "page": "https://github.com/deeppavlov/DeepPavlov",
+            "dim": 1024,
+        }
+        name, address = f"ru-{domain}", f"{_PAVLOV}/elmo_ru-{stem}.tar.gz"
+        yield _archived(name, "ru", "tfhub", address, trained_on=text, **facts)
+        name, address = f"{name}-checkpoint", f"{_PAVLOV}/elmo-lm-ready4fine-tuning-{name}.tar.gz"
+        text = f"{text}; with softmax"
+        yield _archived(name, "ru", "tensorflow", address, trained_on=text, **facts)
 
 
 def _tfhub() -> Iterator[Published]:
     for version in (1, 2, 3):
         address = f"https://tfhub.dev/google/elmo/{version}"
-        yield Published(
-            name=f"tfhub-elmo-{version}",
-            language="en",
-            form="tfhub",
+        yield _archived(
+            f"tfhub-elmo-{version}",
+            "en",
+            "tfhub",
+            f"{address}?tf-hub-format=compressed",
             trained_on=_BILLION,
             licence="Apache-2.0",
-            files=_one("model.tar.gz", f"{address}?tf-hub-format=compressed"),
             page=address,
             dim=1024,
             megabytes=374,
@@ -389,12 +380,12 @@ CATALOG: tuple[Published, ...] = (
         )
         for language, tokens in (("eu", "72.7 M"), ("ta", "21.6 M"))
     ),
-    Published(
-        name="frelmo",
-        language="fr",
-        form="allennlp",
+    _archived(
+        "frelmo",
+        "fr",
+        "allennlp",
+        "https://traces1.inria.fr/oscar/files/models/cc/fr.zip",
         trained_on="OSCAR",
-        files=_one("model.zip", "https://traces1.inria.fr/oscar/files/models/cc/fr.zip"),
         page=_OSCAR,
     ),
     *_manylangs(),

@@ -24,8 +24,7 @@ from typing import Any, BinaryIO
 
 from elmore._atomic import finish_file, free_bytes, write_error
 from elmore._io import sha256_file
-from elmore._messages import shown
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress, shown
 from elmore._version import __version__
 from elmore.errors import ElmoreError, FormatError
 from elmore.limits import LIMITS
@@ -81,7 +80,7 @@ class Fetched:
     address: str
 
 
-class _Gone(ElmoreError):
+class _NotThere(ElmoreError):
     """This address does not have the file; another may."""
 
 
@@ -137,7 +136,7 @@ def download(
     for address in addresses:
         try:
             return transfer.fetch(address)
-        except _Gone as error:
+        except _NotThere as error:
             refusals.append(str(error))
             _LOGGER.info("%s", error)
     if len(refusals) == 1:
@@ -173,15 +172,17 @@ class _Transfer:
                 self._try(address, before)
                 return self._finish(address)
             except _Interrupted as error:
+                # A slow line that keeps giving bytes may break any number of
+                # times; only silence counts.
                 gained = self._arrived(address) > before
                 failures, pause = (0, self._patience.pause) if gained else (failures + 1, pause)
                 if failures >= self._patience.attempts:
-                    raise _Gone(f"{_short(address)}: {shown(error, 100)}") from None
+                    raise _NotThere(f"{_short(address)}: {shown(error, 100)}") from None
                 _LOGGER.info("%s: %s; trying again", _short(address), error)
                 if not gained or error.wait:
                     time.sleep(min(max(pause, error.wait), self._patience.max_pause))
                     pause *= 2
-        raise _Gone(f"{_short(address)}: the connection broke {_MAX_ATTEMPTS} times")
+        raise _NotThere(f"{_short(address)}: the connection broke {_MAX_ATTEMPTS} times")
 
     def _arrived(self, address: str) -> int:
         """Number of bytes that are here and of use for this address."""
@@ -218,7 +219,7 @@ class _Transfer:
             self._refused(error, address, arrived)
         except urllib.error.URLError as error:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
-                raise _Gone(f"{_short(address)}: its certificate is not valid") from None
+                raise _NotThere(f"{_short(address)}: its certificate is not valid") from None
             raise _Interrupted(_reason(error.reason)) from None
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, ElmoreError):
@@ -235,7 +236,7 @@ class _Transfer:
         what = f"{error.code} {shown(error.reason, 40)}".strip()
         if error.code in _TEMPORARY:
             raise _Interrupted(what, _seconds(error.headers.get("Retry-After")))
-        raise _Gone(f"{_short(address)} answers {what}")
+        raise _NotThere(f"{_short(address)} answers {what}")
 
     def _receive(self, response: Any, address: str, arrived: int) -> None:
         """Append the answer to the bytes that are here."""
@@ -297,6 +298,7 @@ class _Transfer:
             return
         if total > LIMITS.model_bytes:
             raise self._too_large(total)
+        # Before the first byte, not after gigabytes of them.
         free = free_bytes(self._target.parent)
         if free is not None and total - start > free:
             raise ElmoreError(
@@ -330,7 +332,7 @@ class _Transfer:
         magic = _MAGIC.get(self._target.suffix)
         if magic is not None and not head.startswith(magic):
             self._discard()
-            raise _Gone(
+            raise _NotThere(
                 f"{_short(address)} gives a file that starts with {head!r}, which is not a valid "
                 f"{self._target.suffix} file"
             )
@@ -350,7 +352,7 @@ class _Transfer:
             ).hexdigest()
         if found != expected:
             self._discard()
-            raise _Gone(
+            raise _NotThere(
                 f"{_short(address)} gives a file of {algorithm} {found[:16]}…, expected "
                 f"{expected[:16]}…: a different or damaged file"
             )
@@ -389,7 +391,7 @@ def _check_address(address: str, *, local: bool = True) -> None:
         return
     if parts.scheme == "http" and local and _is_local(address):
         return
-    raise _Gone(f"'{shown(address, 120)}' is not an https address, and only https is allowed")
+    raise _NotThere(f"'{shown(address, 120)}' is not an https address, and only https is allowed")
 
 
 def _is_local(address: str) -> bool:

@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from elmore._atomic import atomic_file, write_error
-from elmore._extras import require
+from elmore._imports import require
 from elmore._io import sha256_file
 from elmore._json import read_json
 from elmore._locks import hold_lock
-from elmore._messages import shown
-from elmore._progress import SILENT
+from elmore._messages import SILENT, shown
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.published.catalog import Published, PublishedFile, find_file
 from elmore.published.downloads import Reporting, download
@@ -101,6 +100,8 @@ def fetch_model(model: Published, *, reporting: Reporting = silent) -> dict[str,
             f"model {model.name!r} cannot be downloaded automatically; download it from "
             f"{model.page} and pass its path"
         )
+    # Every file is checked each time: a damaged cache would give wrong vectors without an
+    # error.
     shelf = _Shelf(_folder(model), model.name)
     missing = _missing(model)
     return {file.name: shelf.get(file, missing, reporting) for file in model.files}
@@ -117,6 +118,8 @@ def fetch_address(address: str) -> Path:
         model, file = known
         shelf, missing = _Shelf(_folder(model), model.name), _missing(model)
     else:
+        # The name decides how the file is read, so it is kept as far as a file system
+        # allows.
         name = Path(urllib.parse.unquote(urllib.parse.urlsplit(address).path)).name or "file"
         file = PublishedFile(name=re.sub(r"[^\w.-]", "_", name)[-100:], addresses=(address,))
         key = hashlib.sha256(address.encode()).hexdigest()[:16]

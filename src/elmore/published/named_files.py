@@ -70,6 +70,8 @@ def open_named_file(path: Path) -> Source:
         weights = path
         likely = path.with_name(path.name.replace("weights", "options")).with_suffix(".json")
         options = _options(path, [likely, path.with_name("options.json")])
+    # Not guessed from other JSON files: with wrong options a model may load and give wrong
+    # vectors.
     if options is None or not (options.is_file() and weights.is_file()):
         raise ModelNotFound(
             f"'{path}' is one of two files and the other is missing; pass (options, weights)"
@@ -90,6 +92,7 @@ def _sibling_options(prefix: Path) -> Path | None:
 
 def _prefix(path: Path) -> Path | None:
     """The prefix of a TensorFlow checkpoint, given by itself or by one of its files."""
+    # People name the index, a shard, or what TensorFlow's Saver takes: the prefix of both.
     name = _SHARD.sub("", path.name)
     prefix = path.with_name(name.removesuffix(".index")) if name else path
     return prefix if prefix.with_name(f"{prefix.name}.index").is_file() else None

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from elmore._extras import require
+from elmore._imports import require
 
 require("fastapi", "serve", "the service")

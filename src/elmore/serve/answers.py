@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore.embedding.writers import Record, Settings
 from elmore.embedding.writers.npz import NpzWriter
 from elmore.embedding.writers.parquet import VectorColumns

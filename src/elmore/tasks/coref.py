@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.report import Row

@@ -10,14 +10,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore._atomic import atomic_folder
 from elmore._io import open_checked, read_lines, sha256_file
-from elmore._json import read_json
+from elmore._json import from_json, read_json
+from elmore._manifest import FolderFormat, check_file
 from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import Precision
@@ -31,17 +32,23 @@ __all__ = ["FACTS", "TaskFolder", "WordList", "find_task", "read_task", "runs_of
 
 # The file by which the folder of a trained task is known.
 FACTS = "task.json"
-_FORMAT, _VERSION = "elmore-task", 1
+_FORMAT = FolderFormat(name="elmore-task", version=1, label="a trained task", fix="check the path")
 _MODEL, _WORDS, _ELMO = "model.safetensors", "words.txt", "elmo"
-# What task.json must have besides format, version and sums.
-_KINDS: dict[str, tuple[type, ...]] = {
-    "elmo": (str, type(None)),
-    "labels": (dict,),
-    "n_trained_words": (int, type(None)),
-    "recipe": (dict,),
-    "scores": (dict,),
-    "task": (str,),
-}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TaskJson:
+    """What task.json says; `precision` and `start` are missing in older folders."""
+
+    task: str
+    recipe: dict[str, Any]
+    labels: dict[str, Any]
+    n_trained_words: int | None
+    elmo: str | None
+    precision: Precision | None = None
+    start: Start | None = None
+    scores: dict[str, Any]
+    sha256: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -96,8 +103,7 @@ def write_task(
         if elmo is not None:
             elmo.save(place / _ELMO)
         facts = {
-            "format": _FORMAT,
-            "version": _VERSION,
+            **_FORMAT.head(),
             "elmore": __version__,
             "task": content.task,
             "recipe": dict(content.recipe),
@@ -129,57 +135,37 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
         )
     facts = _facts(place)
     for name in (_MODEL, _WORDS):
-        if sha256_file(place / name, follow=False) != facts["sha256"].get(name):
-            raise FormatError(f"'{shown(place / name, 140)}' is damaged; restore it")
+        check_file(place / name, facts.sha256.get(name), fix="restore it")
     with read_safetensors(place / _MODEL, what=str(place / _MODEL)) as view:
         weights = {name: np.array(view.read(name, copy=True)) for name in view.names()}
     words = None
-    if facts["n_trained_words"] is not None:
+    if facts.n_trained_words is not None:
         with open_checked(place / _WORDS, what="words of a task", follow=False) as stream:
             limit = LIMITS.vocabulary_line_bytes
             lines = [line for _, line in read_lines(stream, what=_WORDS, max_line=limit)]
-        words = WordList(tuple(lines), facts["n_trained_words"])
+        words = WordList(tuple(lines), facts.n_trained_words)
     content = TaskFolder(
-        task=facts["task"],
-        recipe=facts["recipe"],
-        labels=facts["labels"],
+        task=facts.task,
+        recipe=facts.recipe,
+        labels=facts.labels,
         words=words,
         weights=weights,
-        elmo=facts["elmo"],
-        # None: the biLM inside runs in the precision it was saved in.
-        precision=_choice(facts, "precision", get_args(Precision), place),
-        start=_choice(facts, "start", get_args(Start), place) or "zeros",
-        scores=facts["scores"],
+        elmo=facts.elmo,
+        # Without a precision: as the biLM inside is stored.
+        precision=facts.precision,
+        start=facts.start or "zeros",
+        scores=facts.scores,
     )
     inside = place / _ELMO
     return content, inside if inside.is_dir() else None
 
 
-def _facts(place: Path) -> dict[str, Any]:
+def _facts(place: Path) -> _TaskJson:
     facts = read_json(place / FACTS)
-    if facts.get("format") != _FORMAT or not isinstance(facts.get("sha256"), dict):
-        raise FormatError(f"'{shown(place, 140)}' is not the folder of a task; check the path")
-    if facts.get("version") != _VERSION:
-        raise FormatError(f"'{shown(place, 140)}' was made by a newer elmore; upgrade")
-    for key, kinds in _KINDS.items():
-        if key not in facts:
-            raise FormatError(f"'{shown(place, 140)}' lacks {key!r}; restore it")
-        if type(facts[key]) not in kinds:
-            raise FormatError(
-                f"'{shown(place / FACTS, 100)}' has {key!r} as {shown(repr(facts[key]), 40)}; "
-                "restore it"
-            )
-    return facts
-
-
-def _choice(facts: Mapping[str, Any], key: str, allowed: tuple[Any, ...], place: Path) -> Any:
-    """One of the facts that older folders lack, None there."""
-    value = facts.get(key)
-    if value is not None and value not in allowed:
-        raise FormatError(
-            f"'{shown(place, 100)}' has the unknown {key} {shown(value, 30)}; restore it"
-        )
-    return value
+    _FORMAT.check(facts, what=str(place / FACTS))
+    return from_json(
+        _TaskJson, facts, what=str(place / FACTS), error=FormatError, fix="restore it", extra=True
+    )
 
 
 def _is_task(path: Path) -> bool:

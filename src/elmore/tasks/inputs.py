@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from elmore._messages import shown
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress, shown
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache
 from elmore.errors import ConfigError, FormatError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from elmore._extras import require
+from elmore._imports import require
 from elmore.report import Row
 from elmore.tasks.tags import Span, tags_from_spans
 

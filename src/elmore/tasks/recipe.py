@@ -6,19 +6,20 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
+from elmore._json import from_json
 from elmore._messages import shown
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS
 from elmore.nn.elmo_layer import LayerNorm
 from elmore.training.recipe_files import (
+    MISSING,
     Bound,
     check_bounds,
     is_positive,
     is_share,
     read_recipe,
-    sections_from_json,
     task_recipe_names,
     task_recipe_text,
 )
@@ -200,11 +201,8 @@ class TaskRecipe:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], model: type, *, what: str) -> TaskRecipe:
         """Build a recipe from parsed TOML or JSON; unknown and missing keys are errors."""
-        values = sections_from_json(data, {**get_type_hints(cls), "model": model}, what)
-        try:
-            return cls(**values)
-        except ConfigError as error:
-            raise ConfigError(f"{what}: {error}") from None
+        own: Any = from_json(model, data.get("model"), what=what, key="model", fix=MISSING)
+        return from_json(cls, {"name": "own", **data, "model": own}, what=what, fix=MISSING)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""

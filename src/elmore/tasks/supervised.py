@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from elmore._io import sha256_file
-from elmore._messages import shown
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress, shown
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, model_digest
 from elmore.embedding.torch_network import find_device

@@ -17,12 +17,12 @@ __all__ = ["Batch", "TokenIndexer", "plan_batches", "with_padding_as_words"]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Sentences as arrays; each distinct word stands in it once.
+    """Sentences as arrays; each distinct word occurs once.
 
     Attributes:
         words: distinct words as character ids, (n_words, chars), or None without characters.
         word_ids: distinct words as rows of the word table, (n_words,), or None without one.
-        index: which word stands where, markers included, (batch, time); 0 where nothing stands.
+        index: which word is where, markers included, (batch, time); 0 at padding.
         lengths: tokens of each sentence with its two markers, (batch,).
         positions: where each sentence stood in the input, (batch,).
     """
@@ -34,7 +34,7 @@ class Batch:
     positions: NDArray[np.int64]
 
     def some(self, rows: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64]]:
-        """Take some sentences, and say which of the words stand in them.
+        """Take some sentences, and say which of the words occur in them.
 
         Args:
             rows: of the sentences, (n,).

@@ -21,7 +21,7 @@ PADDING = "<pad>"
 
 
 class Alphabet(Protocol):
-    """What turns tokens into rows of character ids; 0 is no character of any alphabet."""
+    """What turns tokens into rows of character ids; 0 is not a character of any alphabet."""
 
     @property
     def kind(self) -> str:
@@ -40,10 +40,10 @@ class Alphabet(Protocol):
         """The tokens that open and close a sentence."""
 
     def encode(self, tokens: Sequence[str]) -> NDArray[np.int32]:
-        """Give the character ids of tokens, (n_tokens, max_chars)."""
+        """The character ids of tokens, (n_tokens, max_chars)."""
 
     def count_cut(self, tokens: Sequence[str]) -> int:
-        """Count the tokens that are too long to be seen whole."""
+        """Count the tokens that are longer than the model reads."""
 
 
 class ByteAlphabet:
@@ -65,7 +65,7 @@ class ByteAlphabet:
         self.max_chars = max_chars
 
     def encode(self, tokens: Sequence[str]) -> NDArray[np.int32]:
-        """Give the character ids of tokens, (n_tokens, max_chars)."""
+        """The character ids of tokens, (n_tokens, max_chars)."""
         room = self.max_chars - 2
         rows = [token.encode("utf-8", "ignore")[:room] for token in tokens]
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
@@ -98,7 +98,7 @@ class DictionaryAlphabet:
     """The characters of a token as rows of a dictionary, between word markers (ELMoForManyLangs).
 
     A token of more than `max_chars` - 2 characters is cut there. The original puts `<eow>` before
-    a word and `<bow>` after it, in training and in use alike; so it is done here. Ids are those
+    a word and `<bow>` after it, in training and in use; so it is done here. Ids are those
     of the dictionary plus one.
 
     Args:
@@ -137,7 +137,7 @@ class DictionaryAlphabet:
         return self._ids[PADDING]
 
     def encode(self, tokens: Sequence[str]) -> NDArray[np.int32]:
-        """Give the character ids of tokens, (n_tokens, max_chars)."""
+        """The character ids of tokens, (n_tokens, max_chars)."""
         ids, room = self._ids, self.max_chars - 2
         before, after, unknown = ids["<eow>"], ids["<bow>"], ids["<oov>"]
         rows = np.full((len(tokens), self.max_chars), self.padding, np.int32)

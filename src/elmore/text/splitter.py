@@ -2,9 +2,9 @@
 
 A sentence ends at ``. ! ? …`` when white space follows and then something that may start a
 sentence, together with the quotes and brackets that close there. The full stops of scripts that
-need no space after them (``。！？।؟`` ...) end one wherever they stand. A blank line, or U+2029,
+need no space after them (``。！？।؟`` ...) end one wherever they are. A blank line, or U+2029,
 always ends one; a single line break never does. Abbreviations, initials, decimal numbers and list
-numbers do not end a sentence, unless a word follows that hardly stands anywhere but at a start
+numbers do not end a sentence, unless a word follows that rarely occurs anywhere but at a start
 ("... in the U.S. The ..."). Thai and Lao write no full stop: their sentences end at paragraphs.
 """
 

@@ -3,10 +3,10 @@
 Three conventions. ``ptb`` is Penn-Treebank-like English (``do n't``, ``dogs '``) with plain
 ``"`` for quotes and plain brackets. ``billion-word`` is the same but splits a contraction before
 its apostrophe (``Don 't``), as the text did on which the published English models were trained, and
-leaves ``cannot`` and ``gonna`` whole. ``spaces`` splits at white space and nowhere else.
+does not split ``cannot`` and ``gonna``. ``spaces`` splits at white space and nowhere else.
 
 The first two take any script. Words of scripts that write spaces (Hangul, Arabic, Hebrew, the Indic
-scripts, Cyrillic, Greek, ...) are whole with their combining marks. Scripts that write none are cut
+scripts, Cyrillic, Greek, ...) keep their combining marks. Scripts that write no spaces are cut
 without a dictionary: each Han character is a token; a run of Hiragana or of Katakana is a token; a
 run of Thai, Lao, Khmer, Myanmar or Tibetan up to the next space or punctuation mark is one token,
 however many words it holds.
@@ -159,7 +159,7 @@ _JOINT: Final = (
     r"|(?<=\d)[,:/\u066B\u066C\uFF0E](?=\d)"
     r"|(?<=[A-Z])&(?=[A-Z])"
     r'|(?<=[\u05D0-\u05EA])"(?=[\u05D0-\u05EA])'  # Hebrew acronyms, written with a plain quote
-    rf"|[\u055B-\u055E](?={_CHAR}))"  # Armenian accents stand inside the word
+    rf"|[\u055B-\u055E](?={_CHAR}))"  # Armenian accents are inside the word
 )
 _HOSTS: Final = "com|org|net|edu|gov|info|io|co|uk|de|fr|eu"
 
@@ -281,7 +281,7 @@ def _respelled(token: str) -> str:
 
 
 def _keeps_period_before(text: str, end: int, chunk: str) -> bool:
-    """Decide the period of an initial or of a word like "No" by what stands after its chunk."""
+    """Decide the period of an initial or of a word like "No" by what follows its chunk."""
     follower = _CHUNK.search(text, end)
     if follower is None:
         return False
@@ -407,19 +407,19 @@ def _cut_word(
 
 
 def _cut_dotted(word: str, start: int, pieces: list[_Piece]) -> None:
-    """Keep "main.py", "3.5" and "Ph.D" whole, but cut "end.The" and "J.Smith"."""
+    """Keep "main.py", "3.5" and "Ph.D" together, but cut "end.The" and "J.Smith"."""
     head, _, last = word.rpartition(".")
     if last.isdigit() and (head in ABBREVIATIONS or head in _BEFORE_NUMBER):  # Nov.28
         pieces.append((head + ".", start, start + len(head) + 1))
         pieces.append((last, start + len(head) + 1, start + len(word)))
         return
-    whole = (
+    together = (
         (last.lower() in _SUFFIXES and not last.istitle())
         or _DOTTED_ABBREVIATION().fullmatch(word) is not None
         or word.islower()
     )
     a = 0
-    if not whole:
+    if not together:
         at = 1
         if acronym := _ACRONYM().match(word):
             at = acronym.end()

@@ -11,23 +11,23 @@ from numpy.typing import NDArray
 
 from elmore._io import open_checked, read_lines
 from elmore.errors import FormatError
-from elmore.limits import LIMITS, Limits
+from elmore.limits import LIMITS
 
 __all__ = ["BEGIN", "END", "UNKNOWN", "USUAL", "Specials", "Vocabulary"]
 
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 
-# A vocabulary up to this size is read at one go.
+# A vocabulary up to this size is read at once.
 _PLAIN_BYTES = 1 << 24
 
 
 class Specials(NamedTuple):
-    """How a vocabulary is looked up: the words that stand for others, and where words are cut.
+    """How a vocabulary is looked up: the words that replace others, and where words are cut.
 
     Attributes:
         begin: the word that opens a sentence.
         end: the word that closes it.
-        unknown: the word that stands for all that are not listed.
+        unknown: the word for all that are not listed.
         longest: characters after which a word is cut before it is looked up; None for never.
     """
 
@@ -41,7 +41,7 @@ USUAL = Specials()
 
 
 class Vocabulary:
-    """Words in id order; the special words are found by name, wherever they stand.
+    """Words in id order; the special words are found by name, wherever they are.
 
     Args:
         words: all words, each once.
@@ -96,11 +96,11 @@ class Vocabulary:
         return self.specials.begin, self.specials.end
 
     def find(self, word: str) -> int | None:
-        """Give the id of a word, or None."""
+        """The id of a word, or None."""
         return self._ids.get(word)
 
     def encode(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """Give the ids of words, (n_words,); unknown ones get the id of the unknown word."""
+        """The ids of words, (n_words,); unknown ones get the id of the unknown word."""
         unknown, longest = self.unknown, self.specials.longest
         if longest is not None:
             words = [word[:longest] for word in words]
@@ -116,10 +116,10 @@ class Vocabulary:
         return np.fromiter((ids.get(word, unknown) for word in words), np.int64, len(words))
 
     @classmethod
-    def read(cls, path: Path | str, *, limits: Limits = LIMITS) -> Vocabulary:
-        """Read a vocabulary file: one word a line, in id order."""
+    def read(cls, path: Path | str) -> Vocabulary:
+        """Read a vocabulary file: one word per line, in id order."""
         with open_checked(Path(path), what="vocabulary") as stream:
-            return cls.from_stream(stream, what=str(path), limits=limits)
+            return cls.from_stream(stream, what=str(path))
 
     @classmethod
     def from_stream(
@@ -127,35 +127,34 @@ class Vocabulary:
         stream: BinaryIO,
         *,
         what: str,
-        limits: Limits = LIMITS,
         specials: Specials = USUAL,
     ) -> Vocabulary:
         """Read a vocabulary from an open file; bilm-tf's `!!!MAXTERMID` line is skipped."""
-        plain = _plain_words(stream, limits)
+        plain = _plain_words(stream)
         if plain is not None:
             return cls(plain, what=what, specials=specials)
         words: list[str] = []
-        for number, line in read_lines(stream, what=what, max_line=limits.vocabulary_line_bytes):
+        for number, line in read_lines(stream, what=what, max_line=LIMITS.vocabulary_line_bytes):
             word = line.strip(" \t\r")  # not U+3000 and its kin: they are words of some models
             if word == "!!!MAXTERMID":
                 continue
             if not word:
                 raise FormatError(f"{what}:{number} is blank; keep one word on each line")
             words.append(word)
-            if len(words) > limits.vocabulary_lines:
+            if len(words) > LIMITS.vocabulary_lines:
                 raise FormatError(
-                    f"{what} has over {limits.vocabulary_lines} lines; is it a vocabulary?"
+                    f"{what} has over {LIMITS.vocabulary_lines} lines; is it a vocabulary?"
                 )
         if not words:
             raise FormatError(f"{what} is empty; a vocabulary has one word on each line")
         return cls(words, what=what, specials=specials)
 
     def to_bytes(self) -> bytes:
-        """Give the file form: one word a line."""
+        """The contents of a vocabulary file: one word per line."""
         return "".join(f"{word}\n" for word in self.words).encode("utf-8")
 
 
-def _plain_words(stream: BinaryIO, limits: Limits) -> list[str] | None:
+def _plain_words(stream: BinaryIO) -> list[str] | None:
     """Read a file of words without anything that needs care, ten times as fast; else None.
 
     The stream is then where it was.
@@ -171,5 +170,5 @@ def _plain_words(stream: BinaryIO, limits: Limits) -> list[str] | None:
         return None
     words = text[:-1].split("\n")
     longest = max(map(len, words))
-    fine = len(words) <= limits.vocabulary_lines and 4 * longest <= limits.vocabulary_line_bytes
+    fine = len(words) <= LIMITS.vocabulary_lines and 4 * longest <= LIMITS.vocabulary_line_bytes
     return words if fine and "" not in words else None

@@ -1,4 +1,8 @@
-"""Static word vectors from a file, the control that every contextual vector must beat."""
+"""Files of static word vectors.
+
+They are the baseline that contextual vectors must beat, an input of tasks, and what a word table
+may start from.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +25,21 @@ __all__ = [
     "WordVectors",
     "is_binary",
     "read_word_vectors",
-    "vector_lines",
-    "vector_of",
     "write_word_vectors",
 ]
 
 # What the original word2vec and gensim call their binary files.
 _BINARY = ".bin"
-# Of the line of counts, and of a word.
-_MOST_BYTES = 1 << 16
+# The longest line of counts, and the longest word.
+_MAX_BYTES = 1 << 16
 # word2vec's first line: number of words and dimensions.
 _COUNTS = re.compile("[0-9]{1,11} ([0-9]{1,11})")
 
 
 class WordVectors:
-    """Words and their vectors; a word that is missing as it stands is sought in lower case.
+    """Words and their vectors; a word that is missing is looked up again in lower case.
 
-    Of a word that is there twice, the first vector counts.
+    If a word occurs twice, the first vector counts.
 
     Args:
         words: the words.
@@ -55,12 +57,12 @@ class WordVectors:
         return int(self.vectors.shape[1])
 
     def row(self, word: str) -> int | None:
-        """Give the row of a word, or None."""
+        """The row of a word, or None."""
         row = self._rows.get(word)
         return self._rows.get(word.lower()) if row is None else row
 
     def take(self, words: Collection[str]) -> NDArray[np.float32]:
-        """Give the vectors of words, zeros for those that are unknown, (n, dim)."""
+        """The vectors of words, (n, dim); zeros for unknown words."""
         rows = [self.row(word) for word in words]
         result = np.zeros((len(rows), self.dim), np.float32)
         known = [k for k, row in enumerate(rows) if row is not None]
@@ -68,35 +70,62 @@ class WordVectors:
         return result
 
     def known(self, words: Collection[str]) -> float:
-        """Give the share of words that have a vector."""
+        """The share of words that have a vector."""
         return sum(self.row(word) is not None for word in words) / max(1, len(words))
 
 
-def read_word_vectors(path: Path) -> WordVectors:
+def read_word_vectors(
+    path: Path, *, only: Iterable[str] | None = None, dim: int | None = None
+) -> WordVectors:
     """Read word vectors.
 
     Args:
-        path: word2vec or GloVe text ("word v1 ... vn" a line, with or without a first line of
-            counts), plain or packed; word2vec's binary form, called `NAME.bin`; or a matrix
-            `NAME.npy` with its words, one a line, beside it in `NAME.words`, `NAME.words.txt` or
-            the same without the last part of NAME.
+        path: word2vec or GloVe text ("word v1 ... vn" on each line, with or without a first line
+            of counts), compressed or not; word2vec's binary form, called `NAME.bin`; or a matrix
+            `NAME.npy` with its words, one per line, beside it in `NAME.words`, `NAME.words.txt`
+            or the same without the last part of NAME.
+        only: keep only the vectors of these words, each once; a vocabulary is often much smaller
+            than a file of vectors.
+        dim: how many numbers a vector must have.
 
     Raises:
-        InputError: a line does not fit.
+        InputError: a line does not fit, or no word is left.
     """
+    wanted = None if only is None else set(only)
     if is_binary(path):
-        return _read_binary(path)
-    return _read_npy(path) if path.suffix == ".npy" else _read_text(path)
+        found = _read_binary(path, wanted)
+    elif path.suffix == ".npy":
+        found = _read_npy(path, wanted)
+    else:
+        found = _read_text(path, wanted)
+    if not found.words:
+        raise InputError("no word of the vocabulary; is this the right file?", file=str(path))
+    if not np.isfinite(found.vectors).all():
+        raise InputError("a value is not finite; check the file", file=str(path))
+    if dim not in (None, found.dim):
+        raise InputError(
+            f"{found.dim} numbers for each word, expected {dim}; use vectors of that size or set "
+            "model.projection_dim",
+            file=str(path),
+        )
+    return found
 
 
-def vector_lines(path: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield line number, word and values of word2vec or GloVe text, plain or packed.
+def _take(word: str, wanted: set[str] | None) -> bool:
+    """Whether a word is wanted; from then on it no longer is, so the first vector counts."""
+    if wanted is None:
+        return True
+    if word in wanted:
+        wanted.remove(word)
+        return True
+    return False
 
-    The first line tells how many values there are, all have as many. A word is what stands before
-    them: GloVe 840B has words with spaces.
 
-    Raises:
-        InputError: a line has another number of values.
+def _vector_lines(path: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield line number, word and values of word2vec or GloVe text.
+
+    The first line tells how many values there are on each line. A word is what precedes them:
+    GloVe 840B has words with spaces.
     """
     dim = 0
     for number, line in numbered_lines(path):
@@ -134,23 +163,20 @@ def _n_numbers(word: str) -> int:
     return sum(1 for _ in itertools.takewhile(is_number, parts))
 
 
-def vector_of(values: list[str], path: Path, line: int) -> NDArray[np.float32]:
-    """Turn the values of a line into numbers.
-
-    Raises:
-        InputError: one of them is no finite number.
-    """
+def _vector(values: list[str], path: Path, line: int) -> NDArray[np.float32]:
     try:
         row = np.array(values, np.float32)
     except ValueError:
         row = np.array([np.nan], np.float32)
     if not np.isfinite(row).all():
-        raise InputError("a value is no number; is this word2vec text?", file=str(path), line=line)
+        raise InputError(
+            "a value is not a number; is this word2vec text?", file=str(path), line=line
+        )
     return row
 
 
 def is_binary(path: Path) -> bool:
-    """Tell whether a name is that of word2vec's binary form."""
+    """Whether a name is that of word2vec's binary form."""
     return path.suffix.lower() == _BINARY
 
 
@@ -167,13 +193,13 @@ def write_word_vectors(
     Args:
         path: the file to make, binary if it is called `NAME.bin`, else text.
         rows: words with their vectors, (dim,) each; taken one by one.
-        n_words: how many there will be.
+        n_words: how many there will be; the format starts with this number.
         dim: size of a vector.
-        overwrite: replace a file that is there.
+        overwrite: replace an existing file.
 
     Raises:
-        InputError: a word has a space or line end, for which the format has no place.
-        ConfigError: there are fewer or more rows than said.
+        InputError: a word has a space or line end, which the format cannot store.
+        ConfigError: there are fewer or more rows than `n_words`.
     """
     binary, written = is_binary(path), 0
     with atomic_file(path, overwrite=overwrite) as stream:
@@ -181,8 +207,8 @@ def write_word_vectors(
         for word, vector in rows:
             if not word or " " in word or "\n" in word:
                 raise InputError(
-                    f"'{shown(word, 60)}' cannot stand in a word2vec file, which ends a word at a "
-                    "space; leave it out or join it with _"
+                    f"'{shown(word, 60)}' cannot be stored in a word2vec file, which ends words "
+                    "at spaces; leave it out or join it with _"
                 )
             numbers = np.asarray(vector, "<f4")
             if numbers.shape != (dim,):
@@ -195,20 +221,23 @@ def write_word_vectors(
             raise ConfigError(f"{written} word vectors where {n_words} were announced")
 
 
-def _read_text(path: Path) -> WordVectors:
+def _read_text(path: Path, wanted: set[str] | None) -> WordVectors:
     words: list[str] = []
     rows: list[NDArray[np.float32]] = []
-    for number, word, values in vector_lines(path):
-        words.append(word)
-        rows.append(vector_of(values, path, number))
-    if not rows:
+    n_lines = 0
+    for number, word, values in _vector_lines(path):
+        n_lines += 1
+        if _take(word, wanted):
+            words.append(word)
+            rows.append(_vector(values, path, number))
+    if not n_lines:
         raise InputError("there is no vector; is this word2vec text?", file=str(path))
-    return WordVectors(words, np.stack(rows))
+    return WordVectors(words, np.stack(rows) if rows else np.zeros((0, 0), np.float32))
 
 
-def _read_binary(path: Path) -> WordVectors:
+def _read_binary(path: Path, wanted: set[str] | None) -> WordVectors:
     with open_checked(path, what="word vectors") as stream:
-        counts = stream.readline(_MOST_BYTES).split()
+        counts = stream.readline(_MAX_BYTES).split()
         if len(counts) != 2 or not all(count.isdigit() and len(count) < 12 for count in counts):
             raise InputError("no line of two counts at the start; is it word2vec?", file=str(path))
         n_words, dim = map(int, counts)
@@ -220,35 +249,39 @@ def _read_binary(path: Path) -> WordVectors:
             file=str(path),
         )
     words: list[str] = []
-    vectors = np.empty((n_words, dim), np.float32)
+    places: list[int] = []
     start = 0
     for row in range(n_words):
-        space = data.find(b" ", start, start + _MOST_BYTES)
+        space = data.find(b" ", start, start + _MAX_BYTES)
         end = space + 1 + 4 * dim
         if space < 0 or end > len(data):
             raise InputError(f"it ends in word {row + 1}; copy it again", file=str(path))
         # Some programs end a row with a line end, some do not.
-        words.append(data[start:space].decode("utf-8", "replace").lstrip("\n"))
-        vectors[row] = np.frombuffer(data, "<f4", dim, space + 1)
+        word = data[start:space].decode("utf-8", "replace").lstrip("\n")
+        if _take(word, wanted):
+            words.append(word)
+            places.append(space + 1)
         start = end
-    if not np.isfinite(vectors).all():
-        raise InputError("a value is not finite; check the file", file=str(path))
+    vectors = np.empty((len(words), dim), np.float32)
+    for vector, place in zip(vectors, places, strict=True):
+        vector[:] = np.frombuffer(data, "<f4", dim, place)
     return WordVectors(words, vectors)
 
 
-def _read_npy(path: Path) -> WordVectors:
+def _read_npy(path: Path, wanted: set[str] | None) -> WordVectors:
     stems = [path.with_suffix(""), path.with_suffix("").with_suffix("")]
     names = [stem.parent / (stem.name + end) for stem in stems for end in (".words", ".words.txt")]
     words_path = next((name for name in names if name.exists()), None)
     if words_path is None:
         raise InputError(
-            f"no words beside it; put them, one a line, into '{names[1].name}'", file=str(path)
+            f"no words beside it; put them, one per line, into '{names[1].name}'", file=str(path)
         )
     words = [line for _, line in numbered_lines(words_path)]
     try:
-        matrix = np.load(path, allow_pickle=False)
+        # Mapped, so that rows that are not wanted take no memory; and never a pickle.
+        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise FormatError(f"'{path}' is no matrix: {error}; write it with numpy.save") from None
+        raise FormatError(f"'{path}' is not a matrix: {error}; write it with numpy.save") from None
     if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or len(matrix) != len(words):
         raise InputError(
             f"{len(words)} words but a matrix of shape {getattr(matrix, 'shape', None)}; give one "
@@ -257,7 +290,5 @@ def _read_npy(path: Path) -> WordVectors:
         )
     if matrix.dtype.kind not in "biuf":
         raise InputError(f"a matrix of {matrix.dtype}; give one of numbers", file=str(path))
-    vectors = matrix.astype(np.float32)
-    if not np.isfinite(vectors).all():
-        raise InputError("a value is not finite; check the file", file=str(path))
-    return WordVectors(words, vectors)
+    rows = [row for row, word in enumerate(words) if _take(word, wanted)]
+    return WordVectors([words[row] for row in rows], np.array(matrix[rows], np.float32))

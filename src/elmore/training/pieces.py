@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from elmore._json import json_digest
-from elmore._messages import shown
-from elmore._progress import Progress
+from elmore._messages import Progress, shown
 from elmore.errors import InputError
 from elmore.jobs.journal import FinishedFile, JournalFolder
 from elmore.jobs.pool import Pool, Request

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from elmore._atomic import atomic_folder
-from elmore._messages import shown
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress, shown
 from elmore._version import __version__
 from elmore.errors import ConfigError
 from elmore.text.reading import Errors, Reading

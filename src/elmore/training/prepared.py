@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import open_checked, sha256_file
-from elmore._json import parse_json
+from elmore._json import from_json, read_json
+from elmore._manifest import FolderFormat, check_file, check_size, file_entries
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.limits import LIMITS
-from elmore.text.tokenizer import CONVENTIONS, Convention
+from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
+from elmore.training.shards import Shard, read_shard
 from elmore.training.words import read_counts
 
 __all__ = [
@@ -48,10 +49,10 @@ MANIFEST, VOCABULARY, COUNTS, HELDOUT = (
     "counts.tsv",
     "heldout.safetensors",
 )
-_FORMAT, _VERSION = "elmore-prepared", 1
+_AGAIN = "prepare or copy it again"
+_FORMAT = FolderFormat(name="elmore-prepared", version=1, label="a prepared corpus", fix=_AGAIN)
 # A line for each shard and input file: a corpus of 10**11 tokens has 100,000 shards.
 _LIMITS = replace(LIMITS, json_bytes=1 << 26, json_nodes=4_000_000)
-_AGAIN = "prepare or copy it again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,7 @@ class Prepared:
         heldout_oov_rate: the same of the held-out tokens.
         notes: what to know about the figures.
         digest: SHA-256 over the hashes of all files.
+        sums: the SHA-256 of each file, by name.
     """
 
     folder: Path
@@ -101,6 +103,19 @@ class Prepared:
     heldout_oov_rate: float
     notes: tuple[str, ...]
     digest: str
+    sums: Mapping[str, str] = field(repr=False)
+    _verified: set[Path] = field(default_factory=set, repr=False, compare=False)
+
+    def read(self, path: Path) -> Shard:
+        """Read one of `shard_paths`, or `heldout_path`.
+
+        Shards are compared with the manifest here and not when the folder is opened: hashing a
+        large corpus takes minutes, and a training run may never reach its last shard.
+        """
+        if path not in self._verified:
+            check_file(path, self.sums[path.name], fix=_AGAIN)
+            self._verified.add(path)
+        return read_shard(path)
 
     @property
     def n_tokens(self) -> int:
@@ -141,7 +156,7 @@ class Prepared:
 
         Args:
             folder: its path.
-            verify: compare SHA-256 sums with the manifest. Sizes are always compared.
+            verify: compare the shards with their SHA-256 now, not when they are first read.
 
         Raises:
             FormatError: not a prepared corpus, not complete, or damaged.
@@ -152,73 +167,84 @@ class Prepared:
                 f"'{shown(folder, 120)}' has no {MANIFEST}, so it is not a complete prepared "
                 "corpus; run `elmore prepare`"
             )
-        with open_checked(folder / MANIFEST, what="manifest", follow=False) as stream:
-            data = stream.read(_LIMITS.json_bytes + 1)
-        manifest = parse_json(data, what=MANIFEST, limits=_LIMITS)
-        _check_version(manifest)
-        try:
-            return _from_manifest(folder, manifest, verify)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FormatError(
-                f"'{shown(folder, 100)}/{MANIFEST}' cannot be read: {shown(error, 60)}; {_AGAIN}"
-            ) from None
+        data = read_json(folder / MANIFEST, _LIMITS, follow=False)
+        _FORMAT.check(data, what=MANIFEST)
+        manifest = from_json(
+            _Manifest, data, what=MANIFEST, error=FormatError, fix=_AGAIN, extra=True
+        )
+        return _open(folder, manifest, verify)
 
 
-def _from_manifest(folder: Path, manifest: Mapping[str, Any], verify: bool) -> Prepared:
-    digest = _check_files(folder, manifest["files"], verify)
+@dataclass(frozen=True, kw_only=True)
+class _Counted(Part):
+    """A part of the corpus, as prepared.json describes it."""
+
+    oov: int
+    types: int = 0  # not counted for held-out text
+
+    @property
+    def oov_rate(self) -> float:
+        return self.oov / max(1, self.tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ShardEntry(Part):
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FileEntry:
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Manifest:
+    """What prepared.json says, as far as it is read again."""
+
+    tokenizer: Convention
+    training: _Counted
+    heldout: _Counted | None
+    shards: tuple[_ShardEntry, ...]
+    notes: tuple[str, ...]
+    files: dict[str, _FileEntry]
+
+
+def _open(folder: Path, manifest: _Manifest, verify: bool) -> Prepared:
+    digest = _check_files(folder, manifest.files, verify)
     vocabulary = Vocabulary.read(folder / VOCABULARY)
     for word in (BEGIN, END, UNKNOWN):
         if word not in vocabulary:
             raise FormatError(f"'{shown(folder, 100)}/{VOCABULARY}' lacks {word}; {_AGAIN}")
-    if manifest["tokenizer"] not in CONVENTIONS:
-        raise ValueError(f"tokenizer {manifest['tokenizer']!r}")
-    shards = manifest["shards"]
-    paths = tuple(folder / shard["file"] for shard in shards)
+    paths = tuple(folder / shard.file for shard in manifest.shards)
     listed = {path.name for path in paths} | {VOCABULARY, COUNTS}
-    if manifest["heldout"] is not None:
+    if manifest.heldout is not None:
         listed.add(HELDOUT)
-    if not shards or listed != set(manifest["files"]):
-        raise ValueError("shards and files do not agree")
-    heldout = manifest["heldout"] or {"tokens": 0, "sentences": 0, "documents": 0, "oov": 0}
-    training = manifest["training"]
+    if not paths or listed != set(manifest.files):
+        raise FormatError(f"'{MANIFEST}': shards and files do not agree; {_AGAIN}")
+    training, heldout = manifest.training, manifest.heldout or _Counted(oov=0)
     return Prepared(
         folder=folder,
         vocabulary=vocabulary,
-        tokenizer=manifest["tokenizer"],
+        tokenizer=manifest.tokenizer,
         training=_part(training),
         heldout=_part(heldout),
-        shards=tuple(map(_part, shards)),
+        shards=tuple(map(_part, manifest.shards)),
         shard_paths=paths,
-        heldout_path=folder / HELDOUT if manifest["heldout"] is not None else None,
-        oov_rate=training["oov"] / max(1, training["tokens"]),
-        heldout_oov_rate=heldout["oov"] / max(1, heldout["tokens"]),
-        notes=tuple(str(note) for note in manifest["notes"]),
+        heldout_path=folder / HELDOUT if manifest.heldout is not None else None,
+        oov_rate=training.oov_rate,
+        heldout_oov_rate=heldout.oov_rate,
+        notes=manifest.notes,
         digest=digest,
+        sums={name: entry.sha256 for name, entry in manifest.files.items()},
     )
 
 
-def _part(data: Mapping[str, Any]) -> Part:
-    return Part(
-        tokens=int(data["tokens"]),
-        sentences=int(data["sentences"]),
-        documents=int(data["documents"]),
-    )
+def _part(part: Part) -> Part:
+    return Part(tokens=part.tokens, sentences=part.sentences, documents=part.documents)
 
 
-def _check_version(manifest: Mapping[str, Any]) -> None:
-    if manifest.get("format") != _FORMAT:
-        raise FormatError(f"'{MANIFEST}' is not that of a prepared corpus; run `elmore prepare`")
-    version = manifest.get("version")
-    if type(version) is not int or version < 1:
-        raise FormatError(f"'{MANIFEST}' has version {shown(version)}; {_AGAIN}")
-    if version > _VERSION:
-        raise FormatError(
-            f"'{MANIFEST}' has format version {version}, this elmore reads up to {_VERSION}; "
-            "upgrade elmore"
-        )
-
-
-def _check_files(folder: Path, files: Mapping[str, Any], verify: bool) -> str:
+def _check_files(folder: Path, files: Mapping[str, _FileEntry], verify: bool) -> str:
     """Compare the files with the manifest; the digest of all."""
     total = hashlib.sha256()
     for name, entry in sorted(files.items()):
@@ -227,18 +253,11 @@ def _check_files(folder: Path, files: Mapping[str, Any], verify: bool) -> str:
         path = folder / name
         if not path.is_file() or path.is_symlink():
             raise FormatError(f"'{shown(folder, 120)}' lacks {shown(name, 60)}; {_AGAIN}")
-        size = path.stat().st_size
-        if size != entry["size"]:
-            raise FormatError(
-                f"'{shown(path, 120)}' has {size} bytes, the manifest says "
-                f"{shown(entry['size'], 30)}; {_AGAIN}"
-            )
-        if verify and sha256_file(path, follow=False) != entry["sha256"]:
-            raise FormatError(
-                f"'{shown(path, 120)}' differs from its SHA-256 in the manifest; {_AGAIN}"
-            )
+        check_size(path.stat().st_size, entry.size, what=path, fix=_AGAIN)
+        if verify or name in (VOCABULARY, COUNTS):
+            check_file(path, entry.sha256, fix=_AGAIN)
         # From the sums in the manifest, so that opening a large corpus does not read it.
-        total.update(f"{name} {entry['sha256']}\n".encode())
+        total.update(f"{name} {entry.sha256}\n".encode())
     return total.hexdigest()
 
 
@@ -254,10 +273,6 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
         folder: filled, but for the manifest.
         facts: everything but format, version and files.
     """
-    files = {
-        entry.name: {"size": entry.stat().st_size, "sha256": sha256_file(entry)}
-        for entry in sorted(folder.iterdir())
-    }
-    data = {"format": _FORMAT, "version": _VERSION, **facts, "files": files}
+    data = {**_FORMAT.head(), **facts, "files": file_entries(folder)}
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")

@@ -24,7 +24,7 @@ from elmore.training.loop import Cadence, train
 from elmore.training.prepared import Prepared
 from elmore.training.recipe import Recipe
 from elmore.training.run import Run, load_state
-from elmore.training.shards import Shard, read_shard
+from elmore.training.shards import Shard
 from elmore.training.streams import MixedBatches, StreamBatches, WindowBatches, endless_sentences
 from elmore.training.trainer import LmTrainer
 
@@ -180,7 +180,7 @@ def make_batches(
 
     @lru_cache(maxsize=4)  # sentences and windows read shards in orders of their own
     def read(number: int) -> Shard:
-        return read_shard(prepared.shard_paths[number])
+        return prepared.read(prepared.shard_paths[number])
 
     heldout = _heldout_batches(prepared, recipe, indexer)
     data = recipe.data
@@ -220,7 +220,7 @@ def _heldout_batches(prepared: Prepared, recipe: Recipe, indexer: TokenIndexer) 
     """Take a fixed, seeded sample of the held-out sentences; the same in every run."""
     if prepared.heldout_path is None:
         return []
-    shard = read_shard(prepared.heldout_path)
+    shard = prepared.read(prepared.heldout_path)
     batches = SentenceBatches(
         lambda number: shard,
         1,

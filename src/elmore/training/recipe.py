@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
+from elmore._json import from_json
 from elmore.config import (
     Activation,
     BiLmConfig,
@@ -16,13 +17,13 @@ from elmore.config import (
 )
 from elmore.errors import ConfigError
 from elmore.training.recipe_files import (
+    MISSING,
     Bound,
     check_bounds,
     is_positive,
     is_share,
     read_recipe,
     recipe_text,
-    sections_from_json,
 )
 
 __all__ = [
@@ -334,7 +335,7 @@ class Recipe:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, what: str) -> Recipe:
         """Build a recipe from parsed TOML or JSON; unknown and missing keys are errors."""
-        return cls(**sections_from_json(data, get_type_hints(cls), what))
+        return from_json(cls, data, what=what, fix=MISSING)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""

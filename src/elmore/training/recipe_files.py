@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
-from elmore.config import filters_from_json
 from elmore.errors import ConfigError
 
 __all__ = [
+    "MISSING",
     "Bound",
     "check_bounds",
     "is_positive",
@@ -21,13 +19,12 @@ __all__ = [
     "read_recipe",
     "recipe_names",
     "recipe_text",
-    "section_from_json",
-    "sections_from_json",
     "task_recipe_names",
     "task_recipe_text",
-    "unknown_key",
 ]
 
+# What to do about a missing key or section of a recipe, for messages.
+MISSING = "copy a recipe with `elmore recipes show laptop`"
 _FOLDER = Path(__file__).parent / "recipes"
 # Only a path: the modules of the tasks need torch, and `elmore recipes` works without it.
 _TASK_FOLDER = Path(__file__).parents[1] / "tasks" / "recipes"
@@ -94,75 +91,6 @@ def _read(path: Path) -> str:
         raise ConfigError(f"recipe '{path}' is not UTF-8; save it so") from None
 
 
-def sections_from_json(
-    data: Mapping[str, Any], kinds: Mapping[str, Any], what: str
-) -> dict[str, Any]:
-    """Build all sections of a recipe from parsed TOML or JSON.
-
-    Args:
-        data: the recipe.
-        kinds: the dataclass of each section; `name` is a string, not a section.
-        what: the recipe's name, for messages.
-    """
-    sections = [name for name in kinds if name != "name"]
-    for key in data:
-        if key not in kinds:
-            raise ConfigError(unknown_key(what, key, sections))
-    values: dict[str, Any] = {"name": str(data.get("name", "own"))}
-    for key in sections:
-        values[key] = section_from_json(data.get(key), kinds[key], f"{what}: {key}")
-    return values
-
-
-def section_from_json(data: Any, kind: type, what: str) -> Any:
-    """Build a section, a dataclass, from values; unknown and missing keys are errors."""
-    if not isinstance(data, dict):
-        raise ConfigError(f"{what} is missing; copy a recipe with `elmore recipes show laptop`")
-    hints = get_type_hints(kind)
-    for key in data:
-        if key not in hints:
-            raise ConfigError(unknown_key(what, key, list(hints)))
-    # Keys that came later have defaults, so that older recipes and runs still load.
-    defaults = {
-        field.name: field.default
-        for field in dataclasses.fields(kind)
-        if field.default is not dataclasses.MISSING
-    }
-    data = {**defaults, **data}
-    values = {}
-    for key, hint in hints.items():
-        # TOML has no null: a key that may be None is left out for None.
-        if key not in data and type(None) not in get_args(hint):
-            raise ConfigError(f"{what}.{key} is missing; every key of a recipe must be there")
-        values[key] = _value(data.get(key), hint, f"{what}.{key}")
-    return kind(**values)
-
-
-def _value(value: Any, hint: Any, what: str) -> Any:
-    if get_origin(hint) in (Union, UnionType):
-        if value in (None, "none"):
-            return None
-        hint = next(choice for choice in get_args(hint) if choice is not type(None))
-    if get_origin(hint) is Literal:
-        if value not in get_args(hint):
-            raise ConfigError(
-                f"{what}={value!r}; use one of {', '.join(map(repr, get_args(hint)))}"
-            )
-        return value
-    if hint == tuple[int, ...]:
-        if not isinstance(value, list | tuple) or not all(type(n) is int for n in value):
-            raise ConfigError(f"{what}={value!r} must be a list of whole numbers; correct it")
-        return tuple(value)
-    if get_origin(hint) is tuple:
-        return filters_from_json(value, what=what)
-    # `lr = 1` is an int to TOML, and true is an int to Python.
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise ConfigError(f"{what}={value!r} must be a {hint.__name__}; correct it")
-    return value
-
-
 class Bound(NamedTuple):
     """Which values some keys may have.
 
@@ -217,10 +145,3 @@ def _override(data: dict[str, Any], key: str, text: str) -> None:
     except tomllib.TOMLDecodeError:
         value = text  # a bare word is a string
     data[section][name] = value
-
-
-def unknown_key(what: str, key: str, known: list[str]) -> str:
-    """The message that a key is unknown, with the nearest known one."""
-    near = difflib.get_close_matches(key, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-    return f"{what} has an unknown key {key!r}; {hint}"

@@ -22,6 +22,7 @@ from elmore._atomic import atomic_file, atomic_folder
 from elmore._io import sha256_file
 from elmore._json import read_json
 from elmore._locks import locked
+from elmore._manifest import FolderFormat
 from elmore._messages import shown
 from elmore.errors import FormatError, ResumeError
 from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "load_state", "save_state", "state_part"]
 
-_FORMAT, _VERSION = "elmore-run", 1
+_FORMAT = FolderFormat(name="elmore-run", version=1, label="a training run", fix="check the path")
 _KEPT_STATES = 2  # the newest may be damaged by a crash of the machine
 # Sections that may change when a run resumes: they do not affect what was learned.
 _FREE = ("schedule", "run", "name")
@@ -202,14 +203,13 @@ class Run:
 
     def _facts(self) -> dict[str, Any]:
         facts = read_json(self.path / "recipe.json")
-        if facts.get("format") != _FORMAT or not isinstance(facts.get("recipe"), dict):
-            raise FormatError(f"'{self.path}/recipe.json' is not that of a run; check the path")
-        if facts.get("version") != _VERSION:
-            raise FormatError(f"'{self.path}' was made by a newer elmore; upgrade")
+        _FORMAT.check(facts, what=f"{self.path}/recipe.json")
+        if not isinstance(facts.get("recipe"), dict):
+            raise FormatError(f"'{self.path}/recipe.json' has no recipe; check the path")
         return facts
 
     def _write(self, facts: dict[str, Any]) -> None:
-        data = {"format": _FORMAT, "version": _VERSION, **facts}
+        data = {**_FORMAT.head(), **facts}
         with atomic_file(self.path / "recipe.json", overwrite=True) as stream:
             stream.write((json.dumps(data, indent=2) + "\n").encode())
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from elmore.errors import ConfigError
-from elmore.formats import folder
+from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint, Softmax
 from elmore.kernels.workers import Workers
 from elmore.nn.bilm import BiLm, BiLmState, initialise
@@ -29,6 +29,7 @@ from elmore.nn.softmax import (
 from elmore.text.characters import Alphabet, ByteAlphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import Vocabulary
+from elmore.text.word_vectors import read_word_vectors
 from elmore.training.batches import Batches, LmBatch
 from elmore.training.distributed import Group
 from elmore.training.loop import StepReport, Trainable
@@ -46,7 +47,6 @@ from elmore.training.optimizers import (
 from elmore.training.recipe import Recipe
 from elmore.training.run import Run, load_state, save_state, state_part
 from elmore.training.seeds import numpy_generator, torch_generator
-from elmore.training.words import read_vectors
 
 __all__ = ["LmTrainer", "heldout_losses"]
 
@@ -236,9 +236,11 @@ class LmTrainer(Trainable):
         """Start the word table from a file of word vectors; other words stay random."""
         if self.recipe.model.tokens != "words":
             raise ConfigError("model.vectors is for word input; set model.tokens='words' too")
-        found, vectors = read_vectors(path, self.vocabulary, self.recipe.model.projection_dim)
+        dim = self.recipe.model.projection_dim
+        found = read_word_vectors(path, only=self.vocabulary, dim=dim)
+        ids = torch.from_numpy(self.vocabulary.encode(found.words))
         with torch.no_grad():
-            self.bilm.tokens.words[torch.from_numpy(found)] = torch.from_numpy(vectors)
+            self.bilm.tokens.words[ids] = torch.from_numpy(found.vectors)
 
     def start_from(self, checkpoint: Checkpoint) -> None:
         """Take the weights of a trained model, and its softmax if it has one."""
@@ -260,7 +262,7 @@ class LmTrainer(Trainable):
         """Write the model as an elmore folder."""
         if self.group.main:
             path = self.run.best_path if best else self.run.checkpoint_path
-            folder.write(self.checkpoint(), path, overwrite=True)
+            elmore_folder.write(self.checkpoint(), path, overwrite=True)
         self.group.barrier()
 
     def checkpoint(self) -> Checkpoint:

@@ -9,22 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elmore._io import open_checked, read_lines
-from elmore._messages import shown
-from elmore._progress import SILENT, Progress
-from elmore.errors import ConfigError, FormatError, InputError
+from elmore._messages import SILENT, Progress, shown
+from elmore.errors import ConfigError, FormatError
 from elmore.jobs.pool import Request
 from elmore.limits import LIMITS
 from elmore.text.reading import Errors, Reading
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
-from elmore.text.word_vectors import vector_lines, vector_of
 from elmore.training.corpus import input_paths, no_tokens, read_blocks
 from elmore.training.worker_tasks import block_fields, inspect_files, open_pool
 
-__all__ = ["VocabularyChoice", "WordCounts", "count_words", "read_counts", "read_vectors"]
+__all__ = ["VocabularyChoice", "WordCounts", "count_words", "read_counts"]
 
 # Counting more distinct words than this takes over half a gigabyte.
 _MAX_TYPES = 5_500_000
@@ -229,78 +226,3 @@ def _sortedness(counts: list[int]) -> float:
     ranks = (np.cumsum(sizes) - (sizes - 1) / 2)[groups]  # equal counts share a rank
     best = np.corrcoef(np.sort(ranks), np.arange(len(ranks)))[0, 1]
     return float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1] / best)
-
-
-# --------------------------------------------------------------------------- vectors
-
-
-def read_vectors(
-    path: Path, vocabulary: Vocabulary, dim: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Read the vectors of a vocabulary's words.
-
-    Args:
-        path: word2vec or GloVe text (lines of "word v1 ... vn", with or without a first line of
-            counts), or a matrix `NAME.npy` with its words in `NAME.words`, one per line.
-        vocabulary: which words are wanted.
-        dim: how many numbers a vector must have.
-
-    Returns:
-        ids of the words that were found, (n,), and their vectors, (n, dim).
-    """
-    found = _read_npy(path, vocabulary, dim) if path.suffix == ".npy" else None
-    if found is None:
-        found = _read_text(path, vocabulary, dim)
-    ids, vectors = found
-    if not len(ids):
-        raise InputError(f"'{path}' has no word of the vocabulary; is it the right file?")
-    return ids, vectors
-
-
-def _read_text(
-    path: Path, vocabulary: Vocabulary, dim: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    ids: list[int] = []
-    rows: list[NDArray[np.float32]] = []
-    for number, word, values in vector_lines(path):
-        if len(values) != dim:
-            raise InputError(
-                f"{len(values)} numbers, expected {dim}; use vectors of that size or set "
-                "model.projection_dim",
-                file=str(path),
-                line=number,
-            )
-        known = vocabulary.find(word)
-        if known is not None:
-            rows.append(vector_of(values, path, number))
-            ids.append(known)
-    empty = np.zeros((0, dim), np.float32)
-    return np.array(ids, np.int64), np.stack(rows) if rows else empty
-
-
-def _read_npy(
-    path: Path, vocabulary: Vocabulary, dim: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    words_path = path.with_suffix(".words")
-    with open_checked(words_path, what="words of the vectors") as stream:
-        limit = LIMITS.vocabulary_line_bytes
-        words = [line for _, line in read_lines(stream, what=str(words_path), max_line=limit)]
-    try:
-        # No pickles: a file of objects is refused by numpy itself.
-        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"'{path}' cannot be read ({error}); save it with numpy.save") from None
-    if not isinstance(matrix, np.ndarray) or matrix.dtype.kind not in "biuf":
-        raise InputError(f"'{path}' is not a matrix of numbers; save one with numpy.save")
-    if matrix.shape != (len(words), dim):
-        raise ConfigError(
-            f"'{path}' has shape {matrix.shape}, expected {(len(words), dim)} from '{words_path}' "
-            "and model.projection_dim; use matching files"
-        )
-    pairs = [
-        (known, k) for k, word in enumerate(words) if (known := vocabulary.find(word)) is not None
-    ]
-    vectors = np.array(matrix[[k for _, k in pairs]], np.float32)
-    if not np.isfinite(vectors).all():
-        raise InputError(f"'{path}' contains NaN or infinity; make it again")
-    return np.array([known for known, _ in pairs], np.int64), vectors

@@ -45,7 +45,7 @@ def test_bilstm_is_torchs() -> None:
 
 
 def step_by_step(layer: HighwayLstm, x: Tensor) -> Tensor:
-    """The equations of He et al. (2017), one token at a time."""
+    """The equations of the layer, one token at a time."""
     dim = layer.dim
     w, u, b = layer.input_weight.chunk(6), layer.state_weight.chunk(5), layer.bias.chunk(5)
     hidden = memory = torch.zeros(dim)

@@ -10,24 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from elmore._lazy import lazy_names
+from elmore._imports import lazy_names
 
 if TYPE_CHECKING:
-    from elmore.compat.allennlp.bilm import _ElmoBiLm
-    from elmore.compat.allennlp.elmo import Elmo
+    from elmore.compat.allennlp.bilm_modules import ElmoLstm, _ElmoBiLm
+    from elmore.compat.allennlp.character_encoder import _ElmoCharacterEncoder
+    from elmore.compat.allennlp.elmo_modules import (
+        Elmo,
+        ElmoTokenEmbedder,
+        ElmoTokenEmbedderMultiLang,
+        ScalarMix,
+    )
     from elmore.compat.allennlp.embedder import ElmoEmbedder
     from elmore.compat.allennlp.indexing import (
         ELMoCharacterMapper,
         ELMoTokenCharactersIndexer,
         batch_to_ids,
     )
-    from elmore.compat.allennlp.lstm import ElmoLstm
-    from elmore.compat.allennlp.scalar_mix import ScalarMix
-    from elmore.compat.allennlp.token_embedders import (
-        ElmoTokenEmbedder,
-        ElmoTokenEmbedderMultiLang,
-    )
-    from elmore.compat.allennlp.tokens import _ElmoCharacterEncoder
     from elmore.errors import ConfigError as ConfigurationError
 
 __all__ = [
@@ -45,19 +44,16 @@ __all__ = [
     "batch_to_ids",
 ]
 
-_HERE = "elmore.compat.allennlp"
+_MODULES = {
+    "bilm_modules": "ElmoLstm _ElmoBiLm",
+    "character_encoder": "_ElmoCharacterEncoder",
+    "elmo_modules": "Elmo ElmoTokenEmbedder ElmoTokenEmbedderMultiLang ScalarMix",
+    "embedder": "ElmoEmbedder",
+    "indexing": ("ConfigurationError ELMoCharacterMapper ELMoTokenCharactersIndexer batch_to_ids"),
+}
 _NAMES = {
-    "ConfigurationError": f"{_HERE}.files",
-    "ELMoCharacterMapper": f"{_HERE}.indexing",
-    "ELMoTokenCharactersIndexer": f"{_HERE}.indexing",
-    "Elmo": f"{_HERE}.elmo",
-    "ElmoEmbedder": f"{_HERE}.embedder",
-    "ElmoLstm": f"{_HERE}.lstm",
-    "ElmoTokenEmbedder": f"{_HERE}.token_embedders",
-    "ElmoTokenEmbedderMultiLang": f"{_HERE}.token_embedders",
-    "ScalarMix": f"{_HERE}.scalar_mix",
-    "_ElmoBiLm": f"{_HERE}.bilm",
-    "_ElmoCharacterEncoder": f"{_HERE}.tokens",
-    "batch_to_ids": f"{_HERE}.indexing",
+    name: f"elmore.compat.allennlp.{module}"
+    for module, names in _MODULES.items()
+    for name in names.split()
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

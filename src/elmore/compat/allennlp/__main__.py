@@ -24,7 +24,7 @@ def _parser() -> argparse.ArgumentParser:
     elmo = verbs.add_parser(
         "elmo",
         help="vectors for the sentences of a file",
-        description="Write the ELMo vectors of a file, a sentence a line, to HDF5.",
+        description="Write the ELMo vectors of a file, one sentence per line, to HDF5.",
     )
     elmo.add_argument("input_file", metavar="INPUT", help="UTF-8, tokens separated by white space")
     elmo.add_argument("output_file", metavar="OUTPUT", help="HDF5 file to make")
@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; exit codes as those of `elmore`."""
     args = _parser().parse_args(arguments)
+    # The library never configures logging; a command may.
     logger, handler = logging.getLogger("elmore"), logging.StreamHandler()
     logger.addHandler(handler)
     try:
@@ -70,8 +71,9 @@ def _embed(args: argparse.Namespace) -> None:
             line
             for _, line in read_lines(stream, what=args.input_file, max_line=LIMITS.text_line_bytes)
         ]
+    # Imported late, so that `--help` and wrong flags answer at once.
     from elmore.compat.allennlp.embedder import ElmoEmbedder
-    from elmore.compat.allennlp.files import OPTIONS, WEIGHTS
+    from elmore.compat.allennlp.indexing import OPTIONS, WEIGHTS
 
     embedder = ElmoEmbedder(
         args.options_file or OPTIONS, args.weight_file or WEIGHTS, args.cuda_device

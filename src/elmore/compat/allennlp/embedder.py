@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._extras import require_torch
-from elmore.compat.allennlp.files import OPTIONS, WEIGHTS, FileName, read_files
+from elmore._imports import require_torch
+from elmore.compat.allennlp.indexing import OPTIONS, WEIGHTS, FileName, read_files
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import SentenceLayers
 from elmore.embedding.writers import Record, Settings, open_writer
@@ -31,7 +31,7 @@ _EMPTY = (3, 0, 1024)
 
 
 class ElmoEmbedder:
-    """Embeds sentences with a biLM whose state goes on from batch to batch.
+    """Embeds sentences with a biLM whose state is carried from batch to batch.
 
     So a second call with the same sentence gives slightly other vectors, as in AllenNLP. For
     vectors that depend on a sentence alone use `elmore.Elmo.layers_tokens`.
@@ -54,6 +54,7 @@ class ElmoEmbedder:
         cuda_device: int = -1,
     ) -> None:
         self.cuda_device = cuda_device
+        # AllenNLP counts GPUs from 0 and means the CPU by any negative number.
         device = "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
         self.elmo = Elmo(read_files(options_file, weight_file), device=device)
         self._stream = self.elmo.stateful()
@@ -110,8 +111,8 @@ class ElmoEmbedder:
         """Embed the lines of a file into HDF5, as `allennlp elmo` did.
 
         Args:
-            input_file: an open text file, a sentence a line, tokens separated by white space.
-            output_file_path: the file to make; one that is there is replaced.
+            input_file: an open text file, one sentence per line, tokens separated by white space.
+            output_file_path: the file to make; an existing one is replaced.
             output_format: "all" layers (layers, time, dim), the "top" one, or their "average"
                 (time, dim).
             batch_size: sentences in a batch.
@@ -119,20 +120,21 @@ class ElmoEmbedder:
             use_sentence_keys: name each dataset after its sentence instead of its line number.
 
         Raises:
-            ConfigError: a blank line, or with `use_sentence_keys` a sentence that comes twice.
+            ConfigError: a blank line, or with `use_sentence_keys` a sentence that occurs twice.
         """
         if output_format not in get_args(OutputFormat):
             raise ConfigError(
                 f"output_format={output_format!r}; use one of {', '.join(get_args(OutputFormat))}"
             )
         lines = [line.strip() for line in input_file]
+        # AllenNLP refused them too: a sentence of no tokens has no vectors to store.
         blank = [k for k, line in enumerate(lines) if not line]
         if blank:
             raise ConfigError(f"lines {blank[:20]} (from 0) are blank; remove them")
         if use_sentence_keys and len(set(lines)) < len(lines):
             twice = next(line for k, line in enumerate(lines) if line in lines[:k])
             raise ConfigError(
-                f"the sentence {twice[:60]!r} comes twice, and use_sentence_keys needs each once"
+                f"the sentence {twice[:60]!r} occurs twice, and use_sentence_keys needs each once"
             )
         dim = self.elmo.dim
         shape = (self.elmo.n_layers, None, dim) if output_format == "all" else (None, dim)

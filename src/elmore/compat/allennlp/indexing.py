@@ -1,18 +1,38 @@
-"""Tokens as AllenNLP's character ids: 50 to a token, shifted by one, rows of zeros for padding."""
+"""What AllenNLP's classes take: character ids, and files as paths or addresses.
+
+A token has 50 character ids, shifted by one; rows of zeros are padding.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore._extras import require_torch
+from elmore._imports import require_torch
 from elmore.errors import ConfigError
+from elmore.errors import ConfigError as ConfigurationError  # AllenNLP's name
+from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.detect import read_checkpoint
+from elmore.published.catalog import find_published
+from elmore.published.downloads import is_address
+from elmore.published.hub import fetch_address
 from elmore.text.characters import ByteAlphabet
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["ELMoCharacterMapper", "ELMoTokenCharactersIndexer", "batch_to_ids"]
+__all__ = [
+    "OPTIONS",
+    "WEIGHTS",
+    "ConfigurationError",
+    "ELMoCharacterMapper",
+    "ELMoTokenCharactersIndexer",
+    "FileName",
+    "batch_to_ids",
+    "local_file",
+    "read_files",
+]
 
 _NAME = "elmo_tokens"
 
@@ -32,7 +52,7 @@ class ELMoCharacterMapper:
         self._alphabet = ByteAlphabet(self.max_word_length)
 
     def convert_word_to_char_ids(self, word: str) -> list[int]:
-        """Give the 50 ids of a token."""
+        """The 50 ids of a token."""
         if word not in self.tokens_to_add:
             return [int(k) for k in self._alphabet.encode([word])[0]]
         # Laid out as a marker is: one special character between those of a word.
@@ -62,15 +82,15 @@ class ELMoTokenCharactersIndexer:
     def tokens_to_indices(
         self, tokens: Iterable[Any], vocabulary: object = None, index_name: str = _NAME
     ) -> dict[str, list[list[int]]]:
-        """Give the ids of tokens, which are strings or have a `text`."""
+        """The ids of tokens, which are strings or have a `text`."""
         return {index_name: [self._mapper.convert_word_to_char_ids(_text(t)) for t in tokens]}
 
     def get_empty_token_list(self) -> dict[str, list[list[int]]]:
-        """Give the ids of no tokens."""
+        """What `tokens_to_indices` gives for no tokens."""
         return {_NAME: []}
 
     def get_padding_lengths(self, indexed_tokens: Mapping[str, Sequence[Any]]) -> dict[str, int]:
-        """Tell how many tokens there are."""
+        """The number of tokens."""
         return {name: len(ids) for name, ids in indexed_tokens.items()}
 
     def as_padded_tensor_dict(
@@ -118,3 +138,33 @@ def _text(token: Any) -> str:
             "a string `text`"
         )
     return text
+
+
+FileName = str | Path
+
+# AllenNLP's default: the original model, which is downloaded when it is first used.
+OPTIONS, WEIGHTS = (file.addresses[0] for file in find_published("original").files)
+
+
+def read_files(options_file: FileName | None, weight_file: FileName | None) -> Checkpoint:
+    """Read a model.
+
+    Args:
+        options_file: options.json; a path, or an address that is downloaded once.
+        weight_file: the HDF5 weights; the same.
+    """
+    if options_file is None or weight_file is None:
+        raise ConfigError("a model has two files; pass options_file and weight_file")
+    checkpoint = read_checkpoint((local_file(options_file), local_file(weight_file)))
+    # AllenNLP's classes take character ids, which a word model cannot read.
+    if checkpoint.alphabet is None:
+        raise ConfigError(
+            f"'{weight_file}' reads words and not characters, which AllenNLP's ELMo needs; use "
+            "elmore.Elmo.load((options, weights, vocabulary))"
+        )
+    return checkpoint
+
+
+def local_file(name: FileName) -> Path:
+    """The path of a file, which is downloaded if its name is an address."""
+    return fetch_address(str(name)) if is_address(name) else Path(name)

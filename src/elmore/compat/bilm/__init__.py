@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from elmore._lazy import lazy_names
+from elmore._imports import lazy_names
 
 if TYPE_CHECKING:
     from elmore.compat.bilm.data import (
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
         TokenBatcher,
         UnicodeCharsVocabulary,
         Vocabulary,
+        dump_bilm_embeddings,
+        dump_token_embeddings,
     )
     from elmore.compat.bilm.datasets import BidirectionalLMDataset, LMDataset
-    from elmore.compat.bilm.dumps import dump_bilm_embeddings, dump_token_embeddings
-    from elmore.compat.bilm.elmo import LayerWeights, weight_layers
-    from elmore.compat.bilm.model import BidirectionalLanguageModel
+    from elmore.compat.bilm.model import BidirectionalLanguageModel, LayerWeights, weight_layers
 
 __all__ = [
     "Batcher",
@@ -37,18 +37,17 @@ __all__ = [
     "weight_layers",
 ]
 
-_HERE = "elmore.compat.bilm"
+_MODULES = {
+    "data": (
+        "Batcher TokenBatcher UnicodeCharsVocabulary Vocabulary dump_bilm_embeddings "
+        "dump_token_embeddings"
+    ),
+    "datasets": "BidirectionalLMDataset LMDataset",
+    "model": "BidirectionalLanguageModel LayerWeights weight_layers",
+}
 _NAMES = {
-    "Batcher": f"{_HERE}.data",
-    "BidirectionalLMDataset": f"{_HERE}.datasets",
-    "BidirectionalLanguageModel": f"{_HERE}.model",
-    "LMDataset": f"{_HERE}.datasets",
-    "LayerWeights": f"{_HERE}.elmo",
-    "TokenBatcher": f"{_HERE}.data",
-    "UnicodeCharsVocabulary": f"{_HERE}.data",
-    "Vocabulary": f"{_HERE}.data",
-    "dump_bilm_embeddings": f"{_HERE}.dumps",
-    "dump_token_embeddings": f"{_HERE}.dumps",
-    "weight_layers": f"{_HERE}.elmo",
+    name: f"elmore.compat.bilm.{module}"
+    for module, names in _MODULES.items()
+    for name in names.split()
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -1,4 +1,4 @@
-"""bilm-tf's vocabularies and batchers."""
+"""bilm-tf's vocabularies and batchers, and its dumps of vectors."""
 
 from __future__ import annotations
 
@@ -8,19 +8,31 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore._io import open_text, read_lines
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.word_cache import write_token_vectors
+from elmore.embedding.writers import Record, Settings, open_writer
 from elmore.errors import ConfigError
+from elmore.limits import LIMITS
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN
 from elmore.text.vocabulary import Vocabulary as Words
 
-__all__ = ["Batcher", "TokenBatcher", "UnicodeCharsVocabulary", "Vocabulary"]
+__all__ = [
+    "Batcher",
+    "TokenBatcher",
+    "UnicodeCharsVocabulary",
+    "Vocabulary",
+    "dump_bilm_embeddings",
+    "dump_token_embeddings",
+]
 
 Ids = NDArray[np.int32]
 Sentence = str | Sequence[str]
 
 
 class Vocabulary:
-    """The words of a file, one a line; a word's id is its line.
+    """The words of a file, one per line; a word's id is its line.
 
     Args:
         filename: the file.
@@ -58,12 +70,12 @@ class Vocabulary:
         return len(self.words)
 
     def word_to_id(self, word: str) -> int:
-        """Give the id of a word, that of `<UNK>` for others."""
+        """The id of a word, that of `<UNK>` for others."""
         found = self.words.find(word)
         return self.unk if found is None else found
 
     def id_to_word(self, cur_id: int) -> str:
-        """Give the word of an id."""
+        """The word of an id."""
         return self.words.words[cur_id]
 
     def decode(self, cur_ids: Sequence[int]) -> str:
@@ -71,7 +83,7 @@ class Vocabulary:
         return " ".join(self.id_to_word(k) for k in cur_ids)
 
     def encode(self, sentence: Sentence, reverse: bool = False, split: bool = True) -> Ids:
-        """Give the ids of a sentence between its markers.
+        """The ids of a sentence between its markers.
 
         Args:
             sentence: text with tokens separated by white space, or tokens if not `split`.
@@ -105,6 +117,7 @@ class UnicodeCharsVocabulary(Vocabulary):
         self, filename: str | Path, max_word_length: int, validate_file: bool = False
     ) -> None:
         super().__init__(filename, validate_file)
+        # Our ids are shifted by one, as in `Batcher`; training data in bilm-tf is not.
         self.alphabet = ByteAlphabet(max_word_length)
         self.bos_chars, self.eos_chars = (
             self.word_to_char_ids(marker) for marker in self.alphabet.markers
@@ -121,12 +134,12 @@ class UnicodeCharsVocabulary(Vocabulary):
         return self._chars(self.words.words)
 
     def word_to_char_ids(self, word: str) -> Ids:
-        """Give the characters of a word, (max_word_length,)."""
+        """The characters of a word, (max_word_length,)."""
         ids: Ids = self._chars([word])[0]
         return ids
 
     def encode_chars(self, sentence: Sentence, reverse: bool = False, split: bool = True) -> Ids:
-        """Give the characters of a sentence between its markers, (time, max_word_length)."""
+        """The characters of a sentence between its markers, (time, max_word_length)."""
         first, last = self.alphabet.markers[::-1] if reverse else self.alphabet.markers
         return self._chars([first, *_tokens(sentence, split), last])
 
@@ -148,7 +161,7 @@ class Batcher:
         self._alphabet = ByteAlphabet(max_token_length)
 
     def batch_sentences(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-        """Give the ids of sentences between their markers.
+        """The ids of sentences between their markers.
 
         Args:
             sentences: tokens of each sentence, without markers.
@@ -179,11 +192,12 @@ class TokenBatcher:
         self._words = Words.read(lm_vocab_file)
 
     def batch_sentences(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-        """Give the ids of sentences between their markers.
+        """The ids of sentences between their markers.
 
         Returns:
             (batch, longest + 2); a word's line from 1, zeros are padding.
         """
+        # Shifted by one, because 0 is padding.
         rows = [self._words.encode([BEGIN, *tokens, END]) + 1 for tokens in sentences]
         longest = max((len(row) for row in rows), default=0)
         ids = np.zeros((len(rows), longest), np.int64)
@@ -198,3 +212,59 @@ def _tokens(sentence: Sentence, split: bool) -> list[str]:
             raise ConfigError("a list of tokens is split already; pass split=False")
         return sentence.split()
     return list(sentence)
+
+
+_BLOCK = 4096
+
+
+def dump_token_embeddings(
+    vocab_file: str | Path, options_file: str | Path, weight_file: str | Path, outfile: str | Path
+) -> None:
+    """Write the token layer of every word of a vocabulary: dataset `embedding`, (n_words, dim).
+
+    Args:
+        vocab_file: one word per line; `<S>` and `</S>` are the markers.
+        options_file: options.json.
+        weight_file: the HDF5 weights.
+        outfile: the HDF5 file to make; an existing one is replaced.
+    """
+    words = Words.read(vocab_file).words
+    elmo = Elmo.load((options_file, weight_file))
+    write_token_vectors(
+        Path(outfile),
+        lambda row: elmo.token_vectors(words[row : row + _BLOCK]),
+        len(words),
+        overwrite=True,
+    )
+
+
+def dump_bilm_embeddings(
+    vocab_file: str | Path,
+    dataset_file: str | Path,
+    options_file: str | Path,
+    weight_file: str | Path,
+    outfile: str | Path,
+) -> None:
+    """Write all layers of every line of a file: dataset = line number, (layers, time, dim).
+
+    As in bilm-tf each line is a batch of its own and the state is carried from line to line.
+
+    Args:
+        vocab_file: kept for the signature and checked; characters need no vocabulary.
+        dataset_file: one sentence per line, tokens separated by white space; may be compressed.
+        options_file: options.json.
+        weight_file: the HDF5 weights.
+        outfile: the HDF5 file to make; an existing one is replaced.
+    """
+    Words.read(vocab_file)
+    elmo = Elmo.load((options_file, weight_file))
+    settings = Settings(shape=(elmo.n_layers, None, elmo.dim), sentence_index=False, overwrite=True)
+    name = str(dataset_file)
+    with (
+        open_text(Path(dataset_file), what="text") as stream,
+        open_writer("hdf5", Path(outfile), settings) as writer,
+        elmo.stateful() as state,
+    ):
+        for _, line in read_lines(stream, what=name, max_line=LIMITS.text_line_bytes):
+            [layers] = state.layers_tokens([line.split()])
+            writer.write(Record(line, layers.tokens, None, layers.values))

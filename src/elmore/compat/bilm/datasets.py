@@ -41,7 +41,7 @@ class _Dataset:
         self._test, self._shuffle, self._seed = test, shuffle_on_load, seed
 
     def _batches(self, rows: int, unroll: int, both: bool) -> Iterator[tuple[Batch, ...]]:
-        """Give batch after batch, with one part for each direction."""
+        """Batch after batch, with one part for each direction."""
         words = self._vocab.words
         alphabet = None
         if isinstance(self._vocab, UnicodeCharsVocabulary):
@@ -57,6 +57,7 @@ class _Dataset:
         while True:
             try:
                 batch = stream.next()
+            # A generator that ends inside another one raises RuntimeError (PEP 479).
             except (StopIteration, RuntimeError):  # the text of a test has ended
                 return
             parts = []
@@ -75,6 +76,8 @@ class _Dataset:
         def stream(direction: int, skip: int) -> Iterator[list[str]]:
             epoch = 0
             while True:
+                # Each direction and epoch has its own generator, so that none
+                # depends on how far another is.
                 generator = numpy_generator(self._seed, "files", direction, epoch)
                 order = range(len(self._files))
                 for k in order if self._test else generator.permutation(order).tolist():
@@ -96,7 +99,7 @@ class LMDataset(_Dataset):
     bilm-tf drew from Python's global generator.
 
     Args:
-        filepattern: text files, a sentence a line, tokens separated by white space.
+        filepattern: text files, one sentence per line, tokens separated by white space.
         vocab: the targets; a `UnicodeCharsVocabulary` for characters too.
         reverse: whether the sentences run backward.
         test: read each file once, in order, and end.
@@ -117,7 +120,7 @@ class LMDataset(_Dataset):
         self._reverse = reverse
 
     def iter_batches(self, batch_size: int, num_steps: int) -> Iterator[Batch]:
-        """Give `token_ids`, `tokens_characters` (or None) and `next_token_id`, (rows, steps, …)."""
+        """Yield `token_ids`, `tokens_characters` or None, `next_token_id`: (rows, steps, …)."""
         for parts in self._batches(batch_size, num_steps, self._reverse):
             yield parts[-1]
 
@@ -129,7 +132,7 @@ class BidirectionalLMDataset(_Dataset):
     """
 
     def iter_batches(self, batch_size: int, num_steps: int) -> Iterator[Batch]:
-        """Give the arrays of `LMDataset`, and those of the other direction with `_reverse`."""
+        """The arrays of `LMDataset`, and those of the other direction with `_reverse`."""
         for forward, backward in self._batches(batch_size, num_steps, True):
             yield {**forward, **{f"{name}_reverse": value for name, value in backward.items()}}
 

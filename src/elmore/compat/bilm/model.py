@@ -1,4 +1,4 @@
-"""bilm-tf's `BidirectionalLanguageModel`: ids in, all layers out, state carried."""
+"""bilm-tf's `BidirectionalLanguageModel` and `weight_layers`: all layers, and a task's mix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypedDict
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmore._io import open_checked
 from elmore.embedding.engine import Engine
@@ -18,10 +18,17 @@ from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import read_checkpoint
 from elmore.formats.files.hdf5_files import open_hdf5
 from elmore.nn.bilm import BiLmState, first_rows, store_rows
-from elmore.nn.elmo_layer import without_markers
+from elmore.nn.elmo_layer import ScalarMix, without_markers
 from elmore.nn.inputs import TensorBatch
 
-__all__ = ["BiLmOps", "BidirectionalLanguageModel", "read_embedding"]
+__all__ = [
+    "BiLmOps",
+    "BidirectionalLanguageModel",
+    "LayerWeights",
+    "Weighted",
+    "read_embedding",
+    "weight_layers",
+]
 
 Ids = NDArray[np.int64]
 
@@ -41,7 +48,7 @@ class BiLmOps(TypedDict):
 
 
 class BidirectionalLanguageModel:
-    """A biLM with the state of `max_batch_size` rows, which goes on from call to call.
+    """A biLM with the state of `max_batch_size` rows, which is carried from call to call.
 
     Args:
         options_file: options.json.
@@ -49,7 +56,7 @@ class BidirectionalLanguageModel:
         use_character_inputs: whether it reads the ids of `Batcher`; else those of `TokenBatcher`.
         embedding_weight_file: vectors of the words, as `dump_token_embeddings` writes them;
             needed without characters.
-        max_batch_size: most sentences in a batch.
+        max_batch_size: maximum number of sentences in a batch.
     """
 
     def __init__(
@@ -87,8 +94,11 @@ class BidirectionalLanguageModel:
             bilm = self._engine.bilm
             before = first_rows(self.state, len(values), bilm.zero_state)
             layers, after = bilm.contextualize(vectors, index, lengths, before)
+            # bilm-tf kept the state in TensorFlow variables; here it is an attribute
+            # that may be read and set.
             self.state = store_rows(self.state, after)
             trimmed = [without_markers(layer, lengths) for layer in layers.values]
+            # The token layer holds the same vector twice, once for each direction.
             once = layers.values[0, ..., : vectors.shape[1]]
         return {
             "lm_embeddings": torch.stack([layer for layer, _ in trimmed], dim=1),
@@ -98,7 +108,7 @@ class BidirectionalLanguageModel:
         }
 
     def _words(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Give the vectors of the distinct words, which stands where, and the lengths."""
+        """The vectors of the distinct words, which word is where, and the lengths."""
         if self._table is not None:
             if ids.dim() != 2 or int(ids.max()) > len(self._table) or int(ids.min()) < 0:
                 raise ConfigError(
@@ -133,3 +143,77 @@ def read_embedding(path: Path, dim: int) -> NDArray[np.float32]:
                 "write it with dump_token_embeddings"
             )
         return view.read("embedding")
+
+
+class Weighted(TypedDict):
+    """A mix.
+
+    `weighted_op` (batch, time, dim), `regularization_op` (), and `module`, which holds what
+    learns: call it with the next batch, and give its parameters to an optimizer.
+    """
+
+    weighted_op: Tensor
+    regularization_op: Tensor
+    module: LayerWeights
+
+
+class LayerWeights(nn.Module):
+    """Mixes the layers that `BidirectionalLanguageModel` gives.
+
+    Args:
+        name: what bilm-tf called its variables after.
+        n_layers: number of layers.
+        l2_coef: strength of the pull of the scores towards zero; None for 0.
+        use_top_only: the top layer times gamma, without scores.
+        do_layer_norm: normalise each layer over all tokens of the batch first.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        n_layers: int,
+        l2_coef: float | None = None,
+        use_top_only: bool = False,
+        do_layer_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.l2_coef = l2_coef or 0.0
+        self.use_top_only = use_top_only
+        # bilm-tf normalized with the statistics of the complete batch.
+        norm = "batch" if do_layer_norm and not use_top_only else None
+        self.mix = ScalarMix(1 if use_top_only else n_layers, layer_norm=norm)  # type: ignore[arg-type]  # mypy widens the literal
+        self.mix.weights.requires_grad_(not use_top_only)
+
+    def forward(self, bilm_ops: BiLmOps) -> Tensor:
+        """Mix a batch, (batch, time, dim)."""
+        layers = bilm_ops["lm_embeddings"].transpose(0, 1)
+        mixed: Tensor = self.mix(layers[-1:] if self.use_top_only else layers, bilm_ops["mask"])
+        return mixed
+
+    def regularization(self) -> Tensor:
+        """`l2_coef` times the sum of squared scores, ()."""
+        if self.use_top_only:
+            return torch.zeros(())
+        return self.mix.penalty(self.l2_coef)
+
+
+def weight_layers(
+    name: str,
+    bilm_ops: BiLmOps,
+    l2_coef: float | None = None,
+    use_top_only: bool = False,
+    do_layer_norm: bool = False,
+) -> Weighted:
+    """Make a mix and apply it to a batch.
+
+    Arguments are those of `LayerWeights`, with the batch in the second place.
+    """
+    module = LayerWeights(
+        name, bilm_ops["lm_embeddings"].shape[1], l2_coef, use_top_only, do_layer_norm
+    )
+    return {
+        "weighted_op": module(bilm_ops),
+        "regularization_op": module.regularization(),
+        "module": module,
+    }

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Unpack
 
 from elmore._io import open_checked, open_text, sha256_stream
-from elmore._messages import shown
-from elmore._progress import SILENT, Progress
+from elmore._messages import SILENT, Progress, shown
 from elmore.embedding.bulk.job import Job, JobOptions, start_embedder
 from elmore.embedding.bulk.output_folder import BulkFolder, BulkResult, ShardRecord
 from elmore.embedding.results import value_shape

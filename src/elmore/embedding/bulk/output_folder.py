@@ -20,6 +20,7 @@ from typing import Any
 
 from elmore._atomic import atomic_file
 from elmore._json import read_json
+from elmore._manifest import FolderFormat
 from elmore._messages import shown
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError, ResumeError
@@ -29,8 +30,8 @@ from elmore.text.reading import Counts
 
 __all__ = ["BulkFolder", "BulkResult", "ShardRecord"]
 
-_FORMAT = "elmore-vectors"
-_VERSION = 1
+_AGAIN = "pass overwrite=True (--force) to start again"
+_FORMAT = FolderFormat(name="elmore-vectors", version=1, label="bulk vectors", fix=_AGAIN)
 _MANIFEST = "manifest.json"
 _SHARD = re.compile(r"shard-\d{6,}\.[a-z0-9]+")
 # Of a manifest that we wrote ourselves: ten million shards are 5 TB of text.
@@ -117,7 +118,7 @@ class BulkFolder:
             ResumeError: the folder holds another run.
         """
         # As it will be read back, with lists for tuples, so that the comparison is fair.
-        self._facts = json.loads(json.dumps({"format": _FORMAT, "version": _VERSION, **facts}))
+        self._facts = json.loads(json.dumps({**_FORMAT.head(), **facts}))
         records: list[ShardRecord] = []
         found = None if self._overwrite else self._manifest() or self._journal.found()
         if found is not None:
@@ -157,14 +158,13 @@ class BulkFolder:
         if not path.exists():
             return None
         manifest = read_json(path, _LIMITS, follow=False)
+        _FORMAT.check(manifest, what=str(path))
         shards = manifest.pop("shards", [])
         manifest.pop("counts", None)
         try:
             return manifest, [ShardRecord(**shard) for shard in shards]
         except TypeError:
-            raise FormatError(
-                f"'{shown(path, 120)}' is damaged; pass overwrite=True (--force) to start again"
-            ) from None
+            raise FormatError(f"'{shown(path, 120)}' is damaged; {_AGAIN}") from None
 
 
 def _check_manifest(folder: Path) -> None:
@@ -173,7 +173,7 @@ def _check_manifest(folder: Path) -> None:
     if not path.exists():
         return
     with contextlib.suppress(FormatError):
-        if read_json(path, _LIMITS, follow=False).get("format") == _FORMAT:
+        if read_json(path, _LIMITS, follow=False).get("format") == _FORMAT.name:
             return
     raise ConfigError(
         f"'{shown(folder, 140)}' holds files that elmore did not write; choose another name or "

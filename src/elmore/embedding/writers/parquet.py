@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._atomic import atomic_file
-from elmore._extras import require
+from elmore._imports import require
 from elmore.embedding.writers import Record, Settings, stored
 from elmore.options import StoredType
 

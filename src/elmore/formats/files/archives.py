@@ -16,6 +16,7 @@ import struct
 import tempfile
 import zipfile
 import zlib
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from elmore._atomic import write_error
 from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import FormatError
-from elmore.formats.files.sources import NamedSource
+from elmore.formats.files.sources import Source
 from elmore.limits import LIMITS
 
 __all__ = ["CHUNK", "IN_MEMORY", "ArchiveSource", "Member", "ZipSource"]
@@ -44,7 +45,7 @@ class Member:
     info: zipfile.ZipInfo | None = None  # in a zip
 
 
-class ArchiveSource(NamedSource):
+class ArchiveSource(Source):
     """What zips and tars share: checked names, limits, decompression of one member."""
 
     kind = "archive"
@@ -55,6 +56,7 @@ class ArchiveSource(NamedSource):
         self._full: set[str] = set()
         self._total = 0
         self._file = open_checked(Path(path), what=self.kind) if stream is None else stream
+        # The limit of decompressed bytes is a multiple of it.
         self._archive_size = self._file.seek(0, os.SEEK_END)
         self._file.seek(0)
         try:
@@ -64,16 +66,16 @@ class ArchiveSource(NamedSource):
             self.close()
             raise
 
+    @abstractmethod
     def _list(self) -> None:
         """Fill `_members` through `_add`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _chunks(self, member: Member) -> Iterator[bytes]:
         """Yield the decompressed bytes of a member, however many come."""
-        raise NotImplementedError
 
     def _error(self, problem: str, fix: str = "pack it again") -> FormatError:
-        return FormatError(f"{self.kind} '{self._name}' {problem}; {fix}")
+        return FormatError(f"{self.kind} '{self.name}' {problem}; {fix}")
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -130,6 +132,8 @@ class ArchiveSource(NamedSource):
         if not folder:
             if not clean:
                 raise self._error("has a member without a name")
+            # Readers ask for base names. Two members with the same one are an error
+            # only when it is read.
             base = clean.rpartition("/")[2]
             self._members.setdefault(base, []).append(member)
 
@@ -174,6 +178,8 @@ class ArchiveSource(NamedSource):
         member = self._find(name)
         if member.size <= IN_MEMORY:
             return io.BytesIO(b"".join(self._unpack(member)))
+        # HDF5 and safetensors readers seek back and forth, which a decompressor can only
+        # do by starting again.
         folder = Path(tempfile.gettempdir())
         stream = cast(BinaryIO, tempfile.TemporaryFile(dir=folder))  # noqa: SIM115 (returned open)
         try:
@@ -204,6 +210,7 @@ class ArchiveSource(NamedSource):
             if chunk is None:
                 break
             count += len(chunk)
+            # Stop at once: a bomb may hold far more than it declares.
             if count > member.size:
                 break
             yield chunk

@@ -110,6 +110,8 @@ class Hdf5View:
         """Visit every object through its hard links, before any value is read."""
         root = h5py.h5g.open(self._file.id, b"/")
         pending: list[tuple[Any, str, int]] = [(root, "", 0)]
+        # By address, not by name: hard links can make a group its own ancestor, and the
+        # walk endless.
         groups = {self._address(root)}
         count = 0
         while pending:
@@ -202,6 +204,8 @@ class Hdf5View:
                 f"claims {claimed} bytes for {label}, allowed are {LIMITS.model_bytes}",
                 "download it again",
             )
+        # Datasets may share bytes through crafted offsets; together they cannot take more
+        # than the file.
         stored = int(dataset.get_storage_size())
         self._stored += stored
         if self._stored > self._size:
@@ -284,6 +288,8 @@ def open_hdf5(source: BinaryIO | Path, *, what: str) -> Iterator[Hdf5View]:
             stream = source
         size = stream.seek(0, os.SEEK_END)
         stream.seek(0)
+        # The library also searches for a signature at later offsets, behind bytes that we
+        # did not check.
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise FormatError(f"{what} is not an HDF5 file; check the file or download it again")
         stream.seek(0)

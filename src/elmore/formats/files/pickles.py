@@ -162,6 +162,8 @@ def _no_storage(*_: Any) -> Any:
     raise ValueError("it builds a storage; files refer to storages instead")
 
 
+# All that a file of tensors needs. Nothing of torch or numpy is called: each name leads to a
+# function of ours that only checks and stores.
 _NAMES = {
     ("collections", "OrderedDict"): _Name(_ordered_dict),
     ("torch._utils", "_rebuild_tensor"): _Name(_tensor),
@@ -225,7 +227,7 @@ def unpickle(stream: BinaryIO, *, what: str, persistent: Callable[[Any], Any] | 
         FormatError: broken, too large, or asking for anything that is not a plain value.
     """
     try:
-        return _TensorUnpickler(_Reader(stream), persistent).load()
+        return _TensorUnpickler(_BoundedReader(stream), persistent).load()
     except (pickle.UnpicklingError, ValueError) as error:
         reason = shown(error, 90)
     except (IndexError, TypeError, AttributeError, OverflowError, struct.error):
@@ -235,7 +237,7 @@ def unpickle(stream: BinaryIO, *, what: str, persistent: Callable[[Any], Any] | 
     raise FormatError(f"'{what}' is not a valid file of tensors: {reason}; get another copy")
 
 
-class _Reader:
+class _BoundedReader:
     """A stream of which so many bytes can be read in so many steps."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -274,7 +276,7 @@ class _TensorUnpickler(pickle._Unpickler):
     read: Callable[[int], bytes]
     pop_mark: Callable[[], list[Any]]
 
-    def __init__(self, reader: _Reader, persistent: Callable[[Any], Any] | None) -> None:
+    def __init__(self, reader: _BoundedReader, persistent: Callable[[Any], Any] | None) -> None:
         # Strings of Python 2 hold bytes; those of array data come back by latin-1.
         super().__init__(reader, encoding="latin-1")
         self._reader = reader

@@ -182,6 +182,7 @@ def _read_header(stream: BinaryIO, size: int, what: str) -> tuple[dict[str, Any]
     data = stream.read(length)
     if not data.startswith(b"{"):
         raise FormatError(f"{what} has a header that does not start with '{{'; download it again")
+    # A header has three levels; the nodes and integers keep their usual limits.
     bounded = replace(LIMITS, json_bytes=max_bytes, json_depth=4)
     return parse_json(data, what=f"header of {what}", limits=bounded), 8 + length
 
@@ -223,6 +224,8 @@ def _are_counts(values: object) -> bool:
 def _check_cover(tensors: Mapping[str, TensorInfo], size: int, what: str) -> None:
     """Require tensors next to each other that fill the file: no hole, overlap or tail."""
     place = 0
+    # As the reference implementation demands: bytes that no tensor covers could hide another
+    # file.
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].begin, item[1].end)):
         if tensor.begin != place:
             problem = "overlaps another" if tensor.begin < place else "leaves a hole before it"

@@ -137,7 +137,7 @@ def read_table(data: bytes, *, what: str) -> dict[bytes, bytes]:
     Raises:
         FormatError: not such a table, damaged, or compressed.
     """
-    return _Table(data, what).entries()
+    return _SortedTable(data, what).entries()
 
 
 def read_varint(data: bytes, at: int, *, what: str) -> tuple[int, int]:
@@ -155,7 +155,7 @@ def read_varint(data: bytes, at: int, *, what: str) -> tuple[int, int]:
     raise _damaged(what, "a number that does not end")
 
 
-class _Table:
+class _SortedTable:
     def __init__(self, data: bytes, what: str) -> None:
         self._data = data
         self._what = what
@@ -173,6 +173,8 @@ class _Table:
         if footer[at:].strip(b"\0"):
             raise _damaged(what, "no zeros before its end")
         blocks = [self._handle_alone(value) for _, value in self._block(index)]
+        # Blocks follow each other without gaps; anything else is damage, or two blocks
+        # that share bytes.
         free = 0
         for offset, size in [*blocks, meta, index]:
             if offset != free:

@@ -8,66 +8,53 @@ from __future__ import annotations
 
 import contextlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO, Protocol, Self, runtime_checkable
+from typing import BinaryIO, Self
 
 from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.limits import LIMITS
 
-__all__ = ["FilesSource", "FolderSource", "NamedSource", "Source"]
+__all__ = ["FilesSource", "FolderSource", "Source"]
 
 
-@runtime_checkable
-class Source(Protocol):
-    """Read-only access to the files of a model, as every format reader uses it."""
+class Source(ABC):
+    """Read-only access to the files of a model, as every format reader uses it.
 
-    @property
-    def name(self) -> str:
-        """What messages call this source."""
+    Args:
+        name: what messages call this source.
+    """
 
+    def __init__(self, name: str) -> None:
+        self.name = shown(name, 100)
+
+    @abstractmethod
     def names(self) -> tuple[str, ...]:
         """Return the sorted base names of the files.
 
         A link, FIFO or ambiguous name is listed too; reading it reports what is wrong.
         """
 
+    @abstractmethod
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
 
+    @abstractmethod
     def read(self, name: str, max_bytes: int) -> bytes:
         """Return a complete file; one that is larger than `max_bytes` is a `FormatError`."""
 
+    @abstractmethod
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading and seeking; the caller closes it."""
 
+    @abstractmethod
     def local_path(self, name: str) -> Path | None:
         """Return the path of the file, or None if it is in an archive."""
 
-    def close(self) -> None:
-        """Close all files."""
-
-    def __enter__(self) -> Self:
-        """Return the source itself."""
-
-    def __exit__(self, *details: object) -> None:
-        """Close the source."""
-
-
-class NamedSource:
-    """What all sources share: a name, and messages."""
-
-    def __init__(self, name: str) -> None:
-        self._name = shown(name, 100)
-
-    @property
-    def name(self) -> str:
-        """What messages call this source."""
-        return self._name
-
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (most sources keep nothing open)
         """Close all files."""
 
     def __enter__(self) -> Self:
@@ -78,28 +65,28 @@ class NamedSource:
 
     def _missing(self, name: str) -> FormatError:
         return FormatError(
-            f"'{self._name}' has no file '{shown(name, 60)}'; check that the model is complete"
+            f"'{self.name}' has no file '{shown(name, 60)}'; check that the model is complete"
         )
 
     def _too_large(self, name: str, size: int, allowed: int) -> FormatError:
         return FormatError(
-            f"'{shown(name, 60)}' in '{self._name}' has {size} bytes, allowed are {allowed}; "
+            f"'{shown(name, 60)}' in '{self.name}' has {size} bytes, allowed are {allowed}; "
             "check that it is the right file"
         )
 
     def _ambiguous(self, first: str, second: str) -> FormatError:
         return FormatError(
-            f"'{self._name}' has both '{shown(first, 60)}' and '{shown(second, 60)}'; "
+            f"'{self.name}' has both '{shown(first, 60)}' and '{shown(second, 60)}'; "
             "keep one model only"
         )
 
 
-class _PlainSource(NamedSource):
+class _PlainSource(Source):
     """Files on the disk; `_find` looks each of them up."""
 
+    @abstractmethod
     def _find(self, name: str) -> tuple[Path, bool]:
         """Return the path of a file and whether opening it may follow a link."""
-        raise NotImplementedError
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
@@ -173,7 +160,7 @@ class FolderSource(_PlainSource):
                 raise
             reason = (getattr(error, "strerror", None) or str(error)).lower()
             raise FormatError(
-                f"folder '{self._name}' cannot be read: {shown(reason, 60)}; check the path"
+                f"folder '{self.name}' cannot be read: {shown(reason, 60)}; check the path"
             ) from error
 
     def _scan(self) -> None:
@@ -205,7 +192,7 @@ class FolderSource(_PlainSource):
     def _check_count(self, count: int) -> None:
         if count > LIMITS.archive_members:
             raise FormatError(
-                f"folder '{self._name}' has more than the {LIMITS.archive_members} files allowed; "
+                f"folder '{self.name}' has more than the {LIMITS.archive_members} files allowed; "
                 "pass the folder of one model"
             )
 
@@ -230,7 +217,7 @@ class FolderSource(_PlainSource):
             target = None
         if target is None or not target.is_relative_to(self._root):
             raise FormatError(
-                f"'{shown(name, 60)}' in '{self._name}' is a link that leaves the folder; "
+                f"'{shown(name, 60)}' in '{self.name}' is a link that leaves the folder; "
                 "put the file itself there"
             )
         return target, False

@@ -95,6 +95,8 @@ class TarSource(ArchiveSource):
             parts.append(part)
             size -= len(part)
             self._position += len(part)
+        # Counted where every byte passes, because a header may declare less than there
+        # is.
         self._check_total(self._position)
         return b"".join(parts)
 
@@ -145,6 +147,7 @@ class TarSource(ArchiveSource):
 
     def _next_header(self) -> tarfile.TarInfo | None:
         block = self._take(tarfile.BLOCKSIZE)
+        # A block of zeros ends a tar; some writers leave it out.
         if not block or block.count(0) == tarfile.BLOCKSIZE:
             return None
         try:
@@ -152,7 +155,7 @@ class TarSource(ArchiveSource):
         except tarfile.HeaderError:
             if self._position <= tarfile.BLOCKSIZE:
                 raise FormatError(
-                    f"'{self._name}' is neither a zip nor a tar; pass a model folder, zip or tar"
+                    f"'{self.name}' is neither a zip nor a tar; pass a model folder, zip or tar"
                 ) from None
             raise self._error(
                 f"has a broken header at byte {self._position}", "download it again"
@@ -201,6 +204,7 @@ class TarSource(ArchiveSource):
         records = self._pax_records(data)
         if any(key.startswith("GNU.sparse") for key in records):
             raise self._error("has a sparse file")
+        # It would apply to all members that follow. No writer needs that, so it is refused.
         if kind == tarfile.XGLTYPE and ("path" in records or "size" in records):
             raise self._error("sets a name or size for all members")
         return {key: records[key] for key in ("path", "size") if key in records}

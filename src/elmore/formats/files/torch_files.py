@@ -134,6 +134,7 @@ def _open(source: Source, name: str) -> tuple[Any, _Container]:
     except BaseException:
         stream.close()
         raise
+    # Tensors are read on request, so the file stays open as long as somebody may ask for one.
     weakref.finalize(opened, stream.close)
     return value, opened
 
@@ -223,6 +224,8 @@ def _open_row(stream: BinaryIO, what: str) -> tuple[Any, _RowContainer]:
     keys = plain()
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise FormatError(f"'{what}' has no list of storages; copy it again")
+    # The numbers follow in the order of this list: with one more or less all offsets would be
+    # wrong.
     if sorted(keys) != sorted(storages):
         raise FormatError(f"'{what}' lists other storages than it uses; copy it again")
     places: dict[str, int] = {}

@@ -1,13 +1,16 @@
-"""Optional packages: import one, or say which extra brings it."""
+"""Imports that may fail (optional packages) or that wait (names imported on first use)."""
 
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable, Mapping
 from types import ModuleType
+from typing import Any
 
 from elmore.errors import MissingExtra
 
-__all__ = ["missing_extra", "require", "require_torch"]
+__all__ = ["lazy_names", "missing_extra", "require", "require_torch"]
 
 # Plain `torch` brings gigabytes of CUDA on Linux, which a laptop has no use for.
 _CPU_BUILD = (
@@ -49,3 +52,32 @@ def missing_extra(module: str, extra: str, what: str) -> MissingExtra:
     package = module.partition(".")[0]
     hint = _CPU_BUILD if package == "torch" else ""
     return MissingExtra(f"{what} needs {package}; install elmore[{extra}]{hint}")
+
+
+def lazy_names(
+    package: str, table: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Make the `__getattr__` and `__dir__` of a package whose names are imported on first use.
+
+    PEP 562. It keeps `import elmore` fast, and lets a name say which extra it needs.
+
+    Args:
+        package: its name, for messages.
+        table: public name to the module that holds it.
+    """
+
+    def get(name: str) -> Any:
+        if name not in table:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        try:
+            module = importlib.import_module(table[name])
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise missing_extra("torch", "torch", f"{package}.{name}") from None
+        return module if table[name] == f"{package}.{name}" else getattr(module, name)
+
+    def names() -> list[str]:
+        return sorted({*table, *getattr(sys.modules[package], "__all__", ())})
+
+    return get, names

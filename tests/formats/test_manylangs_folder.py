@@ -19,7 +19,7 @@ from elmore import Elmo, fine_tune
 from elmore.errors import ConfigError, FormatError
 from elmore.formats import allennlp_hdf5
 from elmore.formats.detect import read_checkpoint
-from elmore.formats.manylangs import PUBLISHED
+from elmore.formats.manylangs_folder import PUBLISHED
 from elmore.text.characters import DictionaryAlphabet
 
 close = {"atol": 1e-6, "rtol": 1e-5}
@@ -192,7 +192,10 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "unknown token layer": (edit_json("tiny.json", token_embedder__name="rnn"), "cnn, lstm"),
     "lstm over characters": (edit_json("tiny.json", token_embedder__name="lstm"), "itself cannot"),
     "unknown activation": (edit_json("tiny.json", token_embedder__activation="elu"), "relu, tanh"),
-    "no filters": (edit_json("tiny.json", token_embedder__filters=None), "width, count"),
+    "no filters": (
+        edit_json("tiny.json", token_embedder__filters=None),
+        "filters=None must be a list",
+    ),
     "negative size": (edit_json("tiny.json", encoder__dim=-1), "encoder.dim=-1"),
     "size of text": (edit_json("tiny.json", encoder__dim="7"), "whole number"),
     "huge size": (edit_json("tiny.json", encoder__dim=1 << 40), "out of range"),

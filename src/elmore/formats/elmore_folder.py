@@ -10,6 +10,7 @@ import json
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._atomic import atomic_folder
-from elmore._io import sha256_file, sha256_stream
-from elmore._json import parse_json
+from elmore._json import from_json, parse_json
+from elmore._manifest import FolderFormat, check_size, check_sum, file_entries
 from elmore._messages import shown
 from elmore._version import __version__
-from elmore.config import BiLmConfig, Precision, config_from_json, config_to_json, weight_shapes
-from elmore.errors import FormatError
+from elmore.config import BiLmConfig, Precision, config_to_json, weight_shapes
+from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import (
     Checkpoint,
     LazyWeights,
@@ -43,6 +44,7 @@ from elmore.formats.files.sources import Source
 from elmore.formats.lexicons import (
     CHARACTERS,
     VOCABULARY,
+    AlphabetFacts,
     alphabet_json,
     read_alphabet,
     read_words,
@@ -51,20 +53,42 @@ from elmore.formats.lexicons import (
 )
 from elmore.kernels.matrix import STEPS, Stored, dequantize
 from elmore.limits import LIMITS
-from elmore.text.tokenizer import CONVENTIONS
-from elmore.text.vocabulary import Vocabulary
+from elmore.text.tokenizer import Convention
+from elmore.text.vocabulary import USUAL, Specials, Vocabulary
 
 __all__ = ["NAME", "is_folder", "read", "sniff", "stored_types", "write"]
 
 NAME = "folder"
 
 # Version 2 has int8 matrices with scales, which readers of version 1 would misread.
-_FORMAT, _VERSIONS = "elmore", {"float32": 1, "float16": 1, "int8": 2}
-_VERSION = max(_VERSIONS.values())
+_VERSIONS = {"float32": 1, "float16": 1, "int8": 2}
+_AGAIN = "copy the folder again"
+_FORMAT = FolderFormat(
+    name="elmore", version=max(_VERSIONS.values()), label="an elmore folder", fix=_AGAIN
+)
 _SCALES = ".scales"
 _CONFIG, _MODEL, _MANIFEST = "config.json", "model.safetensors", "manifest.json"
 # Larger models are not hashed when they are loaded: that would take more than a second or two.
 _HASHED_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ConfigJson:
+    """What config.json says, besides the format and version; defaults are for older folders."""
+
+    config: BiLmConfig
+    alphabet: AlphabetFacts | None = None
+    vocabulary: Specials = USUAL
+    tokenizer: Convention
+    precision: Precision = "float32"
+    softmax_cutoffs: tuple[int, ...] = ()
+    mixes: tuple[Mix, ...] = ()
+    notes: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        cutoffs = self.softmax_cutoffs
+        if any(n < 1 for n in cutoffs) or cutoffs != tuple(sorted(set(cutoffs))):
+            raise ConfigError(f"softmax_cutoffs={shown(cutoffs)} must increase from 1; {_AGAIN}")
 
 
 def sniff(source: Source) -> bool:
@@ -80,12 +104,14 @@ def is_folder(path: Path) -> bool:
 def read(source: Source) -> Checkpoint:
     """Read a model folder; files are compared with the manifest, above 1 GiB only their sizes."""
     manifest = _check_manifest(source)
-    data = _read_config(source)
-    config = config_from_json(_object(data, "config"), what=_CONFIG)
+    facts = _read_config(source)
+    config = facts.config
+    # Shapes come from the header alone; no weight is read before all of them fit the config.
     view = _open_model(source)
     shapes = {name: info.shape for name, info in view.names().items()}
     found = {name: info.dtype for name, info in view.names().items()}
     wanted = weight_shapes(config)
+    # An int8 matrix has one scale for each of its rows.
     scales = {
         name + _SCALES: shape[:1] for name, shape in wanted.items() if found.get(name) == "I8"
     }
@@ -102,24 +128,26 @@ def read(source: Source) -> Checkpoint:
                 f"'{source.name}/{_MODEL}': {name} {what}, {_CONFIG} needs {shape}; "
                 "copy the folder again"
             )
-    vocabulary = read_words(source, data, manifest)
+    for mix in facts.mixes:
+        if len(mix.weights) != config.n_layers:
+            raise FormatError(
+                f"'{_CONFIG}': a mix has {len(mix.weights)} weights, the model {config.n_layers} "
+                "layers; correct it"
+            )
+    vocabulary = read_words(source, facts.vocabulary, manifest)
     numbers = {name: _stored_reader(view, name) for name in weight_shapes(config)}
-    # Older folders do not state it.
-    precision: Precision = (
-        _choice(data, "precision", tuple(_VERSIONS)) if "precision" in data else "float32"
-    )
     return Checkpoint(
         config=config,
         weights=LazyWeights({name: _reader(give) for name, give in numbers.items()}),
-        alphabet=read_alphabet(source, data, manifest),
+        alphabet=read_alphabet(source, facts.alphabet, manifest),
         vocabulary=vocabulary,
-        softmax=_read_softmax(view, config, vocabulary, _read_cutoffs(data)),
-        mixes=_read_mixes(data, config),
+        softmax=_read_softmax(view, config, vocabulary, facts.softmax_cutoffs),
+        mixes=facts.mixes,
         start_state=_read_start(view, config),
-        tokenizer=_choice(data, "tokenizer", CONVENTIONS),
-        notes=_object(data, "notes"),
+        tokenizer=facts.tokenizer,
+        notes=facts.notes,
         origin=source.name,
-        precision=precision,
+        precision=facts.precision,
         stored={name: give for name, give in numbers.items() if found[name] != "F32"},
     )
 
@@ -160,22 +188,18 @@ def write(
         tensors["start.memory"] = checkpoint.start_state.cell
     with atomic_folder(path, overwrite=overwrite, looks_ours=is_folder) as folder:
         with (folder / _MODEL).open("wb") as stream:
-            write_safetensors(stream, tensors, {"format": _FORMAT})
+            write_safetensors(stream, tensors, {"format": _FORMAT.name})
         (folder / _CONFIG).write_text(_config_text(checkpoint, precision), encoding="utf-8")
         write_lexicons(folder, checkpoint.alphabet, checkpoint.vocabulary)
         # Last: without its manifest an unfinished folder is refused.
-        files = {
-            entry.name: {"size": entry.stat().st_size, "sha256": sha256_file(entry)}
-            for entry in sorted(folder.iterdir())
-        }
-        version = _VERSIONS[precision]
-        text = json.dumps({"format": _FORMAT, "version": version, "files": files}, indent=2)
+        head = {**_FORMAT.head(), "version": _VERSIONS[precision]}
+        text = json.dumps({**head, "files": file_entries(folder)}, indent=2)
         (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
 def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:
     data = {
-        "format": _FORMAT,
+        **_FORMAT.head(),
         "version": _VERSIONS[precision],
         "elmore": __version__,
         "config": config_to_json(checkpoint.config),
@@ -184,7 +208,7 @@ def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:
         "tokenizer": checkpoint.tokenizer,
         "precision": precision,
         "softmax_cutoffs": [] if checkpoint.softmax is None else list(checkpoint.softmax.cutoffs),
-        "mixes": [{"weights": list(m.weights), "gamma": m.gamma} for m in checkpoint.mixes],
+        "mixes": [mix._asdict() for mix in checkpoint.mixes],
         "notes": dict(checkpoint.notes),
     }
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -202,8 +226,10 @@ def _check_manifest(source: Source) -> set[str]:
             f"'{source.name}' has no {_MANIFEST}, so it is not complete; copy or convert it again"
         )
     manifest = parse_json(source.read(_MANIFEST, LIMITS.json_bytes + 1), what=_MANIFEST)
-    _check_version(manifest, _MANIFEST)
-    files = _object(manifest, "files")
+    _FORMAT.check(manifest, what=_MANIFEST)
+    files = from_json(
+        dict[str, Any], manifest.get("files"), what=_MANIFEST, key="files", error=FormatError
+    )
     if not {_CONFIG, _MODEL} <= files.keys():
         raise FormatError(f"'{source.name}/{_MANIFEST}' does not list the model; copy it again")
     # A lexicon that was added later would change the vectors without an error.
@@ -216,21 +242,15 @@ def _check_manifest(source: Source) -> set[str]:
     for name, entry in files.items():
         if name not in source.names():
             raise FormatError(f"'{source.name}' has no {shown(name)}; copy the folder again")
-        size = entry.get("size") if isinstance(entry, dict) else None
-        if size != source.size(name):
-            raise FormatError(
-                f"'{source.name}/{name}' has {source.size(name)} bytes, the manifest says "
-                f"{shown(size)}; copy the folder again"
-            )
+        expected = entry.get("size") if isinstance(entry, dict) else None
+        check_size(source.size(name), expected, what=f"{source.name}/{name}", fix=_AGAIN)
         total += source.size(name)
+    # Sizes were compared above, whatever the model's size: that finds a copy that broke off.
     if total <= _HASHED_BYTES:
         for name, entry in files.items():
             with closing(source.open(name)) as stream:
-                if sha256_stream(stream) != entry.get("sha256"):
-                    raise FormatError(
-                        f"'{source.name}/{name}' differs from its SHA-256 in the manifest; "
-                        "it is damaged, copy the folder again"
-                    )
+                what = f"{source.name}/{name}"
+                check_sum(stream, entry.get("sha256"), what=what, fix=_AGAIN)
     return set(files)
 
 
@@ -249,23 +269,10 @@ def _open_model(source: Source) -> SafetensorsView:
     return view
 
 
-def _read_config(source: Source) -> dict[str, Any]:
+def _read_config(source: Source) -> _ConfigJson:
     data = parse_json(source.read(_CONFIG, LIMITS.json_bytes + 1), what=_CONFIG)
-    _check_version(data, _CONFIG)
-    return data
-
-
-def _check_version(data: Mapping[str, Any], what: str) -> None:
-    if data.get("format") != _FORMAT:
-        raise FormatError(f"'{what}' does not belong to an elmore folder; pass a model folder")
-    version = data.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise FormatError(f"'{what}' has version {shown(version)}; copy the folder again")
-    if version > _VERSION:
-        raise FormatError(
-            f"'{what}' has format version {version}, this elmore reads up to {_VERSION}; "
-            "upgrade elmore"
-        )
+    _FORMAT.check(data, what=_CONFIG)
+    return from_json(_ConfigJson, data, what=_CONFIG, error=FormatError, fix=_AGAIN, extra=True)
 
 
 def _read_softmax(
@@ -282,15 +289,6 @@ def _read_softmax(
     # As it is stored and mapped: most users never ask for the largest matrix of a model.
     weight = view.read("softmax.weight")
     return Softmax(weight, np.array(view.read("softmax.bias"), np.float32), cutoffs)
-
-
-def _read_cutoffs(data: Mapping[str, Any]) -> tuple[int, ...]:
-    cutoffs = data.get("softmax_cutoffs", [])
-    if not isinstance(cutoffs, list) or not all(type(n) is int and n > 0 for n in cutoffs):
-        raise FormatError(f"'{_CONFIG}': softmax_cutoffs={shown(cutoffs)}; copy the folder again")
-    if cutoffs != sorted(set(cutoffs)):
-        raise FormatError(f"'{_CONFIG}': softmax_cutoffs must increase; copy the folder again")
-    return tuple(cutoffs)
 
 
 def _read_start(view: SafetensorsView, config: BiLmConfig) -> StartState | None:
@@ -339,34 +337,3 @@ def _stored_reader(view: SafetensorsView, name: str) -> Callable[[], Stored]:
 
 def _reader(give: Callable[[], Stored]) -> Callable[[], NDArray[np.float32]]:
     return lambda: dequantize(give())
-
-
-def _read_mixes(data: Mapping[str, Any], config: BiLmConfig) -> tuple[Mix, ...]:
-    mixes = data.get("mixes", [])
-    try:
-        read = tuple(
-            Mix(tuple(float(w) for w in mix["weights"]), float(mix["gamma"])) for mix in mixes
-        )
-    except (TypeError, KeyError, ValueError):
-        raise FormatError(f"'{_CONFIG}': mixes cannot be read; correct or remove them") from None
-    for mix in read:
-        if len(mix.weights) != config.n_layers:
-            raise FormatError(
-                f"'{_CONFIG}': a mix has {len(mix.weights)} weights, the model {config.n_layers} "
-                "layers; correct it"
-            )
-    return read
-
-
-def _object(data: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = data.get(key)
-    if not isinstance(value, dict):
-        raise FormatError(f"no object {key!r} in the folder's JSON; copy the folder again")
-    return value
-
-
-def _choice(data: Mapping[str, Any], key: str, known: tuple[Any, ...]) -> Any:
-    value = data.get(key)
-    if value not in known:
-        raise FormatError(f"'{_CONFIG}': {key}={shown(value)} is unknown; known are {known}")
-    return value

@@ -142,6 +142,7 @@ def _read_architecture(source: Source) -> tuple[dict[str, Any], str]:
     path = outer.get("config_path")
     if not isinstance(path, str):
         raise FormatError(f"'{_CONFIG}' names no config_path; get the complete model folder")
+    # The path is that of the machine that trained the model: only its last part counts.
     name = path.replace("\\", "/").rpartition("/")[2]
     if name in source.names() and name != _CONFIG:
         return parse_json(source.read(name, LIMITS.json_bytes + 1), what=name), name
@@ -189,6 +190,8 @@ def _mixed_readers(
         wanted[name] = shapes[weight]
         readers[weight] = lambda: encoder.read(name)
 
+    # torch's nn.LSTM adds two biases, for cuDNN's sake; our LSTM has one, and adds 1 to the
+    # forget gate when it runs.
     def summed(weight: str, names: list[str]) -> None:
         wanted.update(dict.fromkeys(names, shapes[weight]))
         readers[weight] = lambda: without_forget_bias(
@@ -236,6 +239,7 @@ def _config(
         tokens = TokenEncoderConfig(
             n_words=n_words,
             word_dim=section.number("word_dim"),
+            # Only the CNN cuts words after so many characters.
             max_chars=section.number("max_characters_per_token") if kind == "cnn" else 50,
             **(_characters(section, n_characters) if n_characters else {}),
         )
@@ -267,6 +271,7 @@ def _lstm(encoder: Section) -> LstmConfig:
         skip_connections=not mixed,
         mixed=mixed,
     )
+    # With equal sizes our LSTM would leave out a projection that these files have.
     if not config.projected:
         raise ConfigError(
             f"encoder.dim={config.dim} equals projection_dim, yet such a model projects; "
