@@ -29,6 +29,34 @@ def test_help_of_a_verb_ends_with_examples(cli, name):
     assert max(map(len, examples.splitlines())) <= 100
 
 
+@pytest.mark.parametrize(
+    ("line", "own", "other"),
+    [
+        ("task train", "--dev", "--trained"),
+        ("task evaluate", "--trained", "--vectors"),
+        ("task predict", "--trained", "--seeds"),
+        ("analyze pos", "--tags", "--query"),
+        ("analyze wsd", "--no-random", "--tags"),
+        ("analyze neighbors", "--query", "--no-random"),
+        ("analyze layers", "--recipe", "--shares"),
+        ("analyze placement", "--runs", "--layers"),
+        ("analyze sample-size", "--shares", "--limit"),
+        ("analyze mix", "--plot", "--model"),
+        ("recipes list", "--json", "NAME"),
+        ("recipes show", "NAME", "--json"),
+    ],
+)
+def test_an_action_shows_its_own_flags(cli, line, own, other):
+    verb, action = line.split()
+    assert f"    {action}" in cli(verb, "--help").out
+    help_, _, examples = cli(verb, action, "--help").out.partition("examples:\n")
+    assert help_.startswith(f"usage: elmore {line} ")
+    assert own in help_
+    assert other not in help_
+    assert examples.count(f"elmore {verb}") >= 2
+    assert max(map(len, examples.splitlines())) <= 100
+
+
 def test_version(cli):
     assert cli("--version").out == f"elmore {elmore.__version__}\n"
 

@@ -64,9 +64,9 @@ def default_model() -> ModelPath:
 # --------------------------------------------------------------------------- flags
 
 
-def add_model(parser: Parser) -> None:
+def add_model(parser: Parser, what: str = _MODEL + _DEFAULT) -> None:
     """--model and --offline."""
-    parser.add_argument("--model", nargs="+", metavar="PATH", help=_MODEL + _DEFAULT)
+    parser.add_argument("--model", nargs="+", metavar="PATH", help=what)
     add_offline(parser)
 
 

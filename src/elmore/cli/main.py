@@ -9,7 +9,6 @@ from __future__ import annotations
 import _thread
 import argparse
 import contextlib
-import difflib
 import importlib
 import logging
 import os
@@ -25,6 +24,7 @@ from typing import NoReturn, Protocol, TextIO, cast
 from elmore._extras import missing_extra
 from elmore._messages import shown
 from elmore._version import __version__
+from elmore.cli.parsing import Parser, nearest
 from elmore.cli.report import one_line, say
 from elmore.errors import ConfigError, ElmoreError
 
@@ -61,8 +61,8 @@ class Verb(Protocol):
 
     EXAMPLES: str
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare its arguments."""
+    def add_arguments(self, parser: Parser) -> None:
+        """Declare its arguments, or its actions with theirs."""
 
     def run(self, args: argparse.Namespace) -> int:
         """Do the work and give the exit code."""
@@ -70,13 +70,6 @@ class Verb(Protocol):
 
 class _Terminated(BaseException):
     """SIGTERM came: leave through every `finally`, as an interrupt does."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """Raises where argparse prints its usage and exits."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see `{self.prog} --help`")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -129,28 +122,16 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in VERBS:
         known = [*VERBS, "--help", "--version"]
         what = "flag" if name.startswith("-") else "verb"
-        hint = _nearest(name, known) or f"use one of {', '.join(VERBS)}"
+        hint = nearest(name, known) or f"use one of {', '.join(VERBS)}"
         raise ConfigError(f"unknown {what} '{shown(name, 60)}'; {hint}")
     module, summary = VERBS[name]
     verb = cast(Verb, importlib.import_module(module))
-    parser = _Parser(
-        prog=f"elmore {name}",
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=f"examples:\n{verb.EXAMPLES.rstrip()}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser(prog=f"elmore {name}", summary=summary, examples=verb.EXAMPLES)
     verb.add_arguments(parser)
     try:
-        args, unknown = parser.parse_known_intermixed_args(_without_dashes(arguments[1:]))
+        args = parser.parse(arguments[1:])
     except SystemExit:  # --help was printed
         return 0
-    if unknown:
-        flag = unknown[0].partition("=")[0]
-        known = [option for action in parser._actions for option in action.option_strings]
-        near = _nearest(flag, known)
-        hint = near if flag.startswith("-") and near else f"see `elmore {name} --help`"
-        raise ConfigError(f"unknown argument '{shown(unknown[0], 60)}' of {name}; {hint}")
     with _reporting(args), _offline(args):
         try:
             return verb.run(args)
@@ -178,22 +159,6 @@ def _help() -> str:
         "  elmore info my-model",
     ]
     return "\n".join(lines)
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, 1, 0.5)
-    return f"did you mean {near[0]}?" if near else ""
-
-
-def _without_dashes(arguments: list[str]) -> list[str]:
-    """Resolve `--`: what follows is no flag, and as every argument is a path, ./-x is -x."""
-    if "--" not in arguments:
-        return arguments
-    at = arguments.index("--")
-    return arguments[:at] + [
-        f"./{name}" if name.startswith("-") and name != "-" else name
-        for name in arguments[at + 1 :]
-    ]
 
 
 @contextlib.contextmanager
