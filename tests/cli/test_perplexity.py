@@ -54,8 +54,8 @@ def test_a_file(cli, model, lines):
         [expected.forward, expected.backward, expected.mean, expected.without_unknown], abs=0.006
     )
     assert numbers[4:] == ["15", "3", f"{3 / 12:.2%}"]
-    assert note.startswith("full softmax; tokens: predictions in each direction")
-    assert result.err == "read 4 sentences: 1 empty, left out\n"
+    assert note.startswith("tokens: predictions per direction")
+    assert result.err == "read 4 sentences: 1 empty\n"
     assert cli("perplexity", model, lines, "-q").err == ""
 
 
@@ -105,9 +105,9 @@ def test_packed_files(cli, model, lines, tmp_path, suffix, pack):
     packed.write_bytes(pack.compress(b"It fell .\nIt \xff fell .\n"))
     assert f"{packed}:2: invalid UTF-8" in cli("perplexity", model, packed).err
     result = cli("perplexity", model, packed, "--errors", "skip")
-    assert result.err == "read 1 sentences: 1 lines with invalid UTF-8 skipped\n"
+    assert result.err == "read 1 sentence: 1 line with invalid UTF-8 skipped\n"
     result = cli("perplexity", model, packed, "--errors", "replace")
-    assert result.err == "read 2 sentences: 1 lines with invalid UTF-8 replaced\n"
+    assert result.err == "read 2 sentences: 1 line with invalid UTF-8 replaced\n"
 
 
 def test_ways_to_read(cli, model):
@@ -119,7 +119,7 @@ def test_ways_to_read(cli, model):
     assert [counts[flag]["n_sentences"] for flag in counts] == [2, 2, 3]
     assert counts[("--tokenized",)]["n_words"] == 7
     long = ("x" * 80).encode()
-    assert "1 tokens cut at 48" in cli("perplexity", model, stdin=long).err
+    assert "1 token cut at 48 bytes" in cli("perplexity", model, stdin=long).err
 
 
 def test_settings_reach_the_model(cli, model):
@@ -142,7 +142,7 @@ def test_errors(cli, model, lines, tiny_folder, tmp_path):
         (1, "stdin: there is no sentence", [model]),
         (1, "does not exist", [model, tmp_path / "none.txt"]),
         (1, "does not exist", [model, lines, tmp_path / "none.txt.gz"]),
-        (2, "the following arguments are required: MODEL", []),
+        (1, "stdin: there is no sentence", []),
         (2, "not allowed with", [model, lines, "--tokenized", "--split-sentences"]),
         (2, "from 1", [model, lines, "--limit", 0]),
     ]:

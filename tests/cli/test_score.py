@@ -124,7 +124,7 @@ def test_errors(cli, model, tiny_folder, tmp_path):
         (2, "this model has no softmax", [tiny_folder]),
         (2, "this model has no softmax", [tiny_folder, "--next", "-f", "tsv"]),
         (2, "--top lists words", [model, "--top", 3]),
-        (2, "--top 0 asks for no word", [model, "--next", "--top", 0]),
+        (2, "--top 0 is not a number of words", [model, "--next", "--top", 0]),
         (2, "invalid int value", [model, "--next", "--top", "many"]),
         (2, "not allowed with", [model, "--next", "--previous"]),
         (2, "not allowed with", [model, "--next", "--per-token"]),

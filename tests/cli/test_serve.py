@@ -82,18 +82,18 @@ def test_a_token_from_the_environment(cli, served, tiny_folder, monkeypatch):
 
 def test_an_open_door_is_warned_of(cli, served, tiny_folder):
     result = cli("serve", tiny_folder, "--port", "0", "--host", "0.0.0.0")
-    assert "anyone who reaches this machine" in result.err
+    assert "anyone who can reach this machine" in result.err
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--port", "70000"], "no port"),
-        (["--port", "x"], "no port"),
-        (["--max-wait-ms", "-1"], "no time"),
-        (["--max-tokens", "0"], "no number from 1"),
+        (["--port", "70000"], "not a valid port"),
+        (["--port", "x"], "not a valid port"),
+        (["--max-wait-ms", "-1"], "not a valid time"),
+        (["--max-tokens", "0"], "not a number from 1"),
         (["--host", "999.1.1.1"], "cannot listen on 999.1.1.1"),
-        (["--token-file", "EMPTY"], "holds no token"),
+        (["--token-file", "EMPTY"], "contains no token"),
     ],
 )
 def test_what_is_refused(cli, served, tiny_folder, tmp_path, flags, message):

@@ -68,7 +68,6 @@ of each.
 """,
 }
 _STUDIES = ("layers", "placement", "sample-size")
-_DEFAULT_TOP = 5
 
 
 def add_arguments(parser: Parser) -> None:
@@ -82,15 +81,12 @@ def add_arguments(parser: Parser) -> None:
         if name != "mix":
             flags.add_model(action)
             flags.add_cache(action)
-            action.add_argument(
-                "--vectors", metavar="FILE", help="static word vectors to compare with"
-            )
-            flags.add_start(action)
+            flags.add(action, "--vectors", help="static word vectors to compare with")
+            flags.add(action, "--start")
             flags.add_compute(action, batches=False)
             flags.add_seed(action)
-        action.add_argument("--plot", metavar="PICTURE", help="draw it too: svg, png or pdf")
+        flags.add(action, "--plot")
         flags.add_output(action, "write the report there: JSON if it ends in .json, else text")
-        flags.add_json(action)
         flags.add_common(action)
 
 
@@ -108,19 +104,11 @@ def _add_wsd(parser: Parser) -> None:
 
 def _add_control(parser: Parser) -> None:
     """What pos and wsd share."""
-    parser.add_argument(
-        "--layers",
-        type=flags.parse_layers,
-        default="all",
-        metavar="CHOICE",
-        help="all (each and their mean), mean, top, a number, or weights w0,w1,w2 (default: all)",
-    )
+    flags.add(parser, "--layers", default="all", help=f"all (each and their mean), {flags.LAYERS}")
     parser.add_argument(
         "--no-random", action="store_true", help="leave out the control with random weights"
     )
-    parser.add_argument(
-        "--limit", type=flags.parse_count, metavar="N", help="stop after N sentences"
-    )
+    flags.add(parser, "--limit")
 
 
 def _add_neighbors(parser: Parser) -> None:
@@ -133,20 +121,8 @@ def _add_neighbors(parser: Parser) -> None:
         help="a sentence with the word; may be repeated (default: two from the text)",
     )
     parser.add_argument("--same-word", action="store_true", help="only uses of the word itself")
-    parser.add_argument(
-        "--top",
-        type=int,
-        default=_DEFAULT_TOP,
-        metavar="K",
-        help=f"how many uses to list (default: {_DEFAULT_TOP})",
-    )
-    parser.add_argument(
-        "--layers",
-        type=flags.parse_layers,
-        default="top",
-        metavar="CHOICE",
-        help="mean, top, a number, or weights w0,w1,w2 (default: top)",
-    )
+    flags.add(parser, "--top", default=5)
+    flags.add(parser, "--layers", default="top", help=flags.LAYERS)
 
 
 def _add_study(parser: Parser) -> None:
@@ -154,9 +130,7 @@ def _add_study(parser: Parser) -> None:
         parser.add_argument(name, metavar=name.upper(), help="a file in the format of the task")
     parser.add_argument("--task", choices=tuple(TASKS), default="ner", help="default: ner")
     add_recipe(parser, "laptop")
-    parser.add_argument(
-        "--seeds", type=flags.parse_count, default=1, metavar="N", help="runs (default: 1)"
-    )
+    flags.add(parser, "--seeds")
     parser.add_argument("--runs", metavar="FOLDER", help="keep the runs, to resume them later")
     if parser.prog.endswith("sample-size"):
         parser.add_argument(
@@ -183,8 +157,7 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     elmo = None
     if args.action != "mix":
-        model, _ = flags.split_model(args.model)
-        elmo = flags.make_elmo(args, flags.read_model(model))
+        elmo = flags.make_elmo(args, flags.read_model(flags.chosen_model(args)))
     progress = make_progress(unit="sentences", quiet=args.quiet)
     try:
         report = _RUNS[args.action](args, elmo, progress)

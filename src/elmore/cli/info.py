@@ -16,6 +16,7 @@ from elmore._machine import available_threads
 from elmore._messages import shown
 from elmore._version import __version__
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import write_json, write_result
 from elmore.errors import FormatError
 from elmore.tasks.places import FACTS, find_task
@@ -42,22 +43,20 @@ _MODEL_FILES = (
 _SHARD = re.compile(r"\.data-\d{5}-of-\d{5}$")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
-    flags.add_model_argument(parser, required=False)
+    flags.add_model(parser, positional=True)
     parser.add_argument(
         "--system", action="store_true", help="the machine and versions; no model is needed"
     )
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Describe a model or a trained task, the machine, or both."""
-    model = None if args.system and not args.model else flags.model_path(args.model)
     report: dict[str, Any] = {}
-    if model is not None:
-        report.update(_describe_any(model))
+    if args.model or args.model_words or not args.system:
+        report.update(_describe_any(flags.chosen_model(args)))
     if args.system:
         report["system"] = _system()
     if args.json:

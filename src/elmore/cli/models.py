@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from elmore.cli import flags
-from elmore.cli.report import say, write_json, write_result
+from elmore.cli.parsing import Parser
+from elmore.cli.report import aligned, say, write_json, write_result
 from elmore.errors import ConfigError, ModelNotFound
 from elmore.published import hub
 from elmore.published.catalog import BUNDLED, CATALOG, Published, find_published
@@ -40,7 +41,7 @@ _ENGLISH = Published(
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     parser.add_argument("--language", metavar="CODE", help="only models of this language (ISO 639)")
     parser.add_argument(
@@ -56,7 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="with --prune: only tell what would be deleted"
     )
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
@@ -75,14 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_json([_record(model) for model in models])
         return 0
-    rows = [_COLUMNS, *(_row(model) for model in models)]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(_COLUMNS))]
-    write_result(
-        "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        )
-    )
+    write_result(aligned([_COLUMNS, *(_row(model) for model in models)]))
     if not args.quiet:
         say(f"downloads: {hub.home()}")
     return 0

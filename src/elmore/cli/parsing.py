@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from elmore._messages import shown
 from elmore.errors import ConfigError
 
-__all__ = ["Parser", "model_words", "nearest"]
+__all__ = ["JOINT", "Parser", "model_words", "nearest"]
+
+JOINT = "\0"
 
 
 class Parser(argparse.ArgumentParser):
@@ -85,7 +87,7 @@ class Parser(argparse.ArgumentParser):
             return self._choices[name].parse(rest)
         # argparse's own subparsers do not mix flags and inputs, so the parser of the action is
         # called directly.
-        arguments = _model_last(_without_dashes(arguments))
+        arguments = _join_model(_without_dashes(arguments))
         args, unknown = self.parse_known_intermixed_args(arguments)
         if unknown:
             self._refuse(unknown[0])
@@ -130,8 +132,8 @@ def model_words(words: Sequence[str]) -> int:
     """How many of the first words name the model: two if they are OPTIONS WEIGHTS, else one."""
     if len(words) < 2:
         return len(words)
-    kinds = [Path(word).suffix.lower() for word in words[:2]]
-    tensorflow = kinds[1] == ".index" or Path(f"{words[1]}.index").is_file()
+    kinds = [os.path.splitext(word)[1].lower() for word in words[:2]]
+    tensorflow = kinds[1] == ".index" or os.path.isfile(f"{words[1]}.index")
     return 2 if ".json" in kinds and ({".hdf5", ".h5"} & set(kinds) or tensorflow) else 1
 
 
@@ -146,23 +148,13 @@ def _without_dashes(arguments: Sequence[str]) -> list[str]:
     ]
 
 
-def _model_last(arguments: list[str]) -> list[str]:
-    """Move `--model` with its one or two words to the end.
+def _join_model(arguments: list[str]) -> list[str]:
+    """Make the two words of `--model options.json weights.hdf5` one.
 
-    `--model options.json weights.hdf5` takes two words, `--model my-model text.txt` only one.
-    argparse cannot tell the two apart; at the end there is nothing more for it to take.
+    argparse cannot tell them from `--model my-model text.txt`. No argument of a process contains
+    the character that joins them.
     """
-    rest: list[str] = []
-    models: list[str] = []
-    k = 0
-    while k < len(arguments):
-        if arguments[k] != "--model":
-            rest.append(arguments[k])
-            k += 1
-            continue
-        words = arguments[k + 1 : k + 3]
-        flags = [n for n, word in enumerate(words) if word.startswith("-")]
-        used = 1 + model_words(words[: flags[0]] if flags else words)
-        models += arguments[k : k + used]
-        k += used
-    return rest + models
+    at = arguments.index("--model") + 1 if "--model" in arguments else len(arguments)
+    if model_words(arguments[at : at + 2]) < 2:
+        return arguments
+    return [*arguments[:at], JOINT.join(arguments[at : at + 2]), *arguments[at + 2 :]]

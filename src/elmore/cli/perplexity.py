@@ -8,47 +8,56 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from elmore.cli import flags
-from elmore.cli.report import make_progress, say, write_json, write_result
+from elmore.cli.parsing import Parser
+from elmore.cli.report import (
+    aligned,
+    make_progress,
+    reading_notes,
+    say,
+    say_waiting,
+    several,
+    write_json,
+    write_result,
+)
 from elmore.errors import InputError
 from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
-    from elmore.formats.checkpoint import Checkpoint
     from elmore.language_model.perplexity import Perplexity
 
-__all__ = ["EXAMPLES", "add_arguments", "notes", "run"]
+__all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
-  elmore perplexity my-model heldout.txt
-  elmore perplexity my-model news.txt.gz novels.txt.xz --split-sentences
-  head -n 1000 heldout.txt | elmore perplexity my-model --tokenized --json
+  elmore perplexity heldout.txt
+  elmore perplexity news.txt.gz novels.txt.xz --model my-model --split-sentences
+  head -n 1000 heldout.txt | elmore perplexity --tokenized --json
 
-Full softmax, every sentence on its own. Words that the vocabulary lacks are predicted as <UNK>;
-"without <UNK>" leaves these predictions out.
+Perplexity is roughly how many words the model is choosing between at each step; lower is better.
+It is computed with the full softmax, each sentence by itself. Words that are not in the vocabulary
+are predicted as <UNK>; "without <UNK>" leaves these predictions out. Empty lines are not counted.
 """
 
 _COLUMNS = ("file", "forward", "backward", "mean", "without <UNK>", "tokens", "sentences", "<UNK>")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
-    flags.add_model_argument(parser)
-    flags.add_inputs(parser)
-    flags.add_start(parser)
+    flags.add_model(parser)
+    flags.add_inputs(parser, model_first=True)
+    flags.add(parser, "--start")
     flags.add_compute(parser)
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure each file, and all of them together."""
-    model, rest = flags.split_model(args.model)
-    inputs = [*rest, *args.inputs] or ["-"]
+    model, inputs = flags.model_and_inputs(args)
     checkpoint = flags.read_model(model)
     check_inputs(inputs, None)
+    say_waiting(inputs, quiet=args.quiet)
     elmo, counts = flags.make_elmo(args, checkpoint), Counts()
-    results = _measure(args, elmo, inputs, counts)
+    results = _measure(args, elmo, inputs or ["-"], counts)
     total = sum((result for _, result in results[1:]), start=results[0][1])
     if args.json:
         files = [{"file": name, **result.to_dict()} for name, result in results]
@@ -57,11 +66,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         rows = results if len(results) == 1 else [*results, ("total", total)]
         write_result(_table(rows))
-    found = notes(counts, checkpoint)
-    if counts.empty:
-        found.insert(0, f"{counts.empty} empty, left out")
-    if found and not args.quiet:
-        say(f"read {counts.sentences} sentences: {', '.join(found)}")
+    notes = reading_notes(counts, checkpoint)
+    if notes and not args.quiet:
+        say(f"read {several(counts.sentences, 'sentence')}: {', '.join(notes)}")
     return 0
 
 
@@ -114,28 +121,8 @@ def _table(results: Sequence[tuple[str, Perplexity]]) -> str:
                 f"{result.oov_rate:.2%}",
             )
         )
-    widths = [max(len(row[k]) for row in rows) for k in range(len(_COLUMNS))]
-    lines = []
-    for name, *numbers in rows:
-        cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
-        lines.append("  ".join([name.ljust(widths[0]), *cells]))
-    lines.append(
-        "full softmax; tokens: predictions in each direction, the words and one marker a "
-        "sentence; <UNK>: share of the words"
+    return (
+        f"{aligned(rows, right=True)}\n"
+        "tokens: predictions per direction, the words and one marker per sentence; "
+        "<UNK>: share of the words"
     )
-    return "\n".join(lines)
-
-
-# --------------------------------------------------------------------------- shared with `score`
-
-
-def notes(counts: Counts, checkpoint: Checkpoint) -> list[str]:
-    """Say what was met that a reader of the numbers should know."""
-    found = []
-    if counts.cut and checkpoint.alphabet is not None:
-        found.append(f"{counts.cut} tokens cut at {checkpoint.alphabet.max_chars - 2} characters")
-    if counts.replaced:
-        found.append(f"{counts.replaced} lines with invalid UTF-8 replaced")
-    if counts.skipped:
-        found.append(f"{counts.skipped} lines with invalid UTF-8 skipped")
-    return found

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, write_json
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ Blank lines separate documents. An interrupted run resumes when it is started ag
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     flags.add_corpus(parser, "+")
     flags.add_output(parser, "folder to create", required=True)
@@ -35,16 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N|FILE",
         help="number of words, with <S> </S> <UNK> (default: 50000), or a vocabulary file",
     )
-    parser.add_argument(
-        "--min-count", type=int, metavar="N", help="leave out words that occur less often"
-    )
-    parser.add_argument(
-        "--heldout",
-        type=float,
-        default=0.005,
-        metavar="SHARE",
-        help="share of the documents to hold out, 0 for none (default: 0.005)",
-    )
+    flags.add(parser, "--min-count")
+    flags.add(parser, "--heldout", default=0.005)
     parser.add_argument(
         "--heldout-files",
         action="append",
@@ -60,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="approximate tokens per shard (default: 1000000)",
     )
-    flags.add_json(parser)
     flags.add_common(parser)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import say, write_json
 from elmore.cli.training import Display, add_recipe, add_training, ending_by_signal, overrides
 
@@ -24,7 +25,7 @@ Stop it with Ctrl-C: it saves first. `elmore plot runs/a` draws its curves.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     parser.add_argument("data", metavar="DATA", help="a folder made by `elmore prepare`")
     flags.add_output(parser, "folder of the run", required=True)
@@ -39,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes", type=int, default=1, metavar="N", help="processes on this machine"
     )
-    flags.add_json(parser)
     flags.add_common(parser)
 
 

@@ -28,7 +28,6 @@ def add_arguments(parser: Parser) -> None:
         "  elmore recipes list\n  elmore recipes --json",
         default=True,
     )
-    flags.add_json(action)
     flags.add_common(action)
     action = parser.add_action(
         "show",
@@ -36,7 +35,7 @@ def add_arguments(parser: Parser) -> None:
         "  elmore recipes show laptop > my.toml\n  elmore recipes show ner-paper",
     )
     action.add_argument("name", nargs="?", metavar="NAME", help="the recipe")
-    flags.add_common(action)
+    flags.add_common(action, json=False)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -65,16 +65,10 @@ def add_arguments(parser: Parser) -> None:
         "--dev", action="append", metavar="FILE", help="development data, to choose the best epoch"
     )
     train.add_argument("--test", action="append", metavar="FILE", help="test data, scored last")
-    train.add_argument("--vectors", metavar="FILE", help="word vectors: GloVe or word2vec")
+    flags.add(train, "--vectors")
     add_recipe(train, "laptop")
-    train.add_argument(
-        "--seeds",
-        type=flags.parse_count,
-        default=1,
-        metavar="N",
-        help="train with N seeds and report mean and standard deviation (default: 1)",
-    )
-    train.add_argument("--resume", action="store_true", help="resume the run in -o")
+    flags.add(train, "--seeds")
+    flags.add(train, "--resume")
     flags.add_output(train, "folder of the run", required=True)
     flags.add_seed(train)
     _add_shared(train)
@@ -97,20 +91,19 @@ def _add_task(parser: Parser, what: str, number: str) -> None:
 
 def _add_trained(parser: Parser) -> None:
     parser.add_argument("--trained", metavar="FOLDER", required=True, help="the trained task")
-    flags.add_model(parser, "the biLM (default: the one stored with the trained task)")
+    flags.add_model(parser, help="the biLM (default: the one stored with the trained task)")
     _add_shared(parser)
 
 
 def _add_shared(parser: Parser) -> None:
     flags.add_cache(parser)
     flags.add_compute(parser, batches=False)
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Do what the action says."""
-    model, _ = flags.split_model(args.model)
+    model = flags.chosen_model(args)
     if args.action == "train":
         _train(args, model)
     else:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
-from elmore.cli.report import make_progress, say, write_json, write_result
+from elmore.cli.parsing import Parser
+from elmore.cli.report import aligned, make_progress, say, write_json, write_result
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,23 +28,24 @@ _SIZES = tuple(k * 10**n for n in range(2, 8) for k in (1, 2, 5))
 _N_SPECIALS = 3
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     flags.add_corpus(parser, "*")
     parser.add_argument(
-        "--size", type=int, metavar="N", help="number of words, <S> </S> <UNK> included"
+        "--size", type=int, metavar="N", help="number of words, including <S> </S> <UNK>"
     )
-    parser.add_argument("--min-count", type=int, metavar="N", help="least count of a word")
+    flags.add(parser, "--min-count")
     parser.add_argument(
-        "--show", metavar="DATA", help="tell how much text vocabularies of several sizes cover"
+        "--show",
+        metavar="DATA",
+        help="how much of the text in a prepared folder vocabularies of several sizes cover",
     )
-    flags.add_output(parser, "file to make; - or none for stdout")
-    flags.add_json(parser)
+    flags.add_output(parser, "file to create; - or none for stdout")
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make a vocabulary file, or tell about one."""
+    """Make a vocabulary file, or show what one would cover."""
     if args.show is not None:
         if args.inputs:
             raise ConfigError("--show takes a prepared folder and no INPUT; leave one of them out")
@@ -123,17 +125,17 @@ def _show(args: argparse.Namespace) -> int:
     if args.json:
         write_json(rows)
         return 0
-    lines = [f"{'words':>10}  {'least count':>11}  {'tokens covered':>15}  {'not covered':>11}"]
-    lines += [
-        f"{row['words']:>10,}  {row['count']:>11,}  {row['tokens']:>15,}  {row['oov_rate']:>11.2%}"
+    head = ("words", "lowest count", "tokens covered", "not covered")
+    table = [
+        (f"{row['words']:,}", f"{row['count']:,}", f"{row['tokens']:,}", f"{row['oov_rate']:.2%}")
         for row in rows
     ]
-    write_result("\n".join(lines))
+    write_result(aligned([head, *table], right=True))
     return 0
 
 
 def _coverage(counts: Iterator[int]) -> Iterator[tuple[int, int, int]]:
-    """Give vocabulary size, count of its last word and tokens covered; last of all words."""
+    """Vocabulary size, count of its last word and tokens covered; last of all words."""
     size, covered, last = _N_SPECIALS, 0, 0
     for last in counts:
         size, covered = size + 1, covered + last
