@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_json([_record(model) for model in models])
         return 0
-    write_result(aligned([_COLUMNS, *(_row(model) for model in models)]))
+    write_result(aligned([_COLUMNS, *map(_row, models)], left=len(_COLUMNS)))
     if not args.quiet:
         say(f"downloads: {hub.home()}")
     return 0

@@ -122,7 +122,7 @@ def _table(results: Sequence[tuple[str, Perplexity]]) -> str:
             )
         )
     return (
-        f"{aligned(rows, right=True)}\n"
+        f"{aligned(rows, left=1)}\n"
         "tokens: predictions per direction, the words and one marker per sentence; "
         "<UNK>: share of the words"
     )

@@ -70,12 +70,12 @@ def reading_notes(counts: Counts, checkpoint: Checkpoint) -> list[str]:
     return notes
 
 
-def aligned(rows: Sequence[Sequence[str]], *, right: bool = False) -> str:
-    """Rows as a text table; with `right` all columns but the first are numbers."""
+def aligned(rows: Sequence[Sequence[str]], *, left: int) -> str:
+    """Rows as a text table; the first `left` columns are text, the rest are numbers."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.rjust(width) if right and k else cell.ljust(width)
+            cell.ljust(width) if k < left else cell.rjust(width)
             for k, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows

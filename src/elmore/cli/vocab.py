@@ -130,7 +130,7 @@ def _show(args: argparse.Namespace) -> int:
         (f"{row['words']:,}", f"{row['count']:,}", f"{row['tokens']:,}", f"{row['oov_rate']:.2%}")
         for row in rows
     ]
-    write_result(aligned([head, *table], right=True))
+    write_result(aligned([head, *table], left=0))
     return 0
 
 
