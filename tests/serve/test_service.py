@@ -13,8 +13,8 @@ from small_models import SENTENCES, TEXT
 from starlette.testclient import TestClient
 
 from elmore import Elmo, score, substitutes
-from elmore.serve.bodies import ARROW, JSON, NPZ
 from elmore.serve.app import make_app
+from elmore.serve.bodies import ARROW, JSON, NPZ
 from elmore.serve.settings import Settings
 
 TEXTS = ["The outbreaks occurred .", "", "She fell, and it rained.", "naïve 🦊"]
