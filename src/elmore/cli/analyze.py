@@ -6,6 +6,7 @@ import argparse
 import importlib
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
     from elmore._progress import Progress
+    from elmore.analysis.neighbors import Neighbors
     from elmore.embedding.elmo import Elmo
     from elmore.tasks.task import Report
 
@@ -68,6 +70,9 @@ of each.
 """,
 }
 _STUDIES = ("layers", "placement", "sample-size")
+_OPTIONS = (
+    "cache layers limit out random recipe same_word seed seeds shares tags task top vectors"
+).split(" ")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -93,7 +98,13 @@ def add_arguments(parser: Parser) -> None:
 def _add_pos(parser: Parser) -> None:
     for name in ("train", "dev", "test"):
         parser.add_argument(name, metavar=name.upper(), help="a CoNLL-U file")
-    parser.add_argument("--tags", metavar="KINDS", help="upos, xpos (default: upos,xpos)")
+    parser.add_argument(
+        "--tags",
+        type=lambda text: text.split(","),
+        default=["upos", "xpos"],
+        metavar="KINDS",
+        help="upos, xpos (default: upos,xpos)",
+    )
     _add_control(parser)
 
 
@@ -106,7 +117,7 @@ def _add_control(parser: Parser) -> None:
     """What pos and wsd share."""
     flags.add(parser, "--layers", default="all", help=f"all (each and their mean), {flags.LAYERS}")
     parser.add_argument(
-        "--no-random", action="store_true", help="leave out the control with random weights"
+        "--no-random", action="store_false", dest="random", help="leave out the random control"
     )
     flags.add(parser, "--limit")
 
@@ -131,10 +142,16 @@ def _add_study(parser: Parser) -> None:
     parser.add_argument("--task", choices=tuple(TASKS), default="ner", help="default: ner")
     add_recipe(parser, "laptop")
     flags.add(parser, "--seeds")
-    parser.add_argument("--runs", metavar="FOLDER", help="keep the runs, to resume them later")
+    parser.add_argument(
+        "--runs", dest="out", metavar="FOLDER", help="keep the runs, to resume them later"
+    )
     if parser.prog.endswith("sample-size"):
         parser.add_argument(
-            "--shares", type=_shares, metavar="LIST", help="parts of the data, such as 0.01,0.1,1"
+            "--shares",
+            type=_shares,
+            default=argparse.SUPPRESS,
+            metavar="LIST",
+            help="parts of the data, such as 0.01,0.1,1",
         )
 
 
@@ -155,14 +172,8 @@ _OWN = {"pos": _add_pos, "wsd": _add_wsd, "neighbors": _add_neighbors, "mix": _a
 def run(args: argparse.Namespace) -> int:
     """Run an analysis and show its report."""
     _check(args)
-    elmo = None
-    if args.action != "mix":
-        elmo = flags.make_elmo(args, flags.read_model(flags.chosen_model(args)))
-    progress = make_progress(unit="sentences", quiet=args.quiet)
-    try:
-        report = _RUNS[args.action](args, elmo, progress)
-    finally:
-        progress.close()
+    with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
+        report = _analyze(args, progress)
     if args.output not in (None, "-"):
         report.save(args.output, overwrite=args.force)
     elif args.json:
@@ -193,86 +204,38 @@ def _check(args: argparse.Namespace) -> None:
         check_picture(Path(args.plot))
 
 
-def _settings(args: argparse.Namespace, progress: Progress) -> dict[str, Any]:
-    """Collect what every probe takes."""
-    return {"cache": args.cache, "max_bytes": flags.cache_bytes(args), "progress": progress}
+def _analyze(args: argparse.Namespace, progress: Progress) -> Report:
+    module, name, _ = PROBES[args.action]
+    kind: Any = getattr(importlib.import_module(module), name)
+    report: Report
+    if args.action == "mix":  # reads what tasks have learned, and needs no model
+        report = kind().run(args.inputs)
+        return report
+    elmo = flags.make_elmo(args, flags.read_model(flags.chosen_model(args)))
+    # The flags of an action are called like the parameters of its class.
+    options = {key: getattr(args, key) for key in _OPTIONS if hasattr(args, key)}
+    if args.action in _STUDIES:
+        # A study trains for a long time, so each training is reported when it is done.
+        options["settings"] = overrides(args.set)
+        options["report"] = (lambda line: None) if args.quiet else say
+    if args.action == "neighbors":
+        del options["seed"], options["limit"]  # --limit is applied when the text is read
+    probe = kind(elmo, max_bytes=flags.cache_bytes(args), progress=progress, **options)
+    if args.action == "neighbors":
+        return _neighbors(args, elmo, probe)
+    files = [getattr(args, name) for name in ("train", "dev", "test") if hasattr(args, name)]
+    report = probe.run(files or args.folder)
+    return report
 
 
-def _run_pos(args: argparse.Namespace, elmo: Elmo, progress: Progress) -> Report:
-    from elmore.analysis.pos import Pos
-
-    tags: Any = (args.tags or "upos,xpos").split(",")
-    return Pos(
-        elmo,
-        tags=tags,
-        layers=args.layers,
-        vectors=args.vectors,
-        random=not args.no_random,
-        limit=args.limit,
-        seed=args.seed,
-        **_settings(args, progress),
-    ).run([args.train, args.dev, args.test])
-
-
-def _run_wsd(args: argparse.Namespace, elmo: Elmo, progress: Progress) -> Report:
-    from elmore.analysis.wsd import Wsd
-
-    return Wsd(
-        elmo,
-        layers=args.layers,
-        vectors=args.vectors,
-        random=not args.no_random,
-        limit=args.limit,
-        seed=args.seed,
-        **_settings(args, progress),
-    ).run(args.folder)
-
-
-def _run_neighbors(args: argparse.Namespace, elmo: Elmo, progress: Progress) -> Report:
-    from elmore.analysis.neighbors import Neighbors
-
+def _neighbors(args: argparse.Namespace, elmo: Elmo, probe: Neighbors) -> Report:
     check_inputs(args.inputs, None)
-    probe = Neighbors(
-        elmo,
-        layers=args.layers,
-        vectors=args.vectors,
-        same_word=args.same_word,
-        top=args.top,
-        **_settings(args, progress),
-    )
     text = _Text(args, elmo)
     name = ", ".join(args.inputs) if args.inputs else "stdin"
     try:
         return probe.run(text, query=args.query, contexts=args.context or (), name=name)
     except InputError as error:
         raise error if error.file else InputError(str(error), file=name) from None
-
-
-def _run_study(args: argparse.Namespace, elmo: Elmo, progress: Progress) -> Report:
-    module, name, _ = PROBES[args.action]
-    shares = getattr(args, "shares", None)  # only sample-size has it
-    more: dict[str, Any] = {} if shares is None else {"shares": shares}
-    study = getattr(importlib.import_module(module), name)(
-        elmo,
-        task=args.task,
-        recipe=args.recipe,
-        settings=overrides(args.set),
-        vectors=args.vectors,
-        seeds=args.seeds,
-        seed=args.seed,
-        out=args.runs,
-        report=(lambda line: None) if args.quiet else say,
-        **_settings(args, progress),
-        **more,
-    )
-    report: Report = study.run([args.train, args.dev])
-    return report
-
-
-def _run_mix(args: argparse.Namespace, elmo: Any, progress: Any) -> Report:
-    from elmore.analysis.mixes import Mixes
-
-    return Mixes().run(args.inputs)
 
 
 class _Text:
@@ -289,12 +252,3 @@ class _Text:
     def _read(self) -> Iterator[Sequence[str]]:
         read = flags.make_reader(self._args, self._elmo).read(self._args.inputs, Counts())
         return (sentence.tokens for _, sentence in itertools.islice(read, self._args.limit))
-
-
-_RUNS: dict[str, Any] = {
-    "pos": _run_pos,
-    "wsd": _run_wsd,
-    "neighbors": _run_neighbors,
-    **dict.fromkeys(_STUDIES, _run_study),
-    "mix": _run_mix,
-}

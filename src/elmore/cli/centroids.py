@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,9 +38,7 @@ def add_arguments(parser: Parser) -> None:
     flags.add_model(parser)
     flags.add_output(parser, "word2vec file to create: NAME.bin, or any other name for text")
     parser.add_argument(
-        "--words",
-        metavar="FILE",
-        help="the words, one per line (default: the model's vocabulary)",
+        "--words", metavar="FILE", help="the words, one per line (default: the model's vocabulary)"
     )
     flags.add(
         parser,
@@ -130,11 +129,8 @@ def _words(args: argparse.Namespace, checkpoint: Checkpoint) -> tuple[str, ...]:
 def _sentences(args: argparse.Namespace, elmo: Elmo) -> Iterator[Sentence]:
     from elmore.text.reading import Counts
 
-    progress = make_progress(unit="sentences", quiet=args.quiet)
     sentences = flags.make_reader(args, elmo).read(args.inputs, Counts())
-    try:
+    with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
         for _, sentence in itertools.islice(sentences, args.limit):
             progress.update(1)
             yield sentence
-    finally:
-        progress.close()

@@ -50,7 +50,6 @@ __all__ = [
 
 ALL_LAYERS = "all"
 LAYERS = "mean, top, a number, or weights w0,w1,w2 (default: %(default)s)"
-_MAX_THREADS = _MAX_WORKERS = 4096
 # Of a first word without --model. Text files have other suffixes, or none.
 _MODEL_SUFFIXES = (
     *(".zip", ".tar", ".tgz", ".tar.gz", ".json", ".hdf5", ".h5", ".safetensors"),
@@ -85,12 +84,9 @@ def parse_count(text: str, most: int = 1 << 40) -> int:
     return value
 
 
-def _parse_workers(text: str) -> int:
-    return parse_count(text, _MAX_WORKERS)
-
-
-def _parse_threads(text: str) -> int:
-    return parse_count(text, _MAX_THREADS)
+def _parse_cpus(text: str) -> int:
+    # Far more than any machine has; without a limit a typo could exhaust the system.
+    return parse_count(text, 4096)
 
 
 def _parse_model(text: str) -> list[str]:
@@ -129,21 +125,14 @@ _FLAGS: dict[str, dict[str, Any]] = {
         "help": f"all, {LAYERS}",
     },
     "--limit": {"type": parse_count, "metavar": "N", "help": "stop after N sentences"},
-    "--min-count": {
-        "type": int,
-        "metavar": "N",
-        "help": "leave out words that occur less often",
-    },
+    "--min-count": {"type": int, "metavar": "N", "help": "leave out words that occur less often"},
     "--model": {
         "type": _parse_model,
         "metavar": "NAME|PATH",
         "help": "a name of `elmore models`, a folder, an archive, a TensorFlow checkpoint, or two "
         "files OPTIONS WEIGHTS (default: english, which is included)",
     },
-    "--offline": {
-        "action": "store_true",
-        "help": "never use the network, like ELMORE_OFFLINE=1",
-    },
+    "--offline": {"action": "store_true", "help": "never use the network, like ELMORE_OFFLINE=1"},
     "--output": {"metavar": "PATH"},
     "--plot": {"metavar": "PICTURE", "help": "draw it too: svg, png or pdf"},
     "--pool": {
@@ -173,7 +162,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
         "help": "LSTM state before each sentence: zeros, or the state after a short text "
         "(default: zeros)",
     },
-    "--threads": {"type": _parse_threads, "metavar": "N", "help": "CPU threads (default: all)"},
+    "--threads": {"type": _parse_cpus, "metavar": "N", "help": "CPU threads (default: all)"},
     "--tokenized": {"action": "store_true", "help": "lines are tokens separated by spaces"},
     "--tokenizer": {
         "choices": CONVENTIONS,
@@ -184,7 +173,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "--vectors": {"metavar": "FILE", "help": "static word vectors: GloVe or word2vec"},
     "--verbose": {"action": "store_true", "help": "print more"},
     "--workers": {
-        "type": _parse_workers,
+        "type": _parse_cpus,
         "metavar": "N",
         "help": "processes (default: one per CPU)",
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from elmore.cli import flags
@@ -80,8 +81,7 @@ def _measure(
     from elmore.language_model.perplexity import perplexity
 
     results: list[tuple[str, Perplexity]] = []
-    progress = make_progress(unit="sentences", quiet=args.quiet)
-    try:
+    with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
         for name in inputs:
             left = None if args.limit is None else args.limit - counts.sentences
             if left == 0:
@@ -101,8 +101,6 @@ def _measure(
                     raise InputError(str(error), file=shown) from None
                 raise
             results.append((shown, result))
-    finally:
-        progress.close()
     return results
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
     from elmore.training.prepare import prepare
 
     watch = Stopwatch()
-    progress = make_progress(unit="tokens", quiet=args.quiet)
-    try:
+    with closing(make_progress(unit="tokens", quiet=args.quiet)) as progress:
         prepared = prepare(
             args.inputs,
             args.output,
@@ -80,8 +80,6 @@ def run(args: argparse.Namespace) -> int:
             overwrite=args.force,
             progress=progress,
         )
-    finally:
-        progress.close()
     cost = watch.report(prepared.n_tokens + prepared.heldout.tokens)
     if args.json:
         write_json({**_facts(prepared), **cost})

@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
@@ -91,9 +92,8 @@ def run(args: argparse.Namespace) -> int:
     say_waiting(inputs, quiet=args.quiet)
     elmo, counts = flags.make_elmo(args, checkpoint), Counts()
     read = _read(flags.make_reader(args, elmo), inputs, counts)
-    progress = make_progress(unit="sentences", quiet=args.quiet)
     missing = 0
-    try:
+    with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
         records = _records(args, elmo, itertools.islice(read, args.limit))
         for number, record in enumerate(records):
             if args.format == "tsv" and number == 0:
@@ -106,8 +106,6 @@ def run(args: argparse.Namespace) -> int:
                 for row in _rows(args, number, record):
                     write_result("\t".join(map(_cell, row)))
             progress.update(1)
-    finally:
-        progress.close()
     notes = reading_notes(counts, checkpoint)
     if missing:
         notes.append(f"{missing} without a token {args.position}")

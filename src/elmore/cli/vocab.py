@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +66,7 @@ def _make(args: argparse.Namespace, output: Path | None) -> int:
     choice = VocabularyChoice.of(args.size, args.min_count)
     if output is not None and output.exists() and not args.force:
         raise ConfigError(f"'{output}' exists; pass --force to replace it")
-    progress = make_progress(unit="tokens", quiet=args.quiet)
-    try:
+    with closing(make_progress(unit="tokens", quiet=args.quiet)) as progress:
         counts = count_words(
             args.inputs,
             tokenized=args.tokenized,
@@ -76,8 +76,6 @@ def _make(args: argparse.Namespace, output: Path | None) -> int:
             workers=args.workers,
             progress=progress,
         )
-    finally:
-        progress.close()
     words = choice.make(counts)
     if output is None:
         write_result(words.to_bytes().decode("utf-8").removesuffix("\n"))
