@@ -1,4 +1,4 @@
-"""The door: help of every verb, the table, reports."""
+"""Help of every verb and action, the log, and progress bars."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import elmore
 from elmore import _extras, _progress
-from elmore.cli import main as door
+from elmore.cli import main as program
 from elmore.cli.main import VERBS
 from elmore.errors import MissingExtra
 
@@ -100,5 +100,5 @@ def test_require():
 
 def test_main_reads_the_arguments_of_the_process(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["elmore", "--version"])
-    assert door.main() == 0
+    assert program.main() == 0
     assert capsys.readouterr().out.startswith("elmore ")

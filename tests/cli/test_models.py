@@ -49,7 +49,7 @@ def test_one_language_as_json(cli, home):
     assert wiki["files"][1]["checksum"].startswith("sha1:")
     missing = cli("models", "--language", "xx")
     assert missing.code == 1
-    assert "known are" in missing.err
+    assert "use one of ar" in missing.err
 
 
 def test_what_is_downloaded(cli, home):

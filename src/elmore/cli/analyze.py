@@ -1,4 +1,4 @@
-"""`elmore analyze`: the paper's analyses of what the layers know."""
+"""`elmore analyze`: the paper's analyses: probes of layers, studies of tasks."""
 
 from __future__ import annotations
 
@@ -243,6 +243,7 @@ class _Text:
 
     def __init__(self, args: argparse.Namespace, elmo: Elmo) -> None:
         self._args, self._elmo, inputs = args, elmo, args.inputs
+        # The text is read twice: to find the uses, then to compare them.
         once = not inputs or any(name == "-" or Path(name).is_fifo() for name in inputs)
         self._kept = list(self._read()) if once else None
 

@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from elmore.text.reading import check_inputs
 
     if args.output is None or args.output == "-":
+        # The number of words is known only at the end, and a pipe cannot be rewound.
         raise ConfigError("a word2vec file starts with its counts; pass -o FILE")
     if args.layers == flags.ALL_LAYERS:
         raise ConfigError("a word has one vector here; use --layers mean, top, a number or weights")

@@ -1,4 +1,4 @@
-"""`elmore convert`: any format into any that can be written."""
+"""`elmore convert`: convert a model into another format or precision."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ EXAMPLES = """\
   elmore convert model.ckpt-10 -o old/ --to allennlp
 """
 
-# Largest difference of a vector, in units of the largest value: float32 is copied bit by bit,
-# float16 rounds each weight to 11 bits. int8 is compared with the same numbers computed from the
-# original, so nothing may differ; what int8 costs is in the certificate.
+# Largest difference that is accepted, relative to the largest value. float32 is copied bit by bit;
+# float16 rounds each weight to 11 bits. int8 is compared with int8 computed from the original, so
+# nothing may differ; the certificate says what int8 costs.
 _TOLERANCE = {"float32": 1e-6, "float16": 0.05, "int8": 1e-6}
 
 
@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
     model, output = flags.chosen_model(args), Path(args.output)
     _refuse_itself(model, output)
     checkpoint = flags.read_model(model)
+    # --force deletes only folders that are models, never others that happen to have the name.
     looks_ours = folder.is_folder if args.to == "folder" else allennlp_hdf5.is_folder
     difference = None
     with atomic_folder(output, overwrite=args.force, looks_ours=looks_ours) as temporary:
@@ -103,6 +104,7 @@ def _left_out(to: str, checkpoint: Checkpoint) -> list[str]:
 
 
 def _refuse_itself(model: ModelPath | None, output: Path) -> None:
+    # With --force the copy would replace the model.
     for path in model if isinstance(model, tuple) else (model,):
         if path is not None and os.path.exists(path) and output.exists():
             inside = output.resolve() in (Path(path).resolve(), *Path(path).resolve().parents)

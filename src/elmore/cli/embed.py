@@ -97,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
     # Everything that can be wrong is found before anything slow is loaded.
     checkpoint = flags.read_model(model)
     _settings(args, checkpoint)
+    # A job that resumes reads its input again, so pipes are refused.
     if args.workers is not None:
         check_rereadable(inputs)
     else:
@@ -187,7 +188,7 @@ def _format(args: argparse.Namespace, output: Path | None) -> str:
         suffix = "" if output is None else output.suffix.lower()
         known = {suffix: name for name, info in WRITERS.items() for suffix in info.suffixes}
         if suffix and suffix not in known:
-            # Vectors as text in a file called x.npy or x.arrow help nobody.
+            # JSON lines in a file called x.npy would be a surprise later.
             raise ConfigError(f"'{output}' has an unknown suffix; pass -f {', '.join(WRITERS)}")
         form = known.get(suffix, "jsonl")
     if args.workers is None and args.shard_bytes is not None:

@@ -124,6 +124,7 @@ def _likely(
 ) -> list[list[tuple[str, float]]]:
     from elmore.language_model.likely_words import substitutes_at
 
+    # Published HDF5 weights have no softmax; the comparison works without it.
     if not k or elmo.checkpoint.softmax is None or elmo.checkpoint.vocabulary is None:
         return [[] for _ in uses.places]
     places = [(sentences[use.sentence], use.position) for use in uses.places]
@@ -158,6 +159,7 @@ def _report(
 
 
 def _colored(choice: str) -> bool:
+    # NO_COLOR (no-color.org) and TERM=dumb are how users turn colours off everywhere.
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":

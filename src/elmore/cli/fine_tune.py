@@ -1,4 +1,4 @@
-"""`elmore fine-tune`: adapt a biLM to other text."""
+"""`elmore fine-tune`: adapt a biLM to your text."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, and say what it gained."""
+    """Train and report the best held-out perplexity."""
     model, texts = flags.model_and_inputs(args)
+    # A run that is resumed remembers its text.
     if not texts and not args.resume:
         raise ConfigError("name the text to adapt the model to; see `elmore fine-tune --help`")
     from elmore.training.fine_tune import fine_tune

@@ -1,4 +1,4 @@
-"""`elmore info`: what a model or a trained task is, without torch."""
+"""`elmore info`: describes a model, a trained task or the system. It needs no torch."""
 
 from __future__ import annotations
 
@@ -121,6 +121,7 @@ _MODEL_FILES = (
     *(".safetensors", ".hdf5", ".h5", ".pkl", ".th", ".pt", ".pth", ".index"),
     *(".json", ".txt", ".gz", ".dic", ".md", ".options_file", ".weight_file"),
 )
+# The parts of a TensorFlow checkpoint have no suffix of their own.
 _SHARD = re.compile(r"\.data-\d{5}-of-\d{5}$")
 
 
@@ -154,10 +155,12 @@ def _describe_any(model: ModelPath) -> dict[str, Any]:
     if isinstance(model, tuple):
         return _describe(model)
     path = Path(model)
+    # The order matters: a trained task contains a biLM, and a run contains either of them.
     if (trained := find_task(path)) is not None:
         return _describe_task(trained)
     if not (path / "recipe.json").is_file() or (path / "config.json").is_file():
         return _describe(model)
+    # The best checkpoint exists once there was an evaluation.
     for place in (path / "best", path / "checkpoint"):
         if place.is_dir():
             return _describe(place)
@@ -180,11 +183,11 @@ def _describe_task(place: Path) -> dict[str, Any]:
         digest, precision = facts["elmo"], facts.get("precision")
         places = ", ".join(name for name in ("input", "output") if use[name])
         layers = use["layers"]
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):  # edited or damaged
         raise FormatError(
             f"'{shown(place, 140)}' is not the folder of a trained task; restore it"
         ) from None
-    if digest is None:
+    if digest is None:  # a baseline without ELMo
         return {**report, "elmo": None}
     elmo: dict[str, Any] = {"digest": digest, "at": places, "mixes": layers, "precision": precision}
     if (place / "elmo").is_dir():

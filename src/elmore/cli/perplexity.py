@@ -85,7 +85,7 @@ def _measure(
         for name in inputs:
             left = None if args.limit is None else args.limit - counts.sentences
             if left == 0:
-                break
+                break  # --limit counts over all files
             shown = "stdin" if name == "-" else name
             read = itertools.islice(flags.make_reader(args, elmo).read([name], counts), left)
             try:

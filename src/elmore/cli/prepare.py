@@ -1,4 +1,4 @@
-"""`elmore prepare`: text files into a corpus to train on."""
+"""`elmore prepare`: turn text files into a corpus to train on."""
 
 from __future__ import annotations
 

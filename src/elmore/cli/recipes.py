@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from elmore.tasks.recipe_files import task_recipe_names, task_recipe_text
     from elmore.training.recipe_files import recipe_names, recipe_text
 
+    # Recipes of tasks are called TASK-NAME, so the names do not collide.
     texts: dict[str, Callable[[], str]] = {
         **{name: partial(recipe_text, name) for name in recipe_names()},
         **{name: partial(task_recipe_text, name) for name in task_recipe_names()},

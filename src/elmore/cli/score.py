@@ -96,9 +96,11 @@ def run(args: argparse.Namespace) -> int:
     with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
         records = _records(args, elmo, itertools.islice(read, args.limit))
         for number, record in enumerate(records):
+            # With the first record, so that an early error leaves stdout empty.
             if args.format == "tsv" and number == 0:
                 kind = "tokens" if args.per_token else "words" if _listed(args) else "sentences"
                 write_result(_TSV[kind].replace(" ", "\t"))
+            # A short sentence has no token at --position; it is counted, not an error.
             missing += args.position is not None and not record["substitutes"]
             if args.format == "jsonl":
                 write_result(json.dumps(record, ensure_ascii=False))
@@ -152,6 +154,7 @@ def _records(
     from elmore.language_model.scores import pipe_scores
 
     top = args.top or _DEFAULT_TOP
+    # Likely words are computed one sentence at a time, scores in batches.
     if args.next or args.previous:
         key, likely = ("next", next_words) if args.next else ("previous", previous_words)
         for sentence in sentences:
@@ -230,6 +233,7 @@ def _rows(
 
 
 def _cell(value: object) -> str:
+    # A token may contain a tab or a line break, which would end the cell.
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -32,7 +32,7 @@ Open http://127.0.0.1:8000/ for the demo page. /openapi.json describes the servi
 Prometheus. The token can also be in ELMORE_SERVE_TOKEN. Texts are never logged.
 """
 
-_TOKEN_BYTES = 4096
+_TOKEN_BYTES = 4096  # a wrong path, such as a model, must not be read completely
 
 
 def add_arguments(parser: Parser) -> None:
@@ -104,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
     model = flags.chosen_model(args)
     settings = _settings(args, model)
     checkpoint = flags.read_model(model)
+    # The port is taken before the slow part, so that a wrong one fails at once.
     with bind(args.host, args.port) as listener:
         elmo = flags.make_elmo(args, checkpoint)
         host = f"[{args.host}]" if ":" in args.host else args.host
@@ -133,6 +134,7 @@ def _settings(args: argparse.Namespace, model: ModelPath) -> Settings:
         "queue_tokens": args.max_queue_tokens,
         "batch_tokens": args.batch_tokens,
     }
+    # Limits that are not given keep the defaults of `Settings`.
     return Settings(
         name=args.name or _name(model),
         max_wait=args.max_wait_ms / 1000,

@@ -1,4 +1,4 @@
-"""`elmore task`: train, evaluate and use the six downstream models."""
+"""`elmore task`: train, evaluate and use the paper's six tasks."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _train(args: argparse.Namespace, model: Any) -> None:
     _set_threads(args.threads)
     kind = _class(args.name)
     recipe = TaskRecipe.load(args.recipe, args.name, kind.sizes, overrides(args.set))
-    # Read before the training, which would be in vain if the file were not there.
+    # Read before the training: a missing file must not waste it.
     tests = kind(None, recipe=recipe).examples(args.test) if args.test else []
 
     def once(seed: int) -> Report:
@@ -176,17 +176,17 @@ def _train(args: argparse.Namespace, model: Any) -> None:
 
 
 def _check_folder(out: Path, *, several: bool) -> None:
-    """Keep a training and trainings with several seeds apart: their results are one file."""
+    """Keep runs with one and with several seeds apart: both write results.json."""
     from elmore.training.run import Run
 
     if several and Run(out).exists():
-        raise ConfigError(f"'{out}' holds a training with one seed; use another folder")
+        raise ConfigError(f"'{out}' has a run with one seed; use another folder")
     if not several and any(Run(folder).exists() for folder in out.glob("seed-*")):
-        raise ConfigError(f"'{out}' holds trainings with several seeds; use another folder")
+        raise ConfigError(f"'{out}' has runs with several seeds; use another folder")
 
 
 def _remove(folder: Path) -> None:
-    """Remove a run, and nothing else."""
+    """Delete a run, but never another folder."""
     from elmore.training.run import Run
 
     run = Run(folder)
@@ -196,9 +196,9 @@ def _remove(folder: Path) -> None:
 
 
 def _tested(trained: Report, tested: Report, files: list[str]) -> Report:
-    """Put the scores of the test into the report of a training."""
+    """The report of a training with the scores on test data."""
     about = {**trained.measured_on, **tested.measured_on, "scored on": ", ".join(files)}
-    about.pop("score")  # which was that on development data
+    about.pop("score")  # it says that the scores are on development data
     tables = {**trained.tables, **tested.tables}
     notes = [*trained.notes, *tested.notes]
     return dataclasses.replace(tested, measured_on=about, tables=tables, notes=notes)
@@ -242,7 +242,7 @@ def _show(args: argparse.Namespace, report: Report) -> None:
         write_json(report.to_dict())
         return
     scores = "  ".join(f"{name} {value:.2f}" for name, value in report.metrics.items())
-    # Without tables the report has shown them.
+    # A report without tables shows the scores itself.
     write_result(f"{report}\n\n{scores}" if scores and report.tables else str(report))
 
 
@@ -299,6 +299,6 @@ class _Display:
 
 
 def _set_threads(threads: int | None) -> None:
-    """Tell torch, whose count is the process's own, so that only a program may set it."""
+    """Set the threads of torch. It is a global setting, so only a program may change it."""
     if threads is not None:
         require_torch("a task").set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""`elmore vocab`: count, cut and inspect a vocabulary."""
+"""`elmore vocab`: make a vocabulary from text, or inspect one."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ EXAMPLES = """\
   elmore vocab --show data/
 """
 
+# 100, 200, 500, 1,000, ...: the sizes that --show lists.
 _SIZES = tuple(k * 10**n for n in range(2, 8) for k in (1, 2, 5))
-_N_SPECIALS = 3
+_N_SPECIALS = 3  # <S>, </S> and <UNK>
 
 
 def add_arguments(parser: Parser) -> None:
@@ -92,7 +93,7 @@ def _make(args: argparse.Namespace, output: Path | None) -> int:
             f"the text has {report['types']:,} different words"
         )
         if counts.pruned:
-            say("note: counts are not exact, rare words were dropped on the way")
+            say("note: counts are approximate, because rare words were dropped to save memory")
     return 0
 
 
