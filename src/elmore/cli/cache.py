@@ -69,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     elmo = Elmo(checkpoint, device=args.device, precision=args.precision, threads=args.threads)
     progress = make_progress(unit="words", total=len(words), quiet=args.quiet)
 
+    # Both writers ask for the rows when they need them, so only one block is in memory.
     def block(row: int) -> NDArray[np.float32]:
         vectors = elmo.token_vectors(words[row : row + _BLOCK])
         progress.update(len(vectors))

@@ -178,6 +178,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
         "help": "processes (default: one per CPU)",
     },
 }
+# The only flags with a short form.
 _SHORT = {"--format": "-f", "--output": "-o", "--quiet": "-q", "--verbose": "-v"}
 
 
@@ -285,7 +286,7 @@ def model_and_inputs(args: argparse.Namespace) -> tuple[ModelPath, list[str]]:
     exists is always read as text, even if a model has the same name.
     """
     inputs: list[str] = args.inputs
-    if args.model:
+    if args.model:  # then every word is text, and nothing is left to guess
         return _model(args, args.model), inputs
     n = model_words(inputs) if inputs and _looks_like_model(inputs[0]) else 0
     if inputs and not n:

@@ -95,6 +95,7 @@ class Parser(argparse.ArgumentParser):
 
     def _pick(self, arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
         """The action, and the arguments without it. Flags may come before the action."""
+        # Otherwise a misspelt action could hide behind an input with the name of another one.
         if arguments and arguments[0].startswith("-"):
             places = [k for k, word in enumerate(arguments) if word in self._choices]
         else:
@@ -109,6 +110,7 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse(self, word: str) -> NoReturn:
         flag, name = word.partition("=")[0], self.prog.removeprefix("elmore ")
+        # A flag of another action is more likely than a typo.
         owners = [key for key, action in self._siblings.items() if action.knows(flag)]
         if owners:
             action = name.rpartition(" ")[2]

@@ -26,6 +26,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draw the picture."""
+    # matplotlib is slow to import, and help must not wait for it.
     from elmore.training.curves import plot_run
     from elmore.training.run import Run
 

@@ -89,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+# A file whose name is a number can be written as ./50000.
 def _vocabulary(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
@@ -141,7 +142,7 @@ class Stopwatch:
             "cpu_seconds": round(cpu, 2),
             "tokens_per_cpu_second": round(n_tokens / max(cpu, 0.01)),
         }
-        if sys.platform == "linux":
+        if sys.platform == "linux":  # macOS counts ru_maxrss in bytes, Linux in kilobytes
             import resource
 
             own, children = (

@@ -6,7 +6,6 @@ import argparse
 import io
 import itertools
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -27,7 +26,6 @@ from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
-    from elmore.language_model.scores import SentenceScore
     from elmore.text.reading import SentenceReader
     from elmore.text.sentence import Sentence
 
@@ -175,36 +173,11 @@ def _records(
     else:
         batch_tokens = args.batch_tokens or BATCH_TOKENS
         for result in pipe_scores(elmo, sentences, batch_tokens=batch_tokens):
-            yield _score(result, args.per_token)
+            yield result.to_dict(per_token=args.per_token)
 
 
 def _words(words: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
     return [{"word": word, "log_prob": round(value, 6)} for word, value in words]
-
-
-def _score(result: SentenceScore, per_token: bool) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "tokens": result.tokens,
-        "log_prob": _rounded(result.total),
-        "forward_log_prob": _rounded(result.forward_total),
-        "backward_log_prob": _rounded(result.backward_total),
-        "perplexity": _rounded(result.perplexity),
-    }
-    if per_token:
-        record["forward"] = [round(value, 6) for value in result.forward.tolist()]
-        record["end"] = _rounded(result.end)
-        backward = result.backward
-        record["backward"] = (
-            None if backward is None else [round(value, 6) for value in backward.tolist()]
-        )
-        record["begin"] = _rounded(result.begin)
-        record["unknown"] = result.unknown.tolist()
-    return record
-
-
-def _rounded(value: float | None) -> float | None:
-    # JSON has no infinity, which a very unlikely sentence may reach.
-    return None if value is None or math.isinf(value) else round(value, 6)
 
 
 def _rows(

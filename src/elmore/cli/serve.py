@@ -34,6 +34,15 @@ Prometheus. The token can also be in ELMORE_SERVE_TOKEN. Texts are never logged.
 
 _TOKEN_BYTES = 4096  # a wrong path, such as a model, must not be read completely
 
+# Flag to the field of `Settings` and its help.
+_LIMITS = {
+    "--max-body-bytes": ("body_bytes", "per request (default: 2000000)"),
+    "--max-tokens": ("tokens", "per request (default: 16384)"),
+    "--max-sentences": ("sentences", "per request (default: 256)"),
+    "--max-requests": ("queue_requests", "at a time; more get a 429 response (default: 512)"),
+    "--max-queue-tokens": ("queue_tokens", "that wait; more get a 429 response (default: 262144)"),
+}
+
 
 def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
@@ -64,30 +73,8 @@ def add_arguments(parser: Parser) -> None:
         metavar="N",
         help="how long a single request waits for others to share its batch (default: 2)",
     )
-    parser.add_argument(
-        "--max-body-bytes",
-        type=flags.parse_count,
-        metavar="N",
-        help="per request (default: 2000000)",
-    )
-    parser.add_argument(
-        "--max-tokens", type=flags.parse_count, metavar="N", help="per request (default: 16384)"
-    )
-    parser.add_argument(
-        "--max-sentences", type=flags.parse_count, metavar="N", help="per request (default: 256)"
-    )
-    parser.add_argument(
-        "--max-requests",
-        type=flags.parse_count,
-        metavar="N",
-        help="at the same time; more get a 429 response (default: 512)",
-    )
-    parser.add_argument(
-        "--max-queue-tokens",
-        type=flags.parse_count,
-        metavar="N",
-        help="in the queue; more get a 429 response (default: 262144)",
-    )
+    for flag, (field, what) in _LIMITS.items():
+        parser.add_argument(flag, dest=field, type=flags.parse_count, metavar="N", help=what)
     parser.add_argument("--no-page", action="store_true", help="leave out the demo page at /")
     parser.add_argument("--no-metrics", action="store_true", help="leave out /metrics")
     flags.add(parser, "--start")
@@ -126,14 +113,8 @@ def run(args: argparse.Namespace) -> int:
 def _settings(args: argparse.Namespace, model: ModelPath) -> Settings:
     from elmore.serve.settings import Settings
 
-    given = {
-        "body_bytes": args.max_body_bytes,
-        "tokens": args.max_tokens,
-        "sentences": args.max_sentences,
-        "queue_requests": args.max_requests,
-        "queue_tokens": args.max_queue_tokens,
-        "batch_tokens": args.batch_tokens,
-    }
+    fields = [*(field for field, _ in _LIMITS.values()), "batch_tokens"]
+    given = {field: getattr(args, field) for field in fields}
     # Limits that are not given keep the defaults of `Settings`.
     return Settings(
         name=args.name or _name(model),

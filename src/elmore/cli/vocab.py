@@ -111,6 +111,7 @@ def _show(args: argparse.Namespace) -> int:
     from elmore.training.words import read_counts
 
     prepared = Prepared.open(args.show)
+    # Sorted by count, so the first n words are the vocabulary of size n.
     counts = (count for _, count in read_counts(prepared.folder / COUNTS))
     rows = [
         {

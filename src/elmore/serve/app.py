@@ -110,7 +110,7 @@ def make_app(elmo: Elmo, settings: Settings, draining: threading.Event | None = 
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.router.route_class = _Route
+    app.router.route_class = _Route  # before any route is added
     _add_work(app, service)
     _add_state(app, service, settings, metrics, lambda: batcher.alive and not stopping())
     if settings.page:
@@ -118,6 +118,7 @@ def make_app(elmo: Elmo, settings: Settings, draining: threading.Event | None = 
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(Exception, _on_failure)
+    # Unknown paths must not become labels of metrics: scanners would fill the memory with them.
     routes = frozenset(route.path for route in app.routes if hasattr(route, "path"))
     guard = Guard(app, settings, metrics, routes, stopping)
     metrics.watch("elmore_running_requests", "requests in progress", lambda: guard.running)
@@ -125,6 +126,7 @@ def make_app(elmo: Elmo, settings: Settings, draining: threading.Event | None = 
         "elmore_waiting_requests", "requests in the queue", lambda: batcher.waiting_requests
     )
     metrics.watch("elmore_waiting_tokens", "tokens in the queue", lambda: batcher.waiting_tokens)
+    # Outside the guard, so that error responses carry the CORS headers too.
     if not settings.origins:
         return guard
     return CORSMiddleware(

@@ -47,6 +47,7 @@ class _Request:
         self.results: list[Any] = [None] * len(items)
         self.taken = 0  # how many are computed or being computed
         self.missing = len(items)
+        # With <S> and </S>, which are computed too.
         self.tokens = [len(item.sentence) + 2 for item in items]
         self.waiting = sum(self.tokens)
         self.dropped = False
@@ -154,6 +155,7 @@ class Batcher:
         start = time.perf_counter()
         results = self._compute([request.items[k] for request, k in batch])
         seconds = time.perf_counter() - start
+        # A moving average, so that one odd batch does not change Retry-After much.
         self._rate += 0.2 * (tokens / max(seconds, 1e-6) - self._rate)
         self._observer.batch(len(batch), tokens, seconds)
         self._hand_out(batch, results)

@@ -79,6 +79,7 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *extra]}
             await send(message)
 
+        # Health checks and metrics must respond while the queue is full.
         working = path.startswith("/v1/")
         self.running += working
         try:

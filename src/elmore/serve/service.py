@@ -32,7 +32,6 @@ from elmore.serve.settings import Settings
 from elmore.serve.work import Item, Likely, Scored, Vectors, compute
 
 if TYPE_CHECKING:
-    from elmore.language_model.scores import SentenceScore
     from elmore.text.sentence import Sentence
 
 __all__ = ["Service"]
@@ -88,6 +87,7 @@ class Service:
             raise ServiceError(422, str(error), param="layers") from None
         sentences = await self._sentences(body.sentences, body.tokens)
         rows = len(sentences) if body.pooling else sum(len(sentence) for sentence in sentences)
+        # Checked before the work: the size of the response is already known.
         self._check_answer(rows * (self._elmo.n_layers if body.layers == "all" else 1))
         values = await self._run(request, [Vectors(sentence, finish) for sentence in sentences])
         records = [
@@ -124,7 +124,7 @@ class Service:
         self._need_softmax()
         sentences = await self._sentences(body.sentences, body.tokens)
         scores = await self._run(request, [Scored(sentence) for sentence in sentences])
-        results = [_score(score, body.per_token) for score in scores]
+        results = [score.to_dict(per_token=body.per_token) for score in scores]
         return _json({"model": self._settings.name, "results": results})
 
     async def substitutes(self, body: SubstitutesRequest, request: Request) -> Response:
@@ -280,21 +280,3 @@ def _embeddings(head: dict[str, Any], values: Sequence[Any], as_text: bool) -> R
         for k, value in enumerate(values)
     ]
     return _json({**head, "data": data})
-
-
-def _score(score: SentenceScore, per_token: bool) -> dict[str, Any]:
-    answer: dict[str, Any] = {
-        "tokens": score.tokens,
-        "log_prob": number(score.total),
-        "forward_log_prob": number(score.forward_total),
-        "backward_log_prob": number(score.backward_total),
-        "perplexity": number(score.perplexity),
-    }
-    if per_token:
-        backward = score.backward
-        answer["forward"] = [number(value) for value in score.forward.tolist()]
-        answer["end"] = number(score.end)
-        answer["backward"] = backward if backward is None else [*map(number, backward.tolist())]
-        answer["begin"] = number(score.begin)
-        answer["unknown"] = score.unknown.tolist()
-    return answer
