@@ -81,7 +81,7 @@ def test_prune(cli, home):
     [
         (["--prune", "smal"], 1, "did you mean small"),
         (["--prune", "small", "--language", "en"], 2, "leave --language"),
-        (["--dry-run"], 2, "belongs to --prune"),
+        (["--dry-run"], 2, "needs --prune"),
     ],
 )
 def test_misuse(cli, home, arguments, code, part):
