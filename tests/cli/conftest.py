@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import sys
@@ -9,9 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
+from elmore import Elmo
 from elmore.cli.main import main
+from elmore.formats.checkpoint import Softmax
+from elmore.text.vocabulary import Vocabulary
 
 
 class Result(NamedTuple):
@@ -35,6 +40,22 @@ def cli(
         return Result(code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture(scope="session")
+def lm_model(tiny_elmo: Elmo, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model with a random softmax over eight words."""
+    words = ["<S>", "</S>", "<UNK>", "It", "fell", ".", "no", "said"]
+    weights = np.random.default_rng(0).normal(0, 0.2, (len(words), 16)).astype(np.float32)
+    checkpoint = dataclasses.replace(
+        tiny_elmo.checkpoint,
+        softmax=Softmax(weights, np.zeros(len(words), np.float32)),
+        vocabulary=Vocabulary(words),
+        tokenizer="ptb",
+    )
+    path = tmp_path_factory.mktemp("lm") / "my-model"
+    Elmo(checkpoint).save(path)
+    return path
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_the_models_own_words(cli, text, tmp_path):
     [
         ([], "pass -o FILE"),
         (["-o", "-"], "pass -o FILE"),
-        (["-o", "x.bin"], "name one with --words"),
+        (["-o", "x.bin"], "name the words with --words"),
         (["-o", "x.bin", "--layers", "all"], "a word has one vector"),
         (["-o", "x.bin", "--senses", "0"], "from 1"),
         (["-o", "x.bin", "--words", "{w}", "--senses", "9", "--uses", "2"], "uses >= senses"),

@@ -26,7 +26,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_word_is_found_and_compared(cli, model: Path):
     result = cli("explore", *TWO, "--model", model)
     assert (result.code, result.err) == (0, "")
-    assert "bank: all layers alike" in result.out
+    assert "bank: mean of all layers" in result.out
     assert "I sat on the [bank] ." in result.out
     assert "\x1b" not in result.out
     elmo = Elmo.load(model)
@@ -55,7 +55,7 @@ def test_stdin_a_word_and_weights(cli, model: Path):
     flags = ("--word", "THE", "--layers", "0,0,1", "--top", "0", "--model", model)
     result = cli("explore", *flags, stdin=stdin)
     assert result.code == 0
-    assert "THE: layers weighed [0.0, 0.0, 1.0]" in result.out
+    assert "THE: layers weighted [0.0, 0.0, 1.0]" in result.out
     assert "[The] bank lent" in result.out
     assert "language model" not in result.out
 
@@ -95,7 +95,7 @@ def test_colours_in_a_terminal(cli, model, monkeypatch, variables, flags, colore
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["One of each ."], 1, "no word is used twice"),
+        (["One of each ."], 1, "no word occurs twice"),
         ([*TWO, "--word", "river"], 1, "'river' is in none of the sentences"),
         ([""], 1, "there is no sentence"),
         ([*TWO, "--top", "-1"], 2, "--top -1"),

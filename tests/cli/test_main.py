@@ -1,4 +1,4 @@
-"""The door: help of every verb, the table, reports."""
+"""Help of every verb and action, the log, and progress bars."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import elmore
 from elmore import _extras, _progress
-from elmore.cli import main as door
+from elmore.cli import main as program
 from elmore.cli.main import VERBS
 from elmore.errors import MissingExtra
 
@@ -26,6 +26,34 @@ def test_help_of_a_verb_ends_with_examples(cli, name):
     assert result.code == 0
     examples = result.out.partition("examples:\n")[2]
     assert examples.count("elmore ") >= 2
+    assert max(map(len, examples.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("line", "own", "other"),
+    [
+        ("task train", "--dev", "--trained"),
+        ("task evaluate", "--trained", "--vectors"),
+        ("task predict", "--trained", "--seeds"),
+        ("analyze pos", "--tags", "--query"),
+        ("analyze wsd", "--no-random", "--tags"),
+        ("analyze neighbors", "--query", "--no-random"),
+        ("analyze layers", "--recipe", "--shares"),
+        ("analyze placement", "--runs", "--layers"),
+        ("analyze sample-size", "--shares", "--limit"),
+        ("analyze mix", "--plot", "--model"),
+        ("recipes list", "--json", "NAME"),
+        ("recipes show", "NAME", "--json"),
+    ],
+)
+def test_an_action_shows_its_own_flags(cli, line, own, other):
+    verb, action = line.split()
+    assert f"    {action}" in cli(verb, "--help").out
+    help_, _, examples = cli(verb, action, "--help").out.partition("examples:\n")
+    assert help_.startswith(f"usage: elmore {line} ")
+    assert own in help_
+    assert other not in help_
+    assert examples.count(f"elmore {verb}") >= 2
     assert max(map(len, examples.splitlines())) <= 100
 
 
@@ -72,5 +100,5 @@ def test_require():
 
 def test_main_reads_the_arguments_of_the_process(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["elmore", "--version"])
-    assert door.main() == 0
+    assert program.main() == 0
     assert capsys.readouterr().out.startswith("elmore ")

@@ -10,7 +10,7 @@ import pytest
 # {m} the model, {t} a text, {d} an empty folder, {v} a vocabulary. Code, arguments, part of the
 # message.
 CASES = [
-    (2, "", "no verb"),
+    (2, "", "name a verb: one of embed,"),
     (2, "embd", "did you mean embed?"),
     (2, "--vresion", "did you mean --version?"),
     (2, "train", "unknown verb"),
@@ -67,6 +67,8 @@ CASES = [
     (1, "info {d}", "is not a known model"),
     (2, "info a b c d e", "5 files"),
     (1, "info {t}", "text.txt"),
+    (2, "info {m} --model {m}", "named twice"),
+    (2, "cache {m} {v} --model {m} -o {d}/x.hdf5", "named twice"),
     (2, "convert {m}", "-o/--output"),
     (2, "convert -o {d}/x", "MODEL"),
     (2, "convert {m} -o {d}/x --to tf", "invalid choice"),
@@ -75,8 +77,8 @@ CASES = [
     (2, "convert {m} -o {m} --force", "is the model itself"),
     (2, "convert {m} -o {t}", "is not a folder"),
     (2, "models extra", "unknown argument 'extra'"),
-    (1, "models --language xx", "known are ar"),
-    (2, "cache {m} -o {d}/x.hdf5", "required"),
+    (1, "models --language xx", "use one of ar"),
+    (2, "cache {m} -o {d}/x.hdf5", "name the vocabulary file last"),
     (2, "cache {m} {v}", "-o/--output"),
     (1, "cache {m} {d}/none.txt -o {d}/x.hdf5", "does not exist"),
     (1, "cache {m} {e} -o {d}/x.hdf5", "is empty"),

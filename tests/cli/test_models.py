@@ -49,7 +49,7 @@ def test_one_language_as_json(cli, home):
     assert wiki["files"][1]["checksum"].startswith("sha1:")
     missing = cli("models", "--language", "xx")
     assert missing.code == 1
-    assert "known are" in missing.err
+    assert "use one of ar" in missing.err
 
 
 def test_what_is_downloaded(cli, home):
@@ -81,7 +81,7 @@ def test_prune(cli, home):
     [
         (["--prune", "smal"], 1, "did you mean small"),
         (["--prune", "small", "--language", "en"], 2, "leave --language"),
-        (["--dry-run"], 2, "belongs to --prune"),
+        (["--dry-run"], 2, "needs --prune"),
     ],
 )
 def test_misuse(cli, home, arguments, code, part):

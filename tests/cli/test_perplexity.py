@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import bz2
-import dataclasses
 import gzip
 import json
 import lzma
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from elmore import Elmo, perplexity
-from elmore.formats.checkpoint import Softmax
-from elmore.text.vocabulary import Vocabulary
 
-WORDS = ["<S>", "</S>", "<UNK>", "It", "fell", ".", "no", "said"]
 LINES = ["It fell .", "", "No, he fell.", "It said no ."]
-
-
-@pytest.fixture(scope="module")
-def model(tiny_elmo: Elmo, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny model with a random softmax over eight words."""
-    rng = np.random.default_rng(0)
-    softmax = Softmax(
-        rng.normal(0, 0.2, (len(WORDS), 16)).astype(np.float32), np.zeros(len(WORDS), np.float32)
-    )
-    checkpoint = dataclasses.replace(
-        tiny_elmo.checkpoint, softmax=softmax, vocabulary=Vocabulary(WORDS), tokenizer="ptb"
-    )
-    path = tmp_path_factory.mktemp("lm") / "my-model"
-    Elmo(checkpoint).save(path)
-    return path
 
 
 @pytest.fixture
@@ -42,9 +22,9 @@ def lines(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file(cli, model, lines):
-    result = cli("perplexity", model, lines)
-    expected = perplexity(Elmo.load(model), LINES)
+def test_a_file(cli, lm_model, lines):
+    result = cli("perplexity", lm_model, lines)
+    expected = perplexity(Elmo.load(lm_model), LINES)
     assert result.code == 0
     head, row, note = result.out.splitlines()
     assert head.split() == "file forward backward mean without <UNK> tokens sentences <UNK>".split()
@@ -54,15 +34,15 @@ def test_a_file(cli, model, lines):
         [expected.forward, expected.backward, expected.mean, expected.without_unknown], abs=0.006
     )
     assert numbers[4:] == ["15", "3", f"{3 / 12:.2%}"]
-    assert note.startswith("full softmax; tokens: predictions in each direction")
-    assert result.err == "read 4 sentences: 1 empty, left out\n"
-    assert cli("perplexity", model, lines, "-q").err == ""
+    assert note.startswith("tokens: predictions per direction")
+    assert result.err == "read 4 sentences: 1 empty\n"
+    assert cli("perplexity", lm_model, lines, "-q").err == ""
 
 
-def test_json_of_stdin(cli, model):
-    result = cli("perplexity", model, "--json", stdin="\n".join(LINES).encode())
+def test_json_of_stdin(cli, lm_model):
+    result = cli("perplexity", lm_model, "--json", stdin="\n".join(LINES).encode())
     report = json.loads(result.out)
-    expected = perplexity(Elmo.load(model), LINES)
+    expected = perplexity(Elmo.load(lm_model), LINES)
     assert report["model"].endswith("my-model")
     assert (report["start"], report["files"][0]["file"]) == ("zeros", "stdin")
     for name, value in expected.to_dict().items():
@@ -73,78 +53,80 @@ def test_json_of_stdin(cli, model):
     assert {**report["total"], "file": "stdin"} == report["files"][0]
 
 
-def test_several_files_and_their_total(cli, model, lines, tmp_path):
+def test_several_files_and_their_total(cli, lm_model, lines, tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("It fell .\n" * 5, encoding="utf-8")
-    rows = cli("perplexity", model, lines, other).out.splitlines()
+    rows = cli("perplexity", lm_model, lines, other).out.splitlines()
     assert [row.split()[0] for row in rows[1:4]] == [str(lines), str(other), "total"]
-    report = json.loads(cli("perplexity", model, lines, other, "--json").out)
-    together = perplexity(Elmo.load(model), [*LINES, *["It fell ."] * 5])
+    report = json.loads(cli("perplexity", lm_model, lines, other, "--json").out)
+    together = perplexity(Elmo.load(lm_model), [*LINES, *["It fell ."] * 5])
     assert report["total"]["mean"] == pytest.approx(together.mean, rel=1e-6)
     assert [file["n_sentences"] for file in report["files"]] == [3, 5]
     # The limit counts over all files; what it does not reach has no row.
-    report = json.loads(cli("perplexity", model, lines, other, "--limit", 6, "--json").out)
+    report = json.loads(cli("perplexity", lm_model, lines, other, "--limit", 6, "--json").out)
     assert [file["n_sentences"] for file in report["files"]] == [3, 2]
-    report = json.loads(cli("perplexity", model, lines, other, "--limit", 4, "--json").out)
+    report = json.loads(cli("perplexity", lm_model, lines, other, "--limit", 4, "--json").out)
     assert [file["file"] for file in report["files"]] == [str(lines)]
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip), (".bz2", bz2), (".xz", lzma)])
-def test_packed_files(cli, model, lines, tmp_path, suffix, pack):
+def test_packed_files(cli, lm_model, lines, tmp_path, suffix, pack):
     packed = tmp_path / f"lines.txt{suffix}"
     packed.write_bytes(pack.compress(lines.read_bytes()))
-    ours, plain = (json.loads(cli("perplexity", model, f, "--json").out) for f in (packed, lines))
+    ours, plain = (
+        json.loads(cli("perplexity", lm_model, f, "--json").out) for f in (packed, lines)
+    )
     assert ours["total"] == plain["total"]
     packed.write_bytes(pack.compress(lines.read_bytes() * 100)[:-6])
-    result = cli("perplexity", model, packed)
+    result = cli("perplexity", lm_model, packed)
     assert (result.code, result.out) == (1, "")
     assert f"{packed}: the compressed data is damaged" in result.err
     assert result.err.count("\n") == 1
     packed.write_bytes(lines.read_bytes())  # the first bytes tell, not the name
-    assert json.loads(cli("perplexity", model, packed, "--json").out)["total"] == plain["total"]
+    assert json.loads(cli("perplexity", lm_model, packed, "--json").out)["total"] == plain["total"]
     packed.write_bytes(pack.compress(b"It fell .\nIt \xff fell .\n"))
-    assert f"{packed}:2: invalid UTF-8" in cli("perplexity", model, packed).err
-    result = cli("perplexity", model, packed, "--errors", "skip")
-    assert result.err == "read 1 sentences: 1 lines with invalid UTF-8 skipped\n"
-    result = cli("perplexity", model, packed, "--errors", "replace")
-    assert result.err == "read 2 sentences: 1 lines with invalid UTF-8 replaced\n"
+    assert f"{packed}:2: invalid UTF-8" in cli("perplexity", lm_model, packed).err
+    result = cli("perplexity", lm_model, packed, "--errors", "skip")
+    assert result.err == "read 1 sentence: 1 line with invalid UTF-8 skipped\n"
+    result = cli("perplexity", lm_model, packed, "--errors", "replace")
+    assert result.err == "read 2 sentences: 1 line with invalid UTF-8 replaced\n"
 
 
-def test_ways_to_read(cli, model):
+def test_ways_to_read(cli, lm_model):
     text = b"It fell.\nIt said no. It fell."
     counts = {
-        flag: json.loads(cli("perplexity", model, "--json", *flag, stdin=text).out)["total"]
+        flag: json.loads(cli("perplexity", lm_model, "--json", *flag, stdin=text).out)["total"]
         for flag in [(), ("--tokenized",), ("--split-sentences",)]
     }
     assert [counts[flag]["n_sentences"] for flag in counts] == [2, 2, 3]
     assert counts[("--tokenized",)]["n_words"] == 7
     long = ("x" * 80).encode()
-    assert "1 tokens cut at 48" in cli("perplexity", model, stdin=long).err
+    assert "1 token cut at 48 bytes" in cli("perplexity", lm_model, stdin=long).err
 
 
-def test_settings_reach_the_model(cli, model):
+def test_settings_reach_the_model(cli, lm_model):
     text = "\n".join(LINES).encode()
-    base = json.loads(cli("perplexity", model, "--json", stdin=text).out)["total"]["mean"]
+    base = json.loads(cli("perplexity", lm_model, "--json", stdin=text).out)["total"]["mean"]
     flags = ["--batch-tokens", "1", "--threads", "1"]
-    same = json.loads(cli("perplexity", model, "--json", *flags, stdin=text).out)
+    same = json.loads(cli("perplexity", lm_model, "--json", *flags, stdin=text).out)
     assert same["total"]["mean"] == pytest.approx(base, rel=1e-6)
-    warm = json.loads(cli("perplexity", model, "--json", "--start", "warm", stdin=text).out)
+    warm = json.loads(cli("perplexity", lm_model, "--json", "--start", "warm", stdin=text).out)
     assert warm["start"] == "warm"
     assert warm["total"]["mean"] != pytest.approx(base, rel=1e-6)
 
 
-def test_errors(cli, model, lines, tiny_folder, tmp_path):
+def test_errors(cli, lm_model, lines, tiny_folder, tmp_path):
     blank = tmp_path / "blank.txt"
     blank.write_text("\n\n", encoding="utf-8")
     for code, message, arguments in [
         (2, "this model has no softmax", [tiny_folder, lines]),
-        (1, f"{blank}: there is no sentence", [model, blank]),
-        (1, "stdin: there is no sentence", [model]),
-        (1, "does not exist", [model, tmp_path / "none.txt"]),
-        (1, "does not exist", [model, lines, tmp_path / "none.txt.gz"]),
-        (2, "the following arguments are required: MODEL", []),
-        (2, "not allowed with", [model, lines, "--tokenized", "--split-sentences"]),
-        (2, "from 1", [model, lines, "--limit", 0]),
+        (1, f"{blank}: there is no sentence", [lm_model, blank]),
+        (1, "stdin: there is no sentence", [lm_model]),
+        (1, "does not exist", [lm_model, tmp_path / "none.txt"]),
+        (1, "does not exist", [lm_model, lines, tmp_path / "none.txt.gz"]),
+        (1, "stdin: there is no sentence", []),
+        (2, "not allowed with", [lm_model, lines, "--tokenized", "--split-sentences"]),
+        (2, "from 1", [lm_model, lines, "--limit", 0]),
     ]:
         result = cli("perplexity", *arguments)
         assert (result.code, result.out) == (code, ""), arguments

@@ -9,7 +9,7 @@ from elmore.training.recipe_files import recipe_names, recipe_text, task_recipe_
 
 
 def test_list(cli):
-    for arguments in (["recipes"], ["recipes", "list"]):
+    for arguments in (["recipes"], ["recipes", "list"], ["recipes", "-v", "list"]):
         done = cli(*arguments)
         assert done.code == 0
         assert [line.split()[0] for line in done.out.splitlines()] == [
@@ -32,9 +32,11 @@ def test_show_gives_a_file_to_start_from(cli, tmp_path):
 
 def test_misuse(cli):
     for arguments, message in (
-        (["show"], "show which recipe? one of"),
+        (["show"], "name the recipe to show: one of"),
         (["show", "tinny"], "did you mean 'tiny'"),
         (["shwo"], "invalid choice"),
+        (["list", "tiny"], "unknown argument 'tiny' of recipes list"),
+        (["show", "tiny", "--json"], "--json is for list; leave it out for show"),
     ):
         done = cli("recipes", *arguments)
         assert done.code == 2

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -25,16 +22,6 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 
     monkeypatch.setattr(server, "serve", serve)
     return taken
-
-
-def test_help_loads_neither_torch_nor_fastapi():
-    code = (
-        "import sys, json; from elmore.cli.main import main; main(['serve', '--help']);"
-        "main(['explore', '--help']);"
-        "print(json.dumps([n for n in ('torch', 'fastapi', 'uvicorn') if n in sys.modules]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout.rstrip().split("\n")[-1]) == []
 
 
 def test_the_defaults_are_safe(cli, served):
@@ -82,18 +69,18 @@ def test_a_token_from_the_environment(cli, served, tiny_folder, monkeypatch):
 
 def test_an_open_door_is_warned_of(cli, served, tiny_folder):
     result = cli("serve", tiny_folder, "--port", "0", "--host", "0.0.0.0")
-    assert "anyone who reaches this machine" in result.err
+    assert "anyone who can reach this machine" in result.err
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--port", "70000"], "no port"),
-        (["--port", "x"], "no port"),
-        (["--max-wait-ms", "-1"], "no time"),
-        (["--max-tokens", "0"], "no number from 1"),
+        (["--port", "70000"], "not a valid port"),
+        (["--port", "x"], "not a valid port"),
+        (["--max-wait-ms", "-1"], "not a valid time"),
+        (["--max-tokens", "0"], "not a number from 1"),
         (["--host", "999.1.1.1"], "cannot listen on 999.1.1.1"),
-        (["--token-file", "EMPTY"], "holds no token"),
+        (["--token-file", "EMPTY"], "contains no token"),
     ],
 )
 def test_what_is_refused(cli, served, tiny_folder, tmp_path, flags, message):

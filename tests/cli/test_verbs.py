@@ -10,9 +10,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from small_models import DATA
 from small_tasks import quick_recipe, task_class, write_data
 
 from elmore import Elmo
+from elmore.cli.info import FIELDS
 from elmore.formats import allennlp_hdf5
 
 
@@ -63,9 +65,34 @@ def test_info_and_plot_of_a_task(cli, tiny_elmo, tmp_path):
     assert all(part in text for part in ("ner, laptop: run", "training loss", "precision"))
     facts = run / "checkpoint" / "task.json"
     facts.write_text('{"format": "elmore-task", "recipe": []}')
-    assert "is no folder of a task; restore it" in cli("info", run).err
+    assert "is not the folder of a trained task" in cli("info", run).err
     shutil.rmtree(run / "checkpoint")
     assert "run without a checkpoint yet" in cli("info", run).err
+
+
+def names(report: dict, prefix: str = "") -> set[str]:
+    """The fields of a report as `FIELDS` names them; what recipes and notes contain is free."""
+    free = ("notes", "network", "scores", "files")
+    found = {prefix + key for key in report}
+    for key, value in report.items():
+        if isinstance(value, dict) and key not in free:
+            found |= names(value, f"{prefix}{key}.")
+    return found
+
+
+def test_every_field_is_explained(cli, tiny_elmo, tmp_path):
+    data = write_data("ner", tmp_path)
+    task_class("ner")(tiny_elmo, recipe=quick_recipe("ner")).fit(data, out=tmp_path / "run")
+    shown = set()
+    for model in ("english", DATA / "manylangs_both", DATA / "tf1_characters", tmp_path / "run"):
+        shown |= names(json.loads(cli("info", model, "--system", "--json").out))
+    assert shown <= set(FIELDS)
+    assert set(FIELDS) - shown == {"certificate.probes"}
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "info.md").read_text("utf-8")
+    help_ = cli("info", "--help").out
+    for name, text in FIELDS.items():
+        assert f"{name.rpartition('.')[2].replace('_', ' ')}: {text}\n" in help_
+        assert f"| `{name.replace('_', ' ')}` | {text} |" in page, name
 
 
 def test_info_of_a_run(cli, tiny_folder, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from starlette.testclient import TestClient
 
 from elmore import Elmo
 from elmore.errors import ConfigError
-from elmore.serve.app import Draining, make_app
+from elmore.serve.app import make_app
 from elmore.serve.bodies import parse_body
 from elmore.serve.errors import ServiceError
 from elmore.serve.settings import Settings
@@ -127,10 +128,10 @@ def test_origins_are_refused_unless_named(client: TestClient, lm: Elmo) -> None:
 
 
 def test_a_stop_refuses_new_work(lm: Elmo) -> None:
-    draining = Draining()
+    draining = threading.Event()
     with TestClient(make_app(lm, Settings(), draining)) as client:
         assert client.get("/ready").status_code == 200
-        draining.asked = True
+        draining.set()
         for response in (
             client.get("/ready"),
             client.post("/v1/embed", content=BODY, headers=TYPE),
@@ -246,5 +247,5 @@ def test_an_application_can_be_started_again(lm: Elmo) -> None:
 
 def test_many_names_are_compared_quickly() -> None:
     names = ",".join(f'"k{k}":1' for k in range(100_000))
-    with pytest.raises(ServiceError, match="names 'k99999' twice"):
+    with pytest.raises(ServiceError, match="has 'k99999' twice"):
         parse_body(f'{{{names},"k99999":2}}'.encode())

@@ -194,7 +194,7 @@ def test_keys_alone(page: Any) -> None:
 def test_errors_are_shown_kindly(page: Any, browser: Any) -> None:
     page.fill("#text", "a\n" * 300)
     page.wait_for_selector("#problem:not([hidden])")
-    assert "300 sentences, more than the 256" in page.locator("#problem").inner_text()
+    assert "300 sentences, more than the limit of 256" in page.locator("#problem").inner_text()
     page.fill("#text", BANK)
     page.wait_for_selector("#problem", state="hidden")
     page.route("**/v1/explore", lambda route: route.abort())

@@ -13,8 +13,8 @@ from small_models import SENTENCES, TEXT
 from starlette.testclient import TestClient
 
 from elmore import Elmo, score, substitutes
-from elmore.serve.answers import ARROW, JSON, NPZ
 from elmore.serve.app import make_app
+from elmore.serve.bodies import ARROW, JSON, NPZ
 from elmore.serve.settings import Settings
 
 TEXTS = ["The outbreaks occurred .", "", "She fell, and it rained.", "naïve 🦊"]
@@ -229,8 +229,12 @@ def test_limits_of_a_request(lm: Elmo) -> None:
     with TestClient(make_app(lm, settings)) as client:
         cases = [
             ({"tokens": [["a"]] * 3}, 200, ""),
-            ({"tokens": [["a"]] * 4}, 422, "4 sentences, more than the 3"),
-            ({"tokens": [["a"] * 11], "pooling": "mean"}, 422, "11 tokens, more than the 10"),
+            ({"tokens": [["a"]] * 4}, 422, "4 sentences, more than the limit of 3"),
+            (
+                {"tokens": [["a"] * 11], "pooling": "mean"},
+                422,
+                "11 tokens, more than the limit of 10",
+            ),
             ({"tokens": [["a"] * 8]}, 200, ""),
             ({"tokens": [["a"] * 9]}, 422, "numbers, more than the"),
             ({"tokens": [["a"] * 9], "pooling": "mean"}, 200, ""),

@@ -1,4 +1,4 @@
-"""`elmore analyze`: the paper's analyses of what the layers know."""
+"""`elmore analyze`: the paper's analyses: probes of layers, studies of tasks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import argparse
 import importlib
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmore.analysis.probe import PROBES
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, write_json, write_result
 from elmore.cli.training import add_recipe, overrides
 from elmore.errors import ConfigError, InputError
@@ -19,107 +21,159 @@ from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
     from elmore._messages import Progress
+    from elmore.analysis.neighbors import Neighbors
     from elmore.embedding.elmo import Elmo
     from elmore.report import Report
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
-  elmore analyze pos train.conllu dev.conllu test.conllu --model my-model --vectors glove.txt
-  elmore analyze wsd wsd-data/ --model my-model --cache layers/ --plot wsd.svg
-  elmore analyze neighbors corpus.txt --model my-model --query play
-  elmore analyze neighbors corpus.txt --model my-model --query play --context "They saw a play ."
-  elmore analyze layers train.conll dev.conll --task ner --model my-model --vectors glove.txt
-  elmore analyze mix runs/ner runs/srl --plot mixes.svg
-
-pos        a linear probe for parts of speech on each layer and their mean (CoNLL-U files)
-wsd        word senses by nearest neighbours (a folder: semcor.jsonl, test sets, *_order.tsv)
-neighbors  uses of a word in a text that are nearest in context, beside nearest static words
-layers     a task with the last layer alone, an equal mix, a learned one (files TRAIN DEV)
-placement  a task with ELMo below its first RNN, above it, both (files TRAIN DEV)
-sample-size  a task on growing parts of its data, with and without ELMo (files TRAIN DEV)
-mix        the layers that trained tasks chose (folders of trained tasks)
+  elmore analyze pos train.conllu dev.conllu test.conllu --vectors glove.txt
+  elmore analyze neighbors corpus.txt --query play
+  elmore analyze layers train.conll dev.conll --task ner
 """
 
-# Flags that one probe alone knows.
-_ONLY = {
-    "pos": {"tags": "--tags"},
-    "wsd": {},
-    "neighbors": {
-        "query": "--query",
-        "context": "--context",
-        "same_word": "--same-word",
-        "top": "--top",
-        "tokenized": "--tokenized",
-        "split_sentences": "--split-sentences",
-    },
-    "sample-size": {"shares": "--shares"},
+# Of each action: its examples. What it does is in PROBES.
+_EXAMPLES = {
+    "pos": """\
+  elmore analyze pos train.conllu dev.conllu test.conllu --model my-model --vectors glove.txt
+  elmore analyze pos train.conllu dev.conllu test.conllu --tags upos --layers all --json
+""",
+    "wsd": """\
+  elmore analyze wsd wsd-data/ --model my-model --cache layers/ --plot wsd.svg
+  elmore analyze wsd wsd-data/ --no-random --json
+
+The folder holds semcor.jsonl, test sets and *_order.tsv; see docs/analysis.md.
+""",
+    "neighbors": """\
+  elmore analyze neighbors corpus.txt --query play
+  elmore analyze neighbors corpus.txt --query play --context "They saw a play ."
+
+Without --context, elmore splits the word's uses into two clusters and takes the most central use
+of each.
+""",
+    "layers": """\
+  elmore analyze layers train.conll dev.conll --task ner --model my-model --vectors glove.txt
+  elmore analyze layers train.conll dev.conll --seeds 3 --runs runs/
+""",
+    "placement": """\
+  elmore analyze placement train.conll dev.conll --task ner
+  elmore analyze placement train.conll dev.conll --runs runs/ --json
+""",
+    "sample-size": """\
+  elmore analyze sample-size train.conll dev.conll --task ner
+  elmore analyze sample-size train.conll dev.conll --shares 0.01,0.1,1 --plot sizes.svg
+""",
+    "mix": """\
+  elmore analyze mix runs/ner runs/srl --plot mixes.svg
+  elmore analyze mix runs/ner --json
+""",
 }
 _STUDIES = ("layers", "placement", "sample-size")
-# Flags of the studies, which train.
-_TRAINING = {"task": "--task", "set": "--set", "seeds": "--seeds", "runs": "--runs"}
-_DEFAULT_TOP = 5
+_OPTIONS = (
+    "cache layers limit out random recipe same_word seed seeds shares tags task top vectors"
+).split(" ")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("probe", choices=tuple(PROBES), metavar="PROBE", help=", ".join(PROBES))
+def add_arguments(parser: Parser) -> None:
+    """Declare the actions."""
+    for name, (_, _, summary) in PROBES.items():
+        action = parser.add_action(name, summary, _EXAMPLES[name])
+        if name in _STUDIES:
+            _add_study(action)
+        else:
+            _OWN[name](action)
+        if name != "mix":
+            flags.add_model(action)
+            flags.add_cache(action)
+            flags.add(action, "--vectors", help="static word vectors to compare with")
+            flags.add(action, "--start")
+            flags.add_compute(action, batches=False)
+            flags.add_seed(action)
+        flags.add(action, "--plot")
+        flags.add_output(action, "write the report there: JSON if it ends in .json, else text")
+        flags.add_common(action)
+
+
+def _add_pos(parser: Parser) -> None:
+    for name in ("train", "dev", "test"):
+        parser.add_argument(name, metavar=name.upper(), help="a CoNLL-U file")
+    parser.add_argument(
+        "--tags",
+        type=lambda text: text.split(","),
+        default=["upos", "xpos"],
+        metavar="KINDS",
+        help="upos, xpos (default: upos,xpos)",
+    )
+    _add_control(parser)
+
+
+def _add_wsd(parser: Parser) -> None:
+    parser.add_argument("folder", metavar="FOLDER", help="the data; see below")
+    _add_control(parser)
+
+
+def _add_control(parser: Parser) -> None:
+    """What pos and wsd share."""
+    flags.add(parser, "--layers", default="all", help=f"all (each and their mean), {flags.LAYERS}")
+    parser.add_argument(
+        "--no-random", action="store_false", dest="random", help="leave out the random control"
+    )
+    flags.add(parser, "--limit")
+
+
+def _add_neighbors(parser: Parser) -> None:
     flags.add_inputs(parser)
-    flags.add_model(parser)
-    parser.add_argument(
-        "--layers",
-        type=flags.parse_layers,
-        metavar="CHOICE",
-        help="all (each and their mean), mean, top, a number, or weights w0,w1,w2 "
-        "(default: all; neighbors: top)",
-    )
-    flags.add_cache(parser)
-    parser.add_argument("--vectors", metavar="FILE", help="static word vectors to compare with")
-    parser.add_argument(
-        "--no-random", action="store_true", help="leave out the control with random weights"
-    )
-    parser.add_argument("--tags", metavar="KINDS", help="pos: upos, xpos (default: upos,xpos)")
-    parser.add_argument("--query", metavar="WORD", help="neighbors: the word")
+    parser.add_argument("--query", metavar="WORD", required=True, help="the word to look for")
     parser.add_argument(
         "--context",
         action="append",
         metavar="SENTENCE",
-        help="neighbors: a sentence with it; again for more (default: two from the text)",
+        help="a sentence with the word; may be repeated (default: two from the text)",
     )
-    parser.add_argument(
-        "--same-word", action="store_true", help="neighbors: among uses of the word only"
-    )
-    parser.add_argument(
-        "--top", type=int, metavar="K", help=f"neighbors: how many (default: {_DEFAULT_TOP})"
-    )
-    parser.add_argument("--task", choices=tuple(TASKS), help="studies: the task (default: ner)")
+    parser.add_argument("--same-word", action="store_true", help="only uses of the word itself")
+    flags.add(parser, "--top", default=5)
+    flags.add(parser, "--layers", default="top", help=flags.LAYERS)
+
+
+def _add_study(parser: Parser) -> None:
+    for name in ("train", "dev"):
+        parser.add_argument(name, metavar=name.upper(), help="a file in the format of the task")
+    parser.add_argument("--task", choices=tuple(TASKS), default="ner", help="default: ner")
     add_recipe(parser, "laptop")
-    parser.add_argument("--seeds", type=int, metavar="N", help="studies: trainings (default: 1)")
-    parser.add_argument("--runs", metavar="FOLDER", help="studies: keep the runs, to go on later")
-    parser.add_argument("--shares", metavar="LIST", help="sample-size: such as 0.01,0.1,1")
-    parser.add_argument("--plot", metavar="PICTURE", help="draw it too: svg, png or pdf")
-    flags.add_output(parser, "write the report there: JSON if it ends in .json, else text")
-    flags.add_start(parser)
-    flags.add_compute(parser, batches=False)
-    flags.add_seed(parser)
-    flags.add_json(parser)
-    flags.add_common(parser)
+    flags.add(parser, "--seeds")
+    parser.add_argument(
+        "--runs", dest="out", metavar="FOLDER", help="keep the runs, to resume them later"
+    )
+    if parser.prog.endswith("sample-size"):
+        parser.add_argument(
+            "--shares",
+            type=_shares,
+            default=argparse.SUPPRESS,
+            metavar="LIST",
+            help="parts of the data, such as 0.01,0.1,1",
+        )
+
+
+def _add_mix(parser: Parser) -> None:
+    parser.add_argument("inputs", nargs="+", metavar="FOLDER", help="folders of trained tasks")
+
+
+def _shares(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}'; use numbers such as 0.1,1") from None
+
+
+_OWN = {"pos": _add_pos, "wsd": _add_wsd, "neighbors": _add_neighbors, "mix": _add_mix}
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run a probe and show its report."""
-    model, rest = flags.split_model(args.model)
-    inputs = [*rest, *args.inputs]
-    _check(args, inputs)
-    elmo = None
-    if args.probe != "mix":
-        checkpoint = flags.read_model(model)
-        elmo = flags.make_elmo(args, checkpoint)
-    progress = make_progress(unit="sentences", quiet=args.quiet)
-    try:
-        report = _RUNS[args.probe](args, elmo, inputs, progress)
-    finally:
-        progress.close()
+    """Run an analysis and show its report."""
+    _check(args)
+    with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
+        report = _analyze(args, progress)
     if args.output not in (None, "-"):
         report.save(args.output, overwrite=args.force)
     elif args.json:
@@ -135,33 +189,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace, inputs: Sequence[str]) -> None:
-    """Refuse what does not fit together, before any work."""
-    for probe, names in _ONLY.items():
-        for name, flag in names.items():
-            if probe != args.probe and getattr(args, name):
-                raise ConfigError(f"{flag} is for {probe}; leave it out for {args.probe}")
-    for name, flag in _TRAINING.items():
-        if args.probe not in _STUDIES and getattr(args, name):
-            raise ConfigError(f"{flag} is for {', '.join(_STUDIES)}; leave it out")
-    if args.no_random and args.probe not in ("pos", "wsd"):
-        raise ConfigError("--no-random is for pos and wsd; leave it out")
-    if args.probe in _STUDIES:
-        if len(inputs) != 2:
-            raise ConfigError(f"{args.probe} takes two files, TRAIN DEV, not {len(inputs)}")
-        if args.limit is not None or args.layers is not None:
-            raise ConfigError("--limit and --layers are not for studies; leave them out")
-    if args.probe == "mix" and (not inputs or args.model):
-        raise ConfigError("mix takes folders of trained tasks and no model; name one or more")
-    if args.probe == "pos" and len(inputs) != 3:
-        raise ConfigError(f"pos takes three files, TRAIN DEV TEST, not {len(inputs)}")
-    if args.probe == "wsd" and len(inputs) != 1:
-        raise ConfigError(f"wsd takes one folder, not {len(inputs)}")
-    if args.probe == "neighbors" and args.query is None:
-        raise ConfigError("neighbors needs a word; pass --query WORD")
-    if args.probe == "neighbors" and args.layers == flags.ALL_LAYERS:
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what would fail after the work is done, before it starts."""
+    if args.action == "neighbors" and args.layers == flags.ALL_LAYERS:
         raise ConfigError("neighbors compares by one mix of layers; pass --layers top, mean, ...")
-    flags.cache_bytes(args)
+    if args.action != "mix":
+        flags.cache_bytes(args)
     for name in (args.output, args.plot):
         if name not in (None, "-") and Path(name).exists() and not args.force:
             raise ConfigError(f"'{name}' exists; pass --force to replace it")
@@ -171,105 +204,46 @@ def _check(args: argparse.Namespace, inputs: Sequence[str]) -> None:
         check_picture(Path(args.plot))
 
 
-def _settings(args: argparse.Namespace, progress: Progress) -> dict[str, Any]:
-    """Collect what every probe takes."""
-    return {"cache": args.cache, "max_bytes": flags.cache_bytes(args), "progress": progress}
+def _analyze(args: argparse.Namespace, progress: Progress) -> Report:
+    module, name, _ = PROBES[args.action]
+    kind: Any = getattr(importlib.import_module(module), name)
+    report: Report
+    if args.action == "mix":  # reads what tasks have learned, and needs no model
+        report = kind().run(args.inputs)
+        return report
+    elmo = flags.make_elmo(args, flags.read_model(flags.chosen_model(args)))
+    # The flags of an action are called like the parameters of its class.
+    options = {key: getattr(args, key) for key in _OPTIONS if hasattr(args, key)}
+    if args.action in _STUDIES:
+        # A study trains for a long time, so each training is reported when it is done.
+        options["settings"] = overrides(args.set)
+        options["report"] = (lambda line: None) if args.quiet else say
+    if args.action == "neighbors":
+        del options["seed"], options["limit"]  # --limit is applied when the text is read
+    probe = kind(elmo, max_bytes=flags.cache_bytes(args), progress=progress, **options)
+    if args.action == "neighbors":
+        return _neighbors(args, elmo, probe)
+    files = [getattr(args, name) for name in ("train", "dev", "test") if hasattr(args, name)]
+    report = probe.run(files or args.folder)
+    return report
 
 
-def _run_pos(
-    args: argparse.Namespace, elmo: Elmo, inputs: Sequence[str], progress: Progress
-) -> Report:
-    from elmore.analysis.pos import Pos
-
-    tags: Any = (args.tags or "upos,xpos").split(",")
-    return Pos(
-        elmo,
-        tags=tags,
-        layers="all" if args.layers is None else args.layers,
-        vectors=args.vectors,
-        random=not args.no_random,
-        limit=args.limit,
-        seed=args.seed,
-        **_settings(args, progress),
-    ).run(inputs)
-
-
-def _run_wsd(
-    args: argparse.Namespace, elmo: Elmo, inputs: Sequence[str], progress: Progress
-) -> Report:
-    from elmore.analysis.wsd import Wsd
-
-    return Wsd(
-        elmo,
-        layers="all" if args.layers is None else args.layers,
-        vectors=args.vectors,
-        random=not args.no_random,
-        limit=args.limit,
-        seed=args.seed,
-        **_settings(args, progress),
-    ).run(inputs[0])
-
-
-def _run_neighbors(
-    args: argparse.Namespace, elmo: Elmo, inputs: Sequence[str], progress: Progress
-) -> Report:
-    from elmore.analysis.neighbors import Neighbors
-
-    check_inputs(inputs, None)
-    probe = Neighbors(
-        elmo,
-        layers="top" if args.layers is None else args.layers,
-        vectors=args.vectors,
-        same_word=args.same_word,
-        top=_DEFAULT_TOP if args.top is None else args.top,
-        **_settings(args, progress),
-    )
-    text = _Text(args, elmo, inputs)
-    name = ", ".join(inputs) if inputs else "stdin"
+def _neighbors(args: argparse.Namespace, elmo: Elmo, probe: Neighbors) -> Report:
+    check_inputs(args.inputs, None)
+    text = _Text(args, elmo)
+    name = ", ".join(args.inputs) if args.inputs else "stdin"
     try:
         return probe.run(text, query=args.query, contexts=args.context or (), name=name)
     except InputError as error:
         raise error if error.file else InputError(str(error), file=name) from None
 
 
-def _run_study(
-    args: argparse.Namespace, elmo: Elmo, inputs: Sequence[str], progress: Progress
-) -> Report:
-    module, name, _ = PROBES[args.probe]
-    more: dict[str, Any] = {}
-    if args.shares is not None:
-        try:
-            more["shares"] = [float(part) for part in args.shares.split(",")]
-        except ValueError:
-            raise ConfigError(f"--shares {args.shares!r}; use numbers such as 0.1,1") from None
-    study = getattr(importlib.import_module(module), name)(
-        elmo,
-        task=args.task or "ner",
-        recipe=args.recipe,
-        settings=overrides(args.set),
-        vectors=args.vectors,
-        seeds=1 if args.seeds is None else args.seeds,
-        seed=args.seed,
-        out=args.runs,
-        report=(lambda line: None) if args.quiet else say,
-        **_settings(args, progress),
-        **more,
-    )
-    report: Report = study.run(inputs)
-    return report
-
-
-def _run_mix(args: argparse.Namespace, elmo: Any, inputs: Sequence[str], progress: Any) -> Report:
-    from elmore.analysis.mixes import Mixes
-
-    return Mixes().run(inputs)
-
-
 class _Text:
-    """The inputs as token lists; files are read anew each time, stdin is kept."""
+    """The inputs as token lists; files are read again each time, stdin is kept."""
 
-    def __init__(self, args: argparse.Namespace, elmo: Elmo, inputs: Sequence[str]) -> None:
-        self._args, self._elmo, self._inputs = args, elmo, inputs
+    def __init__(self, args: argparse.Namespace, elmo: Elmo) -> None:
+        self._args, self._elmo, inputs = args, elmo, args.inputs
+        # The text is read twice: to find the uses, then to compare them.
         once = not inputs or any(name == "-" or Path(name).is_fifo() for name in inputs)
         self._kept = list(self._read()) if once else None
 
@@ -277,14 +251,5 @@ class _Text:
         return self._read() if self._kept is None else iter(self._kept)
 
     def _read(self) -> Iterator[Sequence[str]]:
-        read = flags.make_reader(self._args, self._elmo).read(self._inputs, Counts())
+        read = flags.make_reader(self._args, self._elmo).read(self._args.inputs, Counts())
         return (sentence.tokens for _, sentence in itertools.islice(read, self._args.limit))
-
-
-_RUNS: dict[str, Any] = {
-    "pos": _run_pos,
-    "wsd": _run_wsd,
-    "neighbors": _run_neighbors,
-    **dict.fromkeys(_STUDIES, _run_study),
-    "mix": _run_mix,
-}

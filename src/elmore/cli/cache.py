@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from elmore._messages import shown
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say
+from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,30 +21,35 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
-  elmore cache my-model vocab.txt -o tokens.hdf5
-  elmore cache options.json weights.hdf5 vocab.txt -o tokens.hdf5
-  elmore embed --model my-model --token-vectors vocab.txt tokens.hdf5 news.txt -o news.hdf5
-  elmore cache my-model vocab.txt -o words.bin     (word2vec's form, for gensim; .txt or .vec: text)
+  elmore cache vocab.txt -o tokens.hdf5
+  elmore embed --token-vectors vocab.txt tokens.hdf5 news.txt -o news.hdf5
+  elmore cache --model options.json weights.hdf5 vocab.txt -o tokens.hdf5
+  elmore cache vocab.txt --model my-model -o words.bin     (word2vec's binary format, for gensim)
 """
 
-# What ends so is word2vec's text; .bin is its binary form; all else is HDF5.
+# .txt and .vec are word2vec's text format, .bin its binary one; everything else is HDF5.
 _WORD2VEC = (".txt", ".vec", ".bin")
 
-# Words at a time: keeps both threads busy and the largest model below 200 MB of scratch.
+# Words at a time: enough to keep all threads busy, with scratch memory below 200 MB.
 _BLOCK = 512
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
-    flags.add_model_argument(parser)
-    parser.add_argument("vocabulary", metavar="VOCAB", help="text file, one word a line")
+    flags.add_model(parser)
+    parser.add_argument(
+        "model_words",
+        nargs="+",
+        metavar="VOCAB",
+        help="text file with one word per line; MODEL may come before it instead of --model",
+    )
     flags.add_output(
         parser,
-        "HDF5 file to make, dataset `embedding`: a row a word; or word2vec's .txt, .vec or .bin",
+        "HDF5 file to create, one row per word; or word2vec's .txt, .vec or .bin",
         required=True,
     )
     flags.add_compute(parser, batches=False)
-    flags.add_common(parser)
+    flags.add_common(parser, json=False)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,14 +58,18 @@ def run(args: argparse.Namespace) -> int:
     from elmore.text.vocabulary import Vocabulary
     from elmore.text.word_vectors import write_word_vectors
 
-    checkpoint = flags.read_model(flags.model_path(args.model))
-    words = Vocabulary.read(args.vocabulary).words
+    vocabulary = args.model_words.pop()
+    if not args.model_words and os.path.isdir(vocabulary):
+        raise ConfigError(f"'{shown(vocabulary)}' is a folder; name the vocabulary file last")
+    checkpoint = flags.read_model(flags.chosen_model(args))
+    words = Vocabulary.read(vocabulary).words
 
     from elmore.embedding.elmo import Elmo
 
     elmo = Elmo(checkpoint, device=args.device, precision=args.precision, threads=args.threads)
     progress = make_progress(unit="words", total=len(words), quiet=args.quiet)
 
+    # Both writers ask for the rows when they need them, so only one block is in memory.
     def block(row: int) -> NDArray[np.float32]:
         vectors = elmo.token_vectors(words[row : row + _BLOCK])
         progress.update(len(vectors))

@@ -1,4 +1,4 @@
-"""`elmore convert`: any format into any that can be written."""
+"""`elmore convert`: convert a model into another format or precision."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from elmore._atomic import atomic_folder
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import say, write_json
 from elmore.errors import ConfigError, ElmoreError
 
@@ -25,44 +26,47 @@ EXAMPLES = """\
   elmore convert model.ckpt-10 -o old/ --to allennlp
 """
 
-# Largest difference of a vector, in units of the largest value: float32 is copied bit by bit,
-# float16 rounds each weight to 11 bits. int8 is compared with the same numbers computed from the
-# original, so nothing may differ; what int8 costs is in the certificate.
+# Largest difference that is accepted, relative to the largest value. float32 is copied bit by bit;
+# float16 rounds each weight to 11 bits. int8 is compared with int8 computed from the original, so
+# nothing may differ; the certificate says what int8 costs.
 _TOLERANCE = {"float32": 1e-6, "float16": 0.05, "int8": 1e-6}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
-    flags.add_model_argument(parser)
-    flags.add_output(parser, "folder to make", required=True)
+    flags.add_model(parser, positional=True)
+    flags.add_output(parser, "folder to create", required=True)
     parser.add_argument(
         "--to", choices=("folder", "allennlp"), default="folder", help="format (default: folder)"
     )
-    parser.add_argument(
+    flags.add(
+        parser,
         "--precision",
         choices=tuple(_TOLERANCE),
         default="float32",
-        help="how weights are stored (default: float32)",
+        help="type of the stored weights (default: float32)",
     )
-    flags.add_start(parser)
+    flags.add(parser, "--start")
     parser.add_argument(
         "--no-verify",
         action="store_true",
         help="do not embed a text with both models to compare them",
     )
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write a model anew; it appears under its name only when it was verified."""
+    """Write a copy of a model; it appears under its name only after it was verified."""
     from elmore.formats import allennlp_hdf5, elmore_folder
 
     if args.to == "allennlp" and (args.precision != "float32" or args.start != "zeros"):
-        raise ConfigError("AllenNLP's files hold float32 and no start state; use --to folder")
-    model, output = flags.model_path(args.model), Path(args.output)
+        raise ConfigError("AllenNLP's files store float32 and no start state; use --to folder")
+    if not args.model and not args.model_words:
+        raise ConfigError("name the MODEL to convert; see `elmore convert --help`")
+    model, output = flags.chosen_model(args), Path(args.output)
     _refuse_itself(model, output)
     checkpoint = flags.read_model(model)
+    # --force deletes only folders that are models, never others that happen to have the name.
     looks_ours = elmore_folder.is_folder if args.to == "folder" else allennlp_hdf5.is_folder
     difference = None
     with atomic_folder(output, overwrite=args.force, looks_ours=looks_ours) as temporary:
@@ -88,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _left_out(to: str, checkpoint: Checkpoint) -> list[str]:
-    """Name what AllenNLP's files have no place for and the vectors do not need."""
+    """What AllenNLP's files cannot store and the vectors do not need."""
     if to == "folder":
         return []
     parts = {
@@ -100,6 +104,7 @@ def _left_out(to: str, checkpoint: Checkpoint) -> list[str]:
 
 
 def _refuse_itself(model: ModelPath | None, output: Path) -> None:
+    # With --force the copy would replace the model.
     for path in model if isinstance(model, tuple) else (model,):
         if path is not None and os.path.exists(path) and output.exists():
             inside = output.resolve() in (Path(path).resolve(), *Path(path).resolve().parents)
@@ -108,7 +113,7 @@ def _refuse_itself(model: ModelPath | None, output: Path) -> None:
 
 
 def _write(args: argparse.Namespace, checkpoint: Checkpoint, path: Path) -> dict[str, Any] | None:
-    """Write the model, and give what its precision costs, if that was measured."""
+    """Write the model; returns what its precision costs, if that was measured."""
     from elmore.formats import allennlp_hdf5, elmore_folder
 
     if args.to == "allennlp":
@@ -132,7 +137,7 @@ def _write(args: argparse.Namespace, checkpoint: Checkpoint, path: Path) -> dict
 
 
 def _verify(before: Checkpoint, written: Path, precision: str) -> float:
-    """Embed a text with both models and give the largest difference of a vector."""
+    """Embed a text with both models; returns the largest difference."""
     import numpy as np
 
     from elmore.embedding.certificate import fixed_text

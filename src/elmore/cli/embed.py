@@ -5,12 +5,19 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from elmore.cli import flags
-from elmore.cli.report import make_progress, say, write_json
+from elmore.cli.parsing import Parser
+from elmore.cli.report import (
+    make_progress,
+    reading_notes,
+    say,
+    say_waiting,
+    several,
+    write_json,
+)
 from elmore.embedding.writers import WRITERS, Settings, open_writer
 from elmore.errors import ConfigError
 from elmore.options import Output
@@ -44,18 +51,17 @@ workers.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     flags.add_inputs(parser)
     flags.add_model(parser)
     flags.add_output(parser, "file to create; - or none for stdout (jsonl only)")
-    flags.add_format(parser)
-    flags.add_layers(parser)
+    flags.add(parser, "--format", "--layers", "--pool")
     parser.add_argument(
         "--dtype",
         choices=("float32", "float16"),
         default="float32",
-        help="how vectors are stored (default: float32)",
+        help="type of the stored vectors (default: float32)",
     )
     parser.add_argument(
         "--sentence-index",
@@ -68,16 +74,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=("VOCAB", "HDF5"),
         help="token vectors that `elmore cache` wrote",
     )
-    flags.add_workers(parser, "processes that fill a folder with shards, one thread each")
+    flags.add(
+        parser, "--workers", help="processes, one thread each, that fill a folder with shards"
+    )
     parser.add_argument(
         "--shard-bytes",
         type=flags.parse_count,
         metavar="N",
-        help="with --workers: bytes of text in a shard (default: 524288)",
+        help="with --workers: bytes of text per shard (default: 524288)",
     )
-    flags.add_start(parser)
+    flags.add(parser, "--start")
     flags.add_compute(parser)
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
@@ -85,19 +92,18 @@ def run(args: argparse.Namespace) -> int:
     """Embed text."""
     from elmore.text.reading import check_inputs, check_rereadable
 
-    model, rest = flags.split_model(args.model)
-    inputs = [*rest, *args.inputs]
+    model, inputs = flags.chosen_model(args), args.inputs
     output = None if args.output in (None, "-") else Path(args.output)
     form = _format(args, output)
-    # Everything that can be wrong is found before torch is loaded.
+    # Everything that can be wrong is found before anything slow is loaded.
     checkpoint = flags.read_model(model)
     _settings(args, checkpoint)
+    # A job that resumes reads its input again, so pipes are refused.
     if args.workers is not None:
         check_rereadable(inputs)
     else:
         check_inputs(inputs, output)
-    if not inputs and sys.stdin.isatty() and not args.quiet:
-        say("reading from the terminal; end with Ctrl-D")
+    say_waiting(inputs, quiet=args.quiet)
     progress = make_progress(unit="sentences", quiet=args.quiet)
     try:
         if args.workers is not None:
@@ -109,7 +115,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_json({**dataclasses.asdict(counts), "output": args.output, "format": form})
     elif not args.quiet:
-        say(_summary(counts, checkpoint))
+        done = f"{several(counts.sentences, 'sentence')} ({several(counts.tokens, 'token')})"
+        say(", ".join([f"embedded {done}", *reading_notes(counts, checkpoint)]))
     return 0
 
 
@@ -176,10 +183,8 @@ def _format(args: argparse.Namespace, output: Path | None) -> str:
         suffix = "" if output is None else output.suffix.lower()
         known = {suffix: name for name, info in WRITERS.items() for suffix in info.suffixes}
         if suffix and suffix not in known:
-            # Vectors as text in a file called x.npy or x.arrow help nobody.
-            raise ConfigError(
-                f"'{output}' names no format that elmore writes; pass -f {', '.join(WRITERS)}"
-            )
+            # JSON lines in a file called x.npy would be a surprise later.
+            raise ConfigError(f"'{output}' has an unknown suffix; pass -f {', '.join(WRITERS)}")
         form = known.get(suffix, "jsonl")
     if args.workers is None and args.shard_bytes is not None:
         raise ConfigError("--shard-bytes is for --workers; leave it out or pass --workers N")
@@ -225,24 +230,3 @@ def _load_options(args: argparse.Namespace) -> dict[str, Any]:
         "token_vectors": args.token_vectors and tuple(args.token_vectors),
         "batch_tokens": args.batch_tokens,
     }
-
-
-def _summary(counts: Counts, checkpoint: Checkpoint) -> str:
-    parts = [
-        f"embedded {_several(counts.sentences, 'sentence')} ({_several(counts.tokens, 'token')})"
-    ]
-    if counts.empty:
-        parts.append(f"{counts.empty} empty")
-    if counts.cut and checkpoint.alphabet is not None:
-        unit = "bytes" if checkpoint.alphabet.kind == "bytes" else "characters"
-        most = checkpoint.alphabet.max_chars - 2
-        parts.append(f"{_several(counts.cut, 'token')} cut at {most} {unit}")
-    if counts.replaced:
-        parts.append(f"{_several(counts.replaced, 'line')} with invalid UTF-8 replaced")
-    if counts.skipped:
-        parts.append(f"{_several(counts.skipped, 'line')} with invalid UTF-8 skipped")
-    return ", ".join(parts)
-
-
-def _several(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from elmore._messages import shown
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import write_json, write_result
 from elmore.errors import ConfigError, InputError
 from elmore.text.reading import read_input
@@ -29,42 +30,33 @@ EXAMPLES = """\
   elmore explore "They play chess ." "The play was long ." "We play ." --word play --layers all
   head -n 20 sentences.txt | elmore explore --json
 
-A number is the cosine of two uses of the word; green is alike, red is not.
+Each number is the cosine of two uses of the word: green is similar, red is not.
 """
 
-_MOST_USES = 40
-# Backgrounds of the 256 colours, from unlike to alike.
+_MAX_USES = 40
+# Background colours of the 256, from different to similar.
 _RAMP = (88, 130, 136, 100, 64, 28)
-_HIGH = 0.8  # cosines that differ less than these and 1 get nearly the same shade
+_HIGH = 0.8  # the scale spans at least from here to 1, so that tiny differences stay pale
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "inputs", nargs="*", metavar="SENTENCE", help="sentences; - or none: lines of stdin"
     )
     flags.add_model(parser)
-    parser.add_argument("--word", help="the word (default: the most telling one that is repeated)")
-    parser.add_argument(
-        "--layers",
-        type=flags.parse_layers,
-        default="mean",
-        metavar="CHOICE",
-        help="mean, top, all (a table each), a number, or weights w0,w1,w2 (default: mean)",
-    )
-    parser.add_argument(
-        "--top", type=int, default=8, metavar="K", help="likely words in its place (default: 8)"
-    )
+    parser.add_argument("--word", help="the word (default: the rarest one that is repeated)")
+    flags.add(parser, "--layers", help=f"{flags.LAYERS}; all for one table per layer")
+    flags.add(parser, "--top", default=8, help="likely words in its place (default: 8)")
     parser.add_argument(
         "--color",
         choices=("auto", "always", "never"),
         default="auto",
         help="colours (default: in a terminal, unless NO_COLOR is set)",
     )
-    flags.add_start(parser)
+    flags.add(parser, "--start")
     flags.add_compute(parser, batches=False)
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
@@ -73,20 +65,19 @@ def run(args: argparse.Namespace) -> int:
     from elmore.embedding.word_uses import find_uses, shared_word, word_uses
 
     if args.top < 0:
-        raise ConfigError(f"--top {args.top} is no number of words; use 0 or more")
-    model, rest = flags.split_model(args.model)
-    texts = _texts([*rest, *args.inputs])
-    checkpoint = flags.read_model(model)
+        raise ConfigError(f"--top {args.top} is not a number of words; use 0 or more")
+    texts = _texts(args.inputs)
+    checkpoint = flags.read_model(flags.chosen_model(args))
     elmo = flags.make_elmo(args, checkpoint)
     sentences = [elmo.tokenize(text) for text in texts]
     tokens = [sentence.tokens for sentence in sentences]
     word = args.word or shared_word(tokens, checkpoint.vocabulary)
     if word is None:
-        raise InputError("no word is used twice in these sentences; name one with --word")
+        raise InputError("no word occurs twice in these sentences; name one with --word")
     places = find_uses(tokens, word)
     if not places:
         raise InputError(f"'{shown(word, 60)}' is in none of the sentences; name another --word")
-    uses = word_uses(list(elmo.pipe_layers(sentences)), places[:_MOST_USES])
+    uses = word_uses(list(elmo.pipe_layers(sentences)), places[:_MAX_USES])
     tables = _tables(uses, args.layers, elmo.n_layers)
     likely = _likely(elmo, sentences, uses, args.top)
     if args.json:
@@ -118,13 +109,13 @@ def _texts(inputs: Sequence[str]) -> list[str]:
 
 
 def _tables(uses: WordUses, layers: Any, n_layers: int) -> list[tuple[str, NDArray[np.float32]]]:
-    """Compute the tables that were asked for, each with what it shows."""
+    """The tables to show, each with its title."""
     if layers == flags.ALL_LAYERS:
-        names = ["layer 0, which knows no context", *(f"layer {k}" for k in range(1, n_layers))]
+        names = ["layer 0, without context", *(f"layer {k}" for k in range(1, n_layers))]
         return [(name, uses.similarity(k)) for k, name in enumerate(names)]
-    title = {"mean": "all layers alike", "top": "the top layer"}.get(str(layers))
+    title = {"mean": "mean of all layers", "top": "the top layer"}.get(str(layers))
     if title is None:
-        title = f"layer {layers}" if isinstance(layers, int) else f"layers weighed {layers}"
+        title = f"layer {layers}" if isinstance(layers, int) else f"layers weighted {layers}"
     return [(title, uses.similarity(layers))]
 
 
@@ -133,6 +124,7 @@ def _likely(
 ) -> list[list[tuple[str, float]]]:
     from elmore.language_model.likely_words import substitutes_at
 
+    # Published HDF5 weights have no softmax; the comparison works without it.
     if not k or elmo.checkpoint.softmax is None or elmo.checkpoint.vocabulary is None:
         return [[] for _ in uses.places]
     places = [(sentences[use.sentence], use.position) for use in uses.places]
@@ -167,6 +159,7 @@ def _report(
 
 
 def _colored(choice: str) -> bool:
+    # NO_COLOR (no-color.org) and TERM=dumb are how users turn colours off everywhere.
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
@@ -184,8 +177,7 @@ def _table(
     bold, plain = (_BOLD, _PLAIN) if colored else ("", "")
     lines = [f"\n{bold}{title}{plain}"]
     lines.append("      " + "".join(f"{k:>5} " for k in range(1, len(table) + 1)))
-    # Shades begin at the least alike of this table: all its cosines may be high, and what differs
-    # is what counts.
+    # Shades start at the lowest cosine of this table: all may be high, and the difference counts.
     apart = [float(value) for i, row in enumerate(table) for value in row[:i]]
     low = min([_HIGH, *apart])
     for number, (row, use) in enumerate(zip(table, uses.places, strict=True)):
@@ -207,7 +199,7 @@ def _cell(text: str, shade: float, colored: bool) -> str:
 
 
 def _context(tokens: Sequence[str], position: int, colored: bool, words: int = 6) -> str:
-    """Write the words around a use, the use itself marked."""
+    """The words around a use, which is marked."""
     before = tokens[max(0, position - words) : position]
     after = tokens[position + 1 : position + 1 + words]
     marked = f"{_BOLD}{{}}{_PLAIN}" if colored else "[{}]"

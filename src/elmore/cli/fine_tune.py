@@ -1,4 +1,4 @@
-"""`elmore fine-tune`: adapt a biLM to other text."""
+"""`elmore fine-tune`: adapt a biLM to your text."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import say, write_json
 from elmore.cli.training import Display, add_recipe, add_training, ending_by_signal, overrides
 from elmore.errors import ConfigError
@@ -13,45 +14,39 @@ from elmore.errors import ConfigError
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
-  elmore fine-tune runs/a/best reviews.txt -o runs/b
-  elmore fine-tune options.json weights.hdf5 reviews/*.txt.gz -o runs/b --epochs 3
+  elmore fine-tune reviews.txt -o runs/a
+  elmore fine-tune --model runs/a/best reviews.txt -o runs/b
+  elmore fine-tune --model options.json weights.hdf5 reviews/*.txt.gz -o runs/b --epochs 3
   elmore convert runs/b/best -o reviews-elmo --to allennlp
 
-A model without a softmax (published HDF5) gets a new one, which learns alone at first.
+A model without a softmax (published HDF5) gets a new one, which is trained alone at first.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
+    flags.add_model(parser)
     parser.add_argument(
-        "model",
-        nargs="+",
-        metavar="MODEL INPUT",
-        help="a model (folder, zip, or OPTIONS WEIGHTS), then text files or patterns",
+        "inputs",
+        nargs="*",
+        metavar="INPUT",
+        help="text files or patterns; the first may name the model instead of --model",
     )
     flags.add_output(parser, "folder of the run", required=True)
     add_recipe(parser, "fine-tune")
     parser.add_argument("--epochs", type=float, metavar="N", help="passes over the text")
-    parser.add_argument(
-        "--heldout",
-        type=float,
-        default=0.05,
-        metavar="SHARE",
-        help="share of the documents that decides when to stop (default: 0.05)",
-    )
-    parser.add_argument(
-        "--tokenized", action="store_true", help="lines are tokens separated by spaces"
-    )
+    flags.add(parser, "--heldout", default=0.05)
+    flags.add(parser, "--tokenized")
     add_training(parser)
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, and say what it gained."""
-    model, texts = flags.split_model(args.model)
-    if not args.model or (not texts and not args.resume):
-        raise ConfigError("name a model and the text to adapt it to; see `elmore fine-tune --help`")
+    """Train and report the best held-out perplexity."""
+    model, texts = flags.model_and_inputs(args)
+    # A run that is resumed remembers its text.
+    if not texts and not args.resume:
+        raise ConfigError("name the text to adapt the model to; see `elmore fine-tune --help`")
     from elmore.training.fine_tune import fine_tune
     from elmore.training.recipe import Recipe
 
@@ -70,11 +65,11 @@ def run(args: argparse.Namespace) -> int:
             device=args.device,
             report=display.show,
         )
-    looks = [line["heldout"]["perplexity"] for line in done.log() if "heldout" in line]
+    evaluations = [line["heldout"]["perplexity"] for line in done.log() if "heldout" in line]
     if args.json:
-        write_json({"run": str(done.path), "heldout_perplexities": looks})
+        write_json({"run": str(done.path), "heldout_perplexities": evaluations})
     elif not args.quiet:
-        gain = f", held-out perplexity {min(looks):.1f}" if looks else ""
+        gain = f", held-out perplexity {min(evaluations):.1f}" if evaluations else ""
         what = "best model is in" if done.best_path.is_dir() else "model is in"
         place = done.best_path if done.best_path.is_dir() else done.checkpoint_path
         say(f"fine-tuned {done.path}{gain}; the {what} {place}")

@@ -1,14 +1,19 @@
-"""Every flag that verbs share, defined once: same name, same meaning."""
+"""The flags that verbs share: each is defined once, in `_FLAGS`, and means the same everywhere.
+
+A new verb is one file in this folder with `EXAMPLES`, `add_arguments` and `run`, and one line in
+`VERBS` in main.py. It takes shared flags from here and defines only what no other verb has.
+"""
 
 from __future__ import annotations
 
 import argparse
 import logging
-from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+import os
+from typing import TYPE_CHECKING, Any, get_args
 
 from elmore._messages import Progress
-from elmore.cli.report import make_progress
+from elmore.cli.parsing import JOINT, model_words
+from elmore.cli.report import make_progress, say
 from elmore.config import Precision
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError
@@ -23,223 +28,34 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_LAYERS",
+    "LAYERS",
+    "add",
+    "add_cache",
     "add_common",
     "add_compute",
     "add_corpus",
-    "add_format",
     "add_inputs",
-    "add_json",
-    "add_layers",
     "add_model",
-    "add_model_argument",
-    "add_offline",
     "add_output",
     "add_seed",
-    "add_start",
-    "add_workers",
-    "default_model",
+    "cache_bytes",
+    "chosen_model",
     "make_elmo",
     "make_reader",
-    "model_path",
+    "model_and_inputs",
     "parse_count",
     "parse_layers",
     "read_model",
-    "split_model",
 ]
 
 ALL_LAYERS = "all"
-_MODEL = "a name, a folder, an archive, a TensorFlow checkpoint, or the files OPTIONS WEIGHTS"
-_DEFAULT = " (default: the English model inside the package)"
-_MOST_THREADS = _MOST_WORKERS = 4096
+LAYERS = "mean, top, a number, or weights w0,w1,w2 (default: %(default)s)"
+# Of a first word without --model. Text files have other suffixes, or none.
+_MODEL_SUFFIXES = (
+    *(".zip", ".tar", ".tgz", ".tar.gz", ".json", ".hdf5", ".h5", ".safetensors"),
+    *(".th", ".pt", ".pth", ".pkl", ".index"),
+)
 Parser = argparse.ArgumentParser
-
-
-def default_model() -> ModelPath:
-    """Give the model that is used when none is named: the bundled one."""
-    from elmore.published.catalog import bundled_model
-
-    return bundled_model()
-
-
-# --------------------------------------------------------------------------- flags
-
-
-def add_model(parser: Parser) -> None:
-    """--model and --offline."""
-    parser.add_argument("--model", nargs="+", metavar="PATH", help=_MODEL + _DEFAULT)
-    add_offline(parser)
-
-
-def add_model_argument(parser: Parser, *, required: bool = True) -> None:
-    """MODEL, for verbs whose subject it is, and --offline."""
-    parser.add_argument(
-        "model",
-        nargs="+" if required else "*",
-        metavar="MODEL",
-        help=_MODEL if required else _MODEL + _DEFAULT,
-    )
-    add_offline(parser)
-
-
-def add_offline(parser: Parser) -> None:
-    """--offline; `cli/main.py` sees to it."""
-    parser.add_argument(
-        "--offline",
-        action="store_true",
-        help="never touch the network (as ELMORE_OFFLINE=1); downloads live in ELMORE_HOME",
-    )
-
-
-def add_inputs(parser: Parser) -> None:
-    """INPUT, how it is read, and --limit."""
-    parser.add_argument(
-        "inputs",
-        nargs="*",
-        metavar="INPUT",
-        help="UTF-8 text; plain, gz, bz2, xz or zst; - or none for stdin",
-    )
-    _add_reading(parser, "paragraphs")
-    parser.add_argument("--limit", type=parse_count, metavar="N", help="stop after N sentences")
-
-
-def add_corpus(parser: Parser, number: str) -> None:
-    """INPUT and how it is read, for verbs that read whole corpora."""
-    parser.add_argument(
-        "inputs",
-        nargs=number,
-        metavar="INPUT",
-        help="UTF-8 text files or patterns; plain, gz, bz2, xz or zst",
-    )
-    _add_reading(parser, "documents")
-    parser.add_argument(
-        "--tokenizer",
-        choices=CONVENTIONS,
-        default="ptb",
-        help="how lines are tokenized (default: ptb)",
-    )
-    add_workers(parser, "processes to use (default: all processors)")
-
-
-def add_workers(parser: Parser, what: str) -> None:
-    """--workers."""
-    parser.add_argument("--workers", type=_workers, metavar="N", help=what)
-
-
-def _add_reading(parser: Parser, parts: str) -> None:
-    """--tokenized, --split-sentences and --errors."""
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument(
-        "--tokenized", action="store_true", help="lines are tokens separated by spaces"
-    )
-    kind.add_argument(
-        "--split-sentences",
-        action="store_true",
-        help=f"input is running text, a blank line between {parts} (default: a sentence a line)",
-    )
-    parser.add_argument(
-        "--errors",
-        choices=("strict", "replace", "skip"),
-        default="strict",
-        help="what to do with lines that are not UTF-8 (default: stop with the line number)",
-    )
-
-
-def add_seed(parser: Parser) -> None:
-    """--seed."""
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="the one seed (default: 0)"
-    )
-
-
-def add_output(parser: Parser, what: str, *, required: bool = False) -> None:
-    """-o and --force."""
-    parser.add_argument("-o", "--output", metavar="PATH", required=required, help=what)
-    parser.add_argument("--force", action="store_true", help="replace an output that exists")
-
-
-def add_format(parser: Parser) -> None:
-    """-f."""
-    parser.add_argument(
-        "-f",
-        "--format",
-        choices=tuple(WRITERS),
-        help="output format (default: from the suffix of -o, else jsonl)",
-    )
-
-
-def add_layers(parser: Parser) -> None:
-    """--layers and --pool."""
-    parser.add_argument(
-        "--layers",
-        type=parse_layers,
-        default="mean",
-        metavar="CHOICE",
-        help="mean, top, all, a number, or weights w0,w1,w2 (default: mean)",
-    )
-    parser.add_argument(
-        "--pool",
-        choices=("mean", "max", "first", "last"),
-        help="one vector a sentence instead of one a token",
-    )
-
-
-def add_compute(parser: Parser, *, batches: bool = True, precision: bool = True) -> None:
-    """--device, --threads, --precision and --batch-tokens."""
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda, cuda:1, ...")
-    parser.add_argument(
-        "--threads", type=_threads, metavar="N", help="processors to use (default: all)"
-    )
-    if precision:
-        parser.add_argument(
-            "--precision",
-            choices=get_args(Precision),
-            help="how to compute (default: as the model is stored)",
-        )
-    if batches:
-        parser.add_argument(
-            "--batch-tokens", type=parse_count, metavar="N", help="token budget of a batch"
-        )
-
-
-def add_cache(parser: Parser) -> None:
-    """--cache and --cache-gb."""
-    parser.add_argument("--cache", metavar="FOLDER", help="keep the layers there for next time")
-    parser.add_argument(
-        "--cache-gb", type=float, metavar="N", help="what the cache may hold (default: 17)"
-    )
-
-
-def cache_bytes(args: argparse.Namespace) -> int:
-    """Give what --cache-gb allows."""
-    from elmore.embedding.layer_cache import MAX_BYTES
-
-    if args.cache_gb is None:
-        return MAX_BYTES
-    if not args.cache_gb > 0:
-        raise ConfigError(f"--cache-gb {args.cache_gb:g} leaves no room; use more than 0")
-    return max(1, int(args.cache_gb * 1e9))
-
-
-def add_start(parser: Parser) -> None:
-    """--start."""
-    parser.add_argument(
-        "--start",
-        choices=("zeros", "warm"),
-        default="zeros",
-        help="state before each sentence: zeros, or warm, after a short text (default: zeros)",
-    )
-
-
-def add_json(parser: Parser) -> None:
-    """--json."""
-    parser.add_argument("--json", action="store_true", help="report as JSON on stdout")
-
-
-def add_common(parser: Parser) -> None:
-    """-q, -v and --debug."""
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say more")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
 
 # --------------------------------------------------------------------------- values
@@ -253,7 +69,7 @@ def parse_layers(text: str) -> LayerChoice | str:
         return [float(part) for part in text.split(",")] if "," in text else int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is no choice; use mean, top, all, a number, or w0,w1,w2"
+            f"'{text}' is not a choice of layers; use mean, top, all, a number, or w0,w1,w2"
         ) from None
 
 
@@ -264,42 +80,251 @@ def parse_count(text: str, most: int = 1 << 40) -> int:
     except ValueError:
         value = 0
     if not 1 <= value <= most:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to {most}")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {most}")
     return value
 
 
-def _workers(text: str) -> int:
-    return parse_count(text, _MOST_WORKERS)
+def _parse_cpus(text: str) -> int:
+    # Far more than any machine has; without a limit a typo could exhaust the system.
+    return parse_count(text, 4096)
 
 
-def _threads(text: str) -> int:
-    return parse_count(text, _MOST_THREADS)
+def _parse_model(text: str) -> list[str]:
+    return text.split(JOINT)
 
 
-def split_model(values: list[str] | None) -> tuple[ModelPath, list[str]]:
-    """Tell the files of a model from the inputs that follow them.
+# --------------------------------------------------------------------------- flags
 
-    `--model PATH` takes a second word only where options and weights are named one by one;
-    otherwise the words after the first are inputs: `--model my-model text.txt`.
+_FLAGS: dict[str, dict[str, Any]] = {
+    "--batch-tokens": {"type": parse_count, "metavar": "N", "help": "tokens per batch"},
+    "--cache": {"metavar": "FOLDER", "help": "keep the layers in this folder for the next run"},
+    "--cache-gb": {"type": float, "metavar": "N", "help": "size limit of --cache (default: 17)"},
+    "--debug": {"action": "store_true", "help": "show the traceback of an error"},
+    "--device": {"default": "cpu", "metavar": "NAME", "help": "cpu, cuda, cuda:1, ..."},
+    "--errors": {
+        "choices": ("strict", "replace", "skip"),
+        "default": "strict",
+        "help": "lines that are not UTF-8: stop with the line number, replace the bad bytes, or "
+        "skip the line (default: strict)",
+    },
+    "--force": {"action": "store_true", "help": "replace an existing output"},
+    "--format": {
+        "choices": tuple(WRITERS),
+        "help": "output format (default: from the suffix of -o, else jsonl)",
+    },
+    "--heldout": {
+        "type": float,
+        "metavar": "SHARE",
+        "help": "share of the documents to hold out (default: %(default)s)",
+    },
+    "--json": {"action": "store_true", "help": "print the report as JSON"},
+    "--layers": {
+        "type": parse_layers,
+        "default": "mean",
+        "metavar": "CHOICE",
+        "help": f"all, {LAYERS}",
+    },
+    "--limit": {"type": parse_count, "metavar": "N", "help": "stop after N sentences"},
+    "--min-count": {"type": int, "metavar": "N", "help": "leave out words that occur less often"},
+    "--model": {
+        "type": _parse_model,
+        "metavar": "NAME|PATH",
+        "help": "a name of `elmore models`, a folder, an archive, a TensorFlow checkpoint, or two "
+        "files OPTIONS WEIGHTS (default: english, which is included)",
+    },
+    "--offline": {"action": "store_true", "help": "never use the network, like ELMORE_OFFLINE=1"},
+    "--output": {"metavar": "PATH"},
+    "--plot": {"metavar": "PICTURE", "help": "draw it too: svg, png or pdf"},
+    "--pool": {
+        "choices": ("mean", "max", "first", "last"),
+        "help": "one vector per sentence instead of one per token",
+    },
+    "--precision": {
+        "choices": get_args(Precision),
+        "help": "precision of the computation (default: the one the model is stored in)",
+    },
+    "--quiet": {"action": "store_true", "help": "print errors only"},
+    "--resume": {"action": "store_true", "help": "resume the run in -o"},
+    "--seed": {"type": int, "default": 0, "metavar": "N", "help": "random seed (default: 0)"},
+    "--seeds": {
+        "type": parse_count,
+        "default": 1,
+        "metavar": "N",
+        "help": "train with N seeds and report mean and standard deviation (default: 1)",
+    },
+    "--split-sentences": {
+        "action": "store_true",
+        "help": "split running text into sentences (default: one sentence per line)",
+    },
+    "--start": {
+        "choices": ("zeros", "warm"),
+        "default": "zeros",
+        "help": "LSTM state before each sentence: zeros, or the state after a short text "
+        "(default: zeros)",
+    },
+    "--threads": {"type": _parse_cpus, "metavar": "N", "help": "CPU threads (default: all)"},
+    "--tokenized": {"action": "store_true", "help": "lines are tokens separated by spaces"},
+    "--tokenizer": {
+        "choices": CONVENTIONS,
+        "default": "ptb",
+        "help": "how lines are split into tokens (default: ptb)",
+    },
+    "--top": {"type": int, "metavar": "K", "help": "how many to list (default: %(default)s)"},
+    "--vectors": {"metavar": "FILE", "help": "static word vectors: GloVe or word2vec"},
+    "--verbose": {"action": "store_true", "help": "print more"},
+    "--workers": {
+        "type": _parse_cpus,
+        "metavar": "N",
+        "help": "processes (default: one per CPU)",
+    },
+}
+# The only flags with a short form.
+_SHORT = {"--format": "-f", "--output": "-o", "--quiet": "-q", "--verbose": "-v"}
 
-    Returns:
-        the model, the default one if none was named, and the words left.
+
+def add(parser: Any, *names: str, **changes: Any) -> None:
+    """Add shared flags to a parser or to a group of one.
+
+    Args:
+        parser: of a verb or an action.
+        names: such as `--seed`.
+        changes: what is different here, such as the default or the help.
     """
-    if not values:
-        return default_model(), []
-    if len(values) > 1:
-        kinds = [Path(value).suffix.lower() for value in values[:2]]
-        tensorflow = kinds[1] == ".index" or Path(f"{values[1]}.index").is_file()
-        if ".json" in kinds and ({".hdf5", ".h5"} & set(kinds) or tensorflow):
-            return tuple(values[:2]), values[2:]
-    return values[0], values[1:]
+    for name in names:
+        short = [_SHORT[name]] if name in _SHORT else []
+        parser.add_argument(*short, name, **{**_FLAGS[name], **changes})
 
 
-def model_path(values: list[str]) -> ModelPath:
-    """Read the argument MODEL of one to four words; the default one for none."""
-    if not values:
-        return default_model()
-    return values[0] if len(values) == 1 else tuple(values)
+def add_model(parser: Parser, *, positional: bool = False, **changes: Any) -> None:
+    """--model and --offline; for verbs about a model also MODEL without the flag."""
+    if positional:
+        parser.add_argument("model_words", nargs="*", metavar="MODEL", help="the same as --model")
+    add(parser, "--model", **changes)
+    add(parser, "--offline")
+
+
+def add_inputs(parser: Parser, *, model_first: bool = False, more: str = "") -> None:
+    """INPUT, how it is read, and --limit.
+
+    Args:
+        parser: of the verb.
+        model_first: the first INPUT may name the model; `model_and_inputs` tells which.
+        more: what an INPUT may be besides a file.
+    """
+    first = "; the first may name the model instead of --model" if model_first else ""
+    parser.add_argument(
+        "inputs",
+        nargs="*",
+        metavar="INPUT",
+        help=f"UTF-8 text files (plain, gz, bz2, xz, zst){more}; - or none for stdin{first}",
+    )
+    _add_reading(parser)
+    add(parser, "--limit")
+
+
+def add_corpus(parser: Parser, number: str) -> None:
+    """INPUT and how it is read, for verbs that read complete corpora."""
+    parser.add_argument(
+        "inputs",
+        nargs=number,
+        metavar="INPUT",
+        help="UTF-8 text files or patterns (plain, gz, bz2, xz, zst); blank lines separate "
+        "documents",
+    )
+    _add_reading(parser)
+    add(parser, "--tokenizer", "--workers")
+
+
+def _add_reading(parser: Parser) -> None:
+    add(parser.add_mutually_exclusive_group(), "--tokenized", "--split-sentences")
+    add(parser, "--errors")
+
+
+def add_output(parser: Parser, what: str, *, required: bool = False) -> None:
+    """-o and --force."""
+    add(parser, "--output", help=what, required=required)
+    add(parser, "--force")
+
+
+def add_compute(parser: Parser, *, batches: bool = True, precision: bool = True) -> None:
+    """--device, --threads, --precision and --batch-tokens."""
+    add(parser, "--device", "--threads")
+    add(parser, *["--precision"] * precision, *["--batch-tokens"] * batches)
+
+
+def add_cache(parser: Parser) -> None:
+    """--cache and --cache-gb."""
+    add(parser, "--cache", "--cache-gb")
+
+
+def add_seed(parser: Parser) -> None:
+    """--seed."""
+    add(parser, "--seed")
+
+
+def add_common(parser: Parser, *, json: bool = True) -> None:
+    """--json, -q, -v and --debug, which nearly every verb has."""
+    add(parser, *["--json"] * json, "--quiet", "--verbose", "--debug")
+
+
+# --------------------------------------------------------------------------- the model
+
+
+def chosen_model(args: argparse.Namespace) -> ModelPath:
+    """The model of --model or MODEL; the English one if none is named."""
+    words: list[str] = getattr(args, "model_words", [])
+    if args.model and words:
+        raise ConfigError("the model is named twice; leave out MODEL or --model")
+    return _model(args, args.model or words)
+
+
+def model_and_inputs(args: argparse.Namespace) -> tuple[ModelPath, list[str]]:
+    """The model, and the inputs without it.
+
+    Without --model, the first word is the model if it looks like one: a folder, a file with the
+    suffix of a model, a published name, or a word without suffix that is not a file. A file that
+    exists is always read as text, even if a model has the same name.
+    """
+    inputs: list[str] = args.inputs
+    if args.model:  # then every word is text, and nothing is left to guess
+        return _model(args, args.model), inputs
+    n = model_words(inputs) if inputs and _looks_like_model(inputs[0]) else 0
+    if inputs and not n:
+        _note_hidden_name(args, inputs[0])
+    return _model(args, inputs[:n]), inputs[n:]
+
+
+def _model(args: argparse.Namespace, words: list[str]) -> ModelPath:
+    from elmore.published.catalog import bundled_model
+
+    if not words:
+        return bundled_model()
+    _note_hidden_name(args, words[0])
+    return words[0] if len(words) == 1 else tuple(words)
+
+
+def _looks_like_model(word: str) -> bool:
+    # Not pathlib: it raises for a sentence that is too long for the name of a file.
+    if os.path.isdir(word) or os.path.isfile(f"{word}.index"):
+        return True
+    if word.lower().endswith(_MODEL_SUFFIXES) or word.startswith("hf://"):
+        return True
+    if word == "-" or os.path.exists(word) or len(word.split()) != 1:
+        return False
+    # A word without suffix is taken for a misspelt name: that error lists similar ones.
+    return _is_published(word) or not os.path.splitext(word)[1]
+
+
+def _is_published(name: str) -> bool:
+    from elmore.published.catalog import BUNDLED, CATALOG
+
+    return name == BUNDLED or any(model.name == name for model in CATALOG)
+
+
+def _note_hidden_name(args: argparse.Namespace, word: str) -> None:
+    """Say so where a file hides a published model: paths always win over names."""
+    if not args.quiet and os.path.exists(word) and _is_published(word):
+        say(f"note: '{word}' is the file or folder here, not the published model of that name")
 
 
 def read_model(model: ModelPath) -> Checkpoint:
@@ -313,19 +338,18 @@ def read_model(model: ModelPath) -> Checkpoint:
     with open_model(model, reporting=_report_download) as source:
         try:
             return detect(source).read(source)
-        except ConfigError as error:  # a bad value in a file is no wrong use of ours
+        except ConfigError as error:  # a bad value in a file is not a wrong use of ours
             raise FormatError(str(error)) from error
 
 
 def _report_download(name: str, size: int | None) -> Progress:
-    """Show how a download goes on."""
     # --quiet has raised the level of the log, which is known here while the arguments are not.
     quiet = not logging.getLogger("elmore").isEnabledFor(logging.WARNING)
     return make_progress(unit="B", total=size, quiet=quiet, what=name)
 
 
 def make_elmo(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
-    """Load a model that was read, as the flags of `add_compute` and `add_start` say."""
+    """Load a model as the flags of `add_compute` and --start say."""
     from elmore.embedding.elmo import Elmo
 
     return Elmo(
@@ -335,6 +359,9 @@ def make_elmo(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
         threads=args.threads,
         start=args.start,
     )
+
+
+# --------------------------------------------------------------------------- the rest
 
 
 def make_reader(args: argparse.Namespace, elmo: Elmo) -> SentenceReader:
@@ -348,3 +375,14 @@ def make_reader(args: argparse.Namespace, elmo: Elmo) -> SentenceReader:
         errors=args.errors,
     )
     return SentenceReader(reading, elmo.checkpoint.alphabet)
+
+
+def cache_bytes(args: argparse.Namespace) -> int:
+    """The size that --cache-gb allows."""
+    from elmore.embedding.layer_cache import MAX_BYTES
+
+    if args.cache_gb is None:
+        return MAX_BYTES
+    if not args.cache_gb > 0:
+        raise ConfigError(f"--cache-gb {args.cache_gb:g} leaves no space; use more than 0")
+    return max(1, int(args.cache_gb * 1e9))

@@ -1,4 +1,4 @@
-"""`elmore info`: what a model or a trained task is, without torch."""
+"""`elmore info`: describes a model, a trained task or the system. It needs no torch."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from elmore._machine import available_threads
 from elmore._messages import shown
 from elmore._version import __version__
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import write_json, write_result
 from elmore.errors import FormatError
 from elmore.tasks.folder import FACTS, find_task
@@ -25,39 +26,121 @@ if TYPE_CHECKING:
     from elmore.formats.detect import ModelPath
     from elmore.formats.files.sources import Source
 
-__all__ = ["EXAMPLES", "add_arguments", "run"]
+__all__ = ["EXAMPLES", "FIELDS", "add_arguments", "run"]
+
+# What each printed field means; nested fields have a dot in their name.
+FIELDS = {
+    "model": "where the model was read from",
+    "format": "the file format: folder, allennlp, tensorflow, manylangs or allennlp-archive",
+    "dim": "size of a token's vector, both directions together",
+    "layers": "layers to choose from with --layers, including layer 0 (without context)",
+    "parameters": "number of weights, without the softmax",
+    "languages": "languages, where the model's files name them",
+    "tokens": "how a token becomes a vector, before the LSTMs",
+    "tokens.alphabet": "unit of spelling: bytes (UTF-8) or characters",
+    "tokens.characters": "number of different units",
+    "tokens.max_chars": "longest word in units, with its two markers; longer words are cut",
+    "tokens.char_dim": "size of the embedding of one unit",
+    "tokens.filters": "convolutions over the spelling, as [width, count] pairs",
+    "tokens.activation": "function after the convolutions",
+    "tokens.highways": "number of highway layers after the convolutions",
+    "tokens.words": "words in the input word table, if the model has one",
+    "tokens.word_dim": "size of an input word embedding",
+    "tokens.projected": "whether a linear layer maps the features to the LSTM's input size",
+    "lstm": "the two stacks of LSTM layers",
+    "lstm.dim": "cells per layer and direction",
+    "lstm.projection_dim": "size of a layer's output per direction",
+    "lstm.layers": "LSTM layers per direction",
+    "lstm.directions": "2, or 1 for a forward language model",
+    "lstm.cell_clip": "cell state is clipped to +- this value",
+    "lstm.proj_clip": "output is clipped to +- this value",
+    "lstm.skip_connections": "whether layers add their input to their output",
+    "lstm.mixed": "whether each layer reads both directions (ELMoForManyLangs' lstm encoder)",
+    "tokenizer": "tokenization of the training text, used for your text too",
+    "vocabulary": "words that the language model can predict",
+    "softmax": "whether it can predict words: needed by score and perplexity",
+    "lexicons": "entries of the lookup tables",
+    "lexicons.characters": "units of spelling",
+    "lexicons.words_in": "words that can be read",
+    "lexicons.words_out": "words that can be predicted",
+    "warm_start": "whether the state for --start warm is stored with the model",
+    "mixes": "trained layer weights that came with the model",
+    "precision": "type of the stored weights; the model runs in it by default",
+    "bytes": "size of all files",
+    "files": "name, size and SHA-256 of each file",
+    "certificate": "how far a reduced precision is from float32, on a fixed text",
+    "certificate.precision": "the reduced precision",
+    "certificate.against": "what it is compared with",
+    "certificate.tokens": "tokens of the fixed text",
+    "certificate.mean_cosine": "mean cosine of the vectors, per layer",
+    "certificate.min_cosine": "lowest cosine, per layer",
+    "certificate.max_error": "largest difference of a number, per layer",
+    "certificate.max_value": "largest absolute number, per layer",
+    "certificate.probes": "accuracy of probes in both precisions, if they were measured",
+    "notes": "what the model's files say about its training",
+    "task": "name of the trained task",
+    "folder": "where the trained task is",
+    "recipe": "training recipe",
+    "scores": "scores on the development data",
+    "network": "sizes of the task's network, as in the recipe",
+    "elmo": "the biLM below the task; none for a baseline",
+    "elmo.digest": "checksum of its weights",
+    "elmo.at": "where its vectors enter: input, output or both",
+    "elmo.mixes": "layers it offers to the task's mix, as in the recipe",
+    "elmo.precision": "precision it runs in",
+    "elmo.model": "where it is",
+    "elmo.dim": "size of its vectors",
+    "elmo.layers": "its layers, including layer 0",
+    "system": "the machine, with --system",
+    "system.elmore": "version of elmore",
+    "system.python": "version of Python",
+    "system.torch": "version, or none if it is not installed; the same for the next three",
+    "system.numpy": "version",
+    "system.h5py": "version",
+    "system.safetensors": "version",
+    "system.platform": "operating system",
+    "system.processors": "CPUs that this process may use",
+    "system.native": "whether the C extension is used",
+    "system.native_reason": "why it is used, or why not",
+}
 
 EXAMPLES = """\
-  elmore info my-model
+  elmore info english
   elmore info runs/ner
   elmore info options.json weights.hdf5 --json
   elmore info --system
-"""
 
-# A model's folder may hold anything else besides; only these are hashed.
+fields (a model, then a trained task, then the system):
+""" + "".join(
+    f"{'  ' * name.count('.')}  {name.rpartition('.')[2].replace('_', ' ')}: {text}\n"
+    for name, text in FIELDS.items()
+)
+
+# A model's folder may contain anything else too; only these are hashed.
 _MODEL_FILES = (
     *(".safetensors", ".hdf5", ".h5", ".pkl", ".th", ".pt", ".pth", ".index"),
     *(".json", ".txt", ".gz", ".dic", ".md", ".options_file", ".weight_file"),
 )
+# The parts of a TensorFlow checkpoint have no suffix of their own.
 _SHARD = re.compile(r"\.data-\d{5}-of-\d{5}$")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
-    flags.add_model_argument(parser, required=False)
+    flags.add_model(parser, positional=True)
     parser.add_argument(
-        "--system", action="store_true", help="the machine and versions; no model is needed"
+        "--system",
+        action="store_true",
+        help="describe the machine and the versions of packages instead",
     )
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Describe a model or a trained task, the machine, or both."""
-    model = None if args.system and not args.model else flags.model_path(args.model)
     report: dict[str, Any] = {}
-    if model is not None:
-        report.update(_describe_any(model))
+    if args.model or args.model_words or not args.system:
+        report.update(_describe_any(flags.chosen_model(args)))
     if args.system:
         report["system"] = _system()
     if args.json:
@@ -68,14 +151,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _describe_any(model: ModelPath) -> dict[str, Any]:
-    """Describe a model, a trained task, or what a run has made of either."""
+    """Describe a model, a trained task, or what a run has produced of either."""
     if isinstance(model, tuple):
         return _describe(model)
     path = Path(model)
+    # The order matters: a trained task contains a biLM, and a run contains either of them.
     if (trained := find_task(path)) is not None:
         return _describe_task(trained)
     if not (path / "recipe.json").is_file() or (path / "config.json").is_file():
         return _describe(model)
+    # The best checkpoint exists once there was an evaluation.
     for place in (path / "best", path / "checkpoint"):
         if place.is_dir():
             return _describe(place)
@@ -98,9 +183,11 @@ def _describe_task(place: Path) -> dict[str, Any]:
         digest, precision = facts["elmo"], facts.get("precision")
         places = ", ".join(name for name in ("input", "output") if use[name])
         layers = use["layers"]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise FormatError(f"'{shown(place, 140)}' is no folder of a task; restore it") from None
-    if digest is None:
+    except (AttributeError, KeyError, TypeError, ValueError):  # edited or damaged
+        raise FormatError(
+            f"'{shown(place, 140)}' is not the folder of a trained task; restore it"
+        ) from None
+    if digest is None:  # a baseline without ELMo
         return {**report, "elmo": None}
     elmo: dict[str, Any] = {"digest": digest, "at": places, "mixes": layers, "precision": precision}
     if (place / "elmo").is_dir():
@@ -153,7 +240,7 @@ def _describe(model: ModelPath) -> dict[str, Any]:
 
 
 def _languages(checkpoint: Checkpoint) -> str | None:
-    """Name the languages that the model's own files tell of."""
+    """The languages that the model's own files name."""
     known = checkpoint.notes.get("languages", checkpoint.notes.get("language"))
     if isinstance(known, str):
         return known
@@ -163,7 +250,7 @@ def _languages(checkpoint: Checkpoint) -> str | None:
 
 
 def _lexicons(checkpoint: Checkpoint) -> dict[str, int]:
-    """Count the entries of what text is looked up in."""
+    """The entries of the tables that text is looked up in."""
     found: dict[str, int] = {}
     if checkpoint.alphabet is not None:
         found["characters"] = checkpoint.alphabet.n_characters
@@ -203,7 +290,7 @@ def _files(source: Source) -> list[dict[str, Any]]:
                     {"name": name, "bytes": source.size(name), "sha256": sha256_stream(stream)}
                 )
         except FormatError:
-            continue  # a link or FIFO beside the model, of which reading it made no use
+            continue  # a link or FIFO next to the model, which is not part of it
     return files
 
 
@@ -235,7 +322,7 @@ def _lines(report: dict[str, Any], indent: str = "") -> list[str]:
         label = f"{indent}{key.replace('_', ' ')}"
         if key == "files":
             lines += [
-                f"file              {f['name']}: {f['bytes']:,} bytes, SHA-256 {f['sha256']}"
+                f"{'file':<20}{f['name']}: {f['bytes']:,} bytes, SHA-256 {f['sha256']}"
                 for f in value
             ]
         elif isinstance(value, dict) and key == "notes":

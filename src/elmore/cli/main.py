@@ -1,7 +1,8 @@
-"""The door: which verb, what went wrong, how it ends.
+"""The command line: picks the verb, runs it, and reports errors in one line.
 
-Exit codes: 0 done, 1 failed while running, 2 wrong usage. An interrupt ends by its signal, a
-closed stdout ends quietly.
+Exit codes: 0 done, 1 failed while running, 2 wrong usage. An interrupt ends the process by its
+signal; a closed stdout ends it quietly. A new verb needs one line in `VERBS` and one file, see
+flags.py.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import _thread
 import argparse
 import contextlib
-import difflib
 import importlib
 import logging
 import os
@@ -25,68 +25,56 @@ from typing import NoReturn, Protocol, TextIO, cast
 from elmore._imports import missing_extra
 from elmore._messages import shown
 from elmore._version import __version__
+from elmore.cli.parsing import Parser, nearest
 from elmore.cli.report import one_line, say
 from elmore.errors import ConfigError, ElmoreError
 
 __all__ = ["VERBS", "Verb", "main"]
 
-# The module of a verb is imported only when the verb is used: help must not wait for h5py.
+# The module of a verb is imported only when the verb is used: help must not wait for h5py. The
+# order is that of `elmore --help`.
 VERBS: dict[str, tuple[str, str]] = {
     "embed": ("elmore.cli.embed", "vectors for text"),
-    "info": ("elmore.cli.info", "what a model is; --system for the machine"),
-    "convert": ("elmore.cli.convert", "any format into any that can be written"),
-    "models": ("elmore.cli.models", "published models: size, licence, what is downloaded"),
-    "cache": ("elmore.cli.cache", "token vectors of a vocabulary, computed once"),
-    "centroids": ("elmore.cli.centroids", "a vector a word or sense, averaged over a text"),
-    "prepare": ("elmore.cli.prepare", "text files into shards and a vocabulary to train on"),
-    "vocab": ("elmore.cli.vocab", "count, cut and inspect a vocabulary"),
-    "recipes": ("elmore.cli.recipes", "list, show or copy training recipes"),
+    "info": ("elmore.cli.info", "what a model is; --system describes the machine"),
+    "convert": ("elmore.cli.convert", "convert a model into another format or precision"),
+    "models": ("elmore.cli.models", "list published models and delete downloads"),
+    "cache": ("elmore.cli.cache", "compute the token vectors of a vocabulary once, for a file"),
+    "centroids": ("elmore.cli.centroids", "one vector per word or sense, averaged over a text"),
+    "prepare": ("elmore.cli.prepare", "turn text files into shards and a vocabulary to train on"),
+    "vocab": ("elmore.cli.vocab", "make a vocabulary from text, or inspect one"),
+    "recipes": ("elmore.cli.recipes", "list or show training recipes"),
     "pretrain": ("elmore.cli.pretrain", "train a biLM on prepared text"),
-    "fine-tune": ("elmore.cli.fine_tune", "adapt a biLM to other text"),
-    "plot": ("elmore.cli.plot", "the curves of a run as a picture"),
+    "fine-tune": ("elmore.cli.fine_tune", "adapt a biLM to your text"),
+    "plot": ("elmore.cli.plot", "draw the training curves of a run"),
     "perplexity": ("elmore.cli.perplexity", "how well a model predicts text, in both directions"),
     "score": ("elmore.cli.score", "log probabilities of sentences and tokens; likely words"),
     "task": ("elmore.cli.task", "train, evaluate and use models of the paper's six tasks"),
-    "analyze": (
-        "elmore.cli.analyze",
-        "the analyses of the paper: probes of layers, studies of tasks",
-    ),
-    "explore": ("elmore.cli.explore", "a word in several contexts, compared in the terminal"),
-    "serve": ("elmore.cli.serve", "a service over HTTP, with a page to play with"),
+    "analyze": ("elmore.cli.analyze", "the paper's analyses: probes of layers, studies of tasks"),
+    "explore": ("elmore.cli.explore", "compare a word in several contexts, in the terminal"),
+    "serve": ("elmore.cli.serve", "HTTP service with a demo page"),
 }
 
 
 class Verb(Protocol):
-    """What a module must offer to be a line of `VERBS`."""
+    """What a module needs to be in `VERBS`."""
 
     EXAMPLES: str
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare its arguments."""
+    def add_arguments(self, parser: Parser) -> None:
+        """Declare its arguments, or its actions with theirs."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do the work and give the exit code."""
+        """Do the work; returns the exit code."""
 
 
 class _Terminated(BaseException):
-    """SIGTERM came: leave through every `finally`, as an interrupt does."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """Raises where argparse prints its usage and exits."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see `{self.prog} --help`")
+    """SIGTERM was received. It runs every `finally`, like KeyboardInterrupt."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        argv: arguments without the program's name; those of the process by default.
-    """
+    """Run the command line; `argv` is without the name of the program."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in arguments
+    debug = "--debug" in arguments  # needed before the arguments are parsed
     try:
         with _terminable():
             code = _dispatch(arguments)
@@ -99,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _end_by(signal.SIGTERM)
     except BrokenPipeError:
         _drop_stdout()
-        return 0  # the reader had enough
+        return 0  # the reader, such as `head`, has seen enough
     except ConfigError as error:
         return _fail(error, str(error), 2, debug)
     except ElmoreError as error:
@@ -109,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         where = f"'{error.filename}': " if error.filename else ""
-        _drop_stdout()  # what could not be written must not be tried again at exit
+        _drop_stdout()  # or Python would try to write the rest again at exit
         return _fail(error, f"{where}{reason}; check the path, its rights and the disk", 1, debug)
     except Exception as error:
         what = f"unexpected {type(error).__name__}: {error}; run again with --debug and report it"
@@ -118,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     if not arguments:
-        raise ConfigError(f"no verb; use one of {', '.join(VERBS)}, or `elmore --help`")
+        raise ConfigError(f"name a verb: one of {', '.join(VERBS)}, or `elmore --help`")
     name = arguments[0]
     if name in ("-h", "--help"):
         print(_help())
@@ -129,32 +117,21 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in VERBS:
         known = [*VERBS, "--help", "--version"]
         what = "flag" if name.startswith("-") else "verb"
-        hint = _nearest(name, known) or f"use one of {', '.join(VERBS)}"
+        hint = nearest(name, known) or f"use one of {', '.join(VERBS)}"
         raise ConfigError(f"unknown {what} '{shown(name, 60)}'; {hint}")
     module, summary = VERBS[name]
     verb = cast(Verb, importlib.import_module(module))
-    parser = _Parser(
-        prog=f"elmore {name}",
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=f"examples:\n{verb.EXAMPLES.rstrip()}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser(prog=f"elmore {name}", summary=summary, examples=verb.EXAMPLES)
     verb.add_arguments(parser)
     try:
-        args, unknown = parser.parse_known_intermixed_args(_without_dashes(arguments[1:]))
+        args = parser.parse(arguments[1:])
     except SystemExit:  # --help was printed
         return 0
-    if unknown:
-        flag = unknown[0].partition("=")[0]
-        known = [option for action in parser._actions for option in action.option_strings]
-        near = _nearest(flag, known)
-        hint = near if flag.startswith("-") and near else f"see `elmore {name} --help`"
-        raise ConfigError(f"unknown argument '{shown(unknown[0], 60)}' of {name}; {hint}")
     with _reporting(args), _offline(args):
         try:
             return verb.run(args)
         except ModuleNotFoundError as error:
+            # Only training needs torch; whoever lacks it gets the name of the extra.
             if error.name != "torch":
                 raise
             raise missing_extra("torch", "torch", f"elmore {name}") from None
@@ -162,7 +139,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _help() -> str:
     lines = [
-        "usage: elmore VERB [INPUT ...] [--model MODEL] [--flags]",
+        "usage: elmore VERB [INPUT ...] [--model NAME|PATH] [--flags]",
         "",
         "A maintained, fast ELMo: contextual word vectors.",
         "",
@@ -170,35 +147,20 @@ def _help() -> str:
         *(f"  {name:<12}{summary}" for name, (_, summary) in VERBS.items()),
         "",
         "flags:",
-        "  -h, --help  this text; `elmore VERB --help` for a verb",
+        "  -h, --help  this text; `elmore VERB --help` explains a verb",
         "  --version   the version",
         "",
         "examples:",
-        '  echo "A plant grew ." | elmore embed --model my-model',
-        "  elmore info my-model",
+        '  echo "A plant grew ." | elmore embed',
+        '  elmore score "A plant grew ."',
+        "  elmore info english",
     ]
     return "\n".join(lines)
 
 
-def _nearest(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, 1, 0.5)
-    return f"did you mean {near[0]}?" if near else ""
-
-
-def _without_dashes(arguments: list[str]) -> list[str]:
-    """Resolve `--`: what follows is no flag, and as every argument is a path, ./-x is -x."""
-    if "--" not in arguments:
-        return arguments
-    at = arguments.index("--")
-    return arguments[:at] + [
-        f"./{name}" if name.startswith("-") and name != "-" else name
-        for name in arguments[at + 1 :]
-    ]
-
-
 @contextlib.contextmanager
 def _reporting(args: argparse.Namespace) -> Iterator[None]:
-    """Show the log and warnings on stderr, in the measure of -v and -q."""
+    """Show the log and warnings on stderr, as -v and -q say."""
     quiet, verbose = getattr(args, "quiet", False), getattr(args, "verbose", False)
     logger = logging.getLogger("elmore")
     handler = logging.StreamHandler()
@@ -220,7 +182,7 @@ def _reporting(args: argparse.Namespace) -> Iterator[None]:
 
     try:
         with warnings.catch_warnings():
-            # Those for users; the rest of Python's are for developers, who see them in the tests.
+            # Only warnings for users. Deprecations are for developers, who see them in the tests.
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = show
@@ -232,7 +194,7 @@ def _reporting(args: argparse.Namespace) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _offline(args: argparse.Namespace) -> Iterator[None]:
-    """Forbid the network to this process and its children for as long as a verb runs."""
+    """Forbid the network while a verb runs, for child processes too: hence the environment."""
     if not getattr(args, "offline", False):
         yield
         return
@@ -268,20 +230,20 @@ def _terminable() -> Iterator[None]:
         raise _Terminated
 
     def again(dropped: sys.UnraisableHookArgs) -> None:
-        """Send a signal once more whose exception met a destructor, where Python drops it."""
+        """Send a signal again if Python dropped its exception, as it does in a destructor."""
         numbers = {KeyboardInterrupt: signal.SIGINT, _Terminated: signal.SIGTERM}
         number = numbers.get(dropped.exc_type)
         if number is None:
             before_hook(dropped)
             return
-        # A `threading.Thread` waits until it runs, and the signal would find that wait: dropped.
+        # Not `threading.Thread`: its start waits, and the signal would be dropped in that wait.
         _thread.start_new_thread(_send_later, (number,))
 
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may listen
+        yield  # Python allows signal handlers in the main thread only
         return
     before = signal.signal(signal.SIGTERM, stop)
-    # Seen with h5py, which runs a callback of a weak reference for each dataset.
+    # This happens with h5py, which runs a weak-reference callback for each dataset.
     sys.unraisablehook = again
     try:
         yield
@@ -291,20 +253,20 @@ def _terminable() -> Iterator[None]:
 
 
 def _send_later(number: signal.Signals) -> None:
-    time.sleep(0.02)  # by then the destructor has ended
+    time.sleep(0.02)  # by then the destructor has finished
     os.kill(os.getpid(), number)
 
 
 def _end_by(number: signal.Signals) -> int:
-    """End as if the signal had never been caught: a shell then sees it and stops its loop."""
+    """End by the signal itself: a shell then sees it and stops its loop."""
     _drop_stdout()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-    return 128 + number  # where a signal does not end a process
+    return 128 + number  # only reached where the signal does not end the process
 
 
 def _drop_stdout() -> None:
-    """Send what is left in stdout's buffer nowhere; flushing it at exit would fail again."""
+    """Discard what is left in the buffer of stdout; flushing it at exit would fail again."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

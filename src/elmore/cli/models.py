@@ -1,4 +1,4 @@
-"""`elmore models`: the published models, and which of them are here."""
+"""`elmore models`: the published models, and which of them are downloaded."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import say, write_json, write_result
 from elmore.errors import ConfigError, ModelNotFound
 from elmore.published import hub
@@ -22,13 +23,13 @@ EXAMPLES = """\
   elmore models --prune small medium
 
 A name is used like a path: `elmore embed --model small text.txt` downloads the model the first
-time. Downloads live in ELMORE_HOME (default: the system's place for caches). Models marked "by
-hand" have no address that a program may fetch: the column tells where people find them.
+time. Downloads are in ELMORE_HOME (default: the cache folder of the system). Models marked "by
+hand" cannot be downloaded by a program; the last column says where to find them.
 """
 
 _COLUMNS = ("name", "language", "dim", "MB", "files", "here", "licence", "trained on")
 _ALL = "all"
-# The one that needs no download; docs/english.md is its card.
+# Included in the package, so it is not in the catalogue; docs/english.md is its model card.
 _ENGLISH = Published(
     name=BUNDLED,
     language="en",
@@ -41,7 +42,7 @@ _ENGLISH = Published(
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     parser.add_argument("--language", metavar="CODE", help="only models of this language (ISO 639)")
     parser.add_argument(
@@ -51,13 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prune",
         nargs="*",
         metavar="NAME",
-        help="delete what unfinished downloads left and the downloads of these models; "
+        help="delete unfinished downloads and the downloads of these models; "
         f"{_ALL} for all of them",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="with --prune: only tell what would be deleted"
+        "--dry-run", action="store_true", help="with --prune: only list what would be deleted"
     )
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
@@ -66,11 +66,11 @@ def run(args: argparse.Namespace) -> int:
     if args.prune is not None:
         return _prune(args)
     if args.dry_run:
-        raise ConfigError("--dry-run belongs to --prune; add --prune or leave it out")
+        raise ConfigError("--dry-run needs --prune; add --prune or leave it out")
     models = [m for m in (_ENGLISH, *CATALOG) if args.language in (None, m.language)]
     if not models:
         known = ", ".join(sorted({model.language for model in CATALOG}))
-        raise ModelNotFound(f"no model of language {args.language!r} is known; known are {known}")
+        raise ModelNotFound(f"there is no model for language {args.language!r}; use one of {known}")
     if args.downloaded:
         models = [model for model in models if _is_here(model)]
     if args.json:

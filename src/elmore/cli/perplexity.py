@@ -5,51 +5,60 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from elmore.cli import flags
-from elmore.cli.report import make_progress, say, write_json, write_result
+from elmore.cli.parsing import Parser
+from elmore.cli.report import (
+    make_progress,
+    reading_notes,
+    say,
+    say_waiting,
+    several,
+    write_json,
+    write_result,
+)
 from elmore.errors import InputError
 from elmore.report import aligned
 from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
-    from elmore.formats.checkpoint import Checkpoint
     from elmore.language_model.perplexity import Perplexity
 
-__all__ = ["EXAMPLES", "add_arguments", "notes", "run"]
+__all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
-  elmore perplexity my-model heldout.txt
-  elmore perplexity my-model news.txt.gz novels.txt.xz --split-sentences
-  head -n 1000 heldout.txt | elmore perplexity my-model --tokenized --json
+  elmore perplexity heldout.txt
+  elmore perplexity news.txt.gz novels.txt.xz --model my-model --split-sentences
+  head -n 1000 heldout.txt | elmore perplexity --tokenized --json
 
-Full softmax, every sentence on its own. Words that the vocabulary lacks are predicted as <UNK>;
-"without <UNK>" leaves these predictions out.
+Perplexity is roughly how many words the model is choosing between at each step; lower is better.
+It is computed with the full softmax, each sentence by itself. Words that are not in the vocabulary
+are predicted as <UNK>; "without <UNK>" leaves these predictions out. Empty lines are not counted.
 """
 
 _COLUMNS = ("file", "forward", "backward", "mean", "without <UNK>", "tokens", "sentences", "<UNK>")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
-    flags.add_model_argument(parser)
-    flags.add_inputs(parser)
-    flags.add_start(parser)
+    flags.add_model(parser)
+    flags.add_inputs(parser, model_first=True)
+    flags.add(parser, "--start")
     flags.add_compute(parser)
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure each file, and all of them together."""
-    model, rest = flags.split_model(args.model)
-    inputs = [*rest, *args.inputs] or ["-"]
+    model, inputs = flags.model_and_inputs(args)
     checkpoint = flags.read_model(model)
     check_inputs(inputs, None)
+    say_waiting(inputs, quiet=args.quiet)
     elmo, counts = flags.make_elmo(args, checkpoint), Counts()
-    results = _measure(args, elmo, inputs, counts)
+    results = _measure(args, elmo, inputs or ["-"], counts)
     total = sum((result for _, result in results[1:]), start=results[0][1])
     if args.json:
         files = [{"file": name, **result.to_dict()} for name, result in results]
@@ -58,11 +67,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         rows = results if len(results) == 1 else [*results, ("total", total)]
         write_result(_table(rows))
-    found = notes(counts, checkpoint)
-    if counts.empty:
-        found.insert(0, f"{counts.empty} empty, left out")
-    if found and not args.quiet:
-        say(f"read {counts.sentences} sentences: {', '.join(found)}")
+    notes = reading_notes(counts, checkpoint)
+    if notes and not args.quiet:
+        say(f"read {several(counts.sentences, 'sentence')}: {', '.join(notes)}")
     return 0
 
 
@@ -74,12 +81,11 @@ def _measure(
     from elmore.language_model.perplexity import perplexity
 
     results: list[tuple[str, Perplexity]] = []
-    progress = make_progress(unit="sentences", quiet=args.quiet)
-    try:
+    with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
         for name in inputs:
             left = None if args.limit is None else args.limit - counts.sentences
             if left == 0:
-                break
+                break  # --limit counts over all files
             shown = "stdin" if name == "-" else name
             read = itertools.islice(flags.make_reader(args, elmo).read([name], counts), left)
             try:
@@ -95,8 +101,6 @@ def _measure(
                     raise InputError(str(error), file=shown) from None
                 raise
             results.append((shown, result))
-    finally:
-        progress.close()
     return results
 
 
@@ -115,23 +119,8 @@ def _table(results: Sequence[tuple[str, Perplexity]]) -> str:
                 f"{result.oov_rate:.2%}",
             )
         )
-    table = aligned(rows, right=range(1, len(_COLUMNS)))
     return (
-        f"{table}\nfull softmax; tokens: predictions in each direction, the words and one marker a "
-        "sentence; <UNK>: share of the words"
+        f"{aligned(rows, right=range(1, len(_COLUMNS)))}\n"
+        "tokens: predictions per direction, the words and one marker per sentence; "
+        "<UNK>: share of the words"
     )
-
-
-# --------------------------------------------------------------------------- shared with `score`
-
-
-def notes(counts: Counts, checkpoint: Checkpoint) -> list[str]:
-    """Say what was met that a reader of the numbers should know."""
-    found = []
-    if counts.cut and checkpoint.alphabet is not None:
-        found.append(f"{counts.cut} tokens cut at {checkpoint.alphabet.max_chars - 2} characters")
-    if counts.replaced:
-        found.append(f"{counts.replaced} lines with invalid UTF-8 replaced")
-    if counts.skipped:
-        found.append(f"{counts.skipped} lines with invalid UTF-8 skipped")
-    return found

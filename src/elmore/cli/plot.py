@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import say
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
@@ -16,15 +17,16 @@ EXAMPLES = """\
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     parser.add_argument("run", metavar="RUN", help="the folder of a run")
-    flags.add_output(parser, "picture to make: svg, png or pdf", required=True)
-    flags.add_common(parser)
+    flags.add_output(parser, "picture to create: svg, png or pdf", required=True)
+    flags.add_common(parser, json=False)
 
 
 def run(args: argparse.Namespace) -> int:
     """Draw the picture."""
+    # matplotlib is slow to import, and help must not wait for it.
     from elmore.training.curves import plot_run
     from elmore.training.run import Run
 

@@ -1,14 +1,16 @@
-"""`elmore prepare`: text files into a corpus to train on."""
+"""`elmore prepare`: turn text files into a corpus to train on."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
+from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, write_json
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ Blank lines separate documents. An interrupted run resumes when it is started ag
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     flags.add_corpus(parser, "+")
     flags.add_output(parser, "folder to create", required=True)
@@ -35,16 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N|FILE",
         help="number of words, with <S> </S> <UNK> (default: 50000), or a vocabulary file",
     )
-    parser.add_argument(
-        "--min-count", type=int, metavar="N", help="leave out words that occur less often"
-    )
-    parser.add_argument(
-        "--heldout",
-        type=float,
-        default=0.005,
-        metavar="SHARE",
-        help="share of the documents to hold out, 0 for none (default: 0.005)",
-    )
+    flags.add(parser, "--min-count")
+    flags.add(parser, "--heldout", default=0.005)
     parser.add_argument(
         "--heldout-files",
         action="append",
@@ -60,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="approximate tokens per shard (default: 1000000)",
     )
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
@@ -69,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
     from elmore.training.prepare import prepare
 
     watch = Stopwatch()
-    progress = make_progress(unit="tokens", quiet=args.quiet)
-    try:
+    with closing(make_progress(unit="tokens", quiet=args.quiet)) as progress:
         prepared = prepare(
             args.inputs,
             args.output,
@@ -88,8 +80,6 @@ def run(args: argparse.Namespace) -> int:
             overwrite=args.force,
             progress=progress,
         )
-    finally:
-        progress.close()
     cost = watch.report(prepared.n_tokens + prepared.heldout.tokens)
     if args.json:
         write_json({**_facts(prepared), **cost})
@@ -99,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+# A file whose name is a number can be written as ./50000.
 def _vocabulary(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
@@ -151,7 +142,7 @@ class Stopwatch:
             "cpu_seconds": round(cpu, 2),
             "tokens_per_cpu_second": round(n_tokens / max(cpu, 0.01)),
         }
-        if sys.platform == "linux":
+        if sys.platform == "linux":  # macOS counts ru_maxrss in bytes, Linux in kilobytes
             import resource
 
             own, children = (

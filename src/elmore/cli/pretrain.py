@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import say, write_json
 from elmore.cli.training import Display, add_recipe, add_training, ending_by_signal, overrides
 
@@ -20,11 +21,11 @@ EXAMPLES = """\
   elmore pretrain data/ -o runs/a --recipe laptop --resume --finish 5000000
   torchrun --nproc-per-node 4 -m elmore pretrain data/ -o runs/a --recipe official-small
 
-Stop it with Ctrl-C: it saves first. `elmore plot runs/a` draws its curves.
+Ctrl-C saves the run and stops it; --resume continues. `elmore plot runs/a -o loss.svg` draws it.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     parser.add_argument("data", metavar="DATA", help="a folder made by `elmore prepare`")
     flags.add_output(parser, "folder of the run", required=True)
@@ -34,17 +35,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--finish",
         type=int,
         metavar="TOKENS",
-        help="with --resume: let the learning rate fall over so many more tokens, then end",
+        help="with --resume: decay the learning rate over this many more tokens, then stop",
     )
     parser.add_argument(
-        "--processes", type=int, default=1, metavar="N", help="processes on this machine"
+        "--processes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes on this machine (default: 1)",
     )
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, and say how it went."""
+    """Train and report the held-out perplexity."""
+    # torchrun sets RANK in each process it starts, so this happens only once.
     if args.processes > 1 and "RANK" not in os.environ:
         _spread(args.processes)
     from elmore.training.pretrain import finish_recipe, pretrain
@@ -64,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
             device=args.device,
             report=display.show,
         )
+    # Of several processes only the first reports.
     if os.environ.get("RANK", "0") == "0":
         last = display.last_heldout or {}
         if args.json:

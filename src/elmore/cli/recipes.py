@@ -1,11 +1,13 @@
-"""`elmore recipes`: list, show or copy training recipes."""
+"""`elmore recipes`: list or show training recipes."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from functools import partial
 
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import write_json, write_result
 from elmore.errors import ConfigError
 from elmore.report import aligned
@@ -16,16 +18,25 @@ EXAMPLES = """\
   elmore recipes
   elmore recipes show laptop > my.toml
   elmore pretrain data/ -o runs/a --recipe my.toml
-  elmore recipes show ner-paper
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("action", nargs="?", choices=("list", "show"), default="list")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the recipe to show")
-    flags.add_json(parser)
-    flags.add_common(parser)
+def add_arguments(parser: Parser) -> None:
+    """Declare the actions."""
+    action = parser.add_action(
+        "list",
+        "one line per recipe (default)",
+        "  elmore recipes list\n  elmore recipes --json",
+        default=True,
+    )
+    flags.add_common(action)
+    action = parser.add_action(
+        "show",
+        "print a recipe",
+        "  elmore recipes show laptop > my.toml\n  elmore recipes show ner-paper",
+    )
+    action.add_argument("name", nargs="?", metavar="NAME", help="the recipe")
+    flags.add_common(action, json=False)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,11 +48,15 @@ def run(args: argparse.Namespace) -> int:
         task_recipe_text,
     )
 
-    texts = {name: partial(recipe_text, name) for name in recipe_names()}
-    texts.update({name: partial(task_recipe_text, name) for name in task_recipe_names()})
+    # Recipes of tasks are called TASK-NAME, so the names do not collide.
+    texts: dict[str, Callable[[], str]] = {
+        **{name: partial(recipe_text, name) for name in recipe_names()},
+        **{name: partial(task_recipe_text, name) for name in task_recipe_names()},
+    }
     if args.action == "show":
         if args.name is None:
-            raise ConfigError(f"show which recipe? one of {', '.join(texts)}")
+            raise ConfigError(f"name the recipe to show: one of {', '.join(texts)}")
+        # A name that is not in the table gets its error from `recipe_text`, with a guess.
         write_result(texts.get(args.name, partial(recipe_text, args.name))().rstrip("\n"))
         return 0
     summaries = {name: text().split("\n", 1)[0].removeprefix("# ") for name, text in texts.items()}

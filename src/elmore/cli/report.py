@@ -1,32 +1,71 @@
-"""Results go to stdout, everything for people to stderr."""
+"""Output: results go to stdout, everything for people to stderr."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from elmore._messages import SILENT, Progress, shown
 from elmore.errors import ElmoreError
 
-__all__ = ["make_progress", "one_line", "say", "write_json", "write_result"]
+if TYPE_CHECKING:
+    from elmore.formats.checkpoint import Checkpoint
+    from elmore.text.reading import Counts
 
-# Of one message; a terminal of 80 columns shows it in five lines.
-_MOST_CHARACTERS = 380
+__all__ = [
+    "make_progress",
+    "one_line",
+    "reading_notes",
+    "say",
+    "say_waiting",
+    "several",
+    "write_json",
+    "write_result",
+]
+
+# Of one message: a terminal with 80 columns shows it in five lines.
+_MAX_CHARACTERS = 380
 
 
 def one_line(message: object) -> str:
     """Make any message fit into one line of bounded length."""
-    return shown(message, _MOST_CHARACTERS)
+    return shown(message, _MAX_CHARACTERS)
 
 
 def say(line: str) -> None:
-    """Write a line for people on stderr; a stderr that is gone is no reason to fail."""
+    """Write a line for people on stderr; a closed stderr is not a reason to fail."""
     if sys.stderr is None:
         return  # print would take stdout instead
     with contextlib.suppress(OSError, ValueError):
         print(line, file=sys.stderr)
+
+
+def say_waiting(inputs: Sequence[str], *, quiet: bool) -> None:
+    """Explain the silence of a verb that was given no input in a terminal."""
+    if not inputs and not quiet and sys.stdin is not None and sys.stdin.isatty():
+        say("reading from the terminal; end with Ctrl-D")
+
+
+def several(n: int, noun: str) -> str:
+    """`1 line`, `2 lines`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def reading_notes(counts: Counts, checkpoint: Checkpoint) -> list[str]:
+    """What a reader of the result should know about the text that was read."""
+    notes = [f"{counts.empty} empty"] if counts.empty else []
+    if counts.cut and checkpoint.alphabet is not None:
+        unit = "bytes" if checkpoint.alphabet.kind == "bytes" else "characters"
+        # Two of them mark the start and end of a word.
+        kept = checkpoint.alphabet.max_chars - 2
+        notes.append(f"{several(counts.cut, 'token')} cut at {kept} {unit}")
+    for n, what in ((counts.replaced, "replaced"), (counts.skipped, "skipped")):
+        if n:
+            notes.append(f"{several(n, 'line')} with invalid UTF-8 {what}")
+    return notes
 
 
 def write_result(text: str) -> None:
@@ -45,19 +84,12 @@ def write_json(value: Any) -> None:
 def make_progress(
     *, unit: str, total: int | None = None, quiet: bool = False, what: str | None = None
 ) -> Progress:
-    """Make a bar on stderr, where that is a terminal.
-
-    Args:
-        unit: what is counted; bytes ("B") are shown as kB, MB, ...
-        total: how many there are, if known.
-        quiet: show nothing.
-        what: stands before the bar.
-    """
+    """Make a progress bar on stderr if that is a terminal; `what` is written before the bar."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         return SILENT
     from tqdm import tqdm
 
-    # It disappears when done; the summary stays.
+    # It disappears when done; the summary stays. Bytes are shown as kB, MB, ...
     bar: Progress = tqdm(
         total=total,
         unit=unit if unit == "B" else f" {unit}",

@@ -3,36 +3,46 @@
 from __future__ import annotations
 
 import argparse
+import io
 import itertools
 import json
-import math
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
-from elmore.cli.perplexity import notes
-from elmore.cli.report import make_progress, say, write_result
+from elmore.cli.parsing import Parser
+from elmore.cli.report import (
+    make_progress,
+    reading_notes,
+    say,
+    say_waiting,
+    several,
+    write_result,
+)
 from elmore.errors import ConfigError
 from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
-    from elmore.language_model.scores import SentenceScore
+    from elmore.text.reading import SentenceReader
     from elmore.text.sentence import Sentence
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
-  echo "A plant grew ." | elmore score my-model
-  elmore score my-model lines.txt --per-token --format tsv
-  echo "The cat sat on the" | elmore score my-model --next --top 5
-  echo "She sat on the bank ." | elmore score my-model --substitutes --position 4
+  elmore score "A plant grew ."
+  elmore score lines.txt --model my-model --per-token --format tsv
+  elmore score "The cat sat on the" --next --top 5
+  echo "She sat on the bank ." | elmore score --substitutes --position 4
 
-One record a line, blank lines too; logarithms are natural, the softmax is the full one.
-  forward   log p(token | tokens before it); end: of </S> after the last
-  backward  log p(token | tokens after it); begin: of <S> before the first
+One record per line of input, blank lines too; all logarithms are natural, from the full softmax.
+  forward   log p(token | tokens before it); end: of </S> after the last token
+  backward  log p(token | tokens after it); begin: of <S> before the first token
   log_prob  of the sentence, mean of both directions
-Words that the vocabulary lacks are scored as <UNK> and marked "unknown".
+Words that are not in the vocabulary are scored as <UNK> and marked "unknown". An INPUT with spaces
+in it that is not a file is a sentence.
 """
 
 _DEFAULT_TOP = 10
@@ -43,52 +53,52 @@ _TSV = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
-    flags.add_model_argument(parser)
-    flags.add_inputs(parser)
+    flags.add_model(parser)
+    flags.add_inputs(parser, model_first=True, more=" or sentences in quotes")
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--per-token", action="store_true", help="the value of every token too")
+    kind.add_argument("--per-token", action="store_true", help="also the value of each token")
     kind.add_argument("--next", action="store_true", help="words likely to follow each line")
-    kind.add_argument("--previous", action="store_true", help="words likely to stand before it")
+    kind.add_argument("--previous", action="store_true", help="words likely to come before it")
     kind.add_argument(
         "--substitutes", action="store_true", help="words likely in the place of each token"
     )
+    flags.add(parser, "--top", help=f"how many words (default: {_DEFAULT_TOP})")
     parser.add_argument(
-        "--top", type=int, metavar="K", help=f"how many words (default: {_DEFAULT_TOP})"
+        "--position", type=int, metavar="N", help="with --substitutes: only this token, from 0"
     )
-    parser.add_argument(
-        "--position", type=int, metavar="N", help="with --substitutes: this token alone, from 0"
-    )
-    parser.add_argument(
-        "-f",
+    flags.add(
+        parser,
         "--format",
         choices=("jsonl", "tsv"),
         default="jsonl",
         help="output format (default: jsonl)",
     )
-    flags.add_start(parser)
+    flags.add(parser, "--start")
     flags.add_compute(parser)
-    flags.add_common(parser)
+    flags.add_common(parser, json=False)
 
 
 def run(args: argparse.Namespace) -> int:
     """Score each line, or list words for it."""
     _check(args)
-    model, rest = flags.split_model(args.model)
-    inputs = [*rest, *args.inputs] or ["-"]
+    model, inputs = flags.model_and_inputs(args)
     checkpoint = flags.read_model(model)
-    check_inputs(inputs, None)
+    if files := [word for word in inputs or ["-"] if not _is_sentence(word)]:
+        check_inputs(files, None)
+    say_waiting(inputs, quiet=args.quiet)
     elmo, counts = flags.make_elmo(args, checkpoint), Counts()
-    read = itertools.islice(flags.make_reader(args, elmo).read(inputs, counts), args.limit)
-    progress = make_progress(unit="sentences", quiet=args.quiet)
+    read = _read(flags.make_reader(args, elmo), inputs, counts)
     missing = 0
-    try:
-        records = _records(args, elmo, (sentence for _, sentence in read))
+    with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
+        records = _records(args, elmo, itertools.islice(read, args.limit))
         for number, record in enumerate(records):
+            # With the first record, so that an early error leaves stdout empty.
             if args.format == "tsv" and number == 0:
                 kind = "tokens" if args.per_token else "words" if _listed(args) else "sentences"
                 write_result(_TSV[kind].replace(" ", "\t"))
+            # A short sentence has no token at --position; it is counted, not an error.
             missing += args.position is not None and not record["substitutes"]
             if args.format == "jsonl":
                 write_result(json.dumps(record, ensure_ascii=False))
@@ -96,16 +106,27 @@ def run(args: argparse.Namespace) -> int:
                 for row in _rows(args, number, record):
                     write_result("\t".join(map(_cell, row)))
             progress.update(1)
-    finally:
-        progress.close()
-    found = notes(counts, checkpoint)
+    notes = reading_notes(counts, checkpoint)
     if missing:
-        found.append(f"{missing} without a token {args.position}")
-    if counts.empty:
-        found.insert(0, f"{counts.empty} empty")
-    if found and not args.quiet:
-        say(f"read {counts.sentences} sentences: {', '.join(found)}")
+        notes.append(f"{missing} without a token {args.position}")
+    if notes and not args.quiet:
+        say(f"read {several(counts.sentences, 'sentence')}: {', '.join(notes)}")
     return 0
+
+
+def _is_sentence(word: str) -> bool:
+    # A misspelt name of a file must not be scored as if it were text; few names contain spaces.
+    return len(word.split()) > 1 and not os.path.exists(word)
+
+
+def _read(reader: SentenceReader, inputs: list[str], counts: Counts) -> Iterator[Sentence]:
+    for word in inputs or ["-"]:
+        if _is_sentence(word):
+            stream = io.BytesIO(word.encode("utf-8", "surrogateescape"))
+            for text in reader.reading.texts(stream, "the argument", counts):
+                yield reader.sentence(text, counts)
+        else:
+            yield from (sentence for _, sentence in reader.read([word], counts))
 
 
 def _listed(args: argparse.Namespace) -> bool:
@@ -116,7 +137,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.top is not None and not _listed(args):
         raise ConfigError("--top lists words; add --next, --previous or --substitutes")
     if args.top is not None and args.top < 1:
-        raise ConfigError(f"--top {args.top} asks for no word; use 1 or more")
+        raise ConfigError(f"--top {args.top} is not a number of words; use 1 or more")
     if args.position is not None and not args.substitutes:
         raise ConfigError("--position is for --substitutes; add it")
     if args.position is not None and args.position < 0:
@@ -131,6 +152,7 @@ def _records(
     from elmore.language_model.scores import pipe_scores
 
     top = args.top or _DEFAULT_TOP
+    # Likely words are computed one sentence at a time, scores in batches.
     if args.next or args.previous:
         key, likely = ("next", next_words) if args.next else ("previous", previous_words)
         for sentence in sentences:
@@ -151,42 +173,17 @@ def _records(
     else:
         batch_tokens = args.batch_tokens or BATCH_TOKENS
         for result in pipe_scores(elmo, sentences, batch_tokens=batch_tokens):
-            yield _score(result, args.per_token)
+            yield result.to_dict(per_token=args.per_token)
 
 
 def _words(words: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
     return [{"word": word, "log_prob": round(value, 6)} for word, value in words]
 
 
-def _score(result: SentenceScore, per_token: bool) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "tokens": result.tokens,
-        "log_prob": _rounded(result.total),
-        "forward_log_prob": _rounded(result.forward_total),
-        "backward_log_prob": _rounded(result.backward_total),
-        "perplexity": _rounded(result.perplexity),
-    }
-    if per_token:
-        record["forward"] = [round(value, 6) for value in result.forward.tolist()]
-        record["end"] = _rounded(result.end)
-        backward = result.backward
-        record["backward"] = (
-            None if backward is None else [round(value, 6) for value in backward.tolist()]
-        )
-        record["begin"] = _rounded(result.begin)
-        record["unknown"] = result.unknown.tolist()
-    return record
-
-
-def _rounded(value: float | None) -> float | None:
-    # JSON has no infinity, which an absurd sentence may reach.
-    return None if value is None or math.isinf(value) else round(value, 6)
-
-
 def _rows(
     args: argparse.Namespace, number: int, record: dict[str, Any]
 ) -> Iterator[tuple[object, ...]]:
-    """Turn a record into lines of a table."""
+    """The rows of a record in a table."""
     tokens = record["tokens"]
     if args.per_token:
         backward = record["backward"] or [None] * len(tokens)
@@ -209,6 +206,7 @@ def _rows(
 
 
 def _cell(value: object) -> str:
+    # A token may contain a tab or a line break, which would end the cell.
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""`elmore serve`: the service and its page."""
+"""`elmore serve`: the HTTP service and its demo page."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from elmore._imports import require
 from elmore._io import open_checked
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import say
 from elmore.errors import ConfigError
 
@@ -22,28 +23,39 @@ __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
   elmore serve
-  elmore serve my-model --port 8080 --threads 2
+  elmore serve --model my-model --port 8080 --threads 2
   elmore serve --host 0.0.0.0 --token-file token.txt --cors https://example.org
   curl -s localhost:8000/v1/embed -H 'Content-Type: application/json' \\
     -d '{"sentences": ["The bank lent money ."], "pooling": "mean"}'
 
-Open http://127.0.0.1:8000/ for the page; /openapi.json describes the service, /metrics is for
-Prometheus. ELMORE_SERVE_TOKEN may hold the token instead of a file. Texts are never logged.
+Open http://127.0.0.1:8000/ for the demo page. /openapi.json describes the service, /metrics is for
+Prometheus. The token can also be in ELMORE_SERVE_TOKEN. Texts are never logged.
 """
 
-_TOKEN_BYTES = 4096
+_TOKEN_BYTES = 4096  # a wrong path, such as a model, must not be read completely
+
+# Flag to the field of `Settings` and its help.
+_LIMITS = {
+    "--max-body-bytes": ("body_bytes", "per request (default: 2000000)"),
+    "--max-tokens": ("tokens", "per request (default: 16384)"),
+    "--max-sentences": ("sentences", "per request (default: 256)"),
+    "--max-requests": ("queue_requests", "at a time; more get a 429 response (default: 512)"),
+    "--max-queue-tokens": ("queue_tokens", "that wait; more get a 429 response (default: 262144)"),
+}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
-    flags.add_model_argument(parser, required=False)
+    flags.add_model(parser, positional=True)
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (default: this machine alone)"
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on (default: 127.0.0.1, only this machine)",
     )
     parser.add_argument(
         "--port", type=_port, default=8000, metavar="N", help="port (default: 8000; 0: a free one)"
     )
-    parser.add_argument("--name", help="what answers call the model (default: from its path)")
+    parser.add_argument("--name", help="name of the model in responses (default: from its path)")
     parser.add_argument(
         "--token-file", metavar="PATH", help="file with the bearer token that clients must send"
     )
@@ -52,41 +64,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="ORIGIN",
-        help="a web origin whose pages may call the service; may be repeated (default: none)",
+        help="a web origin whose pages may use the service; may be repeated (default: none)",
     )
     parser.add_argument(
         "--max-wait-ms",
         type=_milliseconds,
         default=2.0,
         metavar="N",
-        help="how long a lone request waits for company (default: 2)",
+        help="how long a single request waits for others to share its batch (default: 2)",
     )
-    parser.add_argument(
-        "--max-body-bytes", type=flags.parse_count, metavar="N", help="default: 2000000"
-    )
-    parser.add_argument(
-        "--max-tokens", type=flags.parse_count, metavar="N", help="of a request (default: 16384)"
-    )
-    parser.add_argument(
-        "--max-sentences", type=flags.parse_count, metavar="N", help="of a request (default: 256)"
-    )
-    parser.add_argument(
-        "--max-requests",
-        type=flags.parse_count,
-        metavar="N",
-        help="worked on at a time; others are answered 429 (default: 512)",
-    )
-    parser.add_argument(
-        "--max-queue-tokens",
-        type=flags.parse_count,
-        metavar="N",
-        help="that wait; more are answered 429 (default: 262144)",
-    )
-    parser.add_argument("--no-page", action="store_true", help="no page at /")
-    parser.add_argument("--no-metrics", action="store_true", help="no /metrics")
-    flags.add_start(parser)
+    for flag, (field, what) in _LIMITS.items():
+        parser.add_argument(flag, dest=field, type=flags.parse_count, metavar="N", help=what)
+    parser.add_argument("--no-page", action="store_true", help="leave out the demo page at /")
+    parser.add_argument("--no-metrics", action="store_true", help="leave out /metrics")
+    flags.add(parser, "--start")
     flags.add_compute(parser)
-    flags.add_common(parser)
+    flags.add_common(parser, json=False)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -95,16 +88,17 @@ def run(args: argparse.Namespace) -> int:
         require(module, "serve", "elmore serve")
     from elmore.serve.server import bind, serve
 
-    model = flags.model_path(args.model)
+    model = flags.chosen_model(args)
     settings = _settings(args, model)
     checkpoint = flags.read_model(model)
+    # The port is taken before the slow part, so that a wrong one fails at once.
     with bind(args.host, args.port) as listener:
         elmo = flags.make_elmo(args, checkpoint)
         host = f"[{args.host}]" if ":" in args.host else args.host
         address = f"http://{host}:{listener.getsockname()[1]}/"
         if settings.token is None and not _is_loopback(args.host) and not args.quiet:
             say(
-                "elmore: warning: anyone who reaches this machine may use the service; "
+                "elmore: warning: anyone who can reach this machine can use the service; "
                 "set --token-file, or --host 127.0.0.1"
             )
 
@@ -119,14 +113,9 @@ def run(args: argparse.Namespace) -> int:
 def _settings(args: argparse.Namespace, model: ModelPath) -> Settings:
     from elmore.serve.settings import Settings
 
-    given = {
-        "body_bytes": args.max_body_bytes,
-        "tokens": args.max_tokens,
-        "sentences": args.max_sentences,
-        "queue_requests": args.max_requests,
-        "queue_tokens": args.max_queue_tokens,
-        "batch_tokens": args.batch_tokens,
-    }
+    fields = [*(field for field, _ in _LIMITS.values()), "batch_tokens"]
+    given = {field: getattr(args, field) for field in fields}
+    # Limits that are not given keep the defaults of `Settings`.
     return Settings(
         name=args.name or _name(model),
         max_wait=args.max_wait_ms / 1000,
@@ -139,7 +128,7 @@ def _settings(args: argparse.Namespace, model: ModelPath) -> Settings:
 
 
 def _name(model: ModelPath) -> str:
-    """Name a model without telling where it lies."""
+    """The name of a model without its path, which clients must not see."""
     first = model if isinstance(model, str | Path) else "elmo"
     return Path(str(first)).name or "elmo"
 
@@ -150,7 +139,7 @@ def _token(path: str | None) -> str | None:
     with open_checked(Path(path), what="token file") as stream:
         text = stream.read(_TOKEN_BYTES).decode("utf-8", "replace").strip()
     if not text:
-        raise ConfigError(f"'{path}' holds no token; write one into it")
+        raise ConfigError(f"'{path}' contains no token; write one into it")
     return text
 
 
@@ -169,7 +158,7 @@ def _port(text: str) -> int:
     except ValueError:
         port = -1
     if not 0 <= port < 1 << 16:
-        raise argparse.ArgumentTypeError(f"'{text}' is no port; use 0 to 65535")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a valid port; use 0 to 65535")
     return port
 
 
@@ -179,5 +168,7 @@ def _milliseconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 10_000:
-        raise argparse.ArgumentTypeError(f"'{text}' is no time; use 0 to 10000 milliseconds")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a valid time; use 0 to 10000 milliseconds"
+        )
     return value

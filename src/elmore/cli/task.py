@@ -1,4 +1,4 @@
-"""`elmore task`: train, evaluate and use the six downstream models."""
+"""`elmore task`: train, evaluate and use the paper's six tasks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from elmore._imports import require_torch
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, write_json, write_result
 from elmore.cli.training import Display, add_recipe, ending_by_signal, overrides
 from elmore.errors import ConfigError
@@ -26,78 +27,92 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
-  elmore task train ner train.conll --dev dev.conll --vectors glove.txt --model my-model -o ner/
-  elmore task train ner train.conll --dev dev.conll --no-elmo --seeds 5 -o baseline/
-  elmore task evaluate ner test.conll --trained ner/ --json
+  elmore task train ner train.conll --dev dev.conll -o ner/
+  elmore task evaluate ner test.conll --trained ner/
   echo "Ada lives in Rome ." | elmore task predict ner --trained ner/
-
-train      learn from labelled files; the run in -o can be stopped (Ctrl-C) and gone on with
-evaluate   score a trained model on labelled files
-predict    label plain text: a sentence a line (ner, srl, sentiment); premise TAB hypothesis
-           (nli); question TAB paragraph (qa); documents with blank lines between (coref)
 """
 
-_TRAIN_ONLY = {
-    "dev": "--dev",
-    "test": "--test",
-    "output": "-o",
-    "no_elmo": "--no-elmo",
-    "vectors": "--vectors",
-    "resume": "--resume",
-    "set": "--set",
-}
-# The same with what they are when left out.
-_DEFAULTS: dict[str, Any] = {"recipe": "laptop", "seeds": 1, "seed": 0}
+_TRAIN = """\
+  elmore task train ner train.conll --dev dev.conll --vectors glove.txt --model my-model -o ner/
+  elmore task train ner train.conll --dev dev.conll --no-elmo --seeds 5 -o baseline/
+  elmore task train ner train.conll --dev dev.conll -o ner/ --resume
+
+You can stop a run with Ctrl-C and resume it later.
+"""
+_EVALUATE = """\
+  elmore task evaluate ner test.conll --trained ner/
+  elmore task evaluate ner test.conll --trained ner/ --json
+"""
+_PREDICT = """\
+  echo "Ada lives in Rome ." | elmore task predict ner --trained ner/
+  elmore task predict nli pairs.tsv --trained nli/ --json
+
+input:
+  ner, srl, sentiment   one sentence per line
+  nli                   premise TAB hypothesis
+  qa                    question TAB paragraph
+  coref                 documents, separated by blank lines
+"""
+_TASKS = "\ntasks:\n" + "".join(f"  {name:<12}{what}\n" for name, (_, _, what) in TASKS.items())
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("action", choices=("train", "evaluate", "predict"), metavar="ACTION")
+def add_arguments(parser: Parser) -> None:
+    """Declare the actions."""
+    train = parser.add_action("train", "train a task on labelled files", _TRAIN + _TASKS)
+    _add_task(train, "labelled files", "+")
+    flags.add_model(train)
+    train.add_argument("--no-elmo", action="store_true", help="train the baseline without ELMo")
+    train.add_argument(
+        "--dev", action="append", metavar="FILE", help="development data, to choose the best epoch"
+    )
+    train.add_argument("--test", action="append", metavar="FILE", help="test data, scored last")
+    flags.add(train, "--vectors")
+    add_recipe(train, "laptop")
+    flags.add(train, "--seeds")
+    flags.add(train, "--resume")
+    flags.add_output(train, "folder of the run", required=True)
+    flags.add_seed(train)
+    _add_shared(train)
+    evaluate = parser.add_action(
+        "evaluate", "score a trained task on labelled files", _EVALUATE + _TASKS
+    )
+    _add_task(evaluate, "labelled files", "+")
+    _add_trained(evaluate)
+    predict = parser.add_action("predict", "label plain text with a trained task", _PREDICT)
+    _add_task(predict, "text files; - or none for stdin", "*")
+    _add_trained(predict)
+
+
+def _add_task(parser: Parser, what: str, number: str) -> None:
     parser.add_argument("name", choices=tuple(TASKS), metavar="TASK", help=", ".join(TASKS))
     parser.add_argument(
-        "inputs", nargs="*", metavar="INPUT", help="data files; plain, gz, bz2, xz or zst"
+        "inputs", nargs=number, metavar="INPUT", help=f"{what}; plain, gz, bz2, xz or zst"
     )
-    flags.add_model(parser)
-    parser.add_argument("--no-elmo", action="store_true", help="train the baseline without ELMo")
-    parser.add_argument("--dev", action="append", metavar="FILE", help="to choose the best epoch")
-    parser.add_argument("--test", action="append", metavar="FILE", help="to score at the end")
-    parser.add_argument("--vectors", metavar="FILE", help="word vectors: GloVe or word2vec")
-    parser.add_argument("--trained", metavar="FOLDER", help="a trained task, for evaluate, predict")
-    add_recipe(parser, _DEFAULTS["recipe"])
-    parser.add_argument(
-        "--seeds", type=int, default=1, metavar="N", help="train with N seeds: mean and sd"
-    )
-    parser.add_argument("--resume", action="store_true", help="go on with the run in -o")
+
+
+def _add_trained(parser: Parser) -> None:
+    parser.add_argument("--trained", metavar="FOLDER", required=True, help="the trained task")
+    flags.add_model(parser, help="the biLM (default: the one stored with the trained task)")
+    _add_shared(parser)
+
+
+def _add_shared(parser: Parser) -> None:
     flags.add_cache(parser)
-    flags.add_output(parser, "train: folder of the run")
-    flags.add_seed(parser)
     flags.add_compute(parser, batches=False)
-    flags.add_json(parser)
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Do what the action says."""
-    model, rest = flags.split_model(args.model)
-    args.inputs = [*rest, *args.inputs]
+    model = flags.chosen_model(args)
     if args.action == "train":
         _train(args, model)
-        return 0
-    for name, flag in _TRAIN_ONLY.items():
-        if getattr(args, name):
-            raise ConfigError(f"{flag} is for train; leave it out for {args.action}")
-    for name, default in _DEFAULTS.items():
-        if getattr(args, name) != default:
-            raise ConfigError(f"--{name} is for train; leave it out for {args.action}")
-    if args.precision is not None and not args.model:
-        raise ConfigError(
-            f"--precision is for train and for --model; {args.action} computes as in training"
-        )
-    if args.trained is None:
-        raise ConfigError(f"{args.action} needs a trained model; pass --trained FOLDER")
-    if args.action == "evaluate" and not args.inputs:
-        raise ConfigError("evaluate needs labelled files; name one or more")
-    _use(args, model)
+    else:
+        if args.precision is not None and not args.model:
+            raise ConfigError(
+                f"--precision needs --model; {args.action} computes as in training without it"
+            )
+        _use(args, model)
     return 0
 
 
@@ -107,16 +122,8 @@ def _class(name: str) -> Any:
 
 
 def _train(args: argparse.Namespace, model: Any) -> None:
-    if not args.inputs:
-        raise ConfigError("train needs labelled files; name one or more")
-    if args.output is None:
-        raise ConfigError("train needs a folder for the run; pass -o FOLDER")
-    if args.trained is not None:
-        raise ConfigError("--trained is for evaluate and predict; leave it out for train")
-    if args.seeds < 1:
-        raise ConfigError(f"--seeds {args.seeds}; use 1 or more")
     if args.no_elmo and args.model:
-        raise ConfigError("--no-elmo and --model do not go together; leave one out")
+        raise ConfigError("--no-elmo and --model exclude each other; leave one out")
     out = Path(args.output)
     _check_folder(out, several=args.seeds > 1)
     max_bytes = flags.cache_bytes(args)
@@ -127,7 +134,7 @@ def _train(args: argparse.Namespace, model: Any) -> None:
     _set_threads(args.threads)
     kind = _class(args.name)
     recipe = TaskRecipe.load(args.recipe, args.name, kind.sizes, overrides(args.set))
-    # Read before the training, which would be in vain if the file were not there.
+    # Read before the training: a missing file must not waste it.
     tests = kind(None, recipe=recipe).examples(args.test) if args.test else []
 
     def once(seed: int) -> Report:
@@ -169,17 +176,17 @@ def _train(args: argparse.Namespace, model: Any) -> None:
 
 
 def _check_folder(out: Path, *, several: bool) -> None:
-    """Keep a training and trainings with several seeds apart: their results are one file."""
+    """Keep runs with one and with several seeds apart: both write results.json."""
     from elmore.training.run import Run
 
     if several and Run(out).exists():
-        raise ConfigError(f"'{out}' holds a training with one seed; use another folder")
+        raise ConfigError(f"'{out}' has a run with one seed; use another folder")
     if not several and any(Run(folder).exists() for folder in out.glob("seed-*")):
-        raise ConfigError(f"'{out}' holds trainings with several seeds; use another folder")
+        raise ConfigError(f"'{out}' has runs with several seeds; use another folder")
 
 
 def _remove(folder: Path) -> None:
-    """Remove a run, and nothing else."""
+    """Delete a run, but never another folder."""
     from elmore.training.run import Run
 
     run = Run(folder)
@@ -189,9 +196,9 @@ def _remove(folder: Path) -> None:
 
 
 def _tested(trained: Report, tested: Report, files: list[str]) -> Report:
-    """Put the scores of the test into the report of a training."""
+    """The report of a training with the scores on test data."""
     about = {**trained.measured_on, **tested.measured_on, "scored on": ", ".join(files)}
-    about.pop("score")  # which was that on development data
+    about.pop("score")  # it says that the scores are on development data
     tables = {**trained.tables, **tested.tables}
     notes = [*trained.notes, *tested.notes]
     return dataclasses.replace(tested, measured_on=about, tables=tables, notes=notes)
@@ -235,11 +242,11 @@ def _show(args: argparse.Namespace, report: Report) -> None:
         write_json(report.to_dict())
         return
     scores = "  ".join(f"{name} {value:.2f}" for name, value in report.metrics.items())
-    # Without tables the report has shown them.
+    # A report without tables shows the scores itself.
     write_result(f"{report}\n\n{scores}" if scores and report.tables else str(report))
 
 
 def _set_threads(threads: int | None) -> None:
-    """Tell torch, whose count is the process's own, so that only a program may set it."""
+    """Set the threads of torch. It is a global setting, so only a program may change it."""
     if threads is not None:
         require_torch("a task").set_num_threads(threads)

@@ -1,15 +1,18 @@
-"""`elmore vocab`: count, cut and inspect a vocabulary."""
+"""`elmore vocab`: make a vocabulary from text, or inspect one."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, write_json, write_result
 from elmore.errors import ConfigError
+from elmore.report import aligned
 
 if TYPE_CHECKING:
     from elmore.text.vocabulary import Vocabulary
@@ -23,27 +26,29 @@ EXAMPLES = """\
   elmore vocab --show data/
 """
 
+# 100, 200, 500, 1,000, ...: the sizes that --show lists.
 _SIZES = tuple(k * 10**n for n in range(2, 8) for k in (1, 2, 5))
-_N_SPECIALS = 3
+_N_SPECIALS = 3  # <S>, </S> and <UNK>
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     flags.add_corpus(parser, "*")
     parser.add_argument(
-        "--size", type=int, metavar="N", help="number of words, <S> </S> <UNK> included"
+        "--size", type=int, metavar="N", help="number of words, including <S> </S> <UNK>"
     )
-    parser.add_argument("--min-count", type=int, metavar="N", help="least count of a word")
+    flags.add(parser, "--min-count")
     parser.add_argument(
-        "--show", metavar="DATA", help="tell how much text vocabularies of several sizes cover"
+        "--show",
+        metavar="DATA",
+        help="how much of the text in a prepared folder vocabularies of several sizes cover",
     )
-    flags.add_output(parser, "file to make; - or none for stdout")
-    flags.add_json(parser)
+    flags.add_output(parser, "file to create; - or none for stdout")
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make a vocabulary file, or tell about one."""
+    """Make a vocabulary file, or show what one would cover."""
     if args.show is not None:
         if args.inputs:
             raise ConfigError("--show takes a prepared folder and no INPUT; leave one of them out")
@@ -63,8 +68,7 @@ def _make(args: argparse.Namespace, output: Path | None) -> int:
     choice = VocabularyChoice.of(args.size, args.min_count)
     if output is not None and output.exists() and not args.force:
         raise ConfigError(f"'{output}' exists; pass --force to replace it")
-    progress = make_progress(unit="tokens", quiet=args.quiet)
-    try:
+    with closing(make_progress(unit="tokens", quiet=args.quiet)) as progress:
         counts = count_words(
             args.inputs,
             tokenized=args.tokenized,
@@ -74,8 +78,6 @@ def _make(args: argparse.Namespace, output: Path | None) -> int:
             workers=args.workers,
             progress=progress,
         )
-    finally:
-        progress.close()
     words = choice.make(counts)
     if output is None:
         write_result(words.to_bytes().decode("utf-8").removesuffix("\n"))
@@ -92,7 +94,7 @@ def _make(args: argparse.Namespace, output: Path | None) -> int:
             f"the text has {report['types']:,} different words"
         )
         if counts.pruned:
-            say("note: counts are not exact, rare words were dropped on the way")
+            say("note: counts are approximate, because rare words were dropped to save memory")
     return 0
 
 
@@ -110,6 +112,7 @@ def _show(args: argparse.Namespace) -> int:
     from elmore.training.words import read_counts
 
     prepared = Prepared.open(args.show)
+    # Sorted by count, so the first n words are the vocabulary of size n.
     counts = (count for _, count in read_counts(prepared.folder / COUNTS))
     rows = [
         {
@@ -123,17 +126,17 @@ def _show(args: argparse.Namespace) -> int:
     if args.json:
         write_json(rows)
         return 0
-    lines = [f"{'words':>10}  {'least count':>11}  {'tokens covered':>15}  {'not covered':>11}"]
-    lines += [
-        f"{row['words']:>10,}  {row['count']:>11,}  {row['tokens']:>15,}  {row['oov_rate']:>11.2%}"
+    head = ("words", "lowest count", "tokens covered", "not covered")
+    table = [
+        (f"{row['words']:,}", f"{row['count']:,}", f"{row['tokens']:,}", f"{row['oov_rate']:.2%}")
         for row in rows
     ]
-    write_result("\n".join(lines))
+    write_result(aligned([head, *table], right=range(len(head))))
     return 0
 
 
 def _coverage(counts: Iterator[int]) -> Iterator[tuple[int, int, int]]:
-    """Give vocabulary size, count of its last word and tokens covered; last of all words."""
+    """Vocabulary size, count of its last word and tokens covered; last of all words."""
     size, covered, last = _N_SPECIALS, 0, 0
     for last in counts:
         size, covered = size + 1, covered + last

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,29 @@ class SentenceScore:
     def perplexity(self) -> float:
         """exp of minus `total` for each of the n + 1 predictions."""
         return mean_perplexity(-self.total, len(self) + 1)
+
+    def to_dict(self, *, per_token: bool = False) -> dict[str, Any]:
+        """Everything as JSON values; the values of single tokens only on request."""
+        record: dict[str, Any] = {
+            "tokens": self.tokens,
+            "log_prob": _rounded(self.total),
+            "forward_log_prob": _rounded(self.forward_total),
+            "backward_log_prob": _rounded(self.backward_total),
+            "perplexity": _rounded(self.perplexity),
+        }
+        if per_token:
+            backward = None if self.backward is None else self.backward.tolist()
+            record["forward"] = [_rounded(value) for value in self.forward.tolist()]
+            record["end"] = _rounded(self.end)
+            record["backward"] = backward and [_rounded(value) for value in backward]
+            record["begin"] = _rounded(self.begin)
+            record["unknown"] = self.unknown.tolist()
+        return record
+
+
+def _rounded(value: float | None) -> float | None:
+    # JSON has no infinity, which a very unlikely sentence may reach.
+    return None if value is None or not math.isfinite(value) else round(value, 6)
 
 
 @overload

@@ -1,4 +1,4 @@
-"""The HTTP door: a service, and a page to play with."""
+"""The HTTP service and its demo page."""
 
 from __future__ import annotations
 

@@ -1,14 +1,17 @@
-"""The application: which address answers what."""
+"""The application: which path is served by what."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
@@ -17,33 +20,55 @@ from starlette.types import ASGIApp
 from elmore._version import __version__
 from elmore.embedding.elmo import Elmo
 from elmore.serve import schemas
-from elmore.serve.answers import ARROW, NPZ, encode_json
 from elmore.serve.batcher import Batcher
-from elmore.serve.bodies import JsonRequest
+from elmore.serve.bodies import ARROW, JSON, NPZ, JsonRequest, encode_json
 from elmore.serve.errors import ServiceError, error_response, from_status, from_validation
 from elmore.serve.guard import Guard
 from elmore.serve.metrics import Metrics
 from elmore.serve.service import Service
 from elmore.serve.settings import Settings
-from elmore.serve.static import read_page
 
 __all__ = ["make_app"]
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorResponse, "description": what}
     for status, what in {
-        400: "the body is no JSON",
+        400: "the body is not JSON",
         401: "the bearer token is missing or wrong",
-        406: "none of the accepted types can be made",
+        406: "none of the accepted types is available",
         408: "the body did not arrive in time",
         413: "the body is too large",
         415: "the body is not application/json",
         422: "the request does not fit its schema, the model or a limit",
-        429: "too much is waiting; see Retry-After",
+        429: "too many requests are waiting; see Retry-After",
         503: "stopping, or the result took too long; see Retry-After",
     }.items()
 }
+# Name of the path below /v1/ and of the method of `Service`: summary and shape of the response.
+_WORK: dict[str, tuple[str, type[BaseModel]]] = {
+    "embed": ("Vectors for tokens or sentences", schemas.EmbedResponse),
+    "embeddings": ("Sentence vectors in the format of OpenAI's API", schemas.EmbeddingsResponse),
+    "score": ("Log probabilities of sentences", schemas.ScoreResponse),
+    "substitutes": ("Likely words in context", schemas.SubstitutesResponse),
+    "explore": ("The uses of a word, compared", schemas.ExploreResponse),
+}
 _BINARY = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in (NPZ, ARROW)}
+# Path to file and media type; nothing in the files is loaded from elsewhere.
+_PAGE = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_PAGE_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+_PAGE_FOLDER = Path(__file__).parent / "page"
 
 
 class _Route(APIRoute):
@@ -58,28 +83,12 @@ class _Route(APIRoute):
         return strict
 
 
-class Draining:
-    """Whether a stop was asked for; the server sets it."""
+def make_app(elmo: Elmo, settings: Settings, draining: threading.Event | None = None) -> ASGIApp:
+    """The ASGI application around a loaded model; its thread runs from startup to shutdown.
 
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __call__(self) -> bool:
-        return self.asked
-
-
-def make_app(elmo: Elmo, settings: Settings, draining: Draining | None = None) -> ASGIApp:
-    """Make the application around a loaded model.
-
-    Args:
-        elmo: the model.
-        settings: limits, token, name.
-        draining: set when the server stops.
-
-    Returns:
-        an ASGI application; its thread lives from lifespan startup to shutdown.
+    `draining` is set by the server when it stops: no new requests are accepted from then on.
     """
-    metrics, stopping = Metrics(), draining or Draining()
+    metrics, stopping = Metrics(), (draining or threading.Event()).is_set
     batcher = Batcher(elmo, settings, metrics)
     service = Service(elmo, settings, batcher)
 
@@ -97,11 +106,11 @@ def make_app(elmo: Elmo, settings: Settings, draining: Draining | None = None) -
         title="elmore",
         version=__version__,
         description="Contextual word vectors (ELMo) over HTTP.",
-        docs_url=None,  # its pages come from elsewhere
+        docs_url=None,  # its pages load scripts from other hosts
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.router.route_class = _Route
+    app.router.route_class = _Route  # before any route is added
     _add_work(app, service)
     _add_state(app, service, settings, metrics, lambda: batcher.alive and not stopping())
     if settings.page:
@@ -109,13 +118,15 @@ def make_app(elmo: Elmo, settings: Settings, draining: Draining | None = None) -
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(Exception, _on_failure)
+    # Unknown paths must not become labels of metrics: scanners would fill the memory with them.
     routes = frozenset(route.path for route in app.routes if hasattr(route, "path"))
     guard = Guard(app, settings, metrics, routes, stopping)
-    metrics.watch("elmore_running_requests", "requests being worked on", lambda: guard.running)
+    metrics.watch("elmore_running_requests", "requests in progress", lambda: guard.running)
     metrics.watch(
         "elmore_waiting_requests", "requests in the queue", lambda: batcher.waiting_requests
     )
     metrics.watch("elmore_waiting_tokens", "tokens in the queue", lambda: batcher.waiting_tokens)
+    # Outside the guard, so that error responses carry the CORS headers too.
     if not settings.origins:
         return guard
     return CORSMiddleware(
@@ -128,52 +139,14 @@ def make_app(elmo: Elmo, settings: Settings, draining: Draining | None = None) -
 
 
 def _add_work(app: FastAPI, service: Service) -> None:
-    answers: dict[int | str, dict[str, Any]] = {**_ERRORS}
-
-    @app.post(
-        "/v1/embed",
-        summary="Vectors for tokens or sentences",
-        response_model=None,
-        responses={**answers, 200: {"model": schemas.EmbedResponse, "content": _BINARY}},
-    )
-    async def embed(body: schemas.EmbedRequest, request: Request) -> Response:
-        return await service.embed(body, request)
-
-    @app.post(
-        "/v1/embeddings",
-        summary="Sentence vectors in the OpenAI shape",
-        response_model=None,
-        responses={**answers, 200: {"model": schemas.EmbeddingsResponse}},
-    )
-    async def embeddings(body: schemas.EmbeddingsRequest, request: Request) -> Response:
-        return await service.embeddings(body, request)
-
-    @app.post(
-        "/v1/score",
-        summary="Log probabilities",
-        response_model=None,
-        responses={**answers, 200: {"model": schemas.ScoreResponse}},
-    )
-    async def score(body: schemas.ScoreRequest, request: Request) -> Response:
-        return await service.score(body, request)
-
-    @app.post(
-        "/v1/substitutes",
-        summary="Likely words in context",
-        response_model=None,
-        responses={**answers, 200: {"model": schemas.SubstitutesResponse}},
-    )
-    async def substitutes(body: schemas.SubstitutesRequest, request: Request) -> Response:
-        return await service.substitutes(body, request)
-
-    @app.post(
-        "/v1/explore",
-        summary="The uses of a word, compared",
-        response_model=None,
-        responses={**answers, 200: {"model": schemas.ExploreResponse}},
-    )
-    async def explore(body: schemas.ExploreRequest, request: Request) -> Response:
-        return await service.explore(body, request)
+    for name, (summary, model) in _WORK.items():
+        binary = {"content": _BINARY} if name == "embed" else {}
+        app.post(
+            f"/v1/{name}",
+            summary=summary,
+            response_model=None,  # the methods encode their responses themselves, faster
+            responses={**_ERRORS, 200: {"model": model, **binary}},
+        )(getattr(service, name))
 
 
 def _add_state(
@@ -187,21 +160,19 @@ def _add_state(
 
     @app.get(
         "/v1/models",
-        summary="What is served",
+        summary="The model that is served",
         response_model=None,
         responses={**denied, 200: {"model": schemas.ModelsResponse}, 503: _ERRORS[503]},
     )
     async def models() -> Response:
         entry = {"id": settings.name, "object": "model", "owned_by": "elmore", **service.facts}
-        return Response(
-            encode_json({"object": "list", "data": [entry]}), media_type="application/json"
-        )
+        return Response(encode_json({"object": "list", "data": [entry]}), media_type=JSON)
 
-    @app.get("/health", summary="Whether the process is well")
+    @app.get("/health", summary="Whether the process runs")
     async def health() -> schemas.State:
         return schemas.State(status="ok")
 
-    @app.get("/ready", summary="Whether requests are taken", responses={503: _ERRORS[503]})
+    @app.get("/ready", summary="Whether requests are accepted", responses={503: _ERRORS[503]})
     async def readiness() -> schemas.State:
         if not ready():
             raise ServiceError(503, retry_after=5)
@@ -211,7 +182,7 @@ def _add_state(
 
         @app.get(
             "/metrics",
-            summary="For Prometheus",
+            summary="Metrics for Prometheus",
             response_model=None,
             responses={**denied, 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
         )
@@ -220,14 +191,15 @@ def _add_state(
 
 
 def _add_page(app: FastAPI) -> None:
-    def giving(response: Response) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        async def give(_: Request) -> Response:
+    def always(response: Response) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        async def respond(_: Request) -> Response:
             return response
 
-        return give
+        return respond
 
-    for address, response in read_page().items():
-        app.add_route(address, giving(response), methods=["GET"])
+    for path, (name, kind) in _PAGE.items():
+        response = Response((_PAGE_FOLDER / name).read_bytes(), 200, _PAGE_HEADERS, kind)
+        app.add_route(path, always(response), methods=["GET"])
 
 
 async def _on_http(_: Request, error: Exception) -> Response:
@@ -247,4 +219,4 @@ async def _on_validation(_: Request, error: Exception) -> Response:
 
 
 async def _on_failure(_: Request, __: Exception) -> Response:
-    return error_response(ServiceError(500))  # the guard logs it
+    return error_response(ServiceError(500))  # the guard logs the cause

@@ -1,8 +1,8 @@
-"""Requests of many clients become batches; one thread computes them.
+"""Dynamic batching: sentences of many clients are computed together, by one thread.
 
-A request is a list of sentences. The thread takes a little of each waiting request in turn, so
-that a long one holds up nobody, until the token budget is reached, computes, and goes on. While it
-computes the next requests gather; only a lone request waits on purpose, for `max_wait` at most.
+A request is a list of sentences. The thread takes a few from each waiting request in turn until the
+token budget is reached, so that a long request does not delay the others. New requests queue up
+while it computes. Only a single request waits on purpose, for `max_wait` at most.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from elmore.embedding.elmo import Elmo
@@ -23,20 +23,20 @@ from elmore.serve.work import Item, compute
 __all__ = ["Batcher", "Observer"]
 
 _LOG = logging.getLogger(__name__)
-# Tokens that a request may put into a batch before the next one has its turn.
+# Tokens that a request may put into a batch before it is the turn of the next one.
 _TURN = 512
-# Before anything was measured; only a first guess at Retry-After.
+# Tokens per second, until something is measured; only for the first Retry-After.
 _FIRST_RATE = 5000.0
 
 
 class Observer:
-    """Is told what happens; the metrics listen here."""
+    """Receives events; the metrics are one."""
 
     def batch(self, sentences: int, tokens: int, seconds: float) -> None:
         """A batch was computed."""
 
     def cancelled(self) -> None:
-        """A client went away before its result was there."""
+        """A client disconnected before it had its result."""
 
 
 class _Request:
@@ -47,6 +47,7 @@ class _Request:
         self.results: list[Any] = [None] * len(items)
         self.taken = 0  # how many are computed or being computed
         self.missing = len(items)
+        # With <S> and </S>, which are computed too.
         self.tokens = [len(item.sentence) + 2 for item in items]
         self.waiting = sum(self.tokens)
         self.dropped = False
@@ -55,13 +56,7 @@ class _Request:
 
 
 class Batcher:
-    """The queue and the thread.
-
-    Args:
-        elmo: the model.
-        settings: budget and limits.
-        observer: is told of every batch.
-    """
+    """The queue and the thread that computes."""
 
     def __init__(self, elmo: Elmo, settings: Settings, observer: Observer | None = None) -> None:
         self._elmo, self._settings = elmo, settings
@@ -75,27 +70,27 @@ class Batcher:
 
     @property
     def waiting_tokens(self) -> int:
-        """Tokens that wait to be computed."""
+        """Tokens in the queue."""
         return self._tokens
 
     @property
     def waiting_requests(self) -> int:
-        """Requests that wait, wholly or in part."""
+        """Requests in the queue, including those that are partly computed."""
         return len(self._queue)
 
     @property
     def alive(self) -> bool:
-        """Whether requests are computed."""
+        """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive() and not self._closed
 
     def start(self) -> None:
-        """Start the thread, and again after `close`."""
+        """Start the thread; works again after `close`."""
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="elmore-batches", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Compute what is waiting, then end the thread."""
+        """Compute what is in the queue, then stop the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -103,13 +98,10 @@ class Batcher:
             self._thread.join()
 
     async def run(self, items: Sequence[Item]) -> list[Any]:
-        """Compute items among those of other clients.
-
-        Args:
-            items: sentences, and what to make of them.
+        """Compute items, in batches with those of other clients.
 
         Raises:
-            ServiceError: too much is waiting already, or it took too long.
+            ServiceError: the queue is full, or it took too long.
         """
         if not items:
             return []
@@ -120,7 +112,7 @@ class Batcher:
         except TimeoutError:
             raise ServiceError(
                 503,
-                "the result was not there in time; try again later or send less",
+                "the result took too long; try again later or send less",
                 retry_after=self._seconds_ahead(),
             ) from None
         finally:
@@ -130,7 +122,7 @@ class Batcher:
         with self._changed:
             if not self.alive:
                 raise ServiceError(503, retry_after=5)
-            # A request into an empty queue is always taken, or a large one never would be.
+            # An empty queue accepts any request, or a very large one would never be accepted.
             if self._tokens and self._tokens + request.waiting > self._settings.queue_tokens:
                 raise ServiceError(429, retry_after=self._seconds_ahead())
             self._queue.append(request)
@@ -138,7 +130,7 @@ class Batcher:
             self._changed.notify()
 
     def _leave(self, request: _Request) -> None:
-        """Free the place of a request whose client is gone; nothing to do for a finished one."""
+        """Free the place of a request whose client disconnected; a finished one has none."""
         with self._changed:
             if request.missing and not request.dropped:
                 request.dropped = True
@@ -156,19 +148,20 @@ class Batcher:
         while (batch := self._gather()) is not None:
             if batch:
                 self._answer(batch)
-            del batch  # nothing of a finished request may live on in an idle thread
+            del batch  # an idle thread must not keep the memory of finished requests
 
     def _answer(self, batch: list[tuple[_Request, int]]) -> None:
         tokens = sum(request.tokens[k] for request, k in batch)
         start = time.perf_counter()
         results = self._compute([request.items[k] for request, k in batch])
         seconds = time.perf_counter() - start
+        # A moving average, so that one odd batch does not change Retry-After much.
         self._rate += 0.2 * (tokens / max(seconds, 1e-6) - self._rate)
         self._observer.batch(len(batch), tokens, seconds)
         self._hand_out(batch, results)
 
     def _gather(self) -> list[tuple[_Request, int]] | None:
-        """Wait for requests and take a batch of them, or None when all is over."""
+        """Wait for requests and take a batch of them; None when closed and empty."""
         settings = self._settings
         with self._changed:
             while not self._queue:
@@ -189,7 +182,7 @@ class Batcher:
                 while request.taken < len(request.items) and turn > 0:
                     size = request.tokens[request.taken]
                     if size > room and batch:
-                        # Longer than what is left: it opens the next batch.
+                        # Too long for the rest of this batch: it starts the next one.
                         room = 0
                         break
                     batch.append((request, request.taken))
@@ -203,7 +196,7 @@ class Batcher:
             return batch
 
     def _compute(self, items: list[Item]) -> list[Any]:
-        """Compute; where that fails, each by itself, so that one bad sentence harms no other."""
+        """Compute together; if that fails, one by one, so that only the bad sentence fails."""
         try:
             return compute(self._elmo, items, self._settings.batch_tokens)
         except Exception as error:
@@ -221,16 +214,8 @@ class Batcher:
                 if not request.missing and not request.dropped:
                     finished.setdefault(request.loop, []).append(request)
         for loop, requests in finished.items():
-            _call(loop, _finish, requests)
-
-
-def _call(
-    loop: asyncio.AbstractEventLoop,
-    function: Callable[[list[_Request]], None],
-    requests: list[_Request],
-) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(function, requests)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_finish, requests)
 
 
 def _finish(requests: list[_Request]) -> None:

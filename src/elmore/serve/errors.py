@@ -1,9 +1,9 @@
-"""One shape for everything that goes wrong.
+"""The one format of errors.
 
     {"error": {"type": "...", "message": "what is wrong; what to do", "param": "sentences.0"}}
 
-It is the shape of the OpenAI API too, so that its clients show the message. Nothing of the inside
-is ever in it: no path, no name of a file, class or function.
+It is also the format of OpenAI's API, so its clients show the message. Errors never expose
+internals: no path, and no name of a file, class or function.
 """
 
 from __future__ import annotations
@@ -23,27 +23,24 @@ __all__ = ["ServiceError", "error_response", "from_status", "from_validation"]
 _TYPES = {
     400: ("invalid_request", "the request cannot be read; see /openapi.json"),
     401: ("unauthorized", "the bearer token is missing or wrong; send Authorization: Bearer TOKEN"),
-    404: ("not_found", "there is nothing here; see /openapi.json for what there is"),
-    405: ("method_not_allowed", "this address knows another method; see /openapi.json"),
-    406: ("not_acceptable", "none of the accepted types can be made; see /openapi.json"),
+    404: ("not_found", "this path does not exist; see /openapi.json for those that do"),
+    405: ("method_not_allowed", "this path needs another method; see /openapi.json"),
+    406: ("not_acceptable", "none of the accepted types is available; see /openapi.json"),
     408: ("timeout", "the body did not arrive in time; send it again"),
     413: ("too_large", "the request is too large; send less at a time"),
     415: ("unsupported_media_type", "send Content-Type: application/json"),
-    422: ("invalid_request", "the request does not fit; see /openapi.json"),
-    429: ("overloaded", "too much is waiting; try again later"),
-    500: ("internal", "this failed inside the service; the operator's log says more"),
-    503: ("unavailable", "not ready for requests now; try again later"),
+    422: ("invalid_request", "the request does not fit the schema; see /openapi.json"),
+    429: ("overloaded", "too many requests are waiting; try again later"),
+    499: ("client_closed", "the client closed the connection"),  # nobody reads it but the metrics
+    500: ("internal", "the service failed; its log says more"),
+    503: ("unavailable", "the service is not ready; try again later"),
 }
 
 
 class ServiceError(HTTPException):
-    """An answer that is an error.
+    """An error response: what is wrong and what to do, and in which field (`param`).
 
-    Args:
-        status: the HTTP status.
-        message: what is wrong; what to do.
-        param: the field that is wrong.
-        retry_after: seconds after which another try is worth it.
+    `retry_after` is the number of seconds after which another attempt makes sense.
     """
 
     def __init__(
@@ -64,7 +61,7 @@ class ServiceError(HTTPException):
 
 
 def error_response(error: ServiceError, *, close: bool = False) -> Response:
-    """Make the answer; `close`: the connection cannot be used again."""
+    """The response; with `close` the connection cannot be used again."""
     body = {"error": {"type": error.kind, "message": error.message, "param": error.param}}
     headers: Mapping[str, str] = error.headers or {}
     extra = {"Connection": "close"} if close else {}
@@ -77,18 +74,18 @@ def error_response(error: ServiceError, *, close: bool = False) -> Response:
 
 
 def from_status(status: int) -> ServiceError:
-    """Make the error of a status that the framework came to; its words are not passed on."""
+    """The error for a status that the framework chose; its own message is not passed on."""
     return ServiceError(status if status in _TYPES else 400 if status < 500 else 500)
 
 
 def from_validation(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
-    """Say in one line where a request does not fit its schema."""
+    """One line that says where a request does not fit its schema."""
     if not errors:
         return ServiceError(422)
-    # The deepest place is the nearest to what is wrong, where several kinds were possible.
+    # Where a field has several possible types, the deepest error is the closest to the cause.
     error = max(errors, key=lambda error: len(error.get("loc", ())))
     places = [str(part) for part in error.get("loc", ()) if part != "body"]
-    # Names of schemas stand among the places where several kinds are possible.
+    # The location then also has names of types, such as list[str]; they are left out.
     places = [part for part in places if part.isdigit() or part.isidentifier()]
     where = ".".join(places[:6])
     message = shown(str(error.get("msg", "does not fit")).removeprefix("Value error, "), 300)

@@ -1,7 +1,7 @@
-"""What every request passes before anything reads it: token, place, body; and what it leaves by.
+"""Middleware: authentication, queue limits, body size, and response headers.
 
-The body is received here, whole and within its limits, so that everything behind works on what is
-there. Afterwards the client is only listened to for going away.
+The complete body is received here, within its limits, so that everything behind works on bytes that
+have arrived. After that, only a disconnect is awaited from the client.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
 )
-# What needs no token: the page, which asks for it, and what tells whether the service is well.
+# Paths without a token: the page, which asks for it, and the health checks.
 _OPEN = frozenset(("/", "/page.css", "/page.js", "/health", "/ready", "/openapi.json"))
-# A client that sends first and reads afterwards learns why it was refused if what it sends is
-# taken and thrown away, for so long at most.
+# Many clients send everything before they read. They see the error only if the rest of the body is
+# received and discarded, which is done up to these limits.
 _DISCARD_SECONDS = 2.0
 _DISCARD_BYTES = 64 << 20
 
 
 class _Gone(Exception):
-    """The client went away while it was sending."""
+    """The client disconnected while it was sending."""
 
 
 class Guard:
     """Wraps the application.
 
     Args:
-        app: what answers.
+        app: the application.
         settings: limits and token.
-        metrics: counts every answer.
-        routes: known addresses; others are counted as one.
-        draining: whether a stop was asked for.
+        metrics: counts every response.
+        routes: known paths; all others are counted as one.
+        draining: whether the server is stopping.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class Guard:
         self.running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status = time.perf_counter(), 499  # until something is answered
+        start, status = time.perf_counter(), 499  # until there is a response
         path = _path(scope)
         route = path if path in self._routes else "other"
 
-        async def answer(message: Message) -> None:
+        async def respond(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -79,17 +79,18 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *extra]}
             await send(message)
 
+        # Health checks and metrics must respond while the queue is full.
         working = path.startswith("/v1/")
         self.running += working
         try:
-            await self._answer(scope, receive, answer, working, lambda: status != 499)
+            await self._handle(scope, receive, respond, working, lambda: status != 499)
         except _Gone:
             pass
         finally:
             self.running -= working
             self._metrics.request(route, status, time.perf_counter() - start)
 
-    async def _answer(
+    async def _handle(
         self,
         scope: Scope,
         receive: Receive,
@@ -102,8 +103,8 @@ class Guard:
             self._admit(scope, headers, working)
             body = await self._body(headers, receive) if _has_body(headers) else b""
         except ServiceError as error:
-            whole = error.status_code != 408 and await self._discard(headers, receive)
-            await error_response(error, close=not whole)(scope, receive, send)
+            complete = error.status_code != 408 and await self._discard(headers, receive)
+            await error_response(error, close=not complete)(scope, receive, send)
             return
         given = False
 
@@ -135,7 +136,7 @@ class Guard:
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise ServiceError(415)
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise ServiceError(415, "packed bodies are not read; send the JSON as it is")
+            raise ServiceError(415, "compressed bodies are not accepted; send plain JSON")
 
     def _authorized(self, headers: Headers) -> bool:
         token = self._settings.token
@@ -143,15 +144,15 @@ class Guard:
             return True
         sent = headers.getlist("authorization")
         scheme, _, given = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
-        # As bytes: compare_digest takes no other text than ASCII.
+        # As bytes: compare_digest accepts only ASCII text.
         same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode("ascii"))
         return same and scheme.lower() == "bearer"
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        most = self._settings.body_bytes
-        too_large = ServiceError(413, f"the body has more than {most} bytes; send less at a time")
+        limit = self._settings.body_bytes
+        too_large = ServiceError(413, f"the body has more than {limit} bytes; send less at a time")
         declared = headers.get("content-length", "")
-        if declared.isdigit() and int(declared[:20]) > most:
+        if declared.isdigit() and int(declared[:20]) > limit:
             raise too_large
         parts: list[bytes] = []
         size = 0
@@ -163,7 +164,7 @@ class Guard:
                         raise _Gone
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
-                    if size > most:
+                    if size > limit:
                         raise too_large
                     if not message.get("more_body", False):
                         return b"".join(parts)
@@ -171,11 +172,11 @@ class Guard:
             raise ServiceError(408) from None
 
     async def _discard(self, headers: Headers, receive: Receive) -> bool:
-        """Take what a refused client still sends; tell whether that was all."""
+        """Receive the rest of a refused body; returns whether that was all of it."""
         if not _has_body(headers):
             return True
         if "expect" in headers:
-            return False  # it asked before it sends
+            return False  # with Expect: 100-continue it has not sent anything yet
         size = 0
         try:
             async with asyncio.timeout(_DISCARD_SECONDS):
@@ -192,7 +193,7 @@ class Guard:
 
 
 def _path(scope: Scope) -> str:
-    """Give the address inside this application, wherever it was mounted."""
+    """The path inside this application, wherever it is mounted."""
     path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
     return path[len(root) :] if root and path.startswith(f"{root}/") else path
 

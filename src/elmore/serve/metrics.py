@@ -1,4 +1,4 @@
-"""What an operator watches, in the text format of Prometheus."""
+"""Metrics in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -16,41 +16,43 @@ _SIZES = (1, 4, 16, 64, 256, 1024, 4096, 16_384)
 
 
 class Metrics(Observer):
-    """Counters of one service; two in a process do not mix."""
+    """Counters of one service, with their own registry: two in a process do not mix."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._requests = Counter(
-            "elmore_requests", "requests answered", ["route", "status"], registry=registry
+            "elmore_requests", "responses", ["route", "status"], registry=registry
         )
         self._seconds = Histogram(
             "elmore_request_seconds",
-            "time from head to answer",
+            "time from request to response",
             ["route"],
             buckets=_SECONDS,
             registry=registry,
         )
         self._batches = Histogram(
-            "elmore_batch_tokens", "tokens of a batch", buckets=_SIZES, registry=registry
+            "elmore_batch_tokens", "tokens per batch", buckets=_SIZES, registry=registry
         )
         self._sentences = Histogram(
-            "elmore_batch_sentences", "sentences of a batch", buckets=_SIZES, registry=registry
+            "elmore_batch_sentences", "sentences per batch", buckets=_SIZES, registry=registry
         )
         self._computing = Counter(
             "elmore_compute_seconds", "time spent computing", registry=registry
         )
-        self._tokens = Counter("elmore_tokens", "tokens computed, with markers", registry=registry)
+        self._tokens = Counter(
+            "elmore_tokens", "tokens computed, including markers", registry=registry
+        )
         self._cancelled = Counter(
-            "elmore_cancelled", "requests whose client went away or gave up", registry=registry
+            "elmore_cancelled", "requests whose client disconnected", registry=registry
         )
 
     def watch(self, name: str, what: str, value: Callable[[], float]) -> None:
-        """Show a value that is read when it is asked for."""
+        """Add a value that is read when the metrics are."""
         Gauge(name, what, registry=self._registry).set_function(value)
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        """Count an answer."""
+        """Count a response."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
@@ -62,9 +64,9 @@ class Metrics(Observer):
         self._tokens.inc(tokens)
 
     def cancelled(self) -> None:
-        """Count a request that was given up."""
+        """Count a request whose client disconnected."""
         self._cancelled.inc()
 
     def text(self) -> bytes:
-        """Give all of them."""
+        """All metrics."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""What requests hold, with examples; the answers are described for the documentation."""
+"""The fields of requests, which are checked, and of responses, which are only documented."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
     "SubstitutesResponse",
 ]
 
-# Larger ones overflow in float32.
+# Larger weights overflow in float32.
 Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 Weights = Annotated[list[Weight], Field(max_length=64)]
 LayersField = Literal["mean", "top", "all"] | int | Weights
@@ -35,7 +35,7 @@ class _Request(BaseModel):
 class _Sentences(_Request):
     """Sentences as text or as tokens, never both."""
 
-    sentences: list[str] | None = Field(None, description="sentences, one a string")
+    sentences: list[str] | None = Field(None, description="one sentence per string")
     tokens: list[list[str]] | None = Field(None, description="sentences as tokens, kept as given")
 
     @model_validator(mode="after")
@@ -55,7 +55,7 @@ def _examples(*examples: dict[str, Any]) -> ConfigDict:
 
 
 class EmbedRequest(_Sentences):
-    """Vectors for tokens, or for whole sentences with a pooling."""
+    """Vectors for tokens, or for sentences with a pooling."""
 
     model_config = _examples(
         {"sentences": ["She sat on the bank.", "The bank lent money."]},
@@ -63,17 +63,17 @@ class EmbedRequest(_Sentences):
         {"sentences": ["The bank lent money."], "layers": [0.2, 0.3, 0.5], "pooling": "mean"},
     )
     layers: LayersField = Field(
-        "mean", description="mean, top, all, the number of a layer, or one weight for each"
+        "mean", description="mean, top, all, the number of a layer, or one weight per layer"
     )
     pooling: Literal["mean", "max", "first", "last"] | None = Field(
-        None, description="one vector a sentence instead of one a token"
+        None, description="one vector per sentence instead of one per token"
     )
 
 
 class EmbeddingsRequest(_Request):
-    """The OpenAI shape: one vector a sentence, the mean over tokens and layers."""
+    """The format of OpenAI's API: one vector per sentence, the mean over tokens and layers."""
 
-    # Its clients send fields that mean nothing here.
+    # Its clients send fields that have no meaning here.
     model_config = ConfigDict(
         extra="ignore",
         json_schema_extra={
@@ -83,7 +83,7 @@ class EmbeddingsRequest(_Request):
     input: str | list[str] = Field(description="a sentence, or several")
     model: str | None = Field(None, description="any name; one model is served")
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = Field(None, description="only the model's own size is possible")
+    dimensions: int | None = Field(None, description="must be the model's own size")
     user: str | None = None
 
 
@@ -91,22 +91,22 @@ class ScoreRequest(_Sentences):
     """Log probabilities of sentences."""
 
     model_config = _examples({"sentences": ["The bank lent money."], "per_token": True})
-    per_token: bool = Field(False, description="the value of every token too")
+    per_token: bool = Field(False, description="also the value of each token")
 
 
 class SubstitutesRequest(_Sentences):
-    """Words that are likely at a place in each sentence."""
+    """Words that are likely at a position of each sentence."""
 
     model_config = _examples({"sentences": ["She sat on the bank ."], "positions": [4], "k": 5})
-    positions: list[int] = Field(description="a place in each sentence, from 0")
+    positions: list[int] = Field(description="one position per sentence, from 0")
     k: int = Field(10, ge=1, le=100, description="how many words")
 
 
 class ExploreRequest(_Sentences):
-    """The uses of a word, compared; what the page at / is made from."""
+    """The uses of a word, compared; the demo page uses it."""
 
     model_config = _examples({"sentences": ["She sat on the bank .", "The bank lent money ."]})
-    word: str | None = Field(None, max_length=200, description="chosen by the service if left out")
+    word: str | None = Field(None, max_length=200, description="the service chooses one by default")
 
 
 class _Answer(BaseModel):
@@ -114,7 +114,7 @@ class _Answer(BaseModel):
 
 
 class SentenceVectors(BaseModel):
-    """A sentence: one of `vectors`, `vector`, `layers`, as was asked for."""
+    """A sentence with `vectors`, `vector` or `layers`, depending on the request."""
 
     tokens: list[str]
     spans: list[tuple[int, int]] | None = None
@@ -146,7 +146,7 @@ class OpenAiUsage(BaseModel):
 
 
 class EmbeddingsResponse(_Answer):
-    """The OpenAI shape."""
+    """The format of OpenAI's API."""
 
     object: Literal["list"]
     data: list[OpenAiEmbedding]
@@ -175,7 +175,7 @@ class ScoreResponse(_Answer):
 
 
 class LikelyWord(BaseModel):
-    """A word and the log of its share."""
+    """A word and its log probability."""
 
     word: str
     log_prob: float
@@ -242,20 +242,20 @@ class ModelEntry(BaseModel):
 
 
 class ModelsResponse(BaseModel):
-    """The OpenAI shape of a list of models."""
+    """A list of models in the format of OpenAI's API."""
 
     object: Literal["list"]
     data: list[ModelEntry]
 
 
 class State(BaseModel):
-    """Whether the service is well."""
+    """Whether the service runs."""
 
     status: Literal["ok", "ready"]
 
 
 class ErrorDetail(BaseModel):
-    """What is wrong; what to do."""
+    """What is wrong and what to do."""
 
     type: str
     message: str
@@ -263,6 +263,6 @@ class ErrorDetail(BaseModel):
 
 
 class ErrorResponse(BaseModel):
-    """The one shape of errors."""
+    """The one format of errors."""
 
     error: ErrorDetail

@@ -1,10 +1,16 @@
-"""The server: a socket, and an end that loses nothing."""
+"""The server: its socket, its timeouts, and a stop that finishes accepted requests.
+
+uvicorn has no timeout for the head of a request and no hook for its own 400 responses. Both need a
+subclass of its h11 protocol, which is not a documented interface: tests/serve/test_server.py
+fails when a new version of uvicorn changes it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -15,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from elmore.embedding.elmo import Elmo
 from elmore.errors import ConfigError
-from elmore.serve.app import Draining, make_app
+from elmore.serve.app import make_app
 from elmore.serve.errors import ServiceError, error_response
 from elmore.serve.settings import Settings
 
@@ -23,21 +29,21 @@ __all__ = ["bind", "serve"]
 
 _BACKLOG = 1024
 _HEAD_BYTES = 16_384
-_NO_HTTP = "this is no HTTP request; send one"
+_NO_HTTP = "this is not an HTTP request; send one"
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Open the socket before anything slow is done.
+    """Open the socket, before anything slow is done.
 
     Raises:
-        ConfigError: the address cannot be had.
+        ConfigError: the address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because asyncio sends without delay only where it is: an answer goes
-    # out in two writes, and the second would wait 40 ms for the first to be acknowledged.
+    # asyncio turns off Nagle's algorithm only if the protocol is named. A response is two writes;
+    # otherwise the second would wait 40 ms for the first to be acknowledged.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        if os.name == "posix":  # elsewhere it lets two programs have one port
+        if os.name == "posix":  # elsewhere it lets two programs share a port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(_BACKLOG)
@@ -62,17 +68,17 @@ def serve(
     Args:
         elmo: the model.
         settings: limits, token, name.
-        listener: of `bind`.
-        started: called when requests are taken.
+        listener: from `bind`.
+        started: called when requests are accepted.
     """
-    draining = Draining()
+    draining = threading.Event()
     config = uvicorn.Config(
         make_app(elmo, settings, draining),
         http=_timed(settings.header_seconds),
         ws="none",
         lifespan="on",
         log_config=None,
-        log_level="error",  # what scanners send is no news
+        log_level="error",  # malformed requests of scanners are not worth a line
         access_log=False,
         server_header=False,
         date_header=True,
@@ -86,7 +92,7 @@ def serve(
 
 class _Server(uvicorn.Server):
     def __init__(
-        self, config: uvicorn.Config, draining: Draining, started: Callable[[], None] | None
+        self, config: uvicorn.Config, draining: threading.Event, started: Callable[[], None] | None
     ) -> None:
         super().__init__(config)
         self._draining, self._on_start = draining, started
@@ -98,11 +104,11 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
-        self._draining.asked = True
+        self._draining.set()
 
 
 def _timed(seconds: float) -> type[asyncio.Protocol]:
-    """Make a protocol that closes connections whose next head does not arrive in time."""
+    """A protocol that closes connections whose next head does not arrive in time."""
 
     class TimedProtocol(H11Protocol):
         _timer: asyncio.TimerHandle | None = None
@@ -120,7 +126,7 @@ def _timed(seconds: float) -> type[asyncio.Protocol]:
             super().connection_lost(exc)
 
         def send_400_response(self, msg: str) -> None:
-            """Answer what is no HTTP in the shape of every other error."""
+            """Respond to what is not HTTP in the format of every other error."""
             self._stop()
             if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                 body = bytes(error_response(ServiceError(400, _NO_HTTP)).body)
@@ -148,7 +154,7 @@ def _timed(seconds: float) -> type[asyncio.Protocol]:
 
         def _give_up(self) -> None:
             self._timer = None
-            # A connection between two requests has a timer of uvicorn's own.
+            # Between two requests uvicorn has its own timer for the connection.
             if self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None:
                 self.transport.close()
 

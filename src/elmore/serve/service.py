@@ -1,4 +1,4 @@
-"""From a checked request to its answer: sentences, work, result."""
+"""What each path does: a checked request in, its response out."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from elmore.embedding.word_uses import find_uses, repeated_words, shared_word, w
 from elmore.embedding.writers import Record
 from elmore.errors import ConfigError
 from elmore.language_model.predictions import LanguageModel
-from elmore.serve.answers import JSON, choose_type, encode_json, encode_vectors, number
 from elmore.serve.batcher import Batcher
+from elmore.serve.bodies import JSON, choose_type, encode_json, encode_vectors, number
 from elmore.serve.errors import ServiceError
 from elmore.serve.schemas import (
     EmbeddingsRequest,
@@ -32,49 +32,41 @@ from elmore.serve.settings import Settings
 from elmore.serve.work import Item, Likely, Scored, Vectors, compute
 
 if TYPE_CHECKING:
-    from elmore.language_model.scores import SentenceScore
     from elmore.text.sentence import Sentence
 
 __all__ = ["Service"]
 
 Result = TypeVar("Result")
-# Work on the loop's own thread holds up everybody: from so many characters or numbers on, another
-# thread does it.
+# Work on the thread of the event loop delays every client. Above these sizes, another thread
+# tokenizes or encodes.
 _MANY_CHARACTERS = 20_000
 _MANY_NUMBERS = 8192
-_ASIDE = 2
-_GONE = 499  # what proxies call a client that went away; nobody reads it but the metrics
+_THREADS = 2  # few, because each keeps memory of its own for what it has encoded
 
 
 class Service:
-    """Answers the requests.
-
-    Args:
-        elmo: the model.
-        settings: name and limits.
-        batcher: computes.
-    """
+    """The paths of the API, on one model; `batcher` computes."""
 
     def __init__(self, elmo: Elmo, settings: Settings, batcher: Batcher) -> None:
         self._elmo, self._settings, self._batcher = elmo, settings, batcher
-        self._no_words: str | None = None
-        self._aside: ThreadPoolExecutor | None = None
+        self._no_softmax: str | None = None
+        self._threads: ThreadPoolExecutor | None = None
         try:
             LanguageModel(elmo)
         except ConfigError as error:
-            self._no_words = str(error)
+            self._no_softmax = str(error)
 
     def close(self) -> None:
-        """End its threads."""
-        if self._aside is not None:
-            self._aside.shutdown()
-            self._aside = None
+        """Stop its threads."""
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None
 
     def warm_up(self) -> None:
-        """Do once what the first request would wait for."""
+        """Compute once, so that the first request does not wait for memory and kernels."""
         sentence = self._elmo.tokenize("It is ready.")
         compute(self._elmo, [Vectors(sentence)], self._settings.batch_tokens)
-        if self._no_words is None and len(sentence):
+        if self._no_softmax is None and len(sentence):
             compute(self._elmo, [Likely(sentence, 0, 1)], self._settings.batch_tokens)
 
     @property
@@ -83,11 +75,11 @@ class Service:
         return {
             "dim": self._elmo.dim,
             "n_layers": self._elmo.n_layers,
-            "language_model": self._no_words is None,
+            "language_model": self._no_softmax is None,
         }
 
     async def embed(self, body: EmbedRequest, request: Request) -> Response:
-        """Give vectors."""
+        """Vectors for tokens, or one per sentence with a pooling."""
         kind = choose_type(request.headers.get("accept"))
         try:
             finish = choose_finish(body.layers, body.pooling, self._elmo.n_layers)
@@ -95,10 +87,9 @@ class Service:
             raise ServiceError(422, str(error), param="layers") from None
         sentences = await self._sentences(body.sentences, body.tokens)
         rows = len(sentences) if body.pooling else sum(len(sentence) for sentence in sentences)
+        # Checked before the work: the size of the response is already known.
         self._check_answer(rows * (self._elmo.n_layers if body.layers == "all" else 1))
         values = await self._run(request, [Vectors(sentence, finish) for sentence in sentences])
-        if values is None:
-            return Response(status_code=_GONE)
         records = [
             Record("", sentence.tokens, sentence.spans, value)
             for sentence, value in zip(sentences, values, strict=True)
@@ -111,7 +102,7 @@ class Service:
         return Response(content, media_type=kind)
 
     async def embeddings(self, body: EmbeddingsRequest, request: Request) -> Response:
-        """Give sentence vectors in the OpenAI shape."""
+        """One vector per sentence: the mean over tokens and layers."""
         if body.dimensions is not None and body.dimensions != self._elmo.dim:
             raise ServiceError(
                 422,
@@ -122,8 +113,6 @@ class Service:
         sentences = await self._sentences(texts, None, "input")
         finish = choose_finish("mean", "mean", self._elmo.n_layers)
         values = await self._run(request, [Vectors(sentence, finish) for sentence in sentences])
-        if values is None:
-            return Response(status_code=_GONE)
         n_tokens = sum(len(sentence) for sentence in sentences)
         usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
         head = {"object": "list", "model": self._settings.name, "usage": usage}
@@ -131,18 +120,16 @@ class Service:
         return await self._call(many, _embeddings, head, values, body.encoding_format == "base64")
 
     async def score(self, body: ScoreRequest, request: Request) -> Response:
-        """Give log probabilities."""
-        self._need_words()
+        """Natural logarithms, in both directions."""
+        self._need_softmax()
         sentences = await self._sentences(body.sentences, body.tokens)
         scores = await self._run(request, [Scored(sentence) for sentence in sentences])
-        if scores is None:
-            return Response(status_code=_GONE)
-        results = [_score(score, body.per_token) for score in scores]
+        results = [score.to_dict(per_token=body.per_token) for score in scores]
         return _json({"model": self._settings.name, "results": results})
 
     async def substitutes(self, body: SubstitutesRequest, request: Request) -> Response:
-        """Give likely words."""
-        self._need_words()
+        """The words that the language model expects at a position of each sentence."""
+        self._need_softmax()
         if len(body.positions) != body.count:
             raise ServiceError(
                 422,
@@ -160,8 +147,6 @@ class Service:
                 )
         pairs = list(zip(sentences, body.positions, strict=True))
         found = await self._run(request, [Likely(s, place, body.k) for s, place in pairs])
-        if found is None:
-            return Response(status_code=_GONE)
         results = [
             {
                 "tokens": sentence.tokens,
@@ -174,7 +159,7 @@ class Service:
         return _json({"model": self._settings.name, "results": results})
 
     async def explore(self, body: ExploreRequest, request: Request) -> Response:
-        """Compare the uses of a word."""
+        """Inner products of all uses of a word, in all layers."""
         sentences = await self._sentences(body.sentences, body.tokens)
         tokens = [sentence.tokens for sentence in sentences]
         word = body.word
@@ -184,8 +169,6 @@ class Service:
         uses = every[: self._settings.uses]
         used = sorted({use.sentence for use in uses})
         layers = await self._run(request, [Vectors(sentences[k]) for k in used])
-        if layers is None:
-            return Response(status_code=_GONE)
         products: list[Any] = []
         if uses:
             row = {k: at for at, k in enumerate(used)}
@@ -194,7 +177,7 @@ class Service:
         answer = {
             "model": self._settings.name,
             "n_layers": self._elmo.n_layers,
-            "language_model": self._no_words is None,
+            "language_model": self._no_softmax is None,
             "sentences": [{"tokens": s.tokens, "spans": s.spans} for s in sentences],
             "words": [{"word": name, "count": n} for name, n in repeated_words(tokens)[:50]],
             "word": word,
@@ -204,7 +187,7 @@ class Service:
         }
         return _json(answer)
 
-    # ----------------------------------------------------------------------- parts
+    # ----------------------------------------------------------------------- helpers
 
     async def _sentences(
         self,
@@ -218,7 +201,7 @@ class Service:
         if len(given) > limits.sentences:
             raise ServiceError(
                 422,
-                f"{len(given)} sentences, more than the {limits.sentences} of a request; "
+                f"{len(given)} sentences, more than the limit of {limits.sentences}; "
                 "send several requests",
                 param=name,
             )
@@ -231,8 +214,7 @@ class Service:
         if total > limits.tokens:
             raise ServiceError(
                 422,
-                f"{total} tokens, more than the {limits.tokens} of a request; "
-                "send several requests",
+                f"{total} tokens, more than the limit of {limits.tokens}; send several requests",
                 param=name,
             )
         return made
@@ -245,38 +227,39 @@ class Service:
         if numbers > self._settings.answer_numbers:
             raise ServiceError(
                 422,
-                f"the answer would hold {numbers} numbers, more than the "
-                f"{self._settings.answer_numbers} of a request; send fewer sentences or pool them",
+                f"the response would have {numbers} numbers, more than the limit of "
+                f"{self._settings.answer_numbers}; send fewer sentences or pool them",
             )
 
-    def _need_words(self) -> None:
-        if self._no_words is not None:
-            raise ServiceError(422, self._no_words)
+    def _need_softmax(self) -> None:
+        if self._no_softmax is not None:
+            raise ServiceError(422, self._no_softmax)
 
     async def _call(self, heavy: bool, function: Callable[..., Result], *args: Any) -> Result:
         """Call a function, in another thread if it is heavy."""
         if not heavy:
             return function(*args)
-        if self._aside is None:
-            # Few, because each keeps memory of its own for what it has written.
-            self._aside = ThreadPoolExecutor(_ASIDE, "elmore-answers")
-        return await asyncio.get_running_loop().run_in_executor(self._aside, function, *args)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, "elmore-encode")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
-    async def _run(self, request: Request, items: Sequence[Item]) -> list[Any] | None:
-        """Compute, or give up and return None when the client goes away."""
+    async def _run(self, request: Request, items: Sequence[Item]) -> list[Any]:
+        """Compute, unless the client disconnects first."""
         work = asyncio.ensure_future(self._batcher.run(items))
-        gone = asyncio.ensure_future(_gone(request))
+        gone = asyncio.ensure_future(_disconnected(request))
         try:
             await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-            return work.result() if work.done() else None
+            if not work.done():
+                raise ServiceError(499)
+            return work.result()
         finally:
             for task in (work, gone):
                 task.cancel()
-            # A task that was cancelled must be awaited, or its place is freed only later.
+            # A task that was cancelled must be awaited, or its place in the queue is freed later.
             await asyncio.gather(work, gone, return_exceptions=True)
 
 
-async def _gone(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -297,21 +280,3 @@ def _embeddings(head: dict[str, Any], values: Sequence[Any], as_text: bool) -> R
         for k, value in enumerate(values)
     ]
     return _json({**head, "data": data})
-
-
-def _score(score: SentenceScore, per_token: bool) -> dict[str, Any]:
-    answer: dict[str, Any] = {
-        "tokens": score.tokens,
-        "log_prob": number(score.total),
-        "forward_log_prob": number(score.forward_total),
-        "backward_log_prob": number(score.backward_total),
-        "perplexity": number(score.perplexity),
-    }
-    if per_token:
-        backward = score.backward
-        answer["forward"] = [number(value) for value in score.forward.tolist()]
-        answer["end"] = number(score.end)
-        answer["backward"] = backward if backward is None else [*map(number, backward.tolist())]
-        answer["begin"] = number(score.begin)
-        answer["unknown"] = score.unknown.tolist()
-    return answer

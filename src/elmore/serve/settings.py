@@ -1,4 +1,4 @@
-"""What an operator may choose, and the limits that protect the service."""
+"""What an operator can choose, and the limits that protect the service."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ class Settings:
     """Settings of the service.
 
     Attributes:
-        name: what the model is called in answers; never a path.
-        batch_tokens: token budget of a batch, over all clients.
-        max_wait: seconds that a lone request waits for company.
+        name: of the model in responses; never a path.
+        batch_tokens: tokens per batch, over all clients.
+        max_wait: seconds that a single request waits for others to share its batch.
         body_bytes: largest body.
-        sentences: most sentences of a request.
-        tokens: most tokens of a request.
-        answer_numbers: most numbers of an answer.
-        uses: most uses of a word that are compared.
-        queue_requests: most requests that are being received or worked on.
-        queue_tokens: most tokens that wait to be computed.
+        sentences: limit per request.
+        tokens: limit per request.
+        answer_numbers: limit of the numbers in a response.
+        uses: limit of the uses of a word that are compared.
+        queue_requests: limit of requests in progress.
+        queue_tokens: limit of tokens in the queue.
         body_seconds: how long a client may take to send a body.
         header_seconds: how long a client may take to send the head of a request.
         idle_seconds: how long a connection may be kept without a request.
-        request_seconds: how long an accepted request may wait for its result.
-        drain_seconds: how long a stop waits for what was accepted.
-        token: what clients must send as `Authorization: Bearer`, or None.
-        origins: web origins whose pages may call the service.
-        metrics: whether there is a /metrics.
-        page: whether there is a page at /.
+        request_seconds: how long an accepted request waits for its result.
+        drain_seconds: how long a stop waits for accepted requests.
+        token: clients must send it as `Authorization: Bearer`; None for no check.
+        origins: web origins whose pages may use the service.
+        metrics: whether /metrics exists.
+        page: whether the demo page exists.
     """
 
     name: str = "elmo"
@@ -65,6 +65,4 @@ class Settings:
         if self.token is not None and (
             not self.token or not self.token.isascii() or not self.token.isprintable()
         ):
-            raise ConfigError(
-                "the token is empty or holds more than printable ASCII; choose another"
-            )
+            raise ConfigError("the token is empty or not printable ASCII; choose another")

@@ -1,4 +1,4 @@
-"""What can be asked of the model, for sentences of many clients at once."""
+"""The kinds of work that the service does, for sentences of many clients at once."""
 
 from __future__ import annotations
 

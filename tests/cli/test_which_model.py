@@ -1,0 +1,98 @@
+"""How verbs are told which model to use: --model, a first word, or nothing for English."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from elmore.published.catalog import bundled_model
+
+
+@pytest.fixture
+def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "text.txt"
+    path.write_text("A plant grew .\n", encoding="utf-8")
+    return path
+
+
+def test_embed_and_info_use_english(cli, lines):
+    [record] = cli("embed", lines).records()
+    [named] = cli("embed", lines, "--model", "english").records()
+    assert record == named
+    described = json.loads(cli("info", "--json").out)
+    for words in ([bundled_model()], ["english"], ["--model", "english"]):
+        assert json.loads(cli("info", *words, "--json").out) == described
+
+
+@pytest.mark.parametrize("verb", ["perplexity", "score"])
+def test_a_newcomer_names_a_file_or_nothing(cli, lines, verb):
+    plain = cli(verb, lines)
+    assert (plain.code, plain.err) == (0, "")
+    for words in (
+        ["english", lines],
+        [lines, "--model", "english"],
+        ["--model", "english", lines],
+        ["--model", bundled_model(), lines],
+    ):
+        assert cli(verb, *words).out == plain.out, words
+    stdin = cli(verb, stdin=lines.read_bytes()).out
+    assert stdin.replace("stdin", str(lines)).split() == plain.out.split()
+
+
+def test_score_takes_sentences(cli, lines, tmp_path):
+    one = cli("score", lines).out
+    assert cli("score", "A plant grew .").out == one
+    both = cli("score", "A plant grew .", lines, "--model", "english").out
+    assert both == one * 2
+    assert len(cli("score", "It fell. It rose.", "--split-sentences").records()) == 2
+    assert len(cli("score", "It fell .\nIt rose .", "--limit", 1).records()) == 1
+    (tmp_path / "a b.txt").write_text("It fell .\n")
+    assert cli("score", "a b.txt").records()[0]["tokens"] == ["It", "fell", "."]
+    assert cli("score", "x " * 400).code == 0  # too long for the name of a file
+
+
+def test_a_path_wins_over_a_name(cli, lines, tmp_path):
+    expected = cli("score", lines)
+    (tmp_path / "english").write_bytes(lines.read_bytes())
+    found = cli("score", "english")
+    assert found.out == expected.out
+    assert found.err == (
+        "note: 'english' is the file or folder here, not the published model of that name\n"
+    )
+    assert cli("score", "english", "-q").err == ""
+    refused = cli("info", "english")
+    assert refused.code == 1
+    assert "not the published model" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["englsh", "text.txt"], "did you mean english"),
+        (["no/such/folder"], "'no/such/folder' does not exist"),
+        (["none.txt"], "'none.txt' does not exist"),
+        (["none.hdf5", "text.txt"], "'none.hdf5' does not exist"),
+    ],
+)
+def test_a_first_word_that_is_neither(cli, lines, words, message):
+    result = cli("perplexity", *words)
+    assert (result.code, result.out) == (1, "")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_fine_tune_still_asks_for_text(cli, tmp_path):
+    for words in ([], ["english"], ["--model", "english"]):
+        result = cli("fine-tune", *words, "-o", tmp_path / "run")
+        assert result.code == 2
+        assert "name the text" in result.err
+
+
+def test_cache_of_the_english_model(cli, lines, tmp_path):
+    words = tmp_path / "words.vec"
+    (tmp_path / "vocab.txt").write_text("It\nfell\n")
+    assert cli("cache", "vocab.txt", "-o", words).code == 0
+    assert words.read_text().startswith("2 128\n")
