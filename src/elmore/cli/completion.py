@@ -21,6 +21,73 @@ __all__ = ["completion_script"]
 _PATHS = frozenset("PATH FILE FOLDER INPUT MODEL DATA RUN VOCAB HDF5 PICTURE".split())
 
 
+_BASH = r"""# bash completion for elmore
+_elmore() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
+    local node= names= files= word i
+    # bash splits --flag=value at the sign
+    if [[ $cur == = ]]; then cur=
+    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case "$node ${COMP_WORDS[i]}" in
+@MOVES@
+        esac
+    done
+    case "$node $prev" in
+@VALUES@
+        *) case "$node ${cur:0:1}" in
+@REST@
+        esac ;;
+    esac
+    COMPREPLY=()
+    while IFS= read -r word; do COMPREPLY+=("$word"); done \
+        < <(compgen -W "$names" -- "$cur"; [[ -z $files ]] || compgen -f -- "$cur")
+    [[ -z $files ]] || compopt -o filenames 2> /dev/null
+}
+complete -F _elmore elmore
+"""
+_ZSH = r"""#compdef elmore
+_elmore() {
+    local node= word prev=${words[CURRENT-1]}
+    local -a names
+    if [[ $PREFIX == --*=* ]]; then prev=${PREFIX%%=*}; compset -P '*='; fi
+    for word in "${(@)words[2,CURRENT-1]}"; do
+        case "$node $word" in
+@MOVES@
+        esac
+    done
+    case "$node $prev" in
+@VALUES@
+    esac
+    if [[ $PREFIX == -* ]]; then
+        case "$node" in
+@FLAGS@
+        esac
+        _describe -o flag names
+    else
+        case "$node" in
+@WORDS@
+        esac
+    fi
+}
+# as a file of $fpath, or sourced
+if [[ $funcstack[1] == _elmore ]]; then _elmore "$@"; else compdef _elmore elmore; fi
+"""
+_FISH = """# fish completion for elmore
+function __elmore_at
+    set -l node ''
+    for word in (commandline -opc)[2..]
+        switch "$node $word"
+@MOVES@
+        end
+    end
+    test "$node" = "$argv[1]"
+end
+complete -c elmore -f
+@LINES@
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Argument:
     """A flag or a positional argument; a positional one has no names."""
@@ -113,15 +180,18 @@ def _argument(action: argparse.Action, prog: str) -> _Argument:
 
 
 def _moves(nodes: Sequence[_Node]) -> list[tuple[str, str]]:
-    """Which word leads to which node: ("task train", "task train"), after the path so far."""
-    return [(f"{node.path} {name}", f"{node.path} {name}".strip()) for node in nodes
-            for name in node.commands]  # fmt: skip
+    """Which word leads where: the path so far with the word, and the path of the next node."""
+    seen = [f"{node.path} {name}" for node in nodes for name in node.commands]
+    return [(words, words.strip()) for words in seen]
+
+
+def _move_cases(nodes: Sequence[_Node]) -> list[str]:
+    """The same as branches of a `case`, in bash and zsh."""
+    quote = shlex.quote
+    return [f"            {quote(seen)}) node={quote(to)} ;;" for seen, to in _moves(nodes)]
 
 
 def _bash(nodes: Sequence[_Node]) -> str:
-    moves = [
-        f"            {shlex.quote(seen)}) node={shlex.quote(to)} ;;" for seen, to in _moves(nodes)
-    ]
     values, rest = [], []
     for node in nodes:
         for flag in node.flags:
@@ -132,33 +202,7 @@ def _bash(nodes: Sequence[_Node]) -> str:
         rest.append(f"            {shlex.quote(f'{node.path} -')}) {_bash_offer(names, False)} ;;")
         offer = _bash_offer(list(node.words), node.files)
         rest.append(f"            {shlex.quote(f'{node.path} ')}*) {offer} ;;")
-    return "\n".join((
-        "# bash completion for elmore",
-        "_elmore() {",
-        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}",
-        "    local node= names= files= word i",
-        "    # bash splits --flag=value at the sign",
-        "    if [[ $cur == = ]]; then cur=",
-        "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi",
-        "    for ((i = 1; i < COMP_CWORD; i++)); do",
-        '        case "$node ${COMP_WORDS[i]}" in',
-        *moves,
-        "        esac",
-        "    done",
-        '    case "$node $prev" in',
-        *values,
-        '        *) case "$node ${cur:0:1}" in',
-        *rest,
-        "        esac ;;",
-        "    esac",
-        "    COMPREPLY=()",
-        '    while IFS= read -r word; do COMPREPLY+=("$word"); done \\',
-        '        < <(compgen -W "$names" -- "$cur"; [[ -z $files ]] || compgen -f -- "$cur")',
-        "    [[ -z $files ]] || compopt -o filenames 2> /dev/null",
-        "}",
-        "complete -F _elmore elmore",
-        "",
-    ))  # fmt: skip
+    return _filled(_BASH, MOVES=_move_cases(nodes), VALUES=values, REST=rest)
 
 
 def _bash_offer(names: Sequence[str], files: bool) -> str:
@@ -167,9 +211,6 @@ def _bash_offer(names: Sequence[str], files: bool) -> str:
 
 
 def _zsh(nodes: Sequence[_Node]) -> str:
-    moves = [
-        f"            {shlex.quote(seen)}) node={shlex.quote(to)} ;;" for seen, to in _moves(nodes)
-    ]
     values, flags, words = [], [], []
     for node in nodes:
         for flag in node.flags:
@@ -183,35 +224,13 @@ def _zsh(nodes: Sequence[_Node]) -> str:
         files = "; _files" if node.files else ""
         offer = f"names=({_zsh_items(node.words)}); _describe word names{files}"
         words.append(f"            {path}) {offer} ;;")
-    return "\n".join((
-        "#compdef elmore",
-        "_elmore() {",
-        "    local node= word prev=${words[CURRENT-1]}",
-        "    local -a names",
-        "    if [[ $PREFIX == --*=* ]]; then prev=${PREFIX%%=*}; compset -P '*='; fi",
-        '    for word in "${(@)words[2,CURRENT-1]}"; do',
-        '        case "$node $word" in',
-        *moves,
-        "        esac",
-        "    done",
-        '    case "$node $prev" in',
-        *values,
-        "    esac",
-        "    if [[ $PREFIX == -* ]]; then",
-        '        case "$node" in',
-        *flags,
-        "        esac",
-        "        _describe -o flag names",
-        "    else",
-        '        case "$node" in',
-        *words,
-        "        esac",
-        "    fi",
-        "}",
-        "# as a file of $fpath, or sourced",
-        'if [[ $funcstack[1] == _elmore ]]; then _elmore "$@"; else compdef _elmore elmore; fi',
-        "",
-    ))  # fmt: skip
+    return _filled(_ZSH, MOVES=_move_cases(nodes), VALUES=values, FLAGS=flags, WORDS=words)
+
+
+def _filled(template: str, **cases: list[str]) -> str:
+    for name, lines in cases.items():
+        template = template.replace(f"@{name}@", "\n".join(lines))
+    return template
 
 
 def _zsh_items(described: Mapping[str, str]) -> str:
@@ -221,25 +240,11 @@ def _zsh_items(described: Mapping[str, str]) -> str:
 
 
 def _fish(nodes: Sequence[_Node]) -> str:
-    lines = [
-        "# fish completion for elmore",
-        "function __elmore_at",
-        "    set -l node ''",
-        "    for word in (commandline -opc)[2..]",
-        '        switch "$node $word"',
-    ]
-    for seen, to in _moves(nodes):
-        lines += [
-            f"            case {_fish_quote(seen)}",
-            f"                set node {_fish_quote(to)}",
-        ]
-    lines += ["        end", "    end", '    test "$node" = "$argv[1]"', "end"]
-    lines.append("complete -c elmore -f")
+    quote, lines = _fish_quote, list[str]()
+    moves = [f"            case {quote(seen)}; set node {quote(to)}" for seen, to in _moves(nodes)]
     for node in nodes:
-        here = f"complete -c elmore -n {_fish_quote(f'__elmore_at {_fish_quote(node.path)}')}"
-        lines += [
-            f"{here} -a {_fish_quote(word)}{_fish_help(text)}" for word, text in node.words.items()
-        ]
+        here = f"complete -c elmore -n {quote(f'__elmore_at {quote(node.path)}')}"
+        lines += [f"{here} -a {quote(word)}{_fish_help(text)}" for word, text in node.words.items()]
         if node.files:
             lines.append(f"{here} -F")
         for flag in node.flags:
@@ -247,10 +252,10 @@ def _fish(nodes: Sequence[_Node]) -> str:
                 f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
                 for name in flag.names
             )
-            value = f" -x -a {_fish_quote(' '.join(flag.choices))}" if flag.choices else " -x"
+            value = f" -x -a {quote(' '.join(flag.choices))}" if flag.choices else " -x"
             takes = (" -r -F" if flag.files else value) if flag.takes_value else ""
             lines.append(f"{here} {names}{takes}{_fish_help(flag.help)}")
-    return "\n".join([*lines, ""])
+    return _filled(_FISH, MOVES=moves, LINES=lines)
 
 
 def _fish_help(text: str) -> str:
