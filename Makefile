@@ -13,7 +13,7 @@ $(VENV)/.installed: pyproject.toml setup.py constraints.txt
 	$(INSTALL) --editable '.[dev]'
 	touch $@
 
-# The demonstration has an environment of its own: what `pip install elmore` brings and no more.
+# The demonstration has an environment of its own: what `pip install .` brings and no more.
 $(DEMO)/.installed: pyproject.toml setup.py $(wildcard native/*)
 	$(PYTHON) -m venv $(DEMO)
 	$(DEMO)/bin/pip install --quiet --disable-pip-version-check .

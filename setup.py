@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 from pathlib import Path
@@ -14,6 +15,8 @@ SOURCES = [
     f"native/{name}.c" for name in ("module", "cpu", "lstm", "panels", "recurrence", "charcnn")
 ]
 HEADERS = sorted(str(path) for path in Path("native").glob("*.h"))
+PAGES = "https://github.com/elmore-nlp/elmore/blob/main/"
+PICTURES = "https://raw.githubusercontent.com/elmore-nlp/elmore/main/"
 MSVC_FLAGS = ["/std:c11"]
 FLAGS = [
     "-O3",
@@ -61,7 +64,16 @@ def extensions() -> list[Extension]:
     ]
 
 
+def readme() -> str:
+    """README.md with links that work outside the repository too, such as on PyPI."""
+    text = Path("README.md").read_text(encoding="utf-8")
+    text = re.sub(r"\]\((docs/pictures/[^)]+)\)", rf"]({PICTURES}\1?sanitize=true)", text)
+    return re.sub(r"\]\(((?:docs/|[A-Z]+\.md)[^)]*)\)", rf"]({PAGES}\1)", text)
+
+
 setup(
+    long_description=readme(),
+    long_description_content_type="text/markdown",
     ext_modules=extensions(),
     cmdclass={"build_ext": BuildExtension},
     options={"bdist_wheel": {"py_limited_api": "cp311"}}

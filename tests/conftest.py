@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import signal
 import socket
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +31,20 @@ if HAS_TORCH:
 # Modules that import torch when they are imported.
 _TORCH_MODULES = ("torch", "elmore.nn", "elmore.tasks", "small_training", "small_tasks")
 _TORCH_MODULES += ("manylangs_reference", "elmore.training.pretrain", "elmore.training.trainer")
+_MISSING = tuple(name for name in ("gensim", "spacy") if find_spec(name) is None)
+_MISSING += () if HAS_TORCH else _TORCH_MODULES
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Where torch is not installed, leave out the files that cannot be imported without it."""
-    if HAS_TORCH or collection_path.suffix != ".py":
+    """Leave out the files that cannot be imported without torch, gensim or spaCy."""
+    if not _MISSING or collection_path.suffix != ".py":
         return None
     tree = ast.parse(collection_path.read_text(encoding="utf-8"))
     names = [
         *(alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names),
         *(str(node.module) for node in tree.body if isinstance(node, ast.ImportFrom)),
     ]
-    needed = (
-        name for name in names if f"{name}.".startswith(tuple(f"{m}." for m in _TORCH_MODULES))
-    )
+    needed = (name for name in names if f"{name}.".startswith(tuple(f"{m}." for m in _MISSING)))
     return True if any(needed) else None
 
 

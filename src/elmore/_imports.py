@@ -14,7 +14,7 @@ __all__ = ["lazy_names", "missing_extra", "require", "require_torch"]
 
 # Plain `torch` brings gigabytes of CUDA on Linux, which a laptop has no use for.
 _CPU_BUILD = (
-    " (without a GPU, first `pip install torch --index-url https://download.pytorch.org/whl/cpu`)"
+    "; without a GPU, first `pip install torch --index-url https://download.pytorch.org/whl/cpu`"
 )
 
 
@@ -51,7 +51,9 @@ def missing_extra(module: str, extra: str, what: str) -> MissingExtra:
     """The error that says which extra brings a package."""
     package = module.partition(".")[0]
     hint = _CPU_BUILD if package == "torch" else ""
-    return MissingExtra(f"{what} needs {package}; install elmore[{extra}]{hint}")
+    # `pip install elmore[...]` works once elmore is on PyPI; until then this does.
+    command = f"in a clone: `pip install '.[{extra}]'`{hint}"
+    return MissingExtra(f"{what} needs {package}; install elmore[{extra}] ({command})")
 
 
 def lazy_names(

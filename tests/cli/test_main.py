@@ -94,8 +94,10 @@ def test_a_bar_only_on_a_terminal(monkeypatch):
 
 def test_require():
     assert _extras.require("json", "none", "this test").__name__ == "json"
-    with pytest.raises(MissingExtra, match=r"^plot needs nosuch; install elmore\[plot\]$"):
+    with pytest.raises(MissingExtra) as refused:
         _extras.require("nosuch.part", "plot", "plot")
+    wanted = "plot needs nosuch; install elmore[plot] (in a clone: `pip install '.[plot]'`)"
+    assert str(refused.value) == wanted
 
 
 def test_main_reads_the_arguments_of_the_process(monkeypatch, capsys):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,7 +41,7 @@ def test_every_flag(cli, served, tiny_folder, tmp_path):
     flags = (
         f"--port 0 --name mine --token-file {token} --cors https://a.org --cors https://b.org "
         "--max-wait-ms 5 --max-body-bytes 10 --max-tokens 11 --max-sentences 12 --max-requests 13 "
-        "--max-queue-tokens 14 --batch-tokens 15 --no-page --no-metrics --quiet"
+        "--max-queue-tokens 14 --batch-tokens 15 --no-page --no-metrics --access-log --quiet"
     ).split()
     result = cli("serve", tiny_folder, *flags)
     assert (result.code, result.err) == (0, "")
@@ -57,6 +59,7 @@ def test_every_flag(cli, served, tiny_folder, tmp_path):
             batch_tokens=15,
             page=False,
             metrics=False,
+            access_log=True,
         )
     ]
 
@@ -65,6 +68,99 @@ def test_a_token_from_the_environment(cli, served, tiny_folder, monkeypatch):
     monkeypatch.setenv("ELMORE_SERVE_TOKEN", "xyz")
     assert cli("serve", tiny_folder, "--port", "0").code == 0
     assert served[0].token == "xyz"
+
+
+def test_every_flag_from_the_environment(cli, served, tiny_folder, tmp_path, monkeypatch):
+    token = tmp_path / "token"
+    token.write_text("abc")
+    for line in (
+        f"MODEL='{tiny_folder}'",
+        "PORT=0",
+        "NAME=mine",
+        f"TOKEN_FILE={token}",
+        "CORS=https://a.org https://b.org",
+        "MAX_WAIT_MS=5",
+        "MAX_BODY_BYTES=10",
+        "MAX_TOKENS=11",
+        "MAX_SENTENCES=12",
+        "MAX_REQUESTS=13",
+        "MAX_QUEUE_TOKENS=14",
+        "BATCH_TOKENS=15",
+        "NO_PAGE=1",
+        "NO_METRICS=true",
+        "ACCESS_LOG=yes",
+        "QUIET=1",
+        "VERBOSE=0",
+        "THREADS=  ",
+    ):
+        name, _, value = line.partition("=")
+        monkeypatch.setenv(f"ELMORE_SERVE_{name}", value)
+    result = cli("serve")
+    assert (result.code, result.err) == (0, "")
+    assert served == [
+        Settings(
+            name="mine",
+            token="abc",
+            origins=("https://a.org", "https://b.org"),
+            max_wait=0.005,
+            body_bytes=10,
+            tokens=11,
+            sentences=12,
+            queue_requests=13,
+            queue_tokens=14,
+            batch_tokens=15,
+            page=False,
+            metrics=False,
+            access_log=True,
+        )
+    ]
+
+
+def test_flags_win_over_the_environment(cli, served, tiny_folder, monkeypatch):
+    for name, value in {
+        "MODEL": "nosuch",
+        "PORT": "1",
+        "NAME": "theirs",
+        "CORS": "https://a.org",
+        "MAX_TOKENS": "11",
+        "PRECISION": "float16",
+    }.items():
+        monkeypatch.setenv(f"ELMORE_SERVE_{name}", value)
+    flags = "--port 0 --name mine --cors https://c.org --cors https://d.org --max-tokens 12"
+    result = cli("serve", tiny_folder, *flags.split())
+    assert result.code == 0
+    assert served[0].origins == ("https://c.org", "https://d.org")
+    assert (served[0].name, served[0].tokens) == ("mine", 12)
+
+
+def test_every_flag_has_a_variable_in_the_docs():
+    import argparse
+
+    from elmore.cli import serve
+
+    parser = argparse.ArgumentParser()
+    serve.add_arguments(parser)
+    flags = {option for action in parser._actions for option in action.option_strings}
+    page = Path(__file__).parents[2] / "docs" / "service.md"
+    named = set(re.findall(r"`(--[a-z-]+)`", page.read_text("utf-8")))
+    assert {flag for flag in flags if flag.startswith("--")} - named <= {"--help", "--debug"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("PORT", "70000", "ELMORE_SERVE_PORT: '70000' is no port; use 0 to 65535"),
+        ("NO_PAGE", "maybe", "ELMORE_SERVE_NO_PAGE: 'maybe' is not a switch; use 1 or 0"),
+        ("PRECISION", "int4", "ELMORE_SERVE_PRECISION: 'int4' is not one of float32, "),
+        ("MAX_TOKENS", "0", "ELMORE_SERVE_MAX_TOKENS: '0' is no number from 1"),
+    ],
+)
+def test_variables_that_are_refused(cli, served, tiny_folder, monkeypatch, name, value, message):
+    monkeypatch.setenv(f"ELMORE_SERVE_{name}", value)
+    result = cli("serve", tiny_folder)
+    assert result.code == 2
+    assert message in result.err
+    assert served == []
 
 
 def test_an_open_door_is_warned_of(cli, served, tiny_folder):

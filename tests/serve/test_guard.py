@@ -249,3 +249,23 @@ def test_many_names_are_compared_quickly() -> None:
     names = ",".join(f'"k{k}":1' for k in range(100_000))
     with pytest.raises(ServiceError, match="has 'k99999' twice"):
         parse_body(f'{{{names},"k99999":2}}'.encode())
+
+
+def test_the_access_log(lm: Elmo, capsys: pytest.CaptureFixture[str]) -> None:
+    with TestClient(make_app(lm, Settings(access_log=True))) as client:
+        client.post("/v1/embed", content=BODY.replace(b'"a"', b'"secret"'), headers=TYPE)
+        client.get("/secret?text=secret")
+        client.post("/v1/embed", content=b"[", headers=TYPE)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told = [(line["method"], line["route"], line["status"]) for line in lines]
+    assert told == [("POST", "/v1/embed", 200), ("GET", "other", 404), ("POST", "/v1/embed", 400)]
+    assert "secret" not in str(lines)
+    for line in lines:
+        assert set(line) == {"time", "client", "method", "route", "status", "seconds"}
+        assert line["seconds"] > 0
+        assert line["time"].endswith("+00:00")
+
+
+def test_no_access_log_by_default(client: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
+    client.get("/health")
+    assert capsys.readouterr().out == ""

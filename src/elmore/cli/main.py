@@ -114,8 +114,13 @@ def _dispatch(arguments: list[str]) -> int:
     if name == "--version":
         print(f"elmore {__version__}")
         return 0
+    if name == "--completion":
+        from elmore.cli.completion import completion_script
+
+        print(completion_script(arguments[1:], VERBS), end="")
+        return 0
     if name not in VERBS:
-        known = [*VERBS, "--help", "--version"]
+        known = [*VERBS, "--help", "--version", "--completion"]
         what = "flag" if name.startswith("-") else "verb"
         hint = nearest(name, known) or f"use one of {', '.join(VERBS)}"
         raise ConfigError(f"unknown {what} '{shown(name, 60)}'; {hint}")
@@ -149,6 +154,7 @@ def _help() -> str:
         "flags:",
         "  -h, --help  this text; `elmore VERB --help` explains a verb",
         "  --version   the version",
+        "  --completion bash|zsh|fish   a script that lets Tab complete verbs, flags and files",
         "",
         "examples:",
         '  echo "A plant grew ." | elmore embed',

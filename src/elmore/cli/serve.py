@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,8 @@ EXAMPLES = """\
     -d '{"sentences": ["The bank lent money ."], "pooling": "mean"}'
 
 Open http://127.0.0.1:8000/ for the demo page. /openapi.json describes the service, /metrics is for
-Prometheus. The token can also be in ELMORE_SERVE_TOKEN. Texts are never logged.
+Prometheus. Every flag is also an environment variable, such as ELMORE_SERVE_PORT=8080; flags win.
+ELMORE_SERVE_TOKEN may hold the token instead of a file. Texts are never logged.
 """
 
 _TOKEN_BYTES = 4096  # a wrong path, such as a model, must not be read completely
@@ -42,6 +44,7 @@ _LIMITS = {
     "--max-requests": ("queue_requests", "at a time; more get a 429 response (default: 512)"),
     "--max-queue-tokens": ("queue_tokens", "that wait; more get a 429 response (default: 262144)"),
 }
+_SWITCHES = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
 def add_arguments(parser: Parser) -> None:
@@ -77,9 +80,13 @@ def add_arguments(parser: Parser) -> None:
         parser.add_argument(flag, dest=field, type=flags.parse_count, metavar="N", help=what)
     parser.add_argument("--no-page", action="store_true", help="leave out the demo page at /")
     parser.add_argument("--no-metrics", action="store_true", help="leave out /metrics")
+    parser.add_argument(
+        "--access-log", action="store_true", help="one line of JSON per request on stdout"
+    )
     flags.add(parser, "--start")
     flags.add_compute(parser)
     flags.add_common(parser, json=False)
+    _take_environment(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -110,6 +117,47 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+class _Replaceable(list[str]):
+    """The default of a flag that may be repeated: argparse adds to a copy, which is empty."""
+
+    def __copy__(self) -> list[str]:
+        return []
+
+
+def _take_environment(parser: argparse.ArgumentParser) -> None:
+    """Let ELMORE_SERVE_... set the defaults of the model and of all flags but two.
+
+    Raises:
+        ConfigError: a variable has a value that its flag would refuse.
+    """
+    for action in parser._actions:
+        if action.dest in ("help", "debug"):  # both concern one call
+            continue
+        name = f"ELMORE_SERVE_{action.dest.upper()}"
+        text = os.environ.get(name, "").strip()
+        if not text:
+            continue
+        try:
+            action.default = _value(action, text)
+        except (argparse.ArgumentTypeError, ValueError) as error:
+            raise ConfigError(f"{name}: {error}") from None
+
+
+def _value(action: argparse.Action, text: str) -> object:
+    """Read a variable as its flag would read the word."""
+    if action.nargs == 0:
+        if text.lower() not in _SWITCHES:
+            raise ValueError(f"'{text}' is not a switch; use 1 or 0")
+        return _SWITCHES[text.lower()]
+    if isinstance(action.default, list):
+        return _Replaceable(text.split())
+    if action.nargs is not None:
+        return shlex.split(text)
+    if action.choices is not None and text not in action.choices:
+        raise ValueError(f"'{text}' is not one of {', '.join(action.choices)}")
+    return action.type(text) if callable(action.type) else text
+
+
 def _settings(args: argparse.Namespace, model: ModelPath) -> Settings:
     from elmore.serve.settings import Settings
 
@@ -123,6 +171,7 @@ def _settings(args: argparse.Namespace, model: ModelPath) -> Settings:
         origins=tuple(args.cors),
         page=not args.no_page,
         metrics=not args.no_metrics,
+        access_log=args.access_log,
         **{name: value for name, value in given.items() if value is not None},
     )
 

@@ -132,7 +132,7 @@ def model_card(
         f"# {name.partition('/')[2]}",
         "A bidirectional language model that gives each word a vector for its context (ELMo, "
         "Peters et al. 2018).",
-        "## Use\n\n```python\nfrom elmore import Elmo                # pip install elmore[hub]\n"
+        "## Use\n\n```python\nfrom elmore import Elmo                # elmore with its extra hub\n"
         f'elmo = Elmo.load("{name}")\n'
         'vectors = elmo.embed(["Stocks fell .", "She fell ."])   # a list of (tokens, '
         f"{checkpoint.config.dim})\n```",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -83,12 +82,14 @@ class _Route(APIRoute):
         return strict
 
 
-def make_app(elmo: Elmo, settings: Settings, draining: threading.Event | None = None) -> ASGIApp:
+def make_app(
+    elmo: Elmo, settings: Settings, draining: Callable[[], bool] = lambda: False
+) -> ASGIApp:
     """The ASGI application around a loaded model; its thread runs from startup to shutdown.
 
-    `draining` is set by the server when it stops: no new requests are accepted from then on.
+    `draining` tells whether the server is stopping: no new requests are accepted from then on.
     """
-    metrics, stopping = Metrics(), (draining or threading.Event()).is_set
+    metrics, stopping = Metrics(), draining
     batcher = Batcher(elmo, settings, metrics)
     service = Service(elmo, settings, batcher)
 

@@ -1,23 +1,16 @@
-"""The server: its socket, its timeouts, and a stop that finishes accepted requests.
-
-uvicorn has no timeout for the head of a request and no hook for its own 400 responses. Both need a
-subclass of its h11 protocol, which is not a documented interface: tests/serve/test_server.py
-fails when a new version of uvicorn changes it.
-"""
+"""The server: its socket, its timeouts, and a stop that finishes accepted requests."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
-import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from elmore.embedding.elmo import Elmo
 from elmore.errors import ConfigError
@@ -33,7 +26,7 @@ _NO_HTTP = "this is not an HTTP request; send one"
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Open the socket, before anything slow is done.
+    """Open the socket before anything slow is done.
 
     Raises:
         ConfigError: the address is not available.
@@ -68,13 +61,13 @@ def serve(
     Args:
         elmo: the model.
         settings: limits, token, name.
-        listener: from `bind`.
-        started: called when requests are accepted.
+        listener: of `bind`.
+        started: called when requests are taken.
     """
-    draining = threading.Event()
+    stopping, heads = _Stopping(), _Heads(settings.header_seconds)
     config = uvicorn.Config(
-        make_app(elmo, settings, draining),
-        http=_timed(settings.header_seconds),
+        heads.around(make_app(elmo, settings, stopping)),
+        http="h11",
         ws="none",
         lifespan="on",
         log_config=None,
@@ -87,75 +80,146 @@ def serve(
         timeout_graceful_shutdown=int(settings.drain_seconds) or 1,
         h11_max_incomplete_event_size=_HEAD_BYTES,
     )
-    _Server(config, draining, started).run(sockets=[listener])
+    config.load()
+    config.http_protocol_class = _watching(config.http_protocol_class, heads)
+    stopping.server = server = _Server(config, started)
+    server.run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
-    def __init__(
-        self, config: uvicorn.Config, draining: threading.Event, started: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None] | None) -> None:
         super().__init__(config)
-        self._draining, self._on_start = draining, started
+        self._on_start = started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started and self._on_start is not None:
             self._on_start()
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
-        self._draining.set()
+
+class _Stopping:
+    """Whether the server was asked to stop. The application needs it before there is a server."""
+
+    server: uvicorn.Server | None = None
+
+    def __call__(self) -> bool:
+        return self.server is not None and self.server.should_exit
 
 
-def _timed(seconds: float) -> type[asyncio.Protocol]:
-    """A protocol that closes connections whose next head does not arrive in time."""
+class _Heads:
+    """Closes connections whose next request does not get as far as the application in time.
 
-    class TimedProtocol(H11Protocol):
-        _timer: asyncio.TimerHandle | None = None
+    It sees what asyncio and ASGI show: when bytes arrive, and when the application is called.
+    """
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._watch()
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.connections: dict[Any, _Connection] = {}
 
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._watch()
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """Report the requests of an application to the connections they came by."""
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop()
-            super().connection_lost(exc)
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            connection = self.connections.get(tuple(scope.get("client") or ()))
+            if connection is None:
+                await app(scope, receive, send)
+                return
+            connection.begin()
+            try:
+                await app(scope, receive, send)
+            finally:
+                connection.end()
 
-        def send_400_response(self, msg: str) -> None:
-            """Respond to what is not HTTP in the format of every other error."""
-            self._stop()
-            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                body = bytes(error_response(ServiceError(400, _NO_HTTP)).body)
-                kind = (b"content-type", b"application/json")
-                size = (b"content-length", str(len(body)).encode("ascii"))
-                head = [kind, size, (b"connection", b"close")]
-                for event in (
-                    h11.Response(status_code=400, headers=head, reason=b"Bad Request"),
-                    h11.Data(data=body),
-                    h11.EndOfMessage(),
-                ):
-                    self.transport.write(self.conn.send(event) or b"")
-            self.transport.close()
+        return counted
 
-        def _watch(self) -> None:
-            if self.conn.their_state is not h11.IDLE:
-                self._stop()
-            elif self._timer is None:
-                self._timer = self.loop.call_later(seconds, self._give_up)
 
-        def _stop(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+def _watching(inner: type[asyncio.Protocol], heads: _Heads) -> type[asyncio.Protocol]:
+    """The class of connections that pass everything on to uvicorn's."""
 
-        def _give_up(self) -> None:
+    class Watched(_Connection):
+        def __init__(self, **given: Any) -> None:
+            super().__init__(inner(**given), heads)
+
+    return Watched
+
+
+class _Connection(asyncio.Protocol):
+    """Wraps a connection of uvicorn: a timer for heads, and errors in our shape."""
+
+    def __init__(self, inner: asyncio.Protocol, heads: _Heads) -> None:
+        self._inner, self._heads = inner, heads
+        self._timer: asyncio.TimerHandle | None = None
+        self._requests = 0
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = _Answers(transport)
+        self._client = tuple((transport.get_extra_info("peername") or ())[:2])
+        self._heads.connections[self._client] = self
+        self._inner.connection_made(self._transport)  # type: ignore[arg-type]
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._inner.data_received(data)
+        except h11.LocalProtocolError:  # broken in the middle of a response: too late for another
+            self._transport.close()
+        self._watch()
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        if self._heads.connections.get(self._client) is self:
+            del self._heads.connections[self._client]
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def begin(self) -> None:
+        """A request has reached the application."""
+        self._requests += 1
+        self._stop()
+
+    def end(self) -> None:
+        """Its answer is complete. What waits for the next one is uvicorn's timer of idle ones."""
+        self._requests -= 1
+
+    def _watch(self) -> None:
+        if self._requests == 0 and self._timer is None and not self._transport.is_closing():
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._heads.seconds, self._transport.close)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
             self._timer = None
-            # Between two requests uvicorn has its own timer for the connection.
-            if self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None:
-                self.transport.close()
 
-    return TimedProtocol
+
+class _Answers:
+    """A transport that answers what is not HTTP in the shape of every other error."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._replaced = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Replace uvicorn's own 400, which is plain text; ours are JSON."""
+        if data.startswith(b"HTTP/1.1 400 ") and b"application/json" not in data:
+            self._replaced = True
+            body = bytes(error_response(ServiceError(400, _NO_HTTP)).body)
+            head = (
+                "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            )
+            data = head.encode("ascii") + body
+        elif self._replaced:
+            return
+        self._transport.write(data)

@@ -33,6 +33,7 @@ class Settings:
         origins: web origins whose pages may use the service.
         metrics: whether /metrics exists.
         page: whether the demo page exists.
+        access_log: whether each request is one line of JSON on stdout.
     """
 
     name: str = "elmo"
@@ -54,6 +55,7 @@ class Settings:
     origins: tuple[str, ...] = ()
     metrics: bool = True
     page: bool = True
+    access_log: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
