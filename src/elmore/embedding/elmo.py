@@ -45,7 +45,7 @@ class Elmo:
     """A loaded model: text in, vectors out.
 
     It never changes after loading and may be shared between threads. A sentence's vectors depend
-    on that sentence alone. Make one with `Elmo.load`.
+    on that sentence alone. Make one with `Elmo.load`, or from a checkpoint with the same options.
     """
 
     def __init__(self, checkpoint: Checkpoint, **options: Unpack[ComputeOptions]) -> None:
@@ -303,6 +303,7 @@ class Elmo:
             >>> first.shape
             torch.Size([1, 3, 32])
         """
+        # Everything else in this class works where torch is not installed.
         require_torch("elmo.layer()")
         from elmore.nn.elmo_layer import ElmoLayer
 
@@ -345,6 +346,7 @@ class Elmo:
             >>> Elmo.load("copy-of-my-model").dim
             32
         """
+        # A warm start took a moment to compute, and a later load would otherwise repeat it.
         checkpoint = dataclasses.replace(self._checkpoint, start_state=self._engine.start_state)
         checkpoint = certified(checkpoint, precision)
         elmore_folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)

@@ -106,6 +106,7 @@ def shared_word(
     if not repeated:
         return None
 
+    # By count alone it would be "the": the log of the rank makes a rare word worth several uses.
     def worth(item: tuple[str, int]) -> float:
         word = item[0].casefold()
         rarity = float(len(word))

@@ -212,6 +212,7 @@ class ColumnEmbedder:
         chunk: list[Record | None] = []
         size = 0
         for value in values:
+            # Nulls were left out of the stream, so records and values are paired again here.
             record = None if value is None else next(records)
             if record is not None:
                 record = record._replace(values=stored(record, self.job.dtype))

@@ -108,6 +108,7 @@ def arrow_function(job: ColumnJob) -> Callable[[Iterable[Any]], Iterator[Any]]:
     _check_dtype(job)
 
     def embed(batches: Iterable[Any]) -> Iterator[Any]:
+        # In the worker: what Spark pickles and sends names a model and does not hold it.
         embedder = ColumnEmbedder(job, fixed=False)
         for batch in batches:
             yield from embedder.tables(batch)

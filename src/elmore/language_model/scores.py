@@ -139,6 +139,7 @@ def pipe_scores(
             for rows in plan_batches([len(s) for s in window], batch_tokens=batch_tokens):
                 scores = _score_batch(model, [window[row] for row in rows])
                 done.update(zip(rows.tolist(), scores, strict=True))
+            # Batches are sorted by length; the caller gets the order of the input.
             yield from (done[k] for k in range(len(window)))
 
     return results()

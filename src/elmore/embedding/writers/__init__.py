@@ -124,6 +124,7 @@ def stored(record: Record, dtype: StoredType) -> NDArray[Any]:
         ElmoreError: a value is not finite.
         ConfigError: a value is too large for float16.
     """
+    # Here and not at the top: the command line lists the formats without loading numpy.
     import numpy as np
 
     from elmore.formats.checkpoint import as_stored

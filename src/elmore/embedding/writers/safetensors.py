@@ -55,6 +55,7 @@ class SafetensorsWriter:
         """Set the rows of a record aside."""
         values = stored(record, self._settings.dtype)
         layers = values if self._settings.all_layers else values[None]
+        # The format is little-endian; other machines turn the bytes round here.
         for file, part in zip(self._rows, layers, strict=True):
             plain = np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<"))
             if plain.size:
