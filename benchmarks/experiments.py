@@ -73,7 +73,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         {"testb": Part(("ner/eng.testb.xz",))},
         5,
         (90.15, 92.22, 21.0),
-        "The paper's data, complete. 4 % of the test sentences also stand in train, as in the "
+        "The paper's data, complete. 4 % of the test sentences are also in train, as in the "
         "official files; none in the pretraining text.",
     ),
     "sst": Experiment(
@@ -84,7 +84,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         {"test": Part(("sst/test.txt.xz",))},
         5,
         (51.4, 54.7, 6.8),
-        "The paper's data, complete. Two very short test sentences also stand in train; none in "
+        "The paper's data, complete. Two very short test sentences are also in train; none in "
         "the pretraining text. With ELMo at the input alone 46.44 ± 0.33 (5 seeds).",
     ),
     "snli": Experiment(
@@ -125,7 +125,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         3,
         (81.4, 84.6, 17.2),
         "Another corpus than the paper's OntoNotes: web text; compare the two systems only. 47 "
-        "very short test sentences also stand in train; 1 in the pretraining text.",
+        "very short test sentences are also in train; 1 in the pretraining text.",
     ),
     "coref": Experiment(
         "coref",

@@ -5,8 +5,8 @@
     python benchmarks/studies.py --data DATA --mix             # of the results of tasks.py
     python benchmarks/studies.py --write                       # pictures and docs/studies.md
 
-Each report is one JSON file in benchmarks/results/studies/; what is there is not done again, and a
-study that was cut off goes on with the training it was at (`--work` keeps them).
+Each report is one JSON file in benchmarks/results/studies/; what is there is not done again, and
+an interrupted study resumes with the run it was at (`--work` keeps them).
 """
 
 from __future__ import annotations
@@ -35,45 +35,52 @@ TASKS = {
     "sst": ("sentiment", "sst/train.txt.xz", "sst/dev.txt.xz", {}),
 }
 TITLES = {"ner": "NER (CoNLL-2003, span F1 on testa)", "sst": "SST-5 (accuracy on dev)"}
-# What the paper found, to be read beside ours.
-PAPER = {
-    "layers": "The paper (Table 2; SQuAD, SNLI, SRL): the last layer alone is worth 1.0 to 3.9 "
-    "points over the baseline, an equal mix of all layers (λ = 1) 0.2 to 0.5 more, a learned mix "
-    "(λ = 0.001) another 0.2; λ matters little where the data is small, as in NER.",
-    "placement": "The paper (Table 3): SNLI and SQuAD are best with ELMo at input and output, SRL "
-    "at the input alone; the output alone is worst for SRL (80.9, below its baseline) and 0.2 to "
-    "0.3 below the input for the other two.",
-    "sample-size": "The paper (Figure 1; SNLI, SRL): the smaller the training set, the larger the "
-    "gain; with 1 % of the data SRL with ELMo is where the baseline is with 10 %, and it reaches "
-    "the baseline's best score after 10 epochs instead of 486.",
-    "mix": "The paper (Figure 2): at the input the first LSTM layer is favoured, most of all by "
-    "coreference and SQuAD; at the output the weights are balanced with a slight preference for "
-    "the lower layers.",
-}
-# What ours found; to be read again when reports change.
-SEEN = {
-    "layers": "Here SST-5 has the paper's order: the last layer alone gains 2.0 points, an equal "
-    "mix 2.9, a learned one 3.5. NER does not care, as the paper says: 1.3 points in all three.",
-    "placement": "Here NER behaves as SRL did: the input is the place, the output alone gains half "
-    "as much. SST-5 gains at both, most at the output; its recipe has both, as the paper's has.",
-    "sample-size": "Here NER has the paper's picture: the gain falls from 15 points on 140 "
-    "sentences to 1.3 on all of them; with ELMo a third of the data comes within 0.2 to 2.2 points "
-    "of what the baseline makes of all of it, at every size; and the baseline's best epoch, the "
-    "tenth, is passed in the fourth. SST-5 is different: of 85 or 256 sentences neither system "
-    "learns much, and ELMo is a point behind, perhaps because what the small biLM knows is less "
-    "of sentiment than GloVe's words; it is ahead from 10 % on, most on all of the data.",
-    "mix": "Here as in the paper coreference favours the first LSTM layer at the input, and so "
-    "does SNLI, whose output prefers the lower layers. SQuAD weighs both LSTM layers alike. NER's "
-    "λ of 0.1 keeps its mix equal. SRL alone prefers the last layer. The share of a layer is its "
-    "weight times the mean length of its vectors on the task's text: those of the last layer are "
-    "1.7 times as long as the others, so that it brings most to the sum in all but SNLI.",
-}
 HEADS = {
     "layers": "Which layers",
     "placement": "Where ELMo enters",
     "sample-size": "How much data, how many epochs",
     "mix": "What the tasks learn to weigh",
 }
+# What the paper found, and below it what we found: to be read again when reports change.
+TEXTS = {
+    "layers": """
+The paper (Table 2: SQuAD, SNLI, SRL): the last layer alone gains 1.0 to 3.9 points over the
+baseline. An equal mix of all layers (λ = 1) gains 0.2 to 0.5 more, and a learned mix (λ = 0.001)
+another 0.2. λ matters little if there is little data, as in NER.
+
+Here: SST-5 has the same order, with gains of 2.0, 2.9 and 3.5 points. NER gains 1.3 points in all
+three cases.
+""",
+    "placement": """
+The paper (Table 3): SNLI and SQuAD are best with ELMo at the input and the output of the RNN, SRL
+with the input alone. The output alone is the worst place for SRL (80.9, below its baseline); for
+the other two it is 0.2 to 0.3 points below the input.
+
+Here: NER behaves like the paper's SRL. The input is the right place, and the output alone gains
+half as much. SST-5 gains at both places and most at the output alone. Its recipe uses both, as in
+the paper.
+""",
+    "sample-size": """
+The paper (Figure 1: SNLI, SRL): the smaller the training set, the larger the gain. For SRL, 1 %
+of the data with ELMo is as good as 10 % without, and ELMo reaches the baseline's best score after
+10 epochs; the baseline needs 486.
+
+Here: NER agrees. The gain falls from 15 points on 140 sentences to 1.3 on all of them. At every
+size, ELMo with a third of the data comes within 0.2 to 2.3 points of the baseline with all of it.
+SST-5 differs: with 85 or 256 sentences neither system learns much, and ELMo is a point behind. It
+is ahead from 10 % on, and most with all of the data.
+""",
+    "mix": """
+The paper (Figure 2): at the input, tasks prefer the first LSTM layer, above all coreference and
+SQuAD. At the output the weights are balanced, with a slight preference for the lower layers.
+
+Here: coreference and SNLI prefer the first LSTM layer at the input, as in the paper, and SNLI
+prefers the lower layers at the output. SQuAD gives both LSTM layers the same weight. NER's λ of
+0.1 keeps its mix equal. Only SRL prefers the last layer.
+""",
+}
+# The page above this line is written by hand.
+MARKER = "<!-- Written by `python benchmarks/studies.py --write`. -->"
 
 
 def run_task(args: argparse.Namespace) -> None:
@@ -167,42 +174,42 @@ def save(path: Path, report: dict[str, Any]) -> None:
 # The page ----------------------------------------------------------------------------------------
 
 
+# Columns that the page calls by another name.
+NAMES = {"trainings": "runs"}
+SHARES = (
+    "`range` is the largest difference of a weight between runs. Layers differ in length, so a\n"
+    "weight is not a share of the sum: vectors of the last layer are 1.7 times as long as the\n"
+    "others. The shares of the sum are:"
+)
+
+
 def shown(row: dict[str, Any]) -> dict[str, Any]:
-    """Write numbers that are no scores as they are."""
+    """Name the columns, and write numbers that are not scores as they are."""
     plain = {"share": "{:g} %", "lambda": "{:g}"}
-    return {key: plain[key].format(value) if key in plain else value for key, value in row.items()}
+    return {
+        NAMES.get(key, key): plain[key].format(value) if key in plain else value
+        for key, value in row.items()
+    }
 
 
-def with_shares(tables: dict[str, Any]) -> list[dict[str, Any]]:
-    """Put what each layer brings to the sum, weight times mean length, beside its weight."""
+def shares(tables: dict[str, Any]) -> list[dict[str, Any]]:
+    """What each layer adds to the sum: its weight times the mean length of its vectors."""
     lengths = {row["task"]: row for row in tables["lengths"]}
     rows = []
     for row in tables["mix"]:
         names = [name for name in row if name.startswith("layer ")]
         parts = [row[name] * lengths[row["task"]][name] for name in names]
-        shares = {f"share of {n}": part / sum(parts) for n, part in zip(names, parts, strict=True)}
-        rows.append({**row, **shares})
+        found = {name: part / sum(parts) for name, part in zip(names, parts, strict=True)}
+        rows.append({"task": row["task"], "place": row["place"], **found})
     return rows
 
 
 def write_page() -> None:
-    """Draw every report and write the page."""
+    """Draw every report, and write the page below its marker."""
     from elmore.analysis.plots import plot_report
     from elmore.tasks import Report
 
-    lines = [
-        "# The paper's studies",
-        "",
-        "```console",
-        "$ elmore analyze layers --help",
-        "```",
-        "",
-        "Made by `benchmarks/studies.py` from the reports in `benchmarks/results/studies/`: the",
-        "[English model](english.md), GloVe vectors (6B, 100 dimensions, 40,000 words), laptop",
-        "recipes. One training a row unless a deviation stands beside it; scores are of the best",
-        "epoch on development data, in per cent. Another seed moves them by tenths of a point,",
-        "so small differences say nothing.",
-    ]
+    lines = [PAGE.read_text(encoding="utf-8").partition(MARKER)[0] + MARKER]
     for study in (*STUDIES, "mix"):
         found = {}
         for task in (*TASKS, None):
@@ -211,16 +218,16 @@ def write_page() -> None:
                 found[task] = json.loads(path.read_text(encoding="utf-8"))
         if not found:
             continue
-        lines += ["", f"## {HEADS[study]}", "", PAPER[study]]
-        lines += ["", SEEN[study]] if study in SEEN else []
+        lines += ["", f"### {HEADS[study]}", TEXTS[study].rstrip()]
         for task, content in found.items():
             picture = f"{study}-{task}.svg" if task else f"{study}.svg"
             plot_report(Report(**content), PICTURES / picture, overwrite=True)
-            lines += ["", f"### {TITLES[task]}", ""] if task else [""]
-            tables = content["tables"]
-            rows = with_shares(tables) if study == "mix" else tables[study]
-            lines += table([shown(row) for row in rows])
-            lines += ["", *(f"- {note}" for note in content["notes"])] if content["notes"] else []
+            lines += ["", f"**{TITLES[task]}**", ""] if task else [""]
+            lines += table([shown(row) for row in content["tables"][study]])
+            if study == "mix":
+                lines += ["", SHARES, "", *table(shares(content["tables"]))]
+            notes = [n for n in content["notes"] if study != "mix" and "the paper" not in n]
+            lines += ["", *(f"- {note[0].upper()}{note[1:]}." for note in notes)] if notes else []
             lines += ["", f"![{HEADS[study]}, {task or 'all tasks'}](pictures/{picture})"]
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -110,11 +110,11 @@ def draw(results: Runs, path: Path) -> None:
 
 
 def page(results: Runs, epoch_times: Mapping[str, Any]) -> str:
-    """Write the whole page."""
+    """Write the page below its marker."""
     notes, costs = [], []
     for name, experiment in EXPERIMENTS.items():
         if any((name, system) in results for system in SYSTEMS):
-            facts = {"trained on": str(experiment.train), "to know": experiment.note}
+            facts = {"trained on": str(experiment.train), "notes": experiment.note}
             notes.append({"task": experiment.title, **facts})
     for (name, system), runs in sorted(results.items()):
         minutes = statistics.fmean(run["cpu_seconds"] for run in runs) / 60
@@ -123,26 +123,13 @@ def page(results: Runs, epoch_times: Mapping[str, Any]) -> str:
         title = {"task": EXPERIMENTS[name].title, "system": system}
         costs.append({**title, **cost, "epochs": round(epochs)})
     lines = [
-        "# What ELMo brings to the six tasks",
-        "",
-        "```console",
-        "$ elmore recipes show ner-laptop",
-        "```",
-        "",
-        "Made by `benchmarks/tasks.py` from the JSON files in `benchmarks/results/tasks/`, one a",
-        "training. Both systems have the same laptop recipe, data, GloVe vectors (6B, 100",
-        "dimensions, 40,000 words) and most epochs; ELMo makes the input wider, and in SST-5, SNLI",
-        "and SQuAD the output too. Mean ± standard deviation over seeds (their number), per cent;",
-        "the reduction is that of the error. Beyond sd: the gain is larger than either deviation.",
-        "Small models on one core in some minutes show sign and order of the effect, not the",
-        "paper's level.",
         "",
         *table(score_rows(results)),
         "",
         "![Scores of the six tasks with GloVe and with GloVe + ELMo](pictures/tasks.svg)",
         "",
         *_controls(results),
-        "## Data and what leaks",
+        "## Data, and overlap with the pretraining text",
         "",
         *table(notes),
         "",
@@ -151,7 +138,7 @@ def page(results: Runs, epoch_times: Mapping[str, Any]) -> str:
         *table(costs, digits=1),
     ]
     if epoch_times:
-        lines += ["", "One epoch with the layer cache and without it, in CPU seconds:", ""]
+        lines += ["", "One epoch with and without the layer cache, in CPU seconds:", ""]
         titles = {name: {"task": EXPERIMENTS[name].title} for name in epoch_times}
         lines += table([titles[name] | took["seconds"] for name, took in epoch_times.items()], 1)
     machines = {_machine(run["machine"]) for runs in results.values() for run in runs}
@@ -168,10 +155,11 @@ def _controls(results: Runs) -> list[str]:
     if not rows:
         return []
     return [
-        "## Is it what the biLM has read?",
+        "## Does the gain come from pretraining?",
         "",
-        "The same network with a biLM of the same shape and random weights: it makes the input as",
-        "wide and shows how words are spelled, but knows nothing of language.",
+        "Yes. As a control, the same network gets a biLM of the same shape with random weights.",
+        "That makes the input as wide and shows how words are spelled, but it knows nothing about",
+        "language.",
         "",
         *table(rows),
         "",

@@ -35,6 +35,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "tasks"
 EPOCHS = HERE / "results" / "epoch-times.json"
 PAGE = HERE.parent / "docs" / "tasks-results.md"
+MARKER = "<!-- Written by `python benchmarks/tasks.py --write`. -->"
 
 
 def result_path(name: str, system: str, seed: int) -> Path:
@@ -232,7 +233,9 @@ def main() -> int:
         RESULTS = Path(args.results or os.environ["ELMORE_TASK_RESULTS"])
         os.environ["ELMORE_TASK_RESULTS"] = str(RESULTS)
     if args.write:
-        PAGE.write_text(page(load_results(RESULTS), load_epochs()), encoding="utf-8")
+        written = PAGE.read_text(encoding="utf-8").partition(MARKER)[0]  # by hand
+        found = page(load_results(RESULTS), load_epochs())
+        PAGE.write_text(written + MARKER + "\n" + found, encoding="utf-8")
         draw(load_results(RESULTS), PAGE.parent / "pictures" / "tasks.svg")
         return 0
     if args.table:

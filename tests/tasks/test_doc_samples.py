@@ -1,4 +1,4 @@
-"""The samples of files in docs/tasks.md are what the readers read."""
+"""The samples of files in docs/tasks-train.md are what the readers read."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from small_tasks import NAMES, task_class
 
-PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tasks-train.md"
 EXAMPLES = {"ner": 1, "sentiment": 2, "nli": 1, "qa": 1, "srl": 2, "coref": 1}
 
 
 def sample(name: str) -> str:
-    text = PAGE.read_text(encoding="utf-8").split("\n## Files\n")[1].split("\n## ")[0]
+    text = PAGE.read_text(encoding="utf-8").split("\n## Data files\n")[1].split("\n## ")[0]
     return re.split("\n```\n", text.split(f"**`{name}`**")[1].split("```text\n")[1])[0] + "\n"
 
 
