@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 import elmore
-from elmore import _extras, _progress
+from elmore import _imports, _messages
 from elmore.cli import main as program
 from elmore.cli.main import VERBS
 from elmore.errors import MissingExtra
@@ -83,19 +83,19 @@ def test_log_and_warnings_are_lines_on_stderr(cli, tiny_folder, text, monkeypatc
 def test_a_bar_only_on_a_terminal(monkeypatch):
     from elmore.cli.report import make_progress
 
-    assert make_progress(unit="words") is _progress.SILENT
+    assert make_progress(unit="words") is _messages.SILENT
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     bar = make_progress(unit="words", total=2)
-    assert bar is not _progress.SILENT
+    assert bar is not _messages.SILENT
     bar.update(1)
     bar.close()
-    assert make_progress(unit="words", quiet=True) is _progress.SILENT
+    assert make_progress(unit="words", quiet=True) is _messages.SILENT
 
 
 def test_require():
-    assert _extras.require("json", "none", "this test").__name__ == "json"
+    assert _imports.require("json", "none", "this test").__name__ == "json"
     with pytest.raises(MissingExtra) as refused:
-        _extras.require("nosuch.part", "plot", "plot")
+        _imports.require("nosuch.part", "plot", "plot")
     wanted = "plot needs nosuch; install elmore[plot] (in a clone: `pip install '.[plot]'`)"
     assert str(refused.value) == wanted
 
