@@ -30,7 +30,7 @@ __all__ = [
 
 # "mean", "top", the number of a layer, or one weight per layer.
 LayerChoice = Literal["mean", "top"] | int | Sequence[float]
-Pooling = Literal["mean", "max", "first", "last"]
+Pooling = Literal["mean", "max", "first", "last", "sif"]
 StoredType = Literal["float32", "float16"]
 Start = Literal["zeros", "warm"]
 # Larger batches gain little (128 sentences of ordinary length keep the LSTMs busy), and memory

@@ -17,6 +17,7 @@ from elmore.cli.report import make_progress, say
 from elmore.config import Precision
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError
+from elmore.options import Pooling
 from elmore.text.tokenizer import CONVENTIONS
 
 if TYPE_CHECKING:
@@ -136,8 +137,8 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "--output": {"metavar": "PATH"},
     "--plot": {"metavar": "PICTURE", "help": "draw it too: svg, png or pdf"},
     "--pool": {
-        "choices": ("mean", "max", "first", "last"),
-        "help": "one vector per sentence instead of one per token",
+        "choices": get_args(Pooling),
+        "help": "one vector per sentence instead of one per token; sif to compare sentences",
     },
     "--precision": {
         "choices": get_args(Precision),

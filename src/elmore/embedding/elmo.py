@@ -21,10 +21,14 @@ from elmore.embedding.results import (
     Pooling,
     SentenceLayers,
     all_layers,
-    mixed,
 )
 from elmore.embedding.stateful import Stream
-from elmore.embedding.stream import embed_stream, sentences_from_texts, sentences_from_tokens
+from elmore.embedding.stream import (
+    embed_stream,
+    finish_of,
+    sentences_from_texts,
+    sentences_from_tokens,
+)
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
@@ -177,11 +181,13 @@ class Elmo:
 
         Args:
             texts: a sentence, or a list of sentences.
-            pool: "mean", "max", "first" or "last" over the tokens.
+            pool: "mean", "max", "first" or "last" over the tokens; or "sif", the best for
+                comparing sentences, which weighs rare words more and uses the token layer.
             layers: as in `embed`.
 
         Returns:
-            (dim,) for one sentence, (n, dim) for a list; zeros for an empty sentence.
+            (dim,) for one sentence, (n, dim) for a list; zeros for an empty sentence. With "sif"
+            dim is that of one direction.
 
         Examples:
             >>> elmo.encode(["Stocks fell .", "She fell ."]).shape
@@ -347,7 +353,11 @@ class Elmo:
             32
         """
         # A warm start took a moment to compute, and a later load would otherwise repeat it.
-        checkpoint = dataclasses.replace(self._checkpoint, start_state=self._engine.start_state)
+        # So did the whitening of pool="sif", if somebody asked for it.
+        engine = self._engine
+        checkpoint = dataclasses.replace(
+            self._checkpoint, start_state=engine.start_state, whitening=engine.whitening
+        )
         checkpoint = certified(checkpoint, precision)
         elmore_folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)
 
@@ -375,7 +385,7 @@ class Elmo:
         return (result for _, result in stream)
 
     def _mixed(self, layers: LayerChoice, pool: Pooling | None = None) -> Finish[Array]:
-        return mixed(layers, pool, self.n_layers)
+        return finish_of(self._engine, layers, pool)
 
     def _stacked(self, vectors: list[Array]) -> Array:
         return np.stack(vectors) if vectors else np.zeros((0, self.dim), np.float32)

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.config import BiLmConfig, Precision, count_parameters
 from elmore.embedding.network import BiLmArrays, LstmState, Network, in_turn
+from elmore.embedding.sif import Sif, common_words, whitening_of
 from elmore.embedding.torch_network import BiLmTensors, build_bilm, find_device
 from elmore.embedding.word_cache import WordCache, read_token_vectors, word_keys
 from elmore.errors import ConfigError, FormatError
@@ -74,6 +75,8 @@ class Engine:
         self._lock = threading.Lock()
         self._bilm: BiLm | None = None
         self._softmax: LogSoftmax | None = None
+        self.whitening = checkpoint.whitening
+        self._whitening_lock = threading.Lock()
         self._warned = False
         self.workers = Workers(compute.threads, _MAX_WORKERS)
         self._network: Network
@@ -118,6 +121,19 @@ class Engine:
             if self._softmax is None:
                 self._softmax = LogSoftmax(*self.checkpoint.softmax)
             return self._softmax
+
+    def sif(self) -> Sif:
+        """What makes sentence vectors of token-layer vectors, made ready on first use.
+
+        Raises:
+            ConfigError: the model has no vocabulary.
+        """
+        words = common_words(self.checkpoint.vocabulary)
+        with self._whitening_lock:  # not `_lock`: the token layer is computed inside
+            if self.whitening is None:
+                ranks = np.array([rank for rank, _ in words])
+                self.whitening = whitening_of(self.token_vectors([w for _, w in words]), ranks)
+            return Sif(cast(Vocabulary, self.checkpoint.vocabulary), self.whitening)
 
     def warn_of_length(self, n_tokens: int) -> None:
         """Warn once of a sequence much longer than any that the model was trained on."""

@@ -24,6 +24,7 @@ __all__ = [
     "Pooling",
     "SentenceLayers",
     "all_layers",
+    "check_sif",
     "choose_finish",
     "cosine",
     "layer_weights",
@@ -106,12 +107,21 @@ def value_shape(config: BiLmConfig, output: Output) -> tuple[int | None, ...]:
     Raises:
         ConfigError: the model does not have these layers.
     """
+    if output.pool == "sif":
+        check_sif(output.layers)
+        return (config.lstm.projection_dim,)
     choose_finish(output.layers, output.pool, config.n_layers)  # refuses layers that are not there
     shape: tuple[int | None, ...] = (config.dim,) if output.pool else (None, config.dim)
     return (config.n_layers, *shape) if output.all_layers else shape
 
 
 # --------------------------------------------------------------------------- pooling
+
+
+def check_sif(layers: LayerChoice | Literal["all"]) -> None:
+    """Refuse a choice of layers beside `pool="sif"`, which has its own; "mean" is the default."""
+    if not (isinstance(layers, str) and layers == "mean"):
+        raise ConfigError('pool="sif" uses the token layer; leave out layers')
 
 
 def pool(vectors: Array, kind: Pooling) -> Array:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.embedding.engine import Engine
 from elmore.embedding.long_input import LONG_TOKENS, is_long, read_long
-from elmore.embedding.results import Array, Finish, choose_finish
+from elmore.embedding.results import Array, Finish, check_sif, choose_finish
+from elmore.embedding.sif import Sif
 from elmore.embedding.writers import Record
 from elmore.errors import ConfigError
-from elmore.options import BATCH_TOKENS, Output
+from elmore.options import BATCH_TOKENS, LayerChoice, Output, Pooling
 from elmore.text.batching import Batch, plan_batches
 from elmore.text.sentence import Sentence
 
@@ -22,6 +23,7 @@ __all__ = [
     "BATCH_TOKENS",
     "embed_records",
     "embed_stream",
+    "finish_of",
     "sentence_from_tokens",
     "sentences_from_texts",
     "sentences_from_tokens",
@@ -132,6 +134,16 @@ def embed_stream(
         yield from zip(window, results, strict=True)
 
 
+def finish_of(
+    engine: Engine, layers: LayerChoice | Literal["all"], pool: Pooling | None
+) -> Finish[Array]:
+    """The `Finish` of a choice of layers and pooling, as `choose_finish`, with "sif" too."""
+    if pool != "sif":
+        return choose_finish(layers, pool, engine.config.n_layers)
+    check_sif(layers)
+    return engine.sif()
+
+
 def embed_records(
     engine: Engine, sentences: Iterable[tuple[str, Sentence]], output: Output
 ) -> Iterator[Record]:
@@ -142,7 +154,7 @@ def embed_records(
         sentences: each as text and as tokens; read ahead by one window.
         output: what comes out; numbers stay float32 until they are written.
     """
-    finish = choose_finish(output.layers, output.pool, engine.config.n_layers)
+    finish = finish_of(engine, output.layers, output.pool)
     for window in windows(sentences, lambda item: len(item[1])):
         plain = [sentence for _, sentence in window]
         results = _embed_window(engine, plain, finish, engine.batch_tokens)
@@ -170,6 +182,12 @@ def windows(items: Iterable[Item], length: Callable[[Item], int]) -> Iterator[li
 def _embed_window(
     engine: Engine, window: list[Sentence], finish: Finish[Result], batch_tokens: int
 ) -> list[Result]:
+    if isinstance(finish, Sif):
+        # It needs no context, so that the LSTMs are not run.
+        flat = engine.word_vectors([token for sentence in window for token in sentence.tokens])
+        ends = np.cumsum([len(sentence) for sentence in window])
+        parts = np.split(flat, ends[:-1])
+        return [finish(s, iter([part[None]])) for s, part in zip(window, parts, strict=True)]
     engine.warn_of_length(max((len(sentence) for sentence in window), default=0))
     nothing = np.zeros((engine.config.n_layers, 0, engine.config.dim), np.float32)
     longest = max(LONG_TOKENS, batch_tokens)

@@ -99,6 +99,18 @@ class LazyWeights(Mapping[str, NDArray[np.float32]]):
         return len(self._readers)
 
 
+class Whitening(NamedTuple):
+    """What `pool="sif"` does to token-layer vectors of one direction: (v - mean) @ matrix.
+
+    Attributes:
+        mean: (dim,).
+        matrix: (dim, dim).
+    """
+
+    mean: NDArray[np.float32]
+    matrix: NDArray[np.float32]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """A model as values, independent of torch and of any file format.
@@ -111,6 +123,7 @@ class Checkpoint:
         softmax: output layer of the language model, if known.
         mixes: trained mixes of layers that came with the model.
         start_state: the state after the burn-in text, if it was stored.
+        whitening: for sentence vectors, if it was stored; else it is computed when needed.
         tokenizer: the tokenization that the model was trained on.
         notes: further facts for the model's card; JSON values.
         origin: where it was read from, for messages.
@@ -125,6 +138,7 @@ class Checkpoint:
     softmax: Softmax | None = None
     mixes: tuple[Mix, ...] = ()
     start_state: StartState | None = None
+    whitening: Whitening | None = None
     tokenizer: Convention = "ptb"
     notes: Mapping[str, Any] = field(default_factory=dict)
     origin: str = "memory"
@@ -176,7 +190,12 @@ class Checkpoint:
             weights: as the attribute.
         """
         return dataclasses.replace(
-            self, weights=weights, precision="float32", stored={}, start_state=None
+            self,
+            weights=weights,
+            precision="float32",
+            stored={},
+            start_state=None,
+            whitening=None,
         )
 
     def numbers(self, name: str, precision: Precision) -> Stored:

@@ -31,6 +31,7 @@ from elmore.formats.checkpoint import (
     Softmax,
     StartState,
     StoredType,
+    Whitening,
     as_stored,
     is_matrix,
 )
@@ -144,6 +145,7 @@ def read(source: Source) -> Checkpoint:
         softmax=_read_softmax(view, config, vocabulary, facts.softmax_cutoffs),
         mixes=facts.mixes,
         start_state=_read_start(view, config),
+        whitening=_read_whitening(view, config),
         tokenizer=facts.tokenizer,
         notes=facts.notes,
         origin=source.name,
@@ -186,6 +188,8 @@ def write(
     if checkpoint.start_state is not None:
         tensors["start.hidden"] = checkpoint.start_state.hidden
         tensors["start.memory"] = checkpoint.start_state.cell
+    if checkpoint.whitening is not None:
+        tensors["sif.mean"], tensors["sif.matrix"] = checkpoint.whitening
     with atomic_folder(path, overwrite=overwrite, looks_ours=is_folder) as folder:
         with (folder / _MODEL).open("wb") as stream:
             write_safetensors(stream, tensors, {"format": _FORMAT.name})
@@ -301,6 +305,14 @@ def _read_start(view: SafetensorsView, config: BiLmConfig) -> StartState | None:
     }
     arrays = _extra_arrays(view, wanted)
     return StartState(arrays["start.hidden"], arrays["start.memory"])
+
+
+def _read_whitening(view: SafetensorsView, config: BiLmConfig) -> Whitening | None:
+    if "sif.mean" not in view.names():
+        return None
+    dim = config.lstm.projection_dim
+    arrays = _extra_arrays(view, {"sif.mean": (dim,), "sif.matrix": (dim, dim)})
+    return Whitening(arrays["sif.mean"], arrays["sif.matrix"])
 
 
 def _extra_arrays(

@@ -47,7 +47,7 @@ class ElmoVectorizer(
     Args:
         model: a name, path or tuple of files, as in `Elmo.load`; the English model inside the
             package by default.
-        pool: "mean", "max", "first" or "last" over the tokens of a sentence; None for
+        pool: "mean", "max", "first", "last" or "sif", as in `Elmo.encode`; None for
             one row per token, those of the first sentence first (there must be as many labels).
         layers: "mean", "top", the number of a layer, or one weight per layer.
         tokenized: whether the input is lists of tokens, which are taken as they are.

@@ -65,7 +65,7 @@ class EmbedRequest(_Sentences):
     layers: LayersField = Field(
         "mean", description="mean, top, all, the number of a layer, or one weight per layer"
     )
-    pooling: Literal["mean", "max", "first", "last"] | None = Field(
+    pooling: Literal["mean", "max", "first", "last", "sif"] | None = Field(
         None, description="one vector per sentence instead of one per token"
     )
 

@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.results import choose_finish
-from elmore.embedding.stream import sentence_from_tokens
+from elmore.embedding.stream import finish_of, sentence_from_tokens
 from elmore.embedding.word_uses import find_uses, repeated_words, shared_word, word_uses
 from elmore.embedding.writers import Record
 from elmore.errors import ConfigError
@@ -82,7 +81,7 @@ class Service:
         """Vectors for tokens, or one per sentence with a pooling."""
         kind = choose_type(request.headers.get("accept"))
         try:
-            finish = choose_finish(body.layers, body.pooling, self._elmo.n_layers)
+            finish = finish_of(self._elmo.engine, body.layers, body.pooling)
         except ConfigError as error:
             raise ServiceError(422, str(error), param="layers") from None
         sentences = await self._sentences(body.sentences, body.tokens)
@@ -111,7 +110,7 @@ class Service:
             )
         texts = [body.input] if isinstance(body.input, str) else body.input
         sentences = await self._sentences(texts, None, "input")
-        finish = choose_finish("mean", "mean", self._elmo.n_layers)
+        finish = finish_of(self._elmo.engine, "mean", "mean")
         values = await self._run(request, [Vectors(sentence, finish) for sentence in sentences])
         n_tokens = sum(len(sentence) for sentence in sentences)
         usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
