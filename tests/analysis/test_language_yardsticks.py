@@ -13,6 +13,7 @@ from small_models import TEXT
 from elmore import Elmo
 from elmore.analysis.blimp import Blimp, Pair
 from elmore.analysis.lexical_substitution import LexicalSubstitution, gap
+from elmore.cli.main import main
 from elmore.errors import InputError
 from elmore.language_model.scores import score
 
@@ -107,3 +108,27 @@ def test_candidates_are_ranked_by_their_probability(tmp_path: Path) -> None:
     # The best candidate is first in one item; the unknown word is last of seven in the other.
     assert report.metrics["GAP place"] == pytest.approx(100 * (1 + 1 / 7) / 2, abs=1e-3)
     assert report.metrics["P@1 place"] == 50
+
+
+def test_the_command_line_prints_the_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elmo, _ = load_both(tmp_path)
+    elmo.save(tmp_path / "model")
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(pair._asdict()) + "\n" for pair in pairs()))
+    model = ["--model", str(tmp_path / "model"), "-q"]
+    assert main(["analyze", "blimp", str(file), "--limit", "2", "--json", *model]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["measured_on"]["pairs"] == 8
+    assert set(found["metrics"]) == {"forward", "backward", "both"}
+    item = {
+        "lemma": "x.n",
+        "tokens": TEXT[:6],
+        "index": 2,
+        "candidates": ["the"],
+        "gold": {"the": 1},
+    }
+    file.write_text(json.dumps(item) + "\n")
+    assert main(["analyze", "substitutes", str(file), *model]) == 0
+    assert "place and word  100.00" in capsys.readouterr().out

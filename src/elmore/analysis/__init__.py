@@ -8,14 +8,28 @@ from elmore._imports import lazy_names
 
 if TYPE_CHECKING:
     from elmore.analysis.ablations import LayerWeighting, Placement, SampleSize
+    from elmore.analysis.blimp import Blimp
+    from elmore.analysis.lexical_substitution import LexicalSubstitution
     from elmore.analysis.mixes import Mixes
     from elmore.analysis.neighbors import Neighbors
     from elmore.analysis.pos import Pos
     from elmore.analysis.wsd import Wsd
 
-__all__ = ["LayerWeighting", "Mixes", "Neighbors", "Placement", "Pos", "SampleSize", "Wsd"]
+__all__ = [
+    "Blimp",
+    "LayerWeighting",
+    "LexicalSubstitution",
+    "Mixes",
+    "Neighbors",
+    "Placement",
+    "Pos",
+    "SampleSize",
+    "Wsd",
+]
 
 _NAMES = {
+    "Blimp": "elmore.analysis.blimp",
+    "LexicalSubstitution": "elmore.analysis.lexical_substitution",
     "LayerWeighting": "elmore.analysis.ablations",
     "Mixes": "elmore.analysis.mixes",
     "Neighbors": "elmore.analysis.neighbors",

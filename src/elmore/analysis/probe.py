@@ -28,6 +28,12 @@ PROBES: dict[str, tuple[str, str, str]] = {
     "pos": ("elmore.analysis.pos", "Pos", "how much of the part of speech a linear probe finds"),
     "wsd": ("elmore.analysis.wsd", "Wsd", "which sense of a word is meant, by nearest neighbours"),
     "neighbors": ("elmore.analysis.neighbors", "Neighbors", "similar uses of a word in a text"),
+    "blimp": ("elmore.analysis.blimp", "Blimp", "grammar: which of two sentences is likelier"),
+    "substitutes": (
+        "elmore.analysis.lexical_substitution",
+        "LexicalSubstitution",
+        "which words could replace a word in its sentence",
+    ),
     "layers": (
         "elmore.analysis.ablations",
         "LayerWeighting",

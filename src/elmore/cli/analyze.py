@@ -52,6 +52,19 @@ The folder holds semcor.jsonl, test sets and *_order.tsv; see docs/analysis.md.
 Without --context, elmore splits the word's uses into two clusters and takes the most central use
 of each.
 """,
+    "blimp": """\
+  elmore analyze blimp blimp.jsonl
+  elmore analyze blimp blimp.jsonl --limit 100 --model my-model --json
+
+The file has one JSON object per line with good, bad, and optionally task and phenomenon. --limit
+takes the first N pairs of each task.
+""",
+    "substitutes": """\
+  elmore analyze substitutes lexsub07.test.jsonl
+  elmore analyze substitutes lexsub07.test.jsonl --model my-model -o report.json
+
+The file has one JSON object per line with lemma, tokens, index, gold and candidates.
+""",
     "layers": """\
   elmore analyze layers train.conll dev.conll --task ner --model my-model --vectors glove.txt
   elmore analyze layers train.conll dev.conll --seeds 3 --runs runs/
@@ -69,6 +82,8 @@ of each.
   elmore analyze mix runs/ner --json
 """,
 }
+# What measures the language model itself; it needs no layers.
+_LANGUAGE = ("blimp", "substitutes")
 _STUDIES = ("layers", "placement", "sample-size")
 _OPTIONS = (
     "cache layers limit out random recipe same_word seed seeds shares tags task top vectors"
@@ -85,10 +100,11 @@ def add_arguments(parser: Parser) -> None:
             _OWN[name](action)
         if name != "mix":
             flags.add_model(action)
-            flags.add_cache(action)
-            flags.add(action, "--vectors", help="static word vectors to compare with")
             flags.add(action, "--start")
             flags.add_compute(action, batches=False)
+        if name not in ("mix", *_LANGUAGE):
+            flags.add_cache(action)
+            flags.add(action, "--vectors", help="static word vectors to compare with")
             flags.add_seed(action)
         flags.add(action, "--plot")
         flags.add_output(action, "write the report there: JSON if it ends in .json, else text")
@@ -155,6 +171,11 @@ def _add_study(parser: Parser) -> None:
         )
 
 
+def _add_language(parser: Parser) -> None:
+    parser.add_argument("folder", metavar="FILE", help="the data; see below")
+    flags.add(parser, "--limit")
+
+
 def _add_mix(parser: Parser) -> None:
     parser.add_argument("inputs", nargs="+", metavar="FOLDER", help="folders of trained tasks")
 
@@ -166,7 +187,13 @@ def _shares(text: str) -> list[float]:
         raise argparse.ArgumentTypeError(f"'{text}'; use numbers such as 0.1,1") from None
 
 
-_OWN = {"pos": _add_pos, "wsd": _add_wsd, "neighbors": _add_neighbors, "mix": _add_mix}
+_OWN = {
+    "pos": _add_pos,
+    "wsd": _add_wsd,
+    "neighbors": _add_neighbors,
+    **dict.fromkeys(_LANGUAGE, _add_language),
+    "mix": _add_mix,
+}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -193,7 +220,7 @@ def _check(args: argparse.Namespace) -> None:
     """Refuse what would fail after the work is done, before it starts."""
     if args.action == "neighbors" and args.layers == flags.ALL_LAYERS:
         raise ConfigError("neighbors compares by one mix of layers; pass --layers top, mean, ...")
-    if args.action != "mix":
+    if hasattr(args, "cache"):
         flags.cache_bytes(args)
     for name in (args.output, args.plot):
         if name not in (None, "-") and Path(name).exists() and not args.force:
@@ -220,7 +247,9 @@ def _analyze(args: argparse.Namespace, progress: Progress) -> Report:
         options["report"] = (lambda line: None) if args.quiet else say
     if args.action == "neighbors":
         del options["seed"], options["limit"]  # --limit is applied when the text is read
-    probe = kind(elmo, max_bytes=flags.cache_bytes(args), progress=progress, **options)
+    if args.action not in _LANGUAGE:
+        options["max_bytes"] = flags.cache_bytes(args)
+    probe = kind(elmo, progress=progress, **options)
     if args.action == "neighbors":
         return _neighbors(args, elmo, probe)
     files = [getattr(args, name) for name in ("train", "dev", "test") if hasattr(args, name)]

@@ -47,7 +47,7 @@ class Sif:
         self._harmonic = float(_shares(len(vocabulary)).sum())
 
     def __call__(self, sentence: Sentence, chunks: Iterator[Array], /) -> Array:
-        """Pool chunks (layers, some, dim); of these only the token layer of one direction counts."""
+        """Pool chunks (layers, some, dim), of which the token layer of one direction counts."""
         mean, matrix = self._whitening
         total, start = np.zeros(matrix.shape[1]), 0
         for chunk in chunks:
