@@ -134,11 +134,10 @@ def test_flags_win_over_the_environment(cli, served, tiny_folder, monkeypatch):
 
 
 def test_every_flag_has_a_variable_in_the_docs():
-    import argparse
-
     from elmore.cli import serve
+    from elmore.cli.parsing import Parser
 
-    parser = argparse.ArgumentParser()
+    parser = Parser(prog="elmore serve", summary="serve", examples="")
     serve.add_arguments(parser)
     flags = {option for action in parser._actions for option in action.option_strings}
     page = Path(__file__).parents[2] / "docs" / "service.md"
@@ -149,10 +148,10 @@ def test_every_flag_has_a_variable_in_the_docs():
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("PORT", "70000", "ELMORE_SERVE_PORT: '70000' is no port; use 0 to 65535"),
+        ("PORT", "70000", "ELMORE_SERVE_PORT: '70000' is not a valid port; use 0 to 65535"),
         ("NO_PAGE", "maybe", "ELMORE_SERVE_NO_PAGE: 'maybe' is not a switch; use 1 or 0"),
         ("PRECISION", "int4", "ELMORE_SERVE_PRECISION: 'int4' is not one of float32, "),
-        ("MAX_TOKENS", "0", "ELMORE_SERVE_MAX_TOKENS: '0' is no number from 1"),
+        ("MAX_TOKENS", "0", "ELMORE_SERVE_MAX_TOKENS: '0' is not a number from 1"),
     ],
 )
 def test_variables_that_are_refused(cli, served, tiny_folder, monkeypatch, name, value, message):

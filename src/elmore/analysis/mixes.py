@@ -16,6 +16,7 @@ from elmore.formats.detect import read_checkpoint
 from elmore.report import Report, Row
 from elmore.tasks.folder import read_task, runs_of
 from elmore.tasks.recipe import ElmoRecipe
+from elmore.training.recipe_files import MISSING
 
 __all__ = ["LearnedMix", "Mixes", "mix_report"]
 
@@ -137,7 +138,8 @@ def _order(name: str) -> tuple[bool, int, str]:
 def _mixes(path: Path) -> list[LearnedMix]:
     """The mix of each place of a trained task."""
     content, inside = read_task(path)
-    use = from_json(ElmoRecipe, content.recipe.get("elmo"), what=str(path), key="elmo")
+    recipe = content.recipe.get("elmo")
+    use = from_json(ElmoRecipe, recipe, what=str(path), key="elmo", fix=MISSING)
     places = [*(["input"] if use.input else []), *(["output"] if use.output else [])]
     result = []
     for k, place in enumerate(places):

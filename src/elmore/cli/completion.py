@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from elmore.cli.parsing import Parser
 from elmore.errors import ConfigError
 
 __all__ = ["completion_script"]
@@ -145,8 +146,8 @@ def _nodes(verbs: Mapping[str, tuple[str, str]]) -> Iterator[_Node]:
     )
     commands = {name: summary for name, (_, summary) in verbs.items()}
     yield _Node(path="", commands=commands, arguments=own)
-    for name, (module, _) in verbs.items():
-        parser = argparse.ArgumentParser(prog=f"elmore {name}")
+    for name, (module, summary) in verbs.items():
+        parser = Parser(prog=f"elmore {name}", summary=summary, examples="")
         importlib.import_module(module).add_arguments(parser)
         yield from _parser_nodes(name, parser)
 

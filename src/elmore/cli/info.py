@@ -19,7 +19,6 @@ from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import write_json, write_result
 from elmore.errors import FormatError
-from elmore.tasks.folder import FACTS, find_task
 
 if TYPE_CHECKING:
     from elmore.formats.checkpoint import Checkpoint
@@ -152,6 +151,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _describe_any(model: ModelPath) -> dict[str, Any]:
     """Describe a model, a trained task, or what a run has produced of either."""
+    from elmore.tasks.folder import find_task
+
     if isinstance(model, tuple):
         return _describe(model)
     path = Path(model)
@@ -170,6 +171,8 @@ def _describe_any(model: ModelPath) -> dict[str, Any]:
 
 
 def _describe_task(place: Path) -> dict[str, Any]:
+    from elmore.tasks.folder import FACTS
+
     facts = read_json(place / FACTS)
     try:
         recipe, use = facts["recipe"], facts["recipe"]["elmo"]

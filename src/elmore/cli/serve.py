@@ -95,6 +95,8 @@ def run(args: argparse.Namespace) -> int:
         require(module, "serve", "elmore serve")
     from elmore.serve.server import bind, serve
 
+    if not (args.model or args.model_words):
+        args.model_words = shlex.split(os.environ.get("ELMORE_SERVE_MODEL", ""))
     model = flags.chosen_model(args)
     settings = _settings(args, model)
     checkpoint = flags.read_model(model)
@@ -125,15 +127,17 @@ class _Replaceable(list[str]):
 
 
 def _take_environment(parser: argparse.ArgumentParser) -> None:
-    """Let ELMORE_SERVE_... set the defaults of the model and of all flags but two.
+    """Let ELMORE_SERVE_... set the defaults of all flags but two.
 
     Raises:
         ConfigError: a variable has a value that its flag would refuse.
     """
     for action in parser._actions:
-        if action.dest in ("help", "debug"):  # both concern one call
+        # Two concern one call, and the model is looked up when none is named in either way.
+        if action.dest in ("help", "debug", "model", "model_words"):
             continue
-        name = f"ELMORE_SERVE_{action.dest.upper()}"
+        flag = max(action.option_strings, key=len)
+        name = "ELMORE_SERVE_" + flag.removeprefix("--").replace("-", "_").upper()
         text = os.environ.get(name, "").strip()
         if not text:
             continue

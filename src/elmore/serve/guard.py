@@ -11,6 +11,7 @@ import contextlib
 import hmac
 import json
 import logging
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -209,7 +210,8 @@ def _log_access(scope: Scope, route: str, status: int, seconds: float) -> None:
         "seconds": round(seconds, 6),
     }
     with contextlib.suppress(OSError, ValueError):  # a reader that went away must not stop us
-        print(json.dumps(line), flush=True)
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
 
 
 def _path(scope: Scope) -> str:
