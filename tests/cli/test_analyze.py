@@ -155,5 +155,6 @@ def test_the_names_are_listed_without_torch():
     code = "import sys, elmore.analysis; print(dir(elmore.analysis), 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == (
-        "['LayerWeighting', 'Mixes', 'Neighbors', 'Placement', 'Pos', 'SampleSize', 'Wsd'] False"
+        "['Blimp', 'LayerWeighting', 'LexicalSubstitution', 'Mixes', 'Neighbors', 'Placement', "
+        "'Pos', 'SampleSize', 'Wsd'] False"
     )
