@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from slow_language_model import load_both
 
 from elmore.analysis import Wsd
 from elmore.analysis.wsd import _choose, read_wsd
@@ -105,7 +106,7 @@ def test_static_vectors_cannot_tell_senses_apart(tiny_elmo, tmp_path):
 def test_limit_and_layers(tiny_elmo, tmp_path):
     folder = make(tmp_path / "wsd")
     report = Wsd(tiny_elmo, layers=2, random=False, limit=1).run(folder)
-    assert len(report.tables["wsd"]) == 4
+    assert len(report.tables["wsd"]) == 5
     assert report.measured_on["training sentences"] == 1
     assert report.tables["wsd"][2]["semeval2007"] == 50  # the one sense that was seen
     assert report.tables["wsd"][2]["choices"] is None
@@ -118,6 +119,15 @@ def test_limit_and_layers(tiny_elmo, tmp_path):
     assert report.metrics["ALL layer 2, sense averages"] > 90
 
 
+def test_sense_vectors_are_measured_where_there_is_a_softmax(tmp_path):
+    elmo, _ = load_both(tmp_path)
+    report = Wsd(elmo, layers=2, random=False).run(make(tmp_path / "wsd"))
+    rows = {(row["vectors"], row["method"]): row for row in report.tables["wsd"]}
+    for method in ("sense averages", "nearest instance", "7 nearest"):
+        assert rows["sense vectors", method]["ALL"] > 95
+        assert f"ALL sense vectors, {method}" in report.metrics
+
+
 def test_choosing_by_hand():
     seen = np.array([[1, 0.2], [1, -0.2], [0, 1], [3, 4]], np.float32)[:, None]
     asked = np.array([[1, 0], [0.7, 0.8], [0.1, 9], [-1, 0]], np.float32)[:, None]
@@ -127,10 +137,13 @@ def test_choosing_by_hand():
     assert chosen["sense averages"] == [1, 2, 0, 0]
     # An instance of two senses stands for the first of them.
     assert chosen["nearest instance"] == [1, 0, 0, 0]
+    # All four vote with their cosines; one of two senses votes for both. Where no cosine is above
+    # 0, the nearest decides: (0, 1), with cosine 0.
+    assert chosen["7 nearest"] == [1, 0, 0, 0]
     ties = {
         m: s.tolist() for _, m, s in _choose(asked[[0, 0]], asked[:1], [[1], [0]], 2, [("x", 0)])
     }
-    assert ties == {"sense averages": [0], "nearest instance": [0]}
+    assert ties == {"sense averages": [0], "nearest instance": [0], "7 nearest": [0]}
 
 
 def test_several_keys_and_spelling(tmp_path):

@@ -152,7 +152,8 @@ class PlacePredictor:
 
         Args:
             sentences: the text.
-            positions: places in each sentence, (n,); none is computed for a sentence without.
+            positions: places in each sentence, (n,), or first and last token of spans, (n, 2); a
+                sentence without is not computed.
             batch_tokens: token budget of a batch.
 
         Returns:
@@ -170,9 +171,10 @@ class PlacePredictor:
                 # Token t is at t + 1, after the marker: the forward direction has read all before
                 # it at t, the backward direction all after it at t + 2.
                 mine, here = positions[k], slice(ends[k], ends[k + 1])
-                hidden[0, here] = model.half(layers[-1, row, mine], 0)
+                first, last = mine.T if mine.ndim == 2 else (mine, mine)
+                hidden[0, here] = model.half(layers[-1, row, first], 0)
                 if model.bidirectional:
-                    hidden[1, here] = model.half(layers[-1, row, mine + 2], 1)
+                    hidden[1, here] = model.half(layers[-1, row, last + 2], 1)
         return hidden
 
     def likeliest(self, hidden: Array, k: int) -> Likeliest:

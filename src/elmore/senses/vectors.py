@@ -152,14 +152,15 @@ class SenseSpace:
 
     def pipe(
         self,
-        places: Iterable[tuple[Sentence, Sequence[int]]],
+        places: Iterable[tuple[Sentence, Sequence[int] | Sequence[tuple[int, int]]]],
         *,
         batch_tokens: int = BATCH_TOKENS,
     ) -> Iterator[SenseVectors]:
         """The sense vectors of a stream of sentences: lazy, in order, in bounded memory.
 
         Args:
-            places: sentences, and the positions of interest in each.
+            places: sentences, and the positions of interest in each; first and last token where
+                a place has several.
             batch_tokens: token budget of a batch.
         """
         for window in windows(places, lambda item: len(item[0])):
