@@ -124,7 +124,7 @@ def test_sense_vectors_are_measured_where_there_is_a_softmax(tmp_path):
     report = Wsd(elmo, layers=2, random=False).run(make(tmp_path / "wsd"))
     rows = {(row["vectors"], row["method"]): row for row in report.tables["wsd"]}
     for method in ("sense averages", "nearest instance", "7 nearest"):
-        assert rows["sense vectors", method]["ALL"] > 95
+        assert rows["sense vectors", method]["choices"] > 80
         assert f"ALL sense vectors, {method}" in report.metrics
 
 
