@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from elmore._io import open_checked
 from elmore._messages import shown
@@ -14,9 +14,6 @@ from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.files.sources import FilesSource, FolderSource, Source
 from elmore.published.catalog import BUNDLED, bundled_model, find_published
 from elmore.published.named_files import is_named_file, open_named_file, open_named_files
-
-if TYPE_CHECKING:
-    from elmore.published.downloads import Reporting
 
 __all__ = [
     "FORMATS",
@@ -92,12 +89,11 @@ def detect(source: Source) -> Format:
     )
 
 
-def open_model(model: ModelPath, *, reporting: Reporting | None = None) -> Source:
+def open_model(model: ModelPath) -> Source:
     """Open the files of a model; a published one is downloaded the first time.
 
     Args:
         model: a path, a tuple of files, a name of `elmore models`, or `hf://owner/name`.
-        reporting: makes the progress reports of downloads; silent by default.
 
     Raises:
         ModelNotFound: no such path, and no published model of that name.
@@ -120,7 +116,7 @@ def open_model(model: ModelPath, *, reporting: Reporting | None = None) -> Sourc
         return open_source(hub.fetch_hugging_face(name), follow_links=True)
     if isinstance(model, Path) or "/" in name or path.suffix in _SUFFIXES:
         raise ModelNotFound(f"'{model}' does not exist; check the path, or see `elmore models`")
-    files = hub.fetch_model(find_published(name), reporting=reporting or hub.silent)
+    files = hub.fetch_model(find_published(name))
     if len(files) == 1:
         return open_source(next(iter(files.values())))
     return FilesSource(files)
