@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 from elmore._io import open_checked
 from elmore._messages import shown
-from elmore.errors import FormatError, ModelNotFound
+from elmore.errors import ElmoreError, FormatError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.files.sources import FilesSource, FolderSource, Source
 from elmore.published.catalog import BUNDLED, bundled_model, find_published
@@ -97,7 +97,18 @@ def open_model(model: ModelPath) -> Source:
 
     Raises:
         ModelNotFound: no such path, and no published model of that name.
+        FormatError: the path cannot be read.
     """
+    try:
+        return _open_model(model)
+    except OSError as error:  # such as a path that is too long, or a file of /proc
+        if isinstance(error, ElmoreError):
+            raise
+        reason = (error.strerror or str(error)).lower()
+        raise FormatError(f"'{shown(model, 120)}' cannot be read: {reason}; check it") from None
+
+
+def _open_model(model: ModelPath) -> Source:
     if isinstance(model, tuple):
         return open_named_files(model)
     path = Path(model)
