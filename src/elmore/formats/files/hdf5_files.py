@@ -278,8 +278,9 @@ def _is_written(dataset: Any, shape: tuple[int, ...]) -> bool:
     """Whether all values are in the file; HDF5 gives zeros for those that are not."""
     plan = dataset.get_create_plist()
     if plan.get_layout() == h5py.h5d.CHUNKED:
-        chunks = [-(-n // size) for n, size in zip(shape, plan.get_chunk(), strict=True)]
-        return int(dataset.get_num_chunks()) >= math.prod(chunks)
+        sizes: tuple[int, ...] = plan.get_chunk()
+        chunks = math.prod(-(-n // size) for n, size in zip(shape, sizes, strict=True))
+        return int(dataset.get_num_chunks()) >= chunks
     return not math.prod(shape) or bool(dataset.get_storage_size())
 
 
