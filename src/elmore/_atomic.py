@@ -159,7 +159,11 @@ def _check_target(path: Path, overwrite: bool) -> None:
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot write '{shown(path, 160)}': {shown(error, 60)}") from None
+        # Not the error itself, which repeats the path.
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise ConfigError(
+            f"cannot write '{shown(path, 160)}': {shown(reason, 60)}; choose another name"
+        ) from None
     label = f"'{shown(path, 160)}'"
     if stat.S_ISDIR(mode):
         raise ConfigError(f"{label} is a folder; name a file in it")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import sys
 from typing import Protocol
 
-__all__ = ["SILENT", "Progress", "Silent", "shown"]
+__all__ = ["SILENT", "Progress", "Silent", "download_progress", "say_download", "shown"]
 
 
 def shown(value: object, limit: int = 90) -> str:
@@ -44,3 +47,25 @@ class Silent:
 
 
 SILENT = Silent()
+
+
+def _wants_reports() -> bool:
+    # `elmore --quiet` raises the level, and so can a program that wants silence.
+    return sys.stderr is not None and logging.getLogger("elmore").isEnabledFor(logging.WARNING)
+
+
+def say_download(line: str) -> None:
+    """Write a line about a download on stderr; nobody should wait for minutes without knowing."""
+    if _wants_reports():
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"{line}\n")
+
+
+def download_progress(name: str, size: int | None) -> Progress:
+    """A bar that counts bytes, in a terminal or a notebook."""
+    if not _wants_reports() or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        return SILENT
+    from tqdm.auto import tqdm
+
+    bar: Progress = tqdm(total=size, unit="B", unit_scale=True, desc=name, leave=False)
+    return bar

@@ -92,6 +92,7 @@ def test_misuse(cli, home, arguments, code, part):
 
 def test_offline_is_a_flag_of_every_verb_that_takes_a_model(cli, home, monkeypatch, tmp_path):
     monkeypatch.delenv("ELMORE_OFFLINE")
+    monkeypatch.delenv("HF_HUB_OFFLINE")
     text = tmp_path / "text.txt"
     text.write_text("It fell .\n")
     for arguments in (

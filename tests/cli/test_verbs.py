@@ -35,6 +35,36 @@ def test_info_describes_a_folder(cli, tiny_folder: Path, tiny_elmo: Elmo):
     assert report["bytes"] == sum(path.stat().st_size for path in tiny_folder.iterdir())
 
 
+def test_info_reads_every_weight_on_request(cli, tiny_checkpoint, tmp_path):
+    allennlp_hdf5.write(tiny_checkpoint, tmp_path / "model")
+    assert "weights             not checked; use --verify" in cli("info", tmp_path / "model").out
+    assert " checked\n" in cli("info", tmp_path / "model", "--verify").out
+    with h5py.File(tmp_path / "model" / "weights.hdf5", "r+") as file:
+        file["CNN/W_cnn_0"][0, 0, 0, 0] = np.nan
+    assert cli("info", tmp_path / "model").code == 0
+    result = cli("info", tmp_path / "model", "--verify")
+    assert result.code == 1
+    assert "CNN/W_cnn_0" in result.err
+
+
+def test_info_compares_the_checksums_of_tensorflow(cli, tmp_path):
+    folder = shutil.copytree(DATA / "tf1_characters", tmp_path / "model")
+    data = folder / "model.ckpt-7.data-00000-of-00001"
+    raw = bytearray(data.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    data.write_bytes(raw)
+    assert cli("info", folder).code == 0
+    result = cli("info", folder, "--verify")
+    assert result.code == 1
+    assert "checksum" in result.err or "CRC" in result.err
+
+
+def test_verify_needs_a_model(cli):
+    result = cli("info", "--system", "--verify")
+    assert result.code == 2
+    assert "--verify needs a model" in result.err
+
+
 def test_info_of_two_files_and_a_zip(cli, tiny_checkpoint, tmp_path):
     folder = tmp_path / "old"
     allennlp_hdf5.write(tiny_checkpoint, folder)

@@ -576,3 +576,22 @@ def test_half_a_model_in_a_folder(tmp_path: Path) -> None:
     (tmp_path / "weights.hdf5").unlink()
     with pytest.raises(FormatError, match=r"has options.json but no \*.hdf5 weights"):
         Elmo.load(tmp_path)
+
+
+def test_a_folder_with_other_hdf5_files(tmp_path: Path) -> None:
+    """People keep the vectors they made beside the model that made them."""
+    options, weights = write_pair(tmp_path, make_options(), seed=3)
+    expected = read_checkpoint((options, weights))
+    weights.rename(tmp_path / "elmo_model.hdf5")
+    with h5py.File(tmp_path / "corpus.hdf5", "w") as file:
+        file["0"] = np.ones((3, 4, 32), np.float32)
+    (tmp_path / "broken.h5").write_bytes(b"\x89HDF\r\n\x1a\n")
+    assert same_weights(read_checkpoint(tmp_path), expected)
+
+
+def test_a_folder_with_the_weights_of_two_models(tmp_path: Path) -> None:
+    _, weights = write_pair(tmp_path, make_options(), seed=3)
+    (tmp_path / "b.hdf5").write_bytes(weights.read_bytes())
+    weights.rename(tmp_path / "a.hdf5")
+    with pytest.raises(FormatError, match=r"weights of 2 models \(a\.hdf5, b\.hdf5\); pass"):
+        read_checkpoint(tmp_path)

@@ -95,3 +95,14 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     assert "letter.zip" in str(caught.value)
     with pytest.raises(ConfigError, match="a model of 5 files"):
         read_checkpoint((path,) * 5)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a/" * 3000, "/proc/self/mem"])
+def test_paths_that_the_system_refuses(name: str) -> None:
+    if name.startswith("/proc") and not Path(name).exists():
+        pytest.skip("there is no /proc here")
+    for model in (name, Path(name), (name, name)):
+        with pytest.raises(ElmoreError) as caught:
+            read_checkpoint(model)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) <= 300

@@ -372,12 +372,29 @@ def test_tensors_of_the_wrong_shape(tmp_path: Path) -> None:
     }
     for name, wrong in broken.items():
         elmore_folder.write(wrong, tmp_path / name)
-        assert f"{name} should have shape" in refused(tmp_path / name)
+        assert f"{name} should be floats of shape" in refused(tmp_path / name)
     weights = dict(checkpoint.weights)
     weights["tokens.characters"] = weights["tokens.characters"][:, :2]
     with pytest.raises(FormatError, match=r"tokens\.characters has shape"):
         elmore_folder.write(dataclasses.replace(checkpoint, weights=weights), tmp_path / "w")
     assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize("name", ["tokens.characters", "softmax.bias"])
+def test_integers_are_no_weights(name: str, model: Path) -> None:
+    """The manifest does not help: whoever writes integers writes their checksum too."""
+    path = model / "model.safetensors"
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    header[name]["dtype"] = "I32"
+    text = json.dumps(header, separators=(",", ":")).encode().ljust(length)
+    assert len(text) == length
+    path.write_bytes(data[:8] + text + data[8 + length :])
+    manifest = json.loads((model / "manifest.json").read_text("utf-8"))
+    manifest["files"][path.name]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (model / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    assert name in refused(model)
 
 
 @pytest.mark.parametrize("write", [elmore_folder.write, allennlp_hdf5.write])

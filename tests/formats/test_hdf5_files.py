@@ -87,6 +87,23 @@ def test_plugin_path_is_empty_inside_and_given_back(
     assert [h5py.h5pl.get(i) for i in range(h5py.h5pl.size())] == before
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "chunks", "some chunks", "compressed"])
+def test_a_dataset_that_was_never_written(layout: str, tmp_path: Path) -> None:
+    """HDF5 would give zeros, which load as weights."""
+    options: dict[str, Any] = {} if layout == "contiguous" else {"chunks": (10, 30)}
+    if layout == "compressed":
+        options["compression"] = 4
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        empty = file.create_dataset("empty", (40, 30), "f4", **options)
+        if layout == "some chunks":
+            empty[:10] = 1
+        file.create_dataset("full", data=VALUES, **options)
+    with open_hdf5(tmp_path / "x.hdf5", what="x") as view:
+        np.testing.assert_array_equal(view.read("full"), VALUES)
+        with pytest.raises(FormatError, match="has no values in 'empty', or not all"):
+            view.read("empty")
+
+
 def test_small_zeros_may_be_packed(tmp_path: Path) -> None:
     path = tmp_path / "x.hdf5"
     with h5py.File(path, "w") as file:

@@ -137,6 +137,15 @@ def test_which_of_several_checkpoints(tmp_path: Path) -> None:
         read_checkpoint(folder)
 
 
+def test_the_checkpoint_that_is_named_is_missing(tmp_path: Path) -> None:
+    """The one that is there may be older, or belong to another model."""
+    folder = shutil.copytree(DATA / "tf1_characters", tmp_path / "model")
+    (folder / "checkpoint").write_text('model_checkpoint_path: "/x/model.ckpt-99"\n')
+    with pytest.raises(FormatError, match=r"names 'model\.ckpt-99', which is not there"):
+        read_checkpoint(folder)
+    assert read_checkpoint(folder / "model.ckpt-7").notes["checkpoint"] == "model.ckpt-7"
+
+
 def test_a_checkpoint_without_options(tmp_path: Path) -> None:
     folder = shutil.copytree(DATA / "tf1_characters", tmp_path / "model")
     (folder / "options.json").unlink()

@@ -27,6 +27,7 @@ SENTENCE = "It fell ."
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
     """A hub, and a client that knows no other and keeps nothing of the user's."""
     monkeypatch.delenv("ELMORE_OFFLINE")
+    monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))

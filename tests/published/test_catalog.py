@@ -43,11 +43,13 @@ def test_the_collections_are_all_there() -> None:
         for form in ("allennlp", "tensorflow", "manylangs", "tfhub", "other")
     }
     assert count["manylangs"] == 45  # 44 zips and one archive of a dead host
-    assert count["tensorflow"] == 5
+    assert count["tensorflow"] == 10
     assert count["tfhub"] == 6
     assert count["other"] == 1
     assert {model.language for model in CATALOG if model.form == "manylangs"} >= {"de", "ug", "zh"}
-    assert len({model.language for model in CATALOG}) >= 45
+    assert len({model.language for model in CATALOG}) >= 55
+    names = {model.name for model in CATALOG}
+    assert {"seqvec", "indic-te", "original-5.5b-2layer", "ru-wiki-checkpoint-simple"} <= names
 
 
 @pytest.mark.parametrize("name", ["small", "medium", "original", "original-5.5b"])

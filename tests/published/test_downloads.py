@@ -6,6 +6,7 @@ import errno
 import hashlib
 import io
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -305,3 +306,23 @@ def test_a_broken_mark_means_from_the_start(server: Server, tmp_path: Path, junk
     download([server.url("/x.bin")], tmp_path / "x.bin", patience=QUICK)
     assert server.asked() == [None]
     assert (tmp_path / "x.bin").read_bytes() == DATA
+
+
+def test_a_host_that_never_answers_costs_a_few_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a firewall packets vanish; the time is shared by all numbers of the host."""
+    waited: list[float] = []
+
+    def silent(address: object, timeout: float) -> None:
+        waited.append(timeout)
+        raise TimeoutError
+
+    numbers = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"10.0.0.{k}", 443)) for k in range(8)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: numbers)
+    monkeypatch.setattr(socket, "create_connection", silent)
+    for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ElmoreError, match="timed out"):
+        download(["https://a.example/x", "https://a.example/y"], tmp_path / "x")
+    assert sum(waited) <= 5

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import inspect
 import json
+import logging
 import multiprocessing
 import os
 import shutil
+import socket
 import sys
 import types
 from collections.abc import Iterator
@@ -20,7 +23,7 @@ from http_server import Server, serve
 
 from elmore import Elmo
 from elmore.errors import ConfigError, ElmoreError, FormatError, MissingExtra, ModelNotFound
-from elmore.formats import allennlp_hdf5, detect
+from elmore.formats import allennlp_hdf5
 from elmore.formats.checkpoint import Checkpoint
 from elmore.published import catalog, downloads, hub
 from elmore.published.catalog import CATALOG, Published, PublishedFile
@@ -35,6 +38,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("ELMORE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("ELMORE_OFFLINE")
+    monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr(downloads, "PATIENT", QUICK)
     with serve() as running:
         running.files["/options.json"] = b'{"lstm": 1}'
@@ -142,6 +146,88 @@ def test_offline(server: Server, monkeypatch: pytest.MonkeyPatch, value: str) ->
     files = hub.fetch_model(model)
     monkeypatch.setenv("ELMORE_OFFLINE", value)
     assert hub.fetch_model(model) == files
+
+
+def test_the_switch_of_hugging_face_counts_too(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ModelNotFound, match="HF_HUB_OFFLINE"):
+        hub.fetch_model(published(server))
+    assert server.requests == []
+
+
+def test_a_download_says_what_from_where_and_how_large(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = dataclasses.replace(published(server), megabytes=374)
+    hub.fetch_model(model)
+    said = capsys.readouterr().err
+    where, to = server.url(""), hub.home() / "models" / "tiny"
+    assert said == f"downloading model 'tiny' (about 374 MB) from {where} to {to}\n"
+    hub.fetch_model(model)
+    assert capsys.readouterr().err == ""  # it is here already
+    monkeypatch.setattr(logging.getLogger("elmore"), "disabled", True)
+    hub.fetch_address(server.url("/options.json"))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("place", ["terminal", "notebook"])
+def test_a_download_shows_its_progress(
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    place: str,
+) -> None:
+    if place == "terminal":
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    else:
+        monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    hub.fetch_model(published(server))
+    said = capsys.readouterr().err
+    assert "weights.hdf5:" in said
+    assert "5.01k" in said
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_a_failed_download_says_where_to_put_the_files(
+    server: Server, monkeypatch: pytest.MonkeyPatch, offline: bool
+) -> None:
+    model = published(server)
+    server.files.clear()
+    if offline:
+        monkeypatch.setenv("ELMORE_OFFLINE", "1")
+    with pytest.raises(ElmoreError) as caught:
+        hub.fetch_model(model)
+    assert "\n" not in str(caught.value)
+    notes = "\n".join(caught.value.__notes__)
+    for file in model.files:
+        place = hub.home() / "models" / "tiny" / file.name
+        assert f"  {file.addresses[0]}\n    as {place}" in notes
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"by hand")
+    assert len(hub.fetch_model(model)) == 2
+
+
+def test_without_a_network_it_fails_at_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each host is tried once: neither again, nor at its other addresses."""
+    tried: list[str] = []
+
+    def fail(host: str, *_: object, **__: object) -> None:
+        tried.append(host)
+        raise socket.gaierror(-3, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    monkeypatch.setattr(downloads, "PATIENT", Patience())
+    monkeypatch.setattr(downloads.time, "sleep", lambda seconds: pytest.fail("waited"))
+    places = ("https://a.example/x", "https://b.example/x", "https://a.example/y")
+    file = PublishedFile(name="x", addresses=places)
+    model = dataclasses.replace(published(server), files=(file,))
+    with pytest.raises(ElmoreError, match="temporary failure in name resolution"):
+        hub.fetch_model(model)
+    assert tried == ["a.example", "b.example"]
 
 
 def test_a_model_without_addresses() -> None:
@@ -294,14 +380,6 @@ def test_load_by_name(
         files=(PublishedFile(name="model.zip", addresses=(server.url("/model.zip"),)),),
     )
     monkeypatch.setattr(catalog, "_BY_NAME", {"tiny": pair, "tiny-zip": packed})
-    reports: list[str] = []
-
-    def reporting(name: str, size: int | None) -> Any:
-        reports.append(name)
-        return hub.silent(name, size)
-
-    detect.open_model("tiny", reporting=reporting).close()
-    assert reports == ["options.json", "weights.hdf5"]
     [expected] = tiny_elmo.embed_tokens([["It", "fell"]])
     for name in ("tiny", "tiny-zip"):
         [found] = Elmo.load(name).embed_tokens([["It", "fell"]])
@@ -335,6 +413,7 @@ def fake(tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     module = FakeHub(snapshot)
     monkeypatch.setitem(sys.modules, "huggingface_hub", module)
     monkeypatch.delenv("ELMORE_OFFLINE")
+    monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.chdir(tmp_path)
     return module
 

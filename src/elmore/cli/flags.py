@@ -7,13 +7,11 @@ A new verb is one file in this folder with `EXAMPLES`, `add_arguments` and `run`
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 from typing import TYPE_CHECKING, Any, get_args
 
-from elmore._messages import Progress
 from elmore.cli.parsing import JOINT, model_words
-from elmore.cli.report import make_progress, say
+from elmore.cli.report import say
 from elmore.config import Precision
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError
@@ -336,17 +334,11 @@ def read_model(model: ModelPath) -> Checkpoint:
     """
     from elmore.formats.detect import detect, open_model
 
-    with open_model(model, reporting=_report_download) as source:
+    with open_model(model) as source:
         try:
             return detect(source).read(source)
         except ConfigError as error:  # a bad value in a file is not a wrong use of ours
             raise FormatError(str(error)) from error
-
-
-def _report_download(name: str, size: int | None) -> Progress:
-    # --quiet has raised the level of the log, which is known here while the arguments are not.
-    quiet = not logging.getLogger("elmore").isEnabledFor(logging.WARNING)
-    return make_progress(unit="B", total=size, quiet=quiet, what=name)
 
 
 def make_elmo(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:

@@ -18,7 +18,7 @@ from elmore._version import __version__
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import write_json, write_result
-from elmore.errors import FormatError
+from elmore.errors import ConfigError, FormatError
 
 if TYPE_CHECKING:
     from elmore.formats.checkpoint import Checkpoint
@@ -65,6 +65,7 @@ FIELDS = {
     "warm_start": "whether the state for --start warm is stored with the model",
     "mixes": "trained layer weights that came with the model",
     "precision": "type of the stored weights; the model runs in it by default",
+    "weights": "whether --verify read every weight: none NaN or infinite, checksums right",
     "bytes": "size of all files",
     "files": "name, size and SHA-256 of each file",
     "certificate": "how far a reduced precision is from float32, on a fixed text",
@@ -90,6 +91,7 @@ FIELDS = {
     "elmo.model": "where it is",
     "elmo.dim": "size of its vectors",
     "elmo.layers": "its layers, including layer 0",
+    "elmo.weights": "whether --verify read them",
     "system": "the machine, with --system",
     "system.elmore": "version of elmore",
     "system.python": "version of Python",
@@ -107,6 +109,7 @@ EXAMPLES = """\
   elmore info english
   elmore info runs/ner
   elmore info options.json weights.hdf5 --json
+  elmore info my-model --verify
   elmore info --system
 
 fields (a model, then a trained task, then the system):
@@ -132,6 +135,11 @@ def add_arguments(parser: Parser) -> None:
         action="store_true",
         help="describe the machine and the versions of packages instead",
     )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="read every weight: NaN, infinity and wrong checksums are errors",
+    )
     flags.add_common(parser)
 
 
@@ -139,7 +147,9 @@ def run(args: argparse.Namespace) -> int:
     """Describe a model or a trained task, the machine, or both."""
     report: dict[str, Any] = {}
     if args.model or args.model_words or not args.system:
-        report.update(_describe_any(flags.chosen_model(args)))
+        report.update(_describe_any(flags.chosen_model(args), args.verify))
+    elif args.verify:
+        raise ConfigError("--verify needs a model; name one or leave --verify out")
     if args.system:
         report["system"] = _system()
     if args.json:
@@ -149,28 +159,28 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _describe_any(model: ModelPath) -> dict[str, Any]:
+def _describe_any(model: ModelPath, verify: bool) -> dict[str, Any]:
     """Describe a model, a trained task, or what a run has produced of either."""
     from elmore.tasks.folder import find_task
 
     if isinstance(model, tuple):
-        return _describe(model)
+        return _describe(model, verify)
     path = Path(model)
     # The order matters: a trained task contains a biLM, and a run contains either of them.
     if (trained := find_task(path)) is not None:
-        return _describe_task(trained)
+        return _describe_task(trained, verify)
     if not (path / "recipe.json").is_file() or (path / "config.json").is_file():
-        return _describe(model)
+        return _describe(model, verify)
     # The best checkpoint exists once there was an evaluation.
     for place in (path / "best", path / "checkpoint"):
         if place.is_dir():
-            return _describe(place)
+            return _describe(place, verify)
     raise FormatError(
         f"'{shown(path, 140)}' is a run without a checkpoint yet; let it train a little longer"
     )
 
 
-def _describe_task(place: Path) -> dict[str, Any]:
+def _describe_task(place: Path, verify: bool) -> dict[str, Any]:
     from elmore.tasks.folder import FACTS
 
     facts = read_json(place / FACTS)
@@ -197,10 +207,18 @@ def _describe_task(place: Path) -> dict[str, Any]:
         checkpoint = flags.read_model(place / "elmo")
         config = checkpoint.config
         elmo |= {"model": checkpoint.origin, "dim": config.dim, "layers": config.n_layers}
+        elmo["weights"] = _verified(checkpoint, verify)
     return {**report, "elmo": elmo}
 
 
-def _describe(model: ModelPath) -> dict[str, Any]:
+def _verified(checkpoint: Checkpoint, verify: bool) -> str:
+    """Read every weight, if asked to; the readers refuse what is damaged or not finite."""
+    if not verify:
+        return "not checked; use --verify"
+    return f"{sum(1 for _ in checkpoint.checked_weights())} checked"
+
+
+def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
     from elmore.config import count_parameters
     from elmore.formats.detect import detect, open_model
 
@@ -235,6 +253,7 @@ def _describe(model: ModelPath) -> dict[str, Any]:
         "warm_start": checkpoint.start_state is not None,
         "mixes": len(checkpoint.mixes),
         "precision": precision,
+        "weights": _verified(checkpoint, verify),
         "bytes": sum(file["bytes"] for file in files),
         "files": files,
         "certificate": notes.pop("certificate", None),

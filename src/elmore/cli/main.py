@@ -224,6 +224,8 @@ def _fail(error: BaseException, message: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     say(f"elmore: error: {one_line(message)}")
+    for note in getattr(error, "__notes__", ()):  # such as full addresses, which need lines
+        say(note)
     return code
 
 

@@ -81,21 +81,12 @@ def write_json(value: Any) -> None:
     write_result(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def make_progress(
-    *, unit: str, total: int | None = None, quiet: bool = False, what: str | None = None
-) -> Progress:
-    """Make a progress bar on stderr if that is a terminal; `what` is written before the bar."""
+def make_progress(*, unit: str, total: int | None = None, quiet: bool = False) -> Progress:
+    """Make a progress bar on stderr if that is a terminal."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         return SILENT
     from tqdm import tqdm
 
-    # It disappears when done; the summary stays. Bytes are shown as kB, MB, ...
-    bar: Progress = tqdm(
-        total=total,
-        unit=unit if unit == "B" else f" {unit}",
-        unit_scale=unit == "B",
-        desc=what,
-        file=sys.stderr,
-        leave=False,
-    )
+    # It disappears when done; the summary stays.
+    bar: Progress = tqdm(total=total, unit=f" {unit}", file=sys.stderr, leave=False)
     return bar

@@ -12,12 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.compat.old_paths import add_modules
 from elmore.embedding.elmo import Elmo
 from elmore.errors import ConfigError, FormatError
 from elmore.text.batching import with_padding_as_words
 from elmore.text.characters import DictionaryAlphabet
 
 __all__ = ["Embedder"]
+
+add_modules(__name__, {"elmo": "Embedder"}, {"Embedder": __name__})
 
 Array = NDArray[np.float32]
 

@@ -14,12 +14,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.compat.old_paths import add_modules
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import SentenceLayers, pool, unit_length
 from elmore.errors import ConfigError
 from elmore.language_model.likely_words import next_words, previous_words
 
 __all__ = ["ElmoModel", "Layers"]
+
+add_modules(__name__, {"elmo_helpers": "ElmoModel"}, {"ElmoModel": __name__})
 
 Array = NDArray[np.float32]
 Layers = Literal["average", "top", "all"]

@@ -41,6 +41,8 @@ from elmore.text.vocabulary import Vocabulary
 __all__ = ["NAME", "is_folder", "read", "sniff", "stored_types", "write"]
 
 NAME = "allennlp"
+# How the datasets of an LSTM start, in models of two directions and of one.
+_LSTM = ("RNN_", "rnn/")
 
 Array = NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -160,7 +162,24 @@ def _find_weights(source: Source) -> str | None:
         for name in names
         if name.endswith((".hdf5", ".h5")) and "softmax" not in name and "token" not in name
     )
-    return found[0] if found else None
+    if len(found) < 2:
+        return found[0] if found else None
+    # People keep their vectors beside the model, so the contents decide.
+    models = [name for name in found if _has_lstm(source, name)]
+    if len(models) > 1:
+        raise FormatError(
+            f"'{source.name}' has the weights of {len(models)} models ({', '.join(models[:3])}); "
+            "pass (options, weights)"
+        )
+    return models[0] if models else found[0]
+
+
+def _has_lstm(source: Source, name: str) -> bool:
+    try:
+        with closing(source.open(name)) as stream, open_hdf5(stream, what=name) as view:
+            return any(found.startswith(_LSTM) for found in view.names())
+    except FormatError:
+        return False  # a broken file of another program is no reason to refuse the model
 
 
 def _read_softmax(
@@ -183,7 +202,7 @@ def _rows(shapes: Shapes, name: str) -> int:
 
 def _refuse_other_files(shapes: Shapes, what: str) -> None:
     """Recognize files that people mistake for weights."""
-    if any(name.startswith(("RNN_", "rnn/")) for name in shapes):
+    if any(name.startswith(_LSTM) for name in shapes):
         return
     if any(name.startswith("softmax") for name in shapes):
         raise FormatError(

@@ -5,18 +5,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from elmore._io import open_checked
 from elmore._messages import shown
-from elmore.errors import FormatError, ModelNotFound
+from elmore.errors import ElmoreError, FormatError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.files.sources import FilesSource, FolderSource, Source
 from elmore.published.catalog import BUNDLED, bundled_model, find_published
 from elmore.published.named_files import is_named_file, open_named_file, open_named_files
-
-if TYPE_CHECKING:
-    from elmore.published.downloads import Reporting
 
 __all__ = [
     "FORMATS",
@@ -92,16 +89,26 @@ def detect(source: Source) -> Format:
     )
 
 
-def open_model(model: ModelPath, *, reporting: Reporting | None = None) -> Source:
+def open_model(model: ModelPath) -> Source:
     """Open the files of a model; a published one is downloaded the first time.
 
     Args:
         model: a path, a tuple of files, a name of `elmore models`, or `hf://owner/name`.
-        reporting: makes the progress reports of downloads; silent by default.
 
     Raises:
         ModelNotFound: no such path, and no published model of that name.
+        FormatError: the path cannot be read.
     """
+    try:
+        return _open_model(model)
+    except OSError as error:  # such as a path that is too long, or a file of /proc
+        if isinstance(error, ElmoreError):
+            raise
+        reason = (error.strerror or str(error)).lower()
+        raise FormatError(f"'{shown(model, 120)}' cannot be read: {reason}; check it") from None
+
+
+def _open_model(model: ModelPath) -> Source:
     if isinstance(model, tuple):
         return open_named_files(model)
     path = Path(model)
@@ -120,7 +127,7 @@ def open_model(model: ModelPath, *, reporting: Reporting | None = None) -> Sourc
         return open_source(hub.fetch_hugging_face(name), follow_links=True)
     if isinstance(model, Path) or "/" in name or path.suffix in _SUFFIXES:
         raise ModelNotFound(f"'{model}' does not exist; check the path, or see `elmore models`")
-    files = hub.fetch_model(find_published(name), reporting=reporting or hub.silent)
+    files = hub.fetch_model(find_published(name))
     if len(files) == 1:
         return open_source(next(iter(files.values())))
     return FilesSource(files)

@@ -68,6 +68,7 @@ _FORMAT = FolderFormat(
     name="elmore", version=max(_VERSIONS.values()), label="an elmore folder", fix=_AGAIN
 )
 _SCALES = ".scales"
+_FLOATS = ("F16", "F32", "F64")
 _CONFIG, _MODEL, _MANIFEST = "config.json", "model.safetensors", "manifest.json"
 # Larger models are not hashed when they are loaded: that would take more than a second or two.
 _HASHED_BYTES = 1 << 30
@@ -116,7 +117,12 @@ def read(source: Source) -> Checkpoint:
     scales = {
         name + _SCALES: shape[:1] for name, shape in wanted.items() if found.get(name) == "I8"
     }
-    for name in wanted:
+    for name in (*wanted, *scales):
+        if found.get(name, "F32") not in (*_FLOATS, "I8"):
+            raise FormatError(
+                f"'{source.name}/{_MODEL}': {name} has type {found[name]}, a weight is a float "
+                "or int8; copy the folder again"
+            )
         if found.get(name) == "I8" and not is_matrix(name):
             raise FormatError(
                 f"'{source.name}/{_MODEL}': {name} is int8, only large matrices may be; "
@@ -325,9 +331,9 @@ def _extra_arrays(
 def _check_extra(view: SafetensorsView, wanted: Mapping[str, tuple[int, ...]]) -> None:
     found = view.names()
     for name, shape in wanted.items():
-        if name not in found or found[name].shape != shape:
+        if name not in found or found[name].shape != shape or found[name].dtype not in _FLOATS:
             raise FormatError(
-                f"'{_MODEL}': {name} should have shape {shape}; copy the folder again"
+                f"'{_MODEL}': {name} should be floats of shape {shape}; copy the folder again"
             )
 
 

@@ -152,11 +152,12 @@ class _Arrays:
 def _choose(source: Source) -> str:
     """The checkpoint to read: the newest according to `checkpoint`, else the highest step."""
     prefixes = find_prefixes(source)
-    if len(prefixes) > 1 and "checkpoint" in source.names():
+    if prefixes and "checkpoint" in source.names():
         text = source.read("checkpoint", LIMITS.json_bytes).decode("utf-8", "replace")
         match = re.search(r'^model_checkpoint_path: "(.*)"$', text, re.MULTILINE)
         # The path is of the machine that wrote it, often long gone: only its last part counts.
         newest = match[1].replace("\\", "/").rpartition("/")[2] if match else ""
+        # Another one than it names may be older, or belong to another model.
         if newest not in prefixes:
             raise FormatError(
                 f"'{source.name}': the file `checkpoint` names {shown(newest, 40)!r}, which is "

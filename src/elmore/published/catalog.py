@@ -60,7 +60,7 @@ class Published:
 
     Attributes:
         name: its name in `elmore models`.
-        language: ISO 639 code.
+        language: ISO 639 code; "zxx" for what is not a language.
         form: what its files are.
         trained_on: the text.
         licence: as its host states it.
@@ -266,9 +266,17 @@ def _russian() -> Iterator[Published]:
         }
         name, address = f"ru-{domain}", f"{_PAVLOV}/elmo_ru-{stem}.tar.gz"
         yield _archived(name, "ru", "tfhub", address, trained_on=text, **facts)
-        name, address = f"{name}-checkpoint", f"{_PAVLOV}/elmo-lm-ready4fine-tuning-{name}.tar.gz"
+        address = f"{_PAVLOV}/elmo-lm-ready4fine-tuning-{name}"
         text = f"{text}; with softmax"
-        yield _archived(name, "ru", "tensorflow", address, trained_on=text, **facts)
+        for kind in ("", "-simple"):
+            yield _archived(
+                f"{name}-checkpoint{kind}",
+                "ru",
+                "tensorflow",
+                f"{address}{kind}.tar.gz",
+                trained_on=text,
+                **facts,
+            )
 
 
 def _tfhub() -> Iterator[Published]:
@@ -296,6 +304,11 @@ _PLUR = "https://schweter.eu/cloud"
 _CROSS = "https://github.com/TalSchuster/CrossLingualContextualEmb"
 _CLARIN = "https://www.clarin.si/repository/xmlui/handle/11356/1277"
 _OSCAR = "https://oscar-project.org"
+_TWO_LAYERS = "https://public.ukp.informatik.tu-darmstadt.de/reimers/2019_elmo_weights/"
+# "A Passage to India" (Saurav et al. 2020); the paper says where its models are.
+_INDIC = "https://aclanthology.org/2020.sltu-1.49/"
+_INDIC_LANGUAGES = "as bn gu hi kn kok ml mr ne or pa sa ta te"
+_SEQVEC = "https://rostlab.org/~deepppi/embedding_repo/embedding_models/seqvec"
 
 CATALOG: tuple[Published, ...] = (
     # Peters et al. 2018. The one checksum comes from a Git LFS pointer to this file.
@@ -388,6 +401,20 @@ CATALOG: tuple[Published, ...] = (
         trained_on="OSCAR",
         page=_OSCAR,
     ),
+    Published(
+        name="seqvec",
+        language="zxx",
+        form="allennlp",
+        trained_on="UniRef50: proteins, one token per amino acid",
+        files=_pair(
+            f"{_SEQVEC}/options.json",
+            f"{_SEQVEC}/weights.hdf5",
+            "https://data.bioembeddings.com/public/embeddings/embedding_models/seqvec",
+        ),
+        page="https://github.com/rostlab/SeqVec",
+        dim=1024,
+        megabytes=374,
+    ),
     *_manylangs(),
     *_nlpl(),
     *_russian(),
@@ -409,12 +436,24 @@ CATALOG: tuple[Published, ...] = (
         _by_hand(f"oscar-{language}", language, "OSCAR and Wikipedia", _OSCAR, "allennlp")
         for language in ("bg", "ca", "da", "fi", "id")
     ),
+    *(
+        _by_hand(f"indic-{language}", language, "Saurav et al. 2020", _INDIC, "allennlp")
+        for language in _INDIC_LANGUAGES.split()
+    ),
+    *(
+        _by_hand(f"{name}-2layer", "en", f"{text}; first LSTM layer alone", _TWO_LAYERS, "allennlp")
+        for name, text in (
+            ("original", _BILLION),
+            ("original-5.5b", "Wikipedia and WMT news, 5.5 G tokens"),
+        )
+    ),
+    _by_hand("de-wiki-checkpoint", "de", "Wikipedia; with softmax", _GERMAN, "tensorflow"),
     _by_hand(
-        "original-2layer",
-        "en",
-        f"{_BILLION}; first LSTM layer alone",
-        "https://public.ukp.informatik.tu-darmstadt.de/reimers/2019_elmo_weights/",
-        "allennlp",
+        "seqvec-checkpoint",
+        "zxx",
+        "UniRef50: proteins; with softmax",
+        "https://github.com/rostlab/SeqVec",
+        "tensorflow",
     ),
     _by_hand("transformer-elmo", "en", _BILLION, _ALLENNLP_PAGE, "other"),
 )

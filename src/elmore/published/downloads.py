@@ -12,6 +12,7 @@ import ipaddress
 import json
 import logging
 import re
+import socket
 import ssl
 import time
 import urllib.error
@@ -67,6 +68,8 @@ class Patience:
 
 
 PATIENT = Patience()
+# Seconds for a host to accept a connection. Without a network nobody should wait for minutes.
+_CONNECT = 4.0
 # A server that gives a few bytes at a time must not keep us for ever.
 _MAX_ATTEMPTS = 200
 
@@ -90,11 +93,12 @@ class _Interrupted(Exception):
     Args:
         reason: for the message.
         wait: seconds that the server asks us to wait.
+        unreachable: whether no connection was made at all.
     """
 
-    def __init__(self, reason: str, wait: float = 0.0) -> None:
+    def __init__(self, reason: str, wait: float = 0.0, *, unreachable: bool = False) -> None:
         super().__init__(reason)
-        self.wait = wait
+        self.wait, self.unreachable = wait, unreachable
 
 
 def is_address(text: object) -> bool:
@@ -140,10 +144,11 @@ def download(
             refusals.append(str(error))
             _LOGGER.info("%s", error)
     if len(refusals) == 1:
-        raise ElmoreError(f"{refusals[0]}; see `elmore models` for the page of the model")
+        raise ElmoreError(refusals[0])
+    # Each with its own end, which says why; their starts are in the list of addresses.
     raise ElmoreError(
         f"none of {len(refusals)} addresses gave '{shown(target.name, 60)}' "
-        f"({'; '.join(shown(refusal, 120) for refusal in refusals)}); try again later"
+        f"({'; '.join(shown(refusal, 70) for refusal in refusals)})"
     )
 
 
@@ -161,10 +166,15 @@ class _Transfer:
         self._target, self._partial, self._checksum = target, partial, checksum
         self._mark = partial.with_name(f"{partial.name}.json")
         self._reporting, self._patience = reporting, patience
+        self._answered = False
+        self._unreachable: dict[str, str] = {}  # host -> why
 
     def fetch(self, address: str) -> Fetched:
         """Download from one address, in as many attempts as it takes."""
         _check_address(address)
+        host = urllib.parse.urlsplit(address).netloc
+        if host in self._unreachable:
+            raise _NotThere(f"{_short(address)}: {self._unreachable[host]}")
         failures, pause = 0, self._patience.pause
         for _ in range(_MAX_ATTEMPTS):
             before = self._arrived(address)
@@ -172,6 +182,11 @@ class _Transfer:
                 self._try(address, before)
                 return self._finish(address)
             except _Interrupted as error:
+                # A connection that breaks may come back; a host that was never
+                # reached, hardly.
+                if error.unreachable and not self._answered:
+                    self._unreachable[host] = shown(error, 100)
+                    raise _NotThere(f"{_short(address)}: {shown(error, 100)}") from None
                 # A slow line that keeps giving bytes may break any number of
                 # times; only silence counts.
                 gained = self._arrived(address) > before
@@ -213,14 +228,16 @@ class _Transfer:
         request = urllib.request.Request(address, headers=headers)  # noqa: S310 (checked above)
         try:
             with _opener().open(request, timeout=self._patience.timeout) as response:
+                self._answered = True
                 self._receive(response, address, arrived)
         except urllib.error.HTTPError as error:
             error.close()
+            self._answered = True
             self._refused(error, address, arrived)
         except urllib.error.URLError as error:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
                 raise _NotThere(f"{_short(address)}: its certificate is not valid") from None
-            raise _Interrupted(_reason(error.reason)) from None
+            raise _Interrupted(_reason(error.reason), unreachable=True) from None
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, ElmoreError):
                 raise
@@ -369,13 +386,53 @@ class _CheckedRedirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
+def _connect(
+    address: tuple[str, int], timeout: float | None = None, source_address: object = None
+) -> socket.socket:
+    """Connect within `_CONNECT` seconds, however many numbers the host has.
+
+    `socket.create_connection` gives each of them the complete time.
+    """
+    found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[:4]
+    problem: OSError = OSError(f"{address[0]} has no number")
+    for *_, number in found:
+        try:
+            made = socket.create_connection((str(number[0]), address[1]), _CONNECT / len(found))
+        except OSError as error:
+            problem = error
+        else:
+            made.settimeout(timeout)
+            return made
+    raise problem
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._create_connection = _connect  # the base class sets its own
+
+
+class _TlsConnection(_Connection, http.client.HTTPSConnection):
+    pass
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Connection, req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_TlsConnection, req, context=ssl.create_default_context())
+
+
 def _opener() -> urllib.request.OpenerDirector:
     """An opener for HTTP only: no files, no FTP; proxies are those of the environment."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
+        _Http(),
+        _Https(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
         _CheckedRedirects(),

@@ -18,14 +18,13 @@ import sys
 import urllib.parse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from elmore._atomic import atomic_file, write_error
 from elmore._imports import require
 from elmore._io import sha256_file
 from elmore._json import read_json
 from elmore._locks import hold_lock
-from elmore._messages import SILENT, shown
+from elmore._messages import download_progress, say_download, shown
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.published.catalog import Published, PublishedFile, find_file
 from elmore.published.downloads import Reporting, download
@@ -39,7 +38,6 @@ __all__ = [
     "is_hugging_face",
     "is_offline",
     "prune",
-    "silent",
 ]
 
 _LOGGER = logging.getLogger(__name__)
@@ -50,11 +48,6 @@ _WANTED = (
     "*.json *.safetensors *.hdf5 *.h5 *.txt *.txt.gz *.dic *.pkl *.th *.zip *.tar.gz *.index "
     "*.data-* checkpoint"
 ).split()
-
-
-def silent(name: str, size: int | None) -> Any:
-    """Report nothing; the default."""
-    return SILENT
 
 
 def home() -> Path:
@@ -70,8 +63,9 @@ def home() -> Path:
 
 
 def is_offline() -> bool:
-    """Whether ELMORE_OFFLINE forbids the network."""
-    return os.environ.get("ELMORE_OFFLINE", "").lower() not in ("", "0", "false", "no", "off")
+    """Whether ELMORE_OFFLINE or HF_HUB_OFFLINE forbids the network."""
+    values = (os.environ.get(name, "").lower() for name in ("ELMORE_OFFLINE", "HF_HUB_OFFLINE"))
+    return any(value not in ("", "0", "false", "no", "off") for value in values)
 
 
 def is_downloaded(model: Published) -> bool:
@@ -80,7 +74,7 @@ def is_downloaded(model: Published) -> bool:
     return bool(model.files) and all((folder / file.name).is_file() for file in model.files)
 
 
-def fetch_model(model: Published, *, reporting: Reporting = silent) -> dict[str, Path]:
+def fetch_model(model: Published, *, reporting: Reporting = download_progress) -> dict[str, Path]:
     """Find the files of a published model; download what is missing.
 
     Args:
@@ -103,8 +97,18 @@ def fetch_model(model: Published, *, reporting: Reporting = silent) -> dict[str,
     # Every file is checked each time: a damaged cache would give wrong vectors without an
     # error.
     shelf = _Shelf(_folder(model), model.name)
+    gone = [file for file in model.files if not (_folder(model) / file.name).is_file()]
+    if gone and not is_offline():
+        size = "of unknown size" if model.megabytes is None else f"about {model.megabytes} MB"
+        say_download(
+            f"downloading model {model.name!r} ({size}) from {_folder_of(gone[-1].addresses[0])} "
+            f"to {_folder(model)}"
+        )
     missing = _missing(model)
-    return {file.name: shelf.get(file, missing, reporting) for file in model.files}
+    try:
+        return {file.name: shelf.get(file, missing, reporting) for file in model.files}
+    except ElmoreError as error:
+        raise _with_help(error, gone, _folder(model)) from None
 
 
 def fetch_address(address: str) -> Path:
@@ -125,7 +129,28 @@ def fetch_address(address: str) -> Path:
         key = hashlib.sha256(address.encode()).hexdigest()[:16]
         shelf = _Shelf(home() / "files" / key, f"file-{key}")
         missing = f"'{shown(address, 120)}' is not on this machine"
-    return shelf.get(file, missing, silent)
+    path = shelf.folder / file.name
+    if not path.is_file() and not is_offline():
+        say_download(f"downloading {address} to {path}")
+    try:
+        return shelf.get(file, missing, download_progress)
+    except ElmoreError as error:
+        raise _with_help(error, [file], shelf.folder) from None
+
+
+def _with_help(error: ElmoreError, files: Sequence[PublishedFile], folder: Path) -> ElmoreError:
+    """Add how to get files by hand, as notes: addresses are too long for a line of an error."""
+    left = [file for file in files if not (folder / file.name).is_file()]
+    if left and not isinstance(error, FormatError):
+        error.add_note("To download by hand, save")
+        for file in left:
+            places = "\n    or ".join(file.addresses)
+            error.add_note(f"  {places}\n    as {folder / file.name}")
+    return error
+
+
+def _folder_of(address: str) -> str:
+    return address.rpartition("/")[0]
 
 
 def prune(models: Sequence[Published], *, dry_run: bool = False) -> list[Path]:
@@ -160,21 +185,21 @@ class _Shelf:
     """The files of one model, with their checksums and their lock."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._folder = folder
+        self.folder = folder
         self._name = name
         self._sums_path = home() / "sums" / f"{name}.json"
 
     def get(self, file: PublishedFile, missing: str, reporting: Reporting) -> Path:
         """Find a file and check it; `missing` starts the message if it is not in the cache."""
-        path = self._folder / file.name
+        path = self.folder / file.name
         # The usual case needs no lock.
         if path.is_file() and file.name in self._sums():
             self._check(file, path)
             return path
         if not path.is_file() and is_offline():
             raise ModelNotFound(
-                f"{missing} and elmore is offline (--offline or ELMORE_OFFLINE); load it online "
-                f"once, or download {shown(file.addresses[0], 110)} and pass its path"
+                f"{missing} and elmore is offline (--offline, ELMORE_OFFLINE or HF_HUB_OFFLINE); "
+                "load it online once, or download it by hand"
             )
         with self.held() as held:
             if not path.is_file():
@@ -189,10 +214,10 @@ class _Shelf:
         """Keep other processes away from these files."""
         locks = home() / "locks"
         try:
-            for folder in (locks, self._folder, self._sums_path.parent):
+            for folder in (locks, self.folder, self._sums_path.parent):
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise write_error(error, self._folder) from error
+            raise write_error(error, self.folder) from error
 
         def tell() -> None:
             _LOGGER.info("waiting for another process that is downloading %s", self._name)

@@ -73,10 +73,12 @@ def _embed(args: argparse.Namespace) -> None:
         ]
     # Imported late, so that `--help` and wrong flags answer at once.
     from elmore.compat.allennlp.embedder import ElmoEmbedder
-    from elmore.compat.allennlp.indexing import OPTIONS, WEIGHTS
+    from elmore.compat.allennlp.indexing import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
 
     embedder = ElmoEmbedder(
-        args.options_file or OPTIONS, args.weight_file or WEIGHTS, args.cuda_device
+        args.options_file or DEFAULT_OPTIONS_FILE,
+        args.weight_file or DEFAULT_WEIGHT_FILE,
+        args.cuda_device,
     )
     embedder.embed_file(
         lines,

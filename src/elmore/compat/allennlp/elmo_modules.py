@@ -10,7 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from elmore.compat.allennlp.bilm_modules import _ElmoBiLm
-from elmore.compat.allennlp.indexing import OPTIONS, WEIGHTS, FileName, local_file
+from elmore.compat.allennlp.indexing import (
+    DEFAULT_OPTIONS_FILE,
+    DEFAULT_WEIGHT_FILE,
+    FileName,
+    cached_path,
+)
 from elmore.errors import ConfigError, FormatError
 from elmore.errors import ConfigError as ConfigurationError
 from elmore.formats.files.sources import FilesSource
@@ -208,8 +213,8 @@ class ElmoTokenEmbedder(nn.Module):
 
     def __init__(
         self,
-        options_file: FileName = OPTIONS,
-        weight_file: FileName = WEIGHTS,
+        options_file: FileName = DEFAULT_OPTIONS_FILE,
+        weight_file: FileName = DEFAULT_WEIGHT_FILE,
         do_layer_norm: bool = False,
         dropout: float = 0.5,
         requires_grad: bool = False,
@@ -320,7 +325,7 @@ def _aligning(file: FileName | None, dim: int) -> nn.Linear:
     # Without a file nothing changes: usually the language that others are aligned to.
     matrix = torch.eye(dim)
     if file:
-        path = local_file(file)
+        path = cached_path(file)
         with FilesSource({path.name: path}) as source:
             array = read_array(source, path.name)
         if array.shape != (dim, dim):

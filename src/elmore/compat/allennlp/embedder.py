@@ -12,7 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._imports import require_torch
-from elmore.compat.allennlp.indexing import OPTIONS, WEIGHTS, FileName, read_files
+from elmore.compat.allennlp.indexing import (
+    DEFAULT_OPTIONS_FILE,
+    DEFAULT_WEIGHT_FILE,
+    FileName,
+    read_files,
+)
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import SentenceLayers
 from elmore.embedding.writers import Record, Settings, open_writer
@@ -49,8 +54,8 @@ class ElmoEmbedder:
 
     def __init__(
         self,
-        options_file: FileName = OPTIONS,
-        weight_file: FileName = WEIGHTS,
+        options_file: FileName = DEFAULT_OPTIONS_FILE,
+        weight_file: FileName = DEFAULT_WEIGHT_FILE,
         cuda_device: int = -1,
     ) -> None:
         self.cuda_device = cuda_device

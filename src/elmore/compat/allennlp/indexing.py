@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = [
-    "OPTIONS",
-    "WEIGHTS",
+    "DEFAULT_OPTIONS_FILE",
+    "DEFAULT_WEIGHT_FILE",
     "ConfigurationError",
     "ELMoCharacterMapper",
     "ELMoTokenCharactersIndexer",
     "FileName",
     "batch_to_ids",
-    "local_file",
+    "cached_path",
     "read_files",
 ]
 
@@ -143,7 +143,9 @@ def _text(token: Any) -> str:
 FileName = str | Path
 
 # AllenNLP's default: the original model, which is downloaded when it is first used.
-OPTIONS, WEIGHTS = (file.addresses[0] for file in find_published("original").files)
+DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE = (
+    file.addresses[0] for file in find_published("original").files
+)
 
 
 def read_files(options_file: FileName | None, weight_file: FileName | None) -> Checkpoint:
@@ -155,7 +157,7 @@ def read_files(options_file: FileName | None, weight_file: FileName | None) -> C
     """
     if options_file is None or weight_file is None:
         raise ConfigError("a model has two files; pass options_file and weight_file")
-    checkpoint = read_checkpoint((local_file(options_file), local_file(weight_file)))
+    checkpoint = read_checkpoint((cached_path(options_file), cached_path(weight_file)))
     # AllenNLP's classes take character ids, which a word model cannot read.
     if checkpoint.alphabet is None:
         raise ConfigError(
@@ -165,6 +167,6 @@ def read_files(options_file: FileName | None, weight_file: FileName | None) -> C
     return checkpoint
 
 
-def local_file(name: FileName) -> Path:
+def cached_path(name: FileName) -> Path:
     """The path of a file, which is downloaded if its name is an address."""
     return fetch_address(str(name)) if is_address(name) else Path(name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from elmore._imports import lazy_names
+from elmore.compat.old_paths import add_modules
 
 if TYPE_CHECKING:
     from elmore.compat.bilm.data import (
@@ -51,3 +52,4 @@ _NAMES = {
     for name in names.split()
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)
+add_modules(__name__, {"elmo": "weight_layers"}, _NAMES)

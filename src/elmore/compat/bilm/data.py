@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore._imports import lazy_names
 from elmore._io import open_text, read_lines
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.word_cache import write_token_vectors
@@ -26,6 +27,12 @@ __all__ = [
     "dump_bilm_embeddings",
     "dump_token_embeddings",
 ]
+
+# bilm-tf had its data sets in this module too; ours build on it.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    dict.fromkeys(("BidirectionalLMDataset", "LMDataset"), "elmore.compat.bilm.datasets"),
+)
 
 Ids = NDArray[np.int32]
 Sentence = str | Sequence[str]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from elmore._io import open_checked
+from elmore.compat.bilm.data import dump_bilm_embeddings, dump_token_embeddings
 from elmore.embedding.engine import Engine
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint
@@ -26,6 +27,8 @@ __all__ = [
     "BidirectionalLanguageModel",
     "LayerWeights",
     "Weighted",
+    "dump_bilm_embeddings",
+    "dump_token_embeddings",
     "read_embedding",
     "weight_layers",
 ]

@@ -254,7 +254,8 @@ class Hdf5View:
             name: one of `names()`. Its shape should have been compared with the options.
 
         Raises:
-            FormatError: no such dataset, not a float type, damaged, or not finite.
+            FormatError: no such dataset, not a float type, never written, damaged, or not
+                finite.
         """
         label = f"'{shown(name, 80)}'"
         if name not in self._infos:
@@ -262,11 +263,25 @@ class Hdf5View:
         info = self._infos[name]
         if info.dtype is None or info.dtype.kind != "f" or info.dtype.itemsize not in (2, 4, 8):
             raise self._error(f"has {label} of type {info.dtype}, expected a float type")
+        with self._library(name):
+            written = _is_written(self._datasets[name], info.shape)
+        if not written:
+            raise self._error(f"has no values in {label}, or not all of them", "download it again")
         with self._library(name), _no_plugins():
             raw = np.empty(info.shape, info.dtype)
             if raw.size:
                 self._datasets[name].read(h5py.h5s.ALL, h5py.h5s.ALL, raw)
         return finite_float32(raw, what=self._what, name=name)
+
+
+def _is_written(dataset: Any, shape: tuple[int, ...]) -> bool:
+    """Whether all values are in the file; HDF5 gives zeros for those that are not."""
+    plan = dataset.get_create_plist()
+    if plan.get_layout() == h5py.h5d.CHUNKED:
+        sizes: tuple[int, ...] = plan.get_chunk()
+        chunks = math.prod(-(-n // size) for n, size in zip(shape, sizes, strict=True))
+        return int(dataset.get_num_chunks()) >= chunks
+    return not math.prod(shape) or bool(dataset.get_storage_size())
 
 
 @contextlib.contextmanager

@@ -98,7 +98,13 @@ class _PlainSource(Source):
         with self.open(name) as stream:
             size = os.fstat(stream.fileno()).st_size
             # The file may grow in the meantime, so the size alone does not bound the read.
-            data = b"" if size > max_bytes else stream.read(max_bytes + 1)
+            try:
+                data = b"" if size > max_bytes else stream.read(max_bytes + 1)
+            except OSError as error:  # a failing disk, or a file of /proc
+                reason = (error.strerror or str(error)).lower()
+                raise FormatError(
+                    f"'{shown(name, 60)}' in '{self.name}' cannot be read: {reason}; check the disk"
+                ) from None
         if max(size, len(data)) > max_bytes:
             raise self._too_large(name, max(size, len(data)), max_bytes)
         return data
