@@ -31,7 +31,7 @@ def fine_tune(
     *,
     recipe: Recipe | str | Path = "fine-tune",
     epochs: float | None = None,
-    vocabulary: int | Path = 50_000,
+    vocabulary: int | Path | None = None,
     heldout: float = 0.05,
     tokenized: bool = False,
     seed: int = 0,
@@ -52,7 +52,7 @@ def fine_tune(
         out: the folder of the run.
         recipe: how to train; the shape comes from the model.
         epochs: passes over the text, instead of the recipe's.
-        vocabulary: words of a new softmax.
+        vocabulary: words of a new softmax, as `prepare` takes them.
         heldout: share of the documents that decides when to stop.
         tokenized: whether lines are tokens separated by spaces.
         seed: the one seed.
@@ -105,7 +105,7 @@ def _prepare(
     checkpoint: Checkpoint,
     texts: Sequence[str | Path],
     run: Run,
-    vocabulary: int | Path,
+    vocabulary: int | Path | None,
     heldout: float,
     tokenized: bool,
     seed: int,
@@ -115,7 +115,7 @@ def _prepare(
     if folder.is_dir():  # a resumed run
         return Prepared.open(folder)
     run.path.mkdir(parents=True, exist_ok=True)
-    words: int | Path = vocabulary
+    words: int | Path | None = vocabulary
     # A word table is tied to its vocabulary, even where there is no softmax.
     kept = checkpoint.softmax is not None or checkpoint.config.tokens.n_words
     if kept and checkpoint.vocabulary is not None:
