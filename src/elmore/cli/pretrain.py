@@ -11,7 +11,15 @@ from typing import NoReturn
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import say, write_json
-from elmore.cli.training import Display, add_recipe, add_training, ending_by_signal, overrides
+from elmore.cli.training import (
+    Display,
+    add_recipe,
+    add_training,
+    ending_by_signal,
+    heldout_headline,
+    overrides,
+    warn_if_misleading,
+)
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -75,8 +83,9 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             write_json({"run": str(done.path), "heldout": last})
         elif not args.quiet:
-            found = f", held-out perplexity {last['perplexity']:.1f}" if last else ""
+            found = f", held-out perplexity {heldout_headline(last)}" if last else ""
             say(f"trained {done.path}{found}; the model is in {done.path}/checkpoint")
+        warn_if_misleading(last.get("oov_rate", 0.0), quiet=args.quiet)
     return 0
 
 
