@@ -75,6 +75,29 @@ def test_a_training_from_end_to_end(cli, data, tmp_path):
     assert Run(out).log()[-1]["tokens"] >= seen + 200
 
 
+def test_without_a_recipe_the_run_fits_the_data(cli, data, tmp_path):
+    out, free = (
+        tmp_path / "run",
+        ("schedule.tokens", "schedule.warmup_tokens", "run.evaluate_tokens"),
+    )
+    parts = ["--threads", "1"]
+    for key, value in SETTINGS.items():
+        parts += [] if key in free else ["--set", f"{key}={value}"]
+    done = cli("pretrain", data, "-o", out, *parts)
+    assert done.code == 0, done.err
+    recipe = Run(out).recipe
+    first = done.err.splitlines()[0]
+    assert first.startswith("recipe laptop, fitted to ")
+    assert f"schedule.epochs={recipe.schedule.epochs:g}, " in first
+    assert f"schedule.warmup_tokens={recipe.schedule.warmup_tokens}, " in first
+    assert sum("heldout" in line for line in Run(out).log()) >= 15
+    rates = [line["lr"] for line in Run(out).log() if "lr" in line]
+    assert max(rates) == recipe.optimizer.lr  # the warm-up came to its end
+    before = digest(out)
+    again = cli("pretrain", data, "-o", out, "--resume", "--threads", "1")  # no key is needed
+    assert (again.code, digest(out)) == (0, before)
+
+
 def test_many_unknown_words_are_warned_about_and_drawn(cli, tmp_path):
     """Five words of twenty are known: <UNK> is the easiest word of all."""
     data, out = small_data(tmp_path, vocabulary=8).folder, tmp_path / "run"

@@ -27,13 +27,15 @@ __all__ = [
 ]
 
 
-def add_recipe(parser: argparse.ArgumentParser, default: str) -> None:
-    """--recipe and --set."""
+def add_recipe(
+    parser: argparse.ArgumentParser, default: str | None, shown: str | None = None
+) -> None:
+    """--recipe and --set; `shown` is what help says of a default of None."""
     parser.add_argument(
         "--recipe",
         default=default,
         metavar="NAME|FILE",
-        help=f"training recipe, see `elmore recipes` (default: {default})",
+        help=f"training recipe, see `elmore recipes` (default: {shown or default})",
     )
     parser.add_argument(
         "--set",

@@ -12,6 +12,7 @@ from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.text.characters import ByteAlphabet
+from elmore.training.fitted_recipe import run_tokens
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Prepared
 from elmore.training.pretrain import pretrain
@@ -77,7 +78,7 @@ def fine_tune(
     data = _prepare(checkpoint, texts, run, vocabulary, heldout, tokenized, seed)
     if checkpoint.softmax is None and not schedule.frozen_tokens:
         # A third of the run: the new softmax must fit the biLM before the biLM moves.
-        total = schedule.tokens or int(schedule.epochs * (data.n_tokens + data.n_sentences))
+        total = run_tokens(data, dataclasses.replace(recipe, schedule=schedule))
         schedule = dataclasses.replace(schedule, frozen_tokens=total // 3)
     loss = recipe.loss
     if checkpoint.softmax is not None and checkpoint.softmax.cutoffs:
