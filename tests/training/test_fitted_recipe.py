@@ -38,7 +38,7 @@ def test_small_data_get_more_passes_a_short_warm_up_and_evaluations(
     own, prepared = Recipe.load("laptop"), sized(data, tokens)
     fitted = choose_recipe(prepared)
     total = run_tokens(prepared, fitted)
-    assert own.schedule.epochs < fitted.schedule.epochs <= 12
+    assert own.schedule.epochs < fitted.schedule.epochs <= 6
     assert fitted.schedule.warmup_tokens <= total / 10
     assert total / fitted.run.evaluate_tokens >= 20
     # Nothing else.

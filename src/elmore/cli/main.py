@@ -43,6 +43,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "prepare": ("elmore.cli.prepare", "turn text files into shards and a vocabulary to train on"),
     "vocab": ("elmore.cli.vocab", "make a vocabulary from text, or inspect one"),
     "recipes": ("elmore.cli.recipes", "list or show training recipes"),
+    "plan": ("elmore.cli.plan", "what a training run will cost and bring"),
     "pretrain": ("elmore.cli.pretrain", "train a biLM on prepared text"),
     "fine-tune": ("elmore.cli.fine_tune", "adapt a biLM to your text"),
     "plot": ("elmore.cli.plot", "draw the training curves of a run"),

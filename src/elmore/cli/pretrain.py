@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             resume=args.resume,
             threads=args.threads,
             device=args.device,
-            report=display.show,
+            report=_announcing(args, recipe, display),
         )
     # Of several processes only the first reports.
     if os.environ.get("RANK", "0") == "0":
@@ -109,6 +110,27 @@ def _recipe(args: argparse.Namespace) -> Recipe:
         values = ", ".join(f"{key}={value:_g}" for key, value in fitted.items())
         say(f"recipe {DEFAULT}, fitted to {prepared.n_tokens:,} training tokens: {values}")
     return chosen
+
+
+def _announcing(
+    args: argparse.Namespace, recipe: Recipe, display: Display
+) -> Callable[[dict[str, Any]], None]:
+    """Show the log, after a plan that is made from the speed of the run's own first steps."""
+    from elmore._machine import peak_memory
+    from elmore.training.plan import Measured, Plan
+    from elmore.training.prepared import Prepared
+
+    planned = args.quiet or args.resume
+
+    def show(line: dict[str, Any]) -> None:
+        nonlocal planned
+        if not planned and "tokens_per_s" in line:
+            measured = Measured(tokens_per_second=line["tokens_per_s"], memory_bytes=peak_memory())
+            say(Plan.of(Prepared.open(args.data), recipe, measured).line())
+            planned = True
+        display.show(line)
+
+    return show
 
 
 def _spread(processes: int) -> NoReturn:

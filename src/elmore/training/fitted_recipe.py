@@ -17,7 +17,7 @@ DEFAULT = "laptop"
 # the text is read 1.4 times as often.
 _ENOUGH_TOKENS = 10_000_000
 # More passes over a small text are learned by heart.
-_MAX_EPOCHS = 12
+_MAX_EPOCHS = 6
 _MIN_EVALUATIONS = 20
 # The warm-up takes at most this share of the run.
 _WARMUP_SHARE = 0.1

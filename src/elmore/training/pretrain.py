@@ -28,7 +28,7 @@ from elmore.training.shards import Shard
 from elmore.training.streams import MixedBatches, StreamBatches, WindowBatches, endless_sentences
 from elmore.training.trainer import LmTrainer
 
-__all__ = ["finish_recipe", "pretrain"]
+__all__ = ["finish_recipe", "make_trainer", "one_thread", "pretrain"]
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -73,7 +73,7 @@ def pretrain(
     run.check_new(resume=resume)
     group.barrier()  # nobody may start the run before all have seen that there is none
     workers = torch_workers(threads)
-    trainer = _trainer(prepared, recipe, run, seed, group, workers, device)
+    trainer = make_trainer(prepared, recipe, run, seed, group, workers, device)
     if start is not None:
         trainer.start_from(start)
     facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
@@ -88,7 +88,7 @@ def pretrain(
             run.start(recipe, facts)
         group.barrier()
         if not trainer.finished():
-            with _one_thread():
+            with one_thread():
                 around = recipe.run
                 train(
                     trainer,
@@ -108,7 +108,7 @@ def pretrain(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Keep torch to one thread here: the heavy work is on the workers."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -137,7 +137,7 @@ def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
     return dataclasses.replace(recipe, schedule=schedule)
 
 
-def _trainer(
+def make_trainer(
     prepared: Prepared,
     recipe: Recipe,
     run: Run,
@@ -146,6 +146,7 @@ def _trainer(
     workers: Workers,
     device: str,
 ) -> LmTrainer:
+    """What `pretrain` trains, before its first step."""
     if prepared.n_tokens == 0:
         raise InputError(f"'{prepared.folder}' holds no text; prepare some first")
     batches, heldout = make_batches(prepared, recipe, seed, group)
