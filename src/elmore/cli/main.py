@@ -35,6 +35,7 @@ __all__ = ["VERBS", "Verb", "main"]
 # order is that of `elmore --help`.
 VERBS: dict[str, tuple[str, str]] = {
     "embed": ("elmore.cli.embed", "vectors for text"),
+    "check": ("elmore.cli.check", "whether a text fits a model, and what embedding it costs"),
     "info": ("elmore.cli.info", "what a model is; --system describes the machine"),
     "convert": ("elmore.cli.convert", "convert a model into another format or precision"),
     "models": ("elmore.cli.models", "list published models and delete downloads"),

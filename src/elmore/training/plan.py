@@ -259,7 +259,7 @@ def _advice_on_words(prepared: Prepared) -> Iterator[str]:
             "smaller tokens"
         )
     frequent = int((prepared.counts >= _RARE).sum())
-    if 2 * frequent < len(prepared.vocabulary):
+    if prepared.heldout_oov_rate <= _MANY_UNKNOWN and 2 * frequent < len(prepared.vocabulary):
         yield (
             f"only {frequent:,} of the {len(prepared.vocabulary):,} words occur {_RARE} times or "
             f"more; `--vocabulary {max(frequent, 4)}` in `elmore prepare` is faster and predicts "
