@@ -54,6 +54,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "analyze": ("elmore.cli.analyze", "the paper's analyses: probes of layers, studies of tasks"),
     "explore": ("elmore.cli.explore", "compare a word in several contexts, in the terminal"),
     "serve": ("elmore.cli.serve", "HTTP service with a demo page"),
+    "doctor": ("elmore.cli.doctor", "what works on this machine, and what does not"),
 }
 
 
