@@ -58,7 +58,7 @@ def perplexity_stream(
             ids.append(model.vocabulary.encode(wanted))
             logs.append(model.log_probs(hidden, ids[-1]))
         total += tally(
-            model,
+            model.unknown,
             logs,
             ids,
             n_sentences=sum(place == 0 for step in window for _, place in step),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elmore._machine import available_threads
+from elmore._machine import available_threads, peak_memory
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:
@@ -33,3 +33,10 @@ def test_available_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     quota = {"cg/cpu/cpu.cfs_quota_us": "200000\n", "cg/cpu/cpu.cfs_period_us": "100000\n"}
     assert threads("v1", {**v1, **quota}) == 2
     assert threads("v1, unlimited", {**v1, **quota, "cg/cpu/cpu.cfs_quota_us": "-1\n"}) == 64
+
+
+def test_peak_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(tmp_path, {"self/status": "Name:\tx\nVmHWM:\t  2048 kB\n"})
+    assert peak_memory(proc=tmp_path) == 2048 * 1024
+    monkeypatch.setattr("sys.platform", "win32")
+    assert peak_memory(proc=tmp_path / "none") is None

@@ -1,12 +1,13 @@
-"""How many processors this process may use."""
+"""How many processors this process may use, and how much memory it took."""
 
 from __future__ import annotations
 
 import math
 import os
+import sys
 from pathlib import Path
 
-__all__ = ["available_threads"]
+__all__ = ["allowed_processors", "available_threads", "peak_memory"]
 
 
 _PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
@@ -25,6 +26,27 @@ def available_threads(*, proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
         count = os.cpu_count() or 1
     share = _cgroup_processors(proc, cgroup)
     return count if share is None else max(1, min(count, math.ceil(share)))
+
+
+def allowed_processors() -> float | None:
+    """How many processors' time a container's limit allows; None without a limit."""
+    return _cgroup_processors(_PROC, _CGROUP)
+
+
+def peak_memory(*, proc: Path = _PROC) -> int | None:
+    """The most memory that this process has had, in bytes; None where the system does not tell."""
+    # Not getrusage on Linux: its figure includes the parent's before the process was started.
+    try:
+        for line in (proc / "self" / "status").read_text("ascii").split("\n"):
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    if sys.platform != "darwin":
+        return None
+    import resource
+
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def _cgroup_processors(proc: Path, root: Path) -> float | None:

@@ -7,7 +7,16 @@ import logging
 import sys
 from typing import Protocol
 
-__all__ = ["SILENT", "Progress", "Silent", "download_progress", "say_download", "shown"]
+__all__ = [
+    "SILENT",
+    "Progress",
+    "Silent",
+    "download_progress",
+    "readable_bytes",
+    "readable_time",
+    "say_download",
+    "shown",
+]
 
 
 def shown(value: object, limit: int = 90) -> str:
@@ -24,6 +33,22 @@ def shown(value: object, limit: int = 90) -> str:
         return text
     head = (limit - 1) // 3  # the end of a path says more than its start
     return f"{text[:head]}…{text[head + 1 - limit :]}"
+
+
+def readable_bytes(n: float) -> str:
+    """A size for people: 3.1 MB."""
+    for unit in ("bytes", "kB", "MB"):
+        if n < 1000:
+            return f"{n:.3g} {unit}"
+        n /= 1000
+    return f"{n:,.1f} GB"
+
+
+def readable_time(seconds: float) -> str:
+    """A length of time for people: 2.5 hours."""
+    if seconds < 120:
+        return f"{seconds:.3g} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:,.1f} hours"
 
 
 class Progress(Protocol):

@@ -35,7 +35,7 @@ def test_a_file(cli, lm_model, lines):
     )
     assert numbers[4:] == ["15", "3", f"{3 / 12:.2%}"]
     assert note.startswith("tokens: predictions per direction")
-    assert result.err == "read 4 sentences: 1 empty\n"
+    assert result.err.endswith("\nread 4 sentences: 1 empty\n")
     assert cli("perplexity", lm_model, lines, "-q").err == ""
 
 
@@ -89,7 +89,7 @@ def test_packed_files(cli, lm_model, lines, tmp_path, suffix, pack):
     result = cli("perplexity", lm_model, packed, "--errors", "skip")
     assert result.err == "read 1 sentence: 1 line with invalid UTF-8 skipped\n"
     result = cli("perplexity", lm_model, packed, "--errors", "replace")
-    assert result.err == "read 2 sentences: 1 line with invalid UTF-8 replaced\n"
+    assert result.err.endswith("\nread 2 sentences: 1 line with invalid UTF-8 replaced\n")
 
 
 def test_ways_to_read(cli, lm_model):
@@ -133,3 +133,12 @@ def test_errors(cli, lm_model, lines, tiny_folder, tmp_path):
         assert message in result.err
         assert result.err.startswith("elmore: error: ")
         assert result.err.count("\n") == 1
+
+
+def test_many_unknown_words_are_warned_about(cli, lm_model: Path) -> None:
+    done = cli(
+        "perplexity", "--model", lm_model, "--tokenized", stdin=b"Gar viele Woerter fell .\n"
+    )
+    assert done.code == 0
+    assert "warning: 60% of the words are not in the vocabulary" in done.err
+    assert cli("perplexity", "--model", lm_model, "--tokenized", stdin=b"It fell .\n").err == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -37,11 +38,13 @@ def test_a_training_from_end_to_end(cli, data, tmp_path):
     assert done.code == 0
     assert done.out == ""
     lines = done.err.splitlines()
-    assert "tokens: sampled perplexity" in lines[0]
-    assert "tokens/s" in lines[0]
+    assert "tokens: sampled perplexity" in lines[1]
+    assert "tokens/s" in lines[1]
     assert any("held-out perplexity" in line for line in lines[:-1])
-    assert lines[-1].startswith(f"trained {out}, held-out perplexity ")
-    assert lines[-1].endswith(f"the model is in {out}/checkpoint")
+    pattern = rf"trained {out}, held-out perplexity \S+ \(without <UNK> \S+; \S+% of the words are "
+    [last] = [line for line in lines if line.startswith("trained")]
+    assert re.match(pattern, last)
+    assert last.endswith(f"the model is in {out}/checkpoint")
     vectors = cli("embed", "--model", out / "checkpoint", "--tokenized", stdin=b"wa wb zz\n")
     assert vectors.code == 0
     assert vectors.records()[0]["tokens"] == ["wa", "wb", "zz"]
@@ -70,6 +73,48 @@ def test_a_training_from_end_to_end(cli, data, tmp_path):
     assert len(rates) > 2
     assert rates == sorted(rates, reverse=True)
     assert Run(out).log()[-1]["tokens"] >= seen + 200
+
+
+def test_without_a_recipe_the_run_fits_the_data(cli, data, tmp_path):
+    out, free = (
+        tmp_path / "run",
+        ("schedule.tokens", "schedule.warmup_tokens", "run.evaluate_tokens"),
+    )
+    parts = ["--threads", "1"]
+    for key, value in SETTINGS.items():
+        parts += [] if key in free else ["--set", f"{key}={value}"]
+    done = cli("pretrain", data, "-o", out, *parts)
+    assert done.code == 0, done.err
+    recipe = Run(out).recipe
+    first = done.err.splitlines()[0]
+    assert first.startswith("recipe laptop, fitted to ")
+    assert f"schedule.epochs={recipe.schedule.epochs:g}, " in first
+    assert f"schedule.warmup_tokens={recipe.schedule.warmup_tokens}, " in first
+    assert sum("heldout" in line for line in Run(out).log()) >= 15
+    rates = [line["lr"] for line in Run(out).log() if "lr" in line]
+    assert max(rates) == recipe.optimizer.lr  # the warm-up came to its end
+    before = digest(out)
+    again = cli("pretrain", data, "-o", out, "--resume", "--threads", "1")  # no key is needed
+    assert (again.code, digest(out)) == (0, before)
+
+
+def test_many_unknown_words_are_warned_about_and_drawn(cli, tmp_path):
+    """Five words of twenty are known: <UNK> is the easiest word of all."""
+    data, out = small_data(tmp_path, vocabulary=8).folder, tmp_path / "run"
+    done = cli("pretrain", data, "-o", out, *flags())
+    assert done.code == 0
+    assert re.search(r"\nelmore: warning: \d\d% of the words are not in the vocabulary", done.err)
+    assert "quote the one without <UNK>" in done.err
+    last = Run(out).log()[-1]["heldout"]
+    assert last["oov_rate"] > 0.1
+    assert last["without_unknown"] > 1
+    picture = tmp_path / "run.svg"
+    assert cli("plot", out, "-o", picture).code == 0
+    assert f"without &lt;UNK&gt; {last['without_unknown']:.1f};" in picture.read_text()
+    tuned = cli("fine-tune", out / "best", tmp_path / "text.txt", "-o", tmp_path / "b", *flags())
+    assert tuned.code == 0, tuned.err
+    assert "of the words are <UNK>)" in tuned.err
+    assert "elmore: warning: " in tuned.err
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ TORCH_MODULES = {
         "compat.allennlp.bilm_modules compat.allennlp.character_encoder "
         "compat.allennlp.elmo_modules compat.bilm.model "
         "training.distributed training.fine_tune training.objective "
-        "training.optimizers training.pretrain training.task_trainer "
+        "training.optimizers training.plan training.pretrain training.task_trainer "
         "training.trainer"
     ).split()
 }

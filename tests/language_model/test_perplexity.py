@@ -141,3 +141,14 @@ def test_it_says_what_it_measured(lm: Elmo) -> None:
 
 def test_examples(lm: Elmo) -> None:
     assert doctest.testmod(module, extraglobs={"elmo": lm}) == (0, 2)
+
+
+def test_a_perplexity_of_many_unknown_words_is_said_to_mislead() -> None:
+    assert module.misleading(0.1) is None
+    assert "88% of the words are not in the vocabulary" in str(module.misleading(0.88))
+    assert module.headline(5.6, 900.25, 0.88) == (
+        "5.6 (without <UNK> 900.2; 88.0% of the words are <UNK>)"
+    )
+    few, many = (Perplexity(n_words=10, n_unknown=n, n_tokens=11) for n in (1, 2))
+    assert "misleading" not in str(few)
+    assert "20% of the words" in str(many)

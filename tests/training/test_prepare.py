@@ -241,7 +241,7 @@ def test_only_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_heldout_files(corpus: list[Path], tmp_path: Path) -> None:
-    made = prepare(corpus, tmp_path / "data", heldout_files=[corpus[1]], heldout=0.5)
+    made = prepare(corpus, tmp_path / "data", heldout_files=[corpus[1]], heldout=0.5, min_count=1)
     assert made.heldout_path is not None
     assert {text[0] for text in documents(made.heldout_path)} == {"b"}
     assert made.heldout.documents == 70
@@ -257,6 +257,16 @@ def test_small_corpora(tmp_path: Path, n_documents: int, heldout: float, expecte
     assert made.n_documents == n_documents - expected
     assert (made.heldout_path is None) == (expected == 0)
     assert ("nothing is held out" in made.notes) == (expected == 0)
+
+
+def test_unknown_words_have_training_examples(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("the cat sat\nthe dog sat\nthe cow ran\n")
+    made = prepare([tmp_path / "in.txt"], tmp_path / "a")
+    assert made.vocabulary.words[3:] == ("the", "sat")
+    assert made.oov_rate == pytest.approx(4 / 9)
+    assert "not in the vocabulary: 4, 44.4% of the tokens" in made.notes[0]
+    made = prepare([tmp_path / "in.txt"], tmp_path / "b", min_count=1)
+    assert made.oov_rate == 0
 
 
 def test_tokenized_and_split(tmp_path: Path) -> None:

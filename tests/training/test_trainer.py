@@ -21,7 +21,7 @@ from elmore.training.batches import LmBatch, SentenceBatches
 from elmore.training.distributed import Group
 from elmore.training.recipe import Recipe
 from elmore.training.run import Run
-from elmore.training.trainer import LmTrainer, heldout_losses
+from elmore.training.trainer import LmTrainer, heldout_perplexity
 
 VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", *(f"w{c}" for c in "abcdefghij")])
 COUNTS = np.array([9, 9, 3, 30, 20, 10, 8, 6, 5, 4, 3, 2, 0])
@@ -301,9 +301,28 @@ def test_a_look_is_the_full_softmax_without_dropout(tmp_path: Path) -> None:
     assert found["backward_perplexity"] == pytest.approx(math.exp(losses[1]))
     assert found["loss"] == pytest.approx(losses.mean())
     assert found["perplexity"] == pytest.approx(math.exp(losses.mean()))
-    assert heldout_losses(trainer.objective, heldout) == pytest.approx(list(losses))
+    whole = heldout_perplexity(trainer.objective, heldout, -1)
+    assert (whole.forward, whole.backward) == pytest.approx(tuple(np.exp(losses)))
     assert trainer.evaluate() == found
     assert make({}, tmp_path).evaluate() is None
+
+
+def test_a_look_tells_unknown_words_apart(tmp_path: Path) -> None:
+    heldout = batches_of(small_recipe(STEADY), 3)
+    trainer = make({}, tmp_path, heldout=heldout)
+    found = trainer.evaluate()
+    assert found is not None
+    unknown = trainer.vocabulary.unknown
+    losses, words = [], 0
+    for batch in heldout:
+        logs, _ = trainer.objective.log_likelihoods(batch)
+        for log, targets in zip(logs, batch.targets, strict=True):
+            losses += (-log.numpy()[targets != unknown]).tolist()
+        words += int((batch.targets[0] != trainer.vocabulary.find("</S>")).sum())
+    count = sum(int((batch.targets[0] == unknown).sum()) for batch in heldout)
+    assert 0 < count < words
+    assert found["oov_rate"] == pytest.approx(count / words)
+    assert found["without_unknown"] == pytest.approx(math.exp(np.mean(losses)))
 
 
 def test_a_hopeless_look_is_a_large_number_not_a_crash(tmp_path: Path) -> None:

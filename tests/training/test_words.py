@@ -79,7 +79,7 @@ def test_the_most_frequent_words() -> None:
     words = VocabularyChoice.of(None, 2).make(counts).words
     assert words == (*SPECIALS, "c", "Z", "a", "b", "é")
     assert VocabularyChoice.of(5, 2).make(counts).words == (*SPECIALS, "c", "Z")
-    assert len(VocabularyChoice.of(None, None).make(counts)) == 9
+    assert len(VocabularyChoice.of(None, None).make(counts)) == 8
 
 
 def test_words_that_no_file_can_hold_are_left_out(tmp_path: Path) -> None:
@@ -137,3 +137,23 @@ def test_bad_choices(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(kind, match=message):
         VocabularyChoice.of(vocabulary, min_count)
+
+
+def test_words_that_occur_once_are_left_out_unless_something_is_asked_for() -> None:
+    counts = counted(often=6, twice=2, once=1, single=1)
+    choice = VocabularyChoice.of(None, None)
+    words = choice.make(counts)
+    assert words.words == (*SPECIALS, "often", "twice")
+    [note] = choice.notes(counts, words)
+    assert note.startswith(
+        "words that occur once are not in the vocabulary: 2, 20.0% of the tokens;"
+    )
+    for asked in (VocabularyChoice.of(None, 1), VocabularyChoice.of(50_000, None)):
+        assert len(asked.make(counts)) == 7
+        assert asked.notes(counts, asked.make(counts)) == []
+
+
+def test_some_words_are_left_where_all_occur_once() -> None:
+    counts, choice = counted(a=1, b=1), VocabularyChoice.of(None, None)
+    assert choice.make(counts).words == (*SPECIALS, "a", "b")
+    assert choice.notes(counts, choice.make(counts)) == []

@@ -8,7 +8,15 @@ from pathlib import Path
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import say, write_json
-from elmore.cli.training import Display, add_recipe, add_training, ending_by_signal, overrides
+from elmore.cli.training import (
+    Display,
+    add_recipe,
+    add_training,
+    ending_by_signal,
+    heldout_headline,
+    overrides,
+    warn_if_misleading,
+)
 from elmore.errors import ConfigError
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
@@ -65,12 +73,16 @@ def run(args: argparse.Namespace) -> int:
             device=args.device,
             report=display.show,
         )
-    evaluations = [line["heldout"]["perplexity"] for line in done.log() if "heldout" in line]
+    evaluations = [line["heldout"] for line in done.log() if "heldout" in line]
+    best = min(evaluations, key=lambda found: found["loss"], default={})
     if args.json:
-        write_json({"run": str(done.path), "heldout_perplexities": evaluations})
+        perplexities = [found["perplexity"] for found in evaluations]
+        report = {"run": str(done.path), "heldout_perplexities": perplexities}
+        write_json({**report, "heldout": best})
     elif not args.quiet:
-        gain = f", held-out perplexity {min(evaluations):.1f}" if evaluations else ""
+        gain = f", held-out perplexity {heldout_headline(best)}" if best else ""
         what = "best model is in" if done.best_path.is_dir() else "model is in"
         place = done.best_path if done.best_path.is_dir() else done.checkpoint_path
         say(f"fine-tuned {done.path}{gain}; the {what} {place}")
+    warn_if_misleading(best.get("oov_rate", 0.0), quiet=args.quiet)
     return 0

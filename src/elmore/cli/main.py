@@ -35,6 +35,7 @@ __all__ = ["VERBS", "Verb", "main"]
 # order is that of `elmore --help`.
 VERBS: dict[str, tuple[str, str]] = {
     "embed": ("elmore.cli.embed", "vectors for text"),
+    "check": ("elmore.cli.check", "whether a text fits a model, and what embedding it costs"),
     "info": ("elmore.cli.info", "what a model is; --system describes the machine"),
     "convert": ("elmore.cli.convert", "convert a model into another format or precision"),
     "models": ("elmore.cli.models", "list published models and delete downloads"),
@@ -43,6 +44,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "prepare": ("elmore.cli.prepare", "turn text files into shards and a vocabulary to train on"),
     "vocab": ("elmore.cli.vocab", "make a vocabulary from text, or inspect one"),
     "recipes": ("elmore.cli.recipes", "list or show training recipes"),
+    "plan": ("elmore.cli.plan", "what a training run will cost and bring"),
     "pretrain": ("elmore.cli.pretrain", "train a biLM on prepared text"),
     "fine-tune": ("elmore.cli.fine_tune", "adapt a biLM to your text"),
     "plot": ("elmore.cli.plot", "draw the training curves of a run"),
@@ -52,6 +54,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "analyze": ("elmore.cli.analyze", "the paper's analyses: probes of layers, studies of tasks"),
     "explore": ("elmore.cli.explore", "compare a word in several contexts, in the terminal"),
     "serve": ("elmore.cli.serve", "HTTP service with a demo page"),
+    "doctor": ("elmore.cli.doctor", "what works on this machine, and what does not"),
 }
 
 

@@ -19,6 +19,7 @@ from elmore.cli.report import (
     write_json,
     write_result,
 )
+from elmore.cli.training import warn_if_misleading
 from elmore.errors import InputError
 from elmore.report import aligned
 from elmore.text.reading import Counts, check_inputs
@@ -67,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         rows = results if len(results) == 1 else [*results, ("total", total)]
         write_result(_table(rows))
+    warn_if_misleading(total.oov_rate, quiet=args.quiet)
     notes = reading_notes(counts, checkpoint)
     if notes and not args.quiet:
         say(f"read {several(counts.sentences, 'sentence')}: {', '.join(notes)}")

@@ -35,7 +35,8 @@ def add_arguments(parser: Parser) -> None:
         "--vocabulary",
         type=_vocabulary,
         metavar="N|FILE",
-        help="number of words, with <S> </S> <UNK> (default: 50000), or a vocabulary file",
+        help="number of words, with <S> </S> <UNK>, or a vocabulary file (default: 50000 words, "
+        "without those that occur once)",
     )
     flags.add(parser, "--min-count")
     flags.add(parser, "--heldout", default=0.005)

@@ -5,20 +5,32 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import say, write_json
-from elmore.cli.training import Display, add_recipe, add_training, ending_by_signal, overrides
+from elmore.cli.training import (
+    Display,
+    add_recipe,
+    add_training,
+    ending_by_signal,
+    heldout_headline,
+    overrides,
+    warn_if_misleading,
+)
+
+if TYPE_CHECKING:
+    from elmore.training.recipe import Recipe
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
-  elmore pretrain data/ -o runs/a --recipe laptop
-  elmore pretrain data/ -o runs/a --recipe laptop --resume
-  elmore pretrain data/ -o runs/a --recipe laptop --resume --finish 5000000
+  elmore pretrain data/ -o runs/a
+  elmore pretrain data/ -o runs/a --resume
+  elmore pretrain data/ -o runs/a --resume --finish 5000000
   torchrun --nproc-per-node 4 -m elmore pretrain data/ -o runs/a --recipe official-small
 
 Ctrl-C saves the run and stops it; --resume continues. `elmore plot runs/a -o loss.svg` draws it.
@@ -29,7 +41,7 @@ def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     parser.add_argument("data", metavar="DATA", help="a folder made by `elmore prepare`")
     flags.add_output(parser, "folder of the run", required=True)
-    add_recipe(parser, "laptop")
+    add_recipe(parser, None, "laptop, fitted to the size of the data")
     add_training(parser)
     parser.add_argument(
         "--finish",
@@ -53,9 +65,8 @@ def run(args: argparse.Namespace) -> int:
     if args.processes > 1 and "RANK" not in os.environ:
         _spread(args.processes)
     from elmore.training.pretrain import finish_recipe, pretrain
-    from elmore.training.recipe import Recipe
 
-    recipe = Recipe.load(args.recipe, overrides(args.set))
+    recipe = _recipe(args)
     if args.finish is not None:
         recipe = finish_recipe(recipe, Path(args.output), args.finish)
     with ending_by_signal(), Display(args, Path(args.output)) as display:
@@ -67,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             resume=args.resume,
             threads=args.threads,
             device=args.device,
-            report=display.show,
+            report=_announcing(args, recipe, display),
         )
     # Of several processes only the first reports.
     if os.environ.get("RANK", "0") == "0":
@@ -75,9 +86,51 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             write_json({"run": str(done.path), "heldout": last})
         elif not args.quiet:
-            found = f", held-out perplexity {last['perplexity']:.1f}" if last else ""
+            found = f", held-out perplexity {heldout_headline(last)}" if last else ""
             say(f"trained {done.path}{found}; the model is in {done.path}/checkpoint")
+        warn_if_misleading(last.get("oov_rate", 0.0), quiet=args.quiet)
     return 0
+
+
+def _recipe(args: argparse.Namespace) -> Recipe:
+    """The recipe that is named, or one that fits the data; say what was chosen."""
+    from elmore.training.fitted_recipe import DEFAULT, choose_recipe, fitted_keys
+    from elmore.training.prepared import Prepared
+    from elmore.training.recipe import Recipe
+    from elmore.training.run import Run
+
+    settings = overrides(args.set)
+    if args.recipe is not None:
+        return Recipe.load(args.recipe, settings)
+    prepared = Prepared.open(args.data)
+    chosen = choose_recipe(prepared, Run(args.output) if args.resume else None, settings)
+    own = fitted_keys(Recipe.load(DEFAULT, settings))
+    fitted = {key: value for key, value in fitted_keys(chosen).items() if value != own[key]}
+    if fitted and not args.resume and not args.quiet and os.environ.get("RANK", "0") == "0":
+        values = ", ".join(f"{key}={value:_g}" for key, value in fitted.items())
+        say(f"recipe {DEFAULT}, fitted to {prepared.n_tokens:,} training tokens: {values}")
+    return chosen
+
+
+def _announcing(
+    args: argparse.Namespace, recipe: Recipe, display: Display
+) -> Callable[[dict[str, Any]], None]:
+    """Show the log, after a plan that is made from the speed of the run's own first steps."""
+    from elmore._machine import peak_memory
+    from elmore.training.plan import Measured, Plan
+    from elmore.training.prepared import Prepared
+
+    planned = args.quiet or args.resume
+
+    def show(line: dict[str, Any]) -> None:
+        nonlocal planned
+        if not planned and "tokens_per_s" in line:
+            measured = Measured(tokens_per_second=line["tokens_per_s"], memory_bytes=peak_memory())
+            say(Plan.of(Prepared.open(args.data), recipe, measured).line())
+            planned = True
+        display.show(line)
+
+    return show
 
 
 def _spread(processes: int) -> NoReturn:

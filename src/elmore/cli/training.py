@@ -16,16 +16,26 @@ from elmore.cli import flags
 from elmore.cli.report import say
 from elmore.errors import ConfigError
 
-__all__ = ["Display", "add_recipe", "add_training", "ending_by_signal", "overrides"]
+__all__ = [
+    "Display",
+    "add_recipe",
+    "add_training",
+    "ending_by_signal",
+    "heldout_headline",
+    "overrides",
+    "warn_if_misleading",
+]
 
 
-def add_recipe(parser: argparse.ArgumentParser, default: str) -> None:
-    """--recipe and --set."""
+def add_recipe(
+    parser: argparse.ArgumentParser, default: str | None, shown: str | None = None
+) -> None:
+    """--recipe and --set; `shown` is what help says of a default of None."""
     parser.add_argument(
         "--recipe",
         default=default,
         metavar="NAME|FILE",
-        help=f"training recipe, see `elmore recipes` (default: {default})",
+        help=f"training recipe, see `elmore recipes` (default: {shown or default})",
     )
     parser.add_argument(
         "--set",
@@ -72,6 +82,23 @@ def _end_by_signal(number: int) -> NoReturn:
         raise KeyboardInterrupt
     signal.raise_signal(number)
     raise SystemExit(128 + number)
+
+
+def heldout_headline(found: dict[str, float]) -> str:
+    """An evaluation of the log in one line."""
+    from elmore.language_model.perplexity import headline
+
+    if "oov_rate" not in found:  # written by elmore 0.2
+        return f"{found['perplexity']:.1f}"
+    return headline(found["perplexity"], found["without_unknown"], found["oov_rate"])
+
+
+def warn_if_misleading(oov_rate: float, *, quiet: bool) -> None:
+    """Say when so many words are unknown that a perplexity should not be quoted alone."""
+    from elmore.language_model.perplexity import misleading
+
+    if not quiet and (warning := misleading(oov_rate)) is not None:
+        say(f"elmore: warning: {warning}")
 
 
 class Display(contextlib.AbstractContextManager["Display"]):
@@ -141,7 +168,7 @@ class Display(contextlib.AbstractContextManager["Display"]):
             )
         seen = f"{line['tokens']:,} tokens: "
         if found is not None:
-            return f"{seen}held-out perplexity {found['perplexity']:.1f}"
+            return f"{seen}held-out perplexity {heldout_headline(found)}"
         return f"{seen}{_losses(line)}, {line['tokens_per_s']:,.0f} tokens/s"
 
     def _draw(self, line: dict[str, Any]) -> None:
@@ -155,7 +182,7 @@ class Display(contextlib.AbstractContextManager["Display"]):
         if "loss" in line:
             parts = [_losses(line) if self._metric is None else f"loss {line['loss']['loss']:.3f}"]
         if self._metric is None and self.last_heldout is not None:
-            parts.append(f"held-out {self.last_heldout['perplexity']:.1f}")
+            parts.append(f"held-out {heldout_headline(self.last_heldout)}")
         elif scores := self._so_far(line):
             parts.append(f"best {self._metric} {max(scores):.2f}")
         self._bar.set_postfix_str(", ".join(parts))

@@ -14,7 +14,19 @@ from elmore.errors import ConfigError, InputError
 from elmore.language_model.predictions import Ids, LanguageModel, Logs, read_sentences
 from elmore.text.batching import plan_batches
 
-__all__ = ["Perplexity", "mean_perplexity", "no_predictions", "perplexity", "tally"]
+__all__ = [
+    "Perplexity",
+    "headline",
+    "mean_perplexity",
+    "misleading",
+    "no_predictions",
+    "perplexity",
+    "tally",
+]
+
+# A larger share of unknown words makes the perplexity of all words say little: <UNK> is one
+# frequent word, and easy to predict.
+_MAX_UNKNOWN = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -109,6 +121,7 @@ class Perplexity:
 
     def __str__(self) -> str:
         backward = "none" if self.backward is None else f"{self.backward:.2f}"
+        warning = misleading(self.oov_rate)
         return (
             f"forward        {self.forward:.2f}\n"
             f"backward       {backward}\n"
@@ -117,7 +130,7 @@ class Perplexity:
             f"tokens         {self.n_tokens} per direction ({self.n_words} words and one marker "
             f"for each of {self.n_sentences} sentences)\n"
             f"<UNK>          {self.oov_rate:.2%} of the words are not in the vocabulary\n"
-            "softmax        full"
+            "softmax        full" + (f"\nwarning        {warning}" if warning else "")
         )
 
 
@@ -158,7 +171,7 @@ def perplexity(
         n_empty += len(window) - len(busy)
         for rows in plan_batches([len(s) for s in busy], batch_tokens=batch_tokens):
             total += tally(
-                model,
+                model.unknown,
                 *model.predict([busy[row] for row in rows]),
                 n_sentences=len(rows),
                 n_markers=len(rows),
@@ -175,7 +188,7 @@ def no_predictions(model: LanguageModel) -> Perplexity:
 
 
 def tally(
-    model: LanguageModel,
+    unknown: int,
     logs: list[Logs],
     ids: list[Ids],
     *,
@@ -185,22 +198,38 @@ def tally(
     """The sum of some predictions.
 
     Args:
-        model: what made them.
+        unknown: the id of `<UNK>`; -1 without one.
         logs: log probabilities of each direction, (n,).
         ids: targets of each direction, (n,); words are counted in the first.
         n_sentences: sentences that they come from.
         n_markers: how many targets of the first direction are markers.
     """
-    known = [targets != model.unknown for targets in ids]
+    known = [targets != unknown for targets in ids]
     return Perplexity(
         n_sentences=n_sentences,
         n_words=len(ids[0]) - n_markers,
         n_unknown=int((~known[0]).sum()),
         n_tokens=len(ids[0]),
         forward_loss=-float(logs[0].sum()),
-        backward_loss=-float(logs[1].sum()) if model.bidirectional else None,
+        backward_loss=-float(logs[1].sum()) if len(logs) > 1 else None,
         n_known=sum(int(mask.sum()) for mask in known),
         known_loss=-sum(float(p[mask].sum()) for p, mask in zip(logs, known, strict=True)),
+    )
+
+
+def headline(mean: float, without_unknown: float | None, oov_rate: float) -> str:
+    """A perplexity in one line, always with the share of unknown words and the value without."""
+    without = "none left" if without_unknown is None else f"{without_unknown:.1f}"
+    return f"{mean:.1f} (without <UNK> {without}; {oov_rate:.1%} of the words are <UNK>)"
+
+
+def misleading(oov_rate: float) -> str | None:
+    """Why a perplexity should not be quoted alone; None where few words are unknown."""
+    if oov_rate <= _MAX_UNKNOWN:
+        return None
+    return (
+        f"{oov_rate:.0%} of the words are not in the vocabulary, and predicting <UNK> is easy, so "
+        "the perplexity of all words is misleading; quote the one without <UNK>"
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elmore.errors import InputError
+from elmore.language_model.perplexity import headline
 from elmore.report import check_picture, save_figure
 from elmore.training.run import Run
 
@@ -51,6 +52,9 @@ def _draw_language_model(
         formatter("{x:g}")
     upper.set_ylabel("perplexity")
     upper.legend(frameon=False)
+    if evaluations and "oov_rate" in (last := evaluations[-1]["heldout"]):
+        found = headline(last["perplexity"], last["without_unknown"], last["oov_rate"])
+        upper.set_title(f"held-out perplexity {found}", fontsize="small")
     lower.plot(_millions(steps), [line["lr"] for line in steps], color="#555555", linewidth=1)
     lower.set_ylabel("learning rate")
     lower.set_xlabel("million tokens seen")

@@ -12,6 +12,7 @@ from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.text.characters import ByteAlphabet
+from elmore.training.fitted_recipe import run_tokens
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Prepared
 from elmore.training.pretrain import pretrain
@@ -31,7 +32,7 @@ def fine_tune(
     *,
     recipe: Recipe | str | Path = "fine-tune",
     epochs: float | None = None,
-    vocabulary: int | Path = 50_000,
+    vocabulary: int | Path | None = None,
     heldout: float = 0.05,
     tokenized: bool = False,
     seed: int = 0,
@@ -52,7 +53,7 @@ def fine_tune(
         out: the folder of the run.
         recipe: how to train; the shape comes from the model.
         epochs: passes over the text, instead of the recipe's.
-        vocabulary: words of a new softmax.
+        vocabulary: words of a new softmax, as `prepare` takes them.
         heldout: share of the documents that decides when to stop.
         tokenized: whether lines are tokens separated by spaces.
         seed: the one seed.
@@ -77,7 +78,7 @@ def fine_tune(
     data = _prepare(checkpoint, texts, run, vocabulary, heldout, tokenized, seed)
     if checkpoint.softmax is None and not schedule.frozen_tokens:
         # A third of the run: the new softmax must fit the biLM before the biLM moves.
-        total = schedule.tokens or int(schedule.epochs * (data.n_tokens + data.n_sentences))
+        total = run_tokens(data, dataclasses.replace(recipe, schedule=schedule))
         schedule = dataclasses.replace(schedule, frozen_tokens=total // 3)
     loss = recipe.loss
     if checkpoint.softmax is not None and checkpoint.softmax.cutoffs:
@@ -105,7 +106,7 @@ def _prepare(
     checkpoint: Checkpoint,
     texts: Sequence[str | Path],
     run: Run,
-    vocabulary: int | Path,
+    vocabulary: int | Path | None,
     heldout: float,
     tokenized: bool,
     seed: int,
@@ -115,7 +116,7 @@ def _prepare(
     if folder.is_dir():  # a resumed run
         return Prepared.open(folder)
     run.path.mkdir(parents=True, exist_ok=True)
-    words: int | Path = vocabulary
+    words: int | Path | None = vocabulary
     # A word table is tied to its vocabulary, even where there is no softmax.
     kept = checkpoint.softmax is not None or checkpoint.config.tokens.n_words
     if kept and checkpoint.vocabulary is not None:

@@ -24,6 +24,7 @@ __all__ = [
     "Optimizer",
     "Update",
     "clip_by_global_norm",
+    "is_lstm_matrix",
     "learning_rate",
     "orthogonalize",
     "plateau_factor",
@@ -267,7 +268,7 @@ class Muon(Optimizer):
         shapes: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
         with torch.no_grad():
             for update in updates:
-                if _is_lstm_matrix(update.name):
+                if is_lstm_matrix(update.name):
                     pair = self._blocks(update)
                     shapes.setdefault((pair[1].shape[1], pair[1].shape[2]), []).append(pair)
                 else:
@@ -309,7 +310,8 @@ class Muon(Optimizer):
         self._others.load(state)
 
 
-def _is_lstm_matrix(name: str) -> bool:
+def is_lstm_matrix(name: str) -> bool:
+    """Whether Muon moves a weight; Adam moves all others."""
     return "_layers." in name and name.endswith(("input_weight", "state_weight", "projection"))
 
 

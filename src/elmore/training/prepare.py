@@ -70,8 +70,9 @@ def prepare(
     Args:
         inputs: files and patterns.
         out: the folder to create.
-        vocabulary: the number of words, with the specials (50,000 unless `min_count` is given), or
-            a vocabulary file to use as it is.
+        vocabulary: the number of words, with the specials, or a vocabulary file to use as it is.
+            By default the 50,000 most frequent words, without those that occur once: the model
+            learns `<UNK>` from them.
         min_count: leave out words that occur less often.
         tokenized: lines are tokens separated by single spaces.
         split_sentences: documents are running text.
@@ -123,7 +124,7 @@ def prepare(
             "training": _training_facts(sizes, counts, words),
             "heldout": held.facts(),
             "shards": [{"file": shard_name(k), **asdict(size)} for k, size in enumerate(sizes)],
-            "notes": _notes(files, pieces, counts, held),
+            "notes": [*choice.notes(counts, words), *_notes(files, pieces, counts, held)],
         }
         with atomic_folder(out, overwrite=overwrite, looks_ours=is_prepared) as folder:
             _fill(folder, shards, heldout_file, words, counts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
@@ -20,6 +19,7 @@ from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
 from elmore.training.batches import Batches, LmBatch, SentenceBatches
 from elmore.training.distributed import Group, join_group
+from elmore.training.fitted_recipe import choose_recipe, run_tokens
 from elmore.training.loop import Cadence, train
 from elmore.training.prepared import Prepared
 from elmore.training.recipe import Recipe
@@ -28,7 +28,7 @@ from elmore.training.shards import Shard
 from elmore.training.streams import MixedBatches, StreamBatches, WindowBatches, endless_sentences
 from elmore.training.trainer import LmTrainer
 
-__all__ = ["finish_recipe", "pretrain"]
+__all__ = ["finish_recipe", "make_trainer", "one_thread", "pretrain"]
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -37,7 +37,7 @@ def pretrain(
     data: Prepared | str | Path,
     out: str | Path,
     *,
-    recipe: Recipe | str | Path = "laptop",
+    recipe: Recipe | str | Path | None = None,
     seed: int = 0,
     resume: bool = False,
     threads: int | None = None,
@@ -50,7 +50,9 @@ def pretrain(
     Args:
         data: prepared text, or its folder.
         out: the folder of the run.
-        recipe: a recipe, the name of a shipped one, or the path of a TOML file.
+        recipe: a recipe, the name of a shipped one, or the path of a TOML file. By default
+            `laptop`, whose passes, warm-up and evaluations are fitted to the size of the data; a
+            run that is resumed keeps its own.
         seed: the one seed.
         resume: continue the run in `out`; without a run there, start one.
         threads: processors to use; all by default.
@@ -62,13 +64,16 @@ def pretrain(
         the run; `run.elmo()` is the trained model.
     """
     prepared = data if isinstance(data, Prepared) else Prepared.open(data)
-    recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
     run = Run(out)
+    if recipe is None:
+        recipe = choose_recipe(prepared, run if resume else None)
+    elif not isinstance(recipe, Recipe):
+        recipe = Recipe.load(recipe)
     group = join_group(device)
     run.check_new(resume=resume)
     group.barrier()  # nobody may start the run before all have seen that there is none
     workers = torch_workers(threads)
-    trainer = _trainer(prepared, recipe, run, seed, group, workers, device)
+    trainer = make_trainer(prepared, recipe, run, seed, group, workers, device)
     if start is not None:
         trainer.start_from(start)
     facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
@@ -83,7 +88,7 @@ def pretrain(
             run.start(recipe, facts)
         group.barrier()
         if not trainer.finished():
-            with _one_thread():
+            with one_thread():
                 around = recipe.run
                 train(
                     trainer,
@@ -103,7 +108,7 @@ def pretrain(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Keep torch to one thread here: the heavy work is on the workers."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -132,7 +137,7 @@ def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
     return dataclasses.replace(recipe, schedule=schedule)
 
 
-def _trainer(
+def make_trainer(
     prepared: Prepared,
     recipe: Recipe,
     run: Run,
@@ -141,20 +146,17 @@ def _trainer(
     workers: Workers,
     device: str,
 ) -> LmTrainer:
+    """What `pretrain` trains, before its first step."""
     if prepared.n_tokens == 0:
         raise InputError(f"'{prepared.folder}' holds no text; prepare some first")
-    batches, heldout, per_epoch = make_batches(prepared, recipe, seed, group)
-    schedule = recipe.schedule
-    total = (
-        schedule.tokens if schedule.tokens is not None else math.ceil(schedule.epochs * per_epoch)
-    )
+    batches, heldout = make_batches(prepared, recipe, seed, group)
     trainer = LmTrainer(
         recipe,
         run,
         batches,
         prepared.vocabulary,
         tokenizer=prepared.tokenizer,
-        total=total,
+        total=run_tokens(prepared, recipe),
         seed=seed,
         group=group,
         workers=workers,
@@ -170,8 +172,8 @@ def _trainer(
 
 def make_batches(
     prepared: Prepared, recipe: Recipe, seed: int, group: Group
-) -> tuple[Batches, list[LmBatch], int]:
-    """The training batches, the held-out batches, and the tokens of an epoch."""
+) -> tuple[Batches, list[LmBatch]]:
+    """The training batches and the held-out batches."""
     vocabulary = prepared.vocabulary
     indexer = TokenIndexer(
         ByteAlphabet(recipe.model.max_chars) if recipe.model.tokens == "characters" else None,
@@ -193,7 +195,7 @@ def make_batches(
     if data.regime == "stream":
         sentences = endless_sentences(read, [size.sentences for size in prepared.shards], seed)
         stream = StreamBatches(sentences, indexer, vocabulary, **running)
-        return stream, heldout, prepared.n_tokens
+        return stream, heldout
     if data.batch_tokens < group.world:
         raise ConfigError(
             f"data.batch_tokens={data.batch_tokens} for {group.world} processes; raise it"
@@ -207,13 +209,11 @@ def make_batches(
         seed=seed,
         **shares,
     )
-    # Predictions of an epoch: every word, and the end of every sentence.
-    per_epoch = prepared.n_tokens + prepared.n_sentences
     # A few sentences hold no long window.
     if not data.long_share or max(size.tokens for size in prepared.shards) < 2 * data.unroll:
-        return single, heldout, per_epoch
+        return single, heldout
     windows = WindowBatches(*source, longest=data.long_tokens, seed=seed, **running)
-    return MixedBatches(single, windows, data.long_share), heldout, per_epoch
+    return MixedBatches(single, windows, data.long_share), heldout
 
 
 def _heldout_batches(prepared: Prepared, recipe: Recipe, indexer: TokenIndexer) -> list[LmBatch]:

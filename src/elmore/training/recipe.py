@@ -22,6 +22,7 @@ from elmore.training.recipe_files import (
     check_bounds,
     is_positive,
     is_share,
+    override,
     read_recipe,
     recipe_text,
 )
@@ -336,6 +337,12 @@ class Recipe:
     def from_json(cls, data: Mapping[str, Any], *, what: str) -> Recipe:
         """Build a recipe from parsed TOML or JSON; unknown and missing keys are errors."""
         return from_json(cls, data, what=what, fix=MISSING)
+
+    def changed(self, settings: Mapping[str, str]) -> Recipe:
+        """The same recipe with other values of some keys, as in `load`."""
+        data = self.to_json()
+        override(data, settings)
+        return Recipe.from_json(data, what=self.name)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""

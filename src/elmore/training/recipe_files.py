@@ -16,6 +16,7 @@ __all__ = [
     "check_bounds",
     "is_positive",
     "is_share",
+    "override",
     "read_recipe",
     "recipe_names",
     "recipe_text",
@@ -76,8 +77,7 @@ def read_recipe(
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"recipe '{path}' is not valid TOML: {error}; correct it") from None
-    for key, value in (overrides or {}).items():
-        _override(data, key, value)
+    override(data, overrides or {})
     data.setdefault("name", path.stem)
     return data
 
@@ -127,6 +127,12 @@ def check_bounds(recipe: object, bounds: Iterable[Bound]) -> None:
             value = getattr(getattr(recipe, section), name)
             if value is not None and not holds(value):
                 raise ConfigError(f"{key}={value!r}; use {allowed}")
+
+
+def override(data: dict[str, Any], settings: Mapping[str, str]) -> None:
+    """Change keys of a recipe: "section.key" to a value in TOML's notation."""
+    for key, text in settings.items():
+        _override(data, key, text)
 
 
 def _override(data: dict[str, Any], key: str, text: str) -> None:

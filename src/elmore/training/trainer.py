@@ -17,6 +17,7 @@ from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint, Softmax
 from elmore.kernels.workers import Workers
+from elmore.language_model.perplexity import Perplexity, tally
 from elmore.nn.bilm import BiLm, BiLmState, initialise
 from elmore.nn.softmax import (
     RowGradient,
@@ -48,7 +49,7 @@ from elmore.training.recipe import Recipe
 from elmore.training.run import Run, load_state, save_state, state_part
 from elmore.training.seeds import numpy_generator, torch_generator
 
-__all__ = ["LmTrainer", "heldout_losses"]
+__all__ = ["LmTrainer", "heldout_perplexity"]
 
 
 class LmTrainer(Trainable):
@@ -187,12 +188,20 @@ class LmTrainer(Trainable):
         """Measure on the held-out batches with the full softmax."""
         if not self.heldout:
             return None
-        losses = heldout_losses(self.objective, self.heldout)
-        names = self.bilm.config.directions
-        found = {f"{name}_perplexity": _exp(loss) for name, loss in zip(names, losses, strict=True)}
+        unknown = self.vocabulary.unknown
+        found = heldout_perplexity(self.objective, self.heldout, -1 if unknown is None else unknown)
+        losses = [found.forward_loss / found.n_tokens]
+        if found.backward_loss is not None:
+            losses.append(found.backward_loss / found.n_tokens)
         mean = sum(losses) / len(losses)
-        found.update(loss=mean, perplexity=_exp(mean))
-        return found
+        names = self.bilm.config.directions
+        return {
+            **{f"{name}_perplexity": _exp(loss) for name, loss in zip(names, losses, strict=True)},
+            "loss": mean,
+            "perplexity": _exp(mean),
+            "without_unknown": _exp(found.known_loss / max(1, found.n_known)),
+            "oov_rate": found.oov_rate,
+        }
 
     def save_state(self) -> None:
         """Write what a resumed run needs; states of all processes go into one file."""
@@ -371,15 +380,29 @@ class LmTrainer(Trainable):
         return norm
 
 
-def heldout_losses(objective: Objective, batches: Sequence[LmBatch]) -> list[float]:
-    """Each direction's mean loss over batches of sentences: full softmax, no dropout."""
-    totals = [0.0] * len(objective.bilm.config.directions)
-    tokens = 0
+def heldout_perplexity(
+    objective: Objective, batches: Sequence[LmBatch], unknown: int
+) -> Perplexity:
+    """Measure batches of sentences: full softmax, no dropout.
+
+    Args:
+        objective: the model.
+        batches: at least one.
+        unknown: the id of `<UNK>`; -1 without one.
+    """
+    parts = []
     for batch in batches:
         logs, _ = objective.log_likelihoods(batch)
-        totals = [a - float(b.double().sum()) for a, b in zip(totals, logs, strict=True)]
-        tokens += batch.n_tokens
-    return [total / max(1, tokens) for total in totals]
+        parts.append(
+            tally(
+                unknown,
+                [log.double().cpu().numpy() for log in logs],
+                list(batch.targets),
+                n_sentences=batch.sizes[0],
+                n_markers=batch.sizes[0],
+            )
+        )
+    return sum(parts[1:], start=parts[0])
 
 
 def _cutoffs(recipe: Recipe, n_words: int) -> tuple[int, ...]:

@@ -149,12 +149,14 @@ class VocabularyChoice:
         min_count: words must occur at least this often.
         file: a vocabulary to use as it is.
         name: of its file.
+        automatic: nothing was asked for, so words that occur once are left out too.
     """
 
     size: int | None = None
     min_count: int | None = None
     file: Vocabulary | None = None
     name: str = ""
+    automatic: bool = False
 
     @classmethod
     def of(
@@ -163,8 +165,10 @@ class VocabularyChoice:
         """Read the arguments of `prepare`."""
         if min_count is not None and min_count < 1:
             raise ConfigError(f"min_count={min_count} is out of range; pass 1 or more")
+        if vocabulary is None and min_count is None:
+            return cls(size=_DEFAULT_WORDS, automatic=True)
         if vocabulary is None:
-            return cls(size=_DEFAULT_WORDS if min_count is None else None, min_count=min_count)
+            return cls(min_count=min_count)
         if isinstance(vocabulary, int):
             if not len(_SPECIALS) < vocabulary <= LIMITS.vocabulary_lines:
                 raise ConfigError(
@@ -197,13 +201,28 @@ class VocabularyChoice:
                     stacklevel=3,
                 )
             return self.file
+        lowest = self.min_count or 1
+        # A vocabulary of all words leaves no <UNK> to learn from, and unseen text is full of them.
+        if self.automatic and next(counts.ranked(), ("", 0))[1] > 1:
+            lowest = 2
         words = list(_SPECIALS)
         for word, count in counts.ranked():
-            if len(words) == self.size or count < (self.min_count or 1):
+            if len(words) == self.size or count < lowest:
                 break
             if word not in _SPECIALS and _storable(word):
                 words.append(word)
         return Vocabulary(words)
+
+    def notes(self, counts: WordCounts, words: Vocabulary) -> list[str]:
+        """What to know about an automatic choice that left out words which occur once."""
+        left = sum(word not in words for word, _ in counts.ranked()) if self.automatic else 0
+        if not left or len(words) == self.size:
+            return []
+        share = 1 - counts.covered(words) / counts.n_tokens
+        return [
+            f"words that occur once are not in the vocabulary: {left:,}, {share:.1%} of the "
+            "tokens; <UNK> is learned from them, --min-count 1 keeps them"
+        ]
 
 
 def _storable(word: str) -> bool:

@@ -1,0 +1,101 @@
+"""What a run will cost and bring, said before it starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pytest
+from small_training import small_data, small_recipe
+
+from elmore.training.fitted_recipe import run_tokens
+from elmore.training.plan import Measured, Plan, disk_bytes, make_plan
+from elmore.training.prepared import Part, Prepared
+from elmore.training.pretrain import pretrain
+from elmore.training.recipe import Recipe
+from elmore.training.scaling import curves, expected_perplexity, worth_of_passes
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return small_data(tmp_path_factory.mktemp("corpus"))
+
+
+def test_a_plan_measures_and_leaves_nothing_behind(data: Prepared) -> None:
+    before = sorted(data.folder.rglob("*"))
+    recipe = small_recipe()
+    plan = make_plan(data, recipe=recipe, threads=1, seconds=0.1)
+    assert sorted(data.folder.rglob("*")) == before
+    assert plan.total_tokens == run_tokens(data, recipe) == 900
+    assert plan.tokens_per_second > 0
+    assert plan.seconds > 900 / plan.tokens_per_second
+    assert plan.line().startswith("plan: 900 tokens at ")
+    assert str(plan).splitlines()[0] == "recipe      tiny"
+    assert make_plan(data.folder, recipe=recipe, threads=1, seconds=0).tokens == data.n_tokens
+
+
+def test_time_memory_and_perplexity_follow_from_what_was_measured(data: Prepared) -> None:
+    recipe = small_recipe()  # 900 tokens, evaluated every 300
+    measured = Measured(tokens_per_second=100, evaluation_seconds=2, memory_bytes=10**6)
+    plan = Plan.of(data, recipe, measured)
+    assert plan.seconds == 900 / 100 + 4 * 2
+    softmax = 4 * len(data.vocabulary) * (recipe.model.projection_dim + 1)
+    assert plan.memory_bytes == 10**6 + softmax
+    assert plan.perplexity == len(data.vocabulary)  # so little text teaches nothing
+
+
+@pytest.mark.parametrize("name", ["adam", "muon", "adagrad"])
+def test_the_disk_is_what_a_run_takes(name: str, data: Prepared, tmp_path: Path) -> None:
+    recipe = small_recipe({"optimizer.name": name, "run.save_minutes": 0})
+    run = pretrain(data, tmp_path / "run", recipe=recipe, threads=1)
+    states = [
+        path.stat().st_size for path in run.path.rglob("*.safetensors") if "resume" in str(path)
+    ]
+    models = [path.stat().st_size for path in run.path.rglob("model.safetensors")]
+    assert (len(states), len(models)) == (2, 2)
+    real = sum(models) + 3 * states[0]
+    headers = 5 * 10_000  # of safetensors: at this size they are not small
+    assert disk_bytes(recipe, len(data.vocabulary)) <= real
+    assert real < disk_bytes(recipe, len(data.vocabulary)) + headers
+
+
+def test_the_curve_goes_through_what_was_recorded() -> None:
+    for curve in curves():
+        for tokens, perplexity in curve.decayed:
+            assert curve.at(tokens) == pytest.approx(perplexity, rel=0.01)
+        found = [curve.at(10**k) for k in range(4, 12)]
+        assert found == sorted(found, reverse=True)
+    assert expected_perplexity(512, 128, 10**8, 10**8) == pytest.approx(82.1, rel=0.01)
+
+
+def test_a_second_pass_is_worth_less_than_new_text() -> None:
+    assert worth_of_passes(1000, 500) == 500
+    twice = worth_of_passes(1000, 2000)
+    assert 1900 < twice < 2000
+    assert worth_of_passes(1000, 10**9) == pytest.approx(16_000)
+    assert math.isfinite(expected_perplexity(512, 128, 1, 1))
+
+
+def sized(data: Prepared, tokens: int, heldout: int = 10**5) -> Prepared:
+    return dataclasses.replace(
+        data,
+        training=Part(tokens=tokens, sentences=tokens // 20),
+        heldout=Part(tokens=heldout),
+        heldout_oov_rate=0.02,
+    )
+
+
+def advice(prepared: Prepared) -> str:
+    measured = Measured(tokens_per_second=1000)
+    return "\n".join(Plan.of(prepared, Recipe.load("laptop"), measured).advice)
+
+
+def test_advice(data: Prepared) -> None:
+    assert advice(sized(data, 20_000_000)) == ""
+    assert "`elmore fine-tune` will be better" in advice(sized(data, 50_000))
+    assert "a smaller one is faster" in advice(sized(data, 50_000))
+    assert "--set model.dim=768 --set model.projection_dim=192" in advice(sized(data, 10**9))
+    assert "perplexity will be noisy" in advice(sized(data, 20_000_000, heldout=300))
+    many = dataclasses.replace(sized(data, 20_000_000), heldout_oov_rate=0.4)
+    assert "40% of the held-out words are not in the vocabulary" in advice(many)
