@@ -12,6 +12,7 @@ from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.text.characters import ByteAlphabet
+from elmore.text.segmenter import Tokenizer
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Prepared
 from elmore.training.pretrain import pretrain
@@ -34,6 +35,7 @@ def fine_tune(
     vocabulary: int | Path = 50_000,
     heldout: float = 0.05,
     tokenized: bool = False,
+    tokenizer: Tokenizer | None = None,
     seed: int = 0,
     resume: bool = False,
     threads: int | None = None,
@@ -55,13 +57,19 @@ def fine_tune(
         vocabulary: words of a new softmax.
         heldout: share of the documents that decides when to stop.
         tokenized: whether lines are tokens separated by spaces.
+        tokenizer: how other lines are split, as in `Elmo.load`; by default as for the model.
         seed: the one seed.
         resume: continue the run in `out`.
         threads: processors to use; all by default.
         device: where to compute.
         report: gets every line of the log as it is written.
     """
+    if tokenizer is None and not isinstance(model, str | Path | tuple):
+        tokenizer = model.engine.compute.tokenizer
     checkpoint = _checkpoint(model)
+    if tokenizer is None and not tokenized:
+        checkpoint.warn_of_tokenizer()
+    tokenizer = checkpoint.tokenizer if tokenizer is None else tokenizer
     if checkpoint.alphabet is not None and not isinstance(checkpoint.alphabet, ByteAlphabet):
         raise ConfigError(
             "this model has an alphabet of its own; only byte models and plain word models can be "
@@ -74,7 +82,7 @@ def fine_tune(
     schedule = recipe.schedule
     if epochs is not None:
         schedule = dataclasses.replace(schedule, epochs=float(epochs), tokens=None)
-    data = _prepare(checkpoint, texts, run, vocabulary, heldout, tokenized, seed)
+    data = _prepare(checkpoint, texts, run, vocabulary, heldout, tokenized, tokenizer, seed)
     if checkpoint.softmax is None and not schedule.frozen_tokens:
         # A third of the run: the new softmax must fit the biLM before the biLM moves.
         total = schedule.tokens or int(schedule.epochs * (data.n_tokens + data.n_sentences))
@@ -108,6 +116,7 @@ def _prepare(
     vocabulary: int | Path,
     heldout: float,
     tokenized: bool,
+    tokenizer: Tokenizer,
     seed: int,
 ) -> Prepared:
     """Prepare the text inside the run's folder, with the model's own words and tokens."""
@@ -129,7 +138,7 @@ def _prepare(
             folder,
             vocabulary=words,
             tokenized=tokenized,
-            tokenizer=checkpoint.tokenizer,
+            tokenizer=tokenizer,
             heldout=heldout,
             seed=seed,
         )
