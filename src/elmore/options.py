@@ -141,7 +141,10 @@ def check_counts(options: object, *names: str) -> None:
     """Refuse attributes that are not numbers from 1 on; None is allowed."""
     for name in names:
         value = getattr(options, name)
-        # True is an int in Python, and "use all threads" is what people mean by it.
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        if value is not None and not (whole and value >= 1):
-            raise ConfigError(f"{name}={value!r}; use a whole number, 1 or more")
+        if value is None:
+            continue
+        # True is an int in Python, and would mean one thread.
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+            raise ConfigError(f"{name}={value!r} is not a whole number; use 1 or more")
+        if value < 1:
+            raise ConfigError(f"{name}={value}; use 1 or more")

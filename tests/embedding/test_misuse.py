@@ -145,7 +145,7 @@ def test_what_is_not_a_list_of_words(tiny_elmo: Elmo, value: Any, message: str) 
 @pytest.mark.parametrize("value", ["2", True, 2.0, 0, -1])
 def test_counts_are_whole_numbers(value: Any) -> None:
     for name in ("threads", "batch_tokens"):
-        with pytest.raises(ConfigError, match=f"{name}={value!r}; use a whole number, 1 or more"):
+        with pytest.raises(ConfigError, match=f"{name}={value!r}.*; use 1 or more"):
             Compute(**{name: value})
     assert Compute(threads=np.int64(2)).threads == 2  # type: ignore[arg-type]
 
