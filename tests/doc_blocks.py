@@ -3,7 +3,8 @@
 In a console block a line that starts with `$ ` is a command, and what follows it is what a terminal
 shows; nothing below it means that the output is not shown. There, `…` stands for anything, and
 numbers with a decimal point may differ a little. Output that begins with `elmore: error:` is a
-command that must fail so. A block called `output` shows what the Python block before it prints.
+command that must fail so. A block called `output` shows what the Python block before it prints. A
+block whose first line is `# needs PACKAGE` is left out where the package is not installed.
 ELMORE_DOCS=write puts what was printed into the page, where it differs.
 """
 
@@ -17,7 +18,9 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from elmore.cli.main import main
@@ -30,6 +33,7 @@ ECHO = re.compile(r"""(echo (?:"[^"$`]*"|'[^']*')) \| (elmore .*)""")
 SHELL = re.compile(r"[|<>&;$*?`\\]|^\w+=")
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]?\d+)?")
 ANYTHING = "…"
+NEEDS = re.compile(r"# needs (\w+)\n")
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,17 @@ def commands_of(code: str) -> list[Command]:
 def run_block(page: Path, block: Block, space: dict[str, object]) -> None:
     """Run a block in the current folder; names of earlier Python blocks are in `space`."""
     if block.kind == "python":
-        with contextlib.redirect_stdout(io.StringIO()) as printed_here:
+        needed = NEEDS.match(block.code)
+        if needed and find_spec(needed[1]) is None:
+            space["__printed__"] = None
+            return
+        with contextlib.redirect_stdout(io.StringIO()) as printed_here, warnings.catch_warnings():
+            if needed:  # a package that is not ours may warn of anything
+                warnings.simplefilter("ignore")
             exec(compile(block.code, page.name, "exec"), space)
         space["__printed__"] = printed_here.getvalue()
+        return
+    if block.kind == "output" and space["__printed__"] is None:
         return
     if block.kind == "output":
         printed = str(space["__printed__"])

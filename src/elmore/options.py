@@ -6,10 +6,11 @@ and the engine passes these on: `Elmo`, bulk jobs, the columns of Ray and Spark,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numbers
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal, TypedDict, cast, get_args
+from typing import Any, Literal, TypedDict, cast, get_args
 
 from elmore.config import Precision
 from elmore.errors import ConfigError
@@ -47,6 +48,7 @@ class ComputeOptions(TypedDict, total=False):
     start: Start
     token_vectors: tuple[str | Path, str | Path] | None
     batch_tokens: int | None
+    tokenizer: str | Callable[[str], Any] | None
 
 
 class OutputOptions(TypedDict, total=False):
@@ -68,6 +70,8 @@ class Compute:
         start: the state before each sentence: "zeros", or "warm", the state after a short text.
         token_vectors: (vocabulary, HDF5) that `elmore cache` wrote, or None.
         batch_tokens: token budget of a batch; None for 4,096.
+        tokenizer: how raw text is split: a convention, "module:function" or a function; None for
+            the convention of the model (`elmore.text.segmenter`).
 
     Raises:
         ConfigError: a bad value. Whether the device exists is checked when a model is loaded,
@@ -80,6 +84,7 @@ class Compute:
     start: Start = "zeros"
     token_vectors: tuple[str | Path, str | Path] | None = None
     batch_tokens: int | None = None
+    tokenizer: str | Callable[[str], Any] | None = None
 
     def __post_init__(self) -> None:
         if self.precision is not None and self.precision not in get_args(Precision):
@@ -133,8 +138,13 @@ def check_pooling(kind: str) -> None:
 
 
 def check_counts(options: object, *names: str) -> None:
-    """Refuse attributes that are below 1; None is allowed."""
+    """Refuse attributes that are not numbers from 1 on; None is allowed."""
     for name in names:
         value = getattr(options, name)
-        if value is not None and value < 1:
+        if value is None:
+            continue
+        # True is an int in Python, and would mean one thread.
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+            raise ConfigError(f"{name}={value!r} is not a whole number; use 1 or more")
+        if value < 1:
             raise ConfigError(f"{name}={value}; use 1 or more")

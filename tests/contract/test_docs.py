@@ -87,9 +87,8 @@ def test_code_blocks_run(
     assert blocks, "a page starts with an example that runs"
     prepare_place(tmp_path)
     if page.name != "README.md":  # which makes it itself
-        Elmo.load((tmp_path / "options.json", tmp_path / "weights.hdf5")).save(
-            tmp_path / "my-model"
-        )
+        pair = tmp_path / "options.json", tmp_path / "weights.hdf5"
+        Elmo.load(pair, tokenizer="billion-word").save(tmp_path / "my-model")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "1")
     if page.name == "flair.md" and importlib.util.find_spec("flair") is None:

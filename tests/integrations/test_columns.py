@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shlex
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -200,3 +201,13 @@ def test_the_keywords_are_those_of_a_job() -> None:
         assert get_type_hints(options).keys() == {field.name for field in fields(made)}
     bulk = {field.name for field in fields(Job)} - {"model"}
     assert get_type_hints(BulkOptions).keys() == bulk
+
+
+def test_a_tokenizer_is_named_so_that_workers_find_it(tiny_folder: Path) -> None:
+    job = pickle.loads(pickle.dumps(ColumnJob(model=tiny_folder, tokenizer=shlex.split)))
+    assert job.tokenizer == "shlex:split"
+    table = pa.table({"text": ["It 'fell down' ."]})
+    [made] = ColumnEmbedder(job).tables(table)
+    assert made["tokens"].to_pylist() == [["It", "fell down", "."]]
+    with pytest.raises(ConfigError, match="cannot be sent to other processes"):
+        ColumnJob(model=tiny_folder, tokenizer=lambda text: text.split())

@@ -242,3 +242,11 @@ def test_check_estimator_on_numbers(tiny_folder: Path) -> None:
     assert failed == []
     assert len(by_status["passed"]) >= 40
     print({status: len(names) for status, names in by_status.items()}, by_status.get("skipped"))
+
+
+def test_the_tokenizer_is_a_parameter(tiny_folder: Path) -> None:
+    def vectors(tokenizer: Any) -> Any:
+        return ElmoVectorizer(tiny_folder, pool=None, tokenizer=tokenizer).transform(["It's."])
+
+    assert len(vectors(None)) == len(vectors("ptb")) == 3
+    assert len(vectors("spaces")) == len(vectors(lambda text: [text])) == 1

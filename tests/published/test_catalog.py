@@ -9,7 +9,7 @@ import pytest
 from elmore.config import count_parameters
 from elmore.errors import ModelNotFound
 from elmore.formats.bilm_options import config_from_options
-from elmore.published.catalog import CATALOG, find_file, find_published
+from elmore.published.catalog import CATALOG, find_file, find_published, find_weights
 
 
 def test_every_name_once_and_fit_for_a_folder() -> None:
@@ -101,3 +101,35 @@ def test_finding() -> None:
     assert found is not None
     assert (found[0].name, found[1].name) == ("original", "weights.hdf5")
     assert find_file("https://example.org/x") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "convention", "note"),
+    [
+        ("small", "billion-word", ""),
+        ("original-checkpoint", "billion-word", ""),
+        ("tfhub-elmo-3", "billion-word", ""),
+        ("manylangs-en", "ptb", ""),
+        ("manylangs-ko", "unicode", ""),
+        ("manylangs-zh", "unicode", "words of UDPipe"),
+        ("nlpl-195", "unicode", ""),
+        ("nlpl-196", "unicode", "lemmas"),
+        ("nlpl-210", "unicode", "lemmas"),
+        ("pubmed", "billion-word", "nobody states"),
+        ("de-wiki", "unicode", "nobody states"),
+    ],
+)
+def test_how_raw_text_is_split(name: str, convention: str, note: str) -> None:
+    tokens = find_published(name).tokens
+    assert tokens.convention == convention
+    assert note in tokens.note
+    assert bool(note) == bool(tokens.note)
+
+
+def test_only_names_that_nobody_else_uses_say_which_model_it_is() -> None:
+    known = find_weights("elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5")
+    assert known is not None
+    assert known.name == "original"
+    assert find_weights("weights.hdf5") is None
+    # The biomedical model has the same options file.
+    assert find_weights("elmo_2x4096_512_2048cnn_2xhighway_options.json") is None

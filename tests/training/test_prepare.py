@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -358,3 +359,12 @@ def test_no_torch(tmp_path: Path) -> None:
         "prepare(sys.argv[1:], 'data', workers=2); sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, "in.txt"], cwd=tmp_path, check=True)
+
+
+def test_a_function_of_a_module_splits_the_text(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("It 'fell down' .\n" * 50)
+    made = prepare([tmp_path / "in.txt"], tmp_path / "out", tokenizer=shlex.split, workers=1)
+    assert "fell down" in made.vocabulary
+    assert (made.tokenizer, made.segmenter) == ("spaces", "shlex:split")
+    with pytest.raises(ConfigError, match="cannot be sent to other processes"):
+        prepare([tmp_path / "in.txt"], tmp_path / "no", tokenizer=lambda text: text.split())

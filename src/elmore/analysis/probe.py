@@ -123,6 +123,7 @@ def random_twin(elmo: Elmo, seed: int = 0) -> Elmo:
         precision=elmo.precision,
         threads=engine.workers.threads,
         start=engine.start,
+        tokenizer=engine.compute.tokenizer,
     )
 
 

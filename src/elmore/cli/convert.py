@@ -13,6 +13,7 @@ from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import say, write_json
 from elmore.errors import ConfigError, ElmoreError
+from elmore.text.tokenizer import CONVENTIONS
 
 if TYPE_CHECKING:
     from elmore.formats.checkpoint import Checkpoint
@@ -46,6 +47,12 @@ def add_arguments(parser: Parser) -> None:
         default="float32",
         help="type of the stored weights (default: float32)",
     )
+    flags.add(
+        parser,
+        "--tokenizer",
+        choices=CONVENTIONS,
+        help=f"store how raw text is split: {', '.join(CONVENTIONS)} (default: as it was)",
+    )
     flags.add(parser, "--start")
     parser.add_argument(
         "--no-verify",
@@ -65,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("name the MODEL to convert; see `elmore convert --help`")
     model, output = flags.chosen_model(args), Path(args.output)
     _refuse_itself(model, output)
-    checkpoint = flags.read_model(model)
+    checkpoint = flags.read_model(model).with_tokenizer(args.tokenizer)
     # --force deletes only folders that are models, never others that happen to have the name.
     looks_ours = elmore_folder.is_folder if args.to == "folder" else allennlp_hdf5.is_folder
     difference = None

@@ -229,4 +229,5 @@ def _load_options(args: argparse.Namespace) -> dict[str, Any]:
         "start": args.start,
         "token_vectors": args.token_vectors and tuple(args.token_vectors),
         "batch_tokens": args.batch_tokens,
+        "tokenizer": args.tokenizer,
     }

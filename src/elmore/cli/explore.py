@@ -55,7 +55,7 @@ def add_arguments(parser: Parser) -> None:
         default="auto",
         help="colours (default: in a terminal, unless NO_COLOR is set)",
     )
-    flags.add(parser, "--start")
+    flags.add(parser, "--tokenizer", "--start")
     flags.add_compute(parser, batches=False)
     flags.add_common(parser)
 

@@ -44,7 +44,7 @@ def add_arguments(parser: Parser) -> None:
     add_recipe(parser, "fine-tune")
     parser.add_argument("--epochs", type=float, metavar="N", help="passes over the text")
     flags.add(parser, "--heldout", default=0.05)
-    flags.add(parser, "--tokenized")
+    flags.add(parser, "--tokenized", "--tokenizer")
     add_training(parser)
     flags.add_common(parser)
 
@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
             epochs=args.epochs,
             heldout=args.heldout,
             tokenized=args.tokenized,
+            tokenizer=args.tokenizer,
             seed=args.seed,
             resume=args.resume,
             threads=args.threads,

@@ -92,6 +92,13 @@ def _parse_model(text: str) -> list[str]:
     return text.split(JOINT)
 
 
+class _Tokenizers(tuple[str, ...]):
+    """The conventions, which are offered and completed, and every "module:function"."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and ":" in name)
+
+
 # --------------------------------------------------------------------------- flags
 
 _FLAGS: dict[str, dict[str, Any]] = {
@@ -164,9 +171,10 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "--threads": {"type": _parse_cpus, "metavar": "N", "help": "CPU threads (default: all)"},
     "--tokenized": {"action": "store_true", "help": "lines are tokens separated by spaces"},
     "--tokenizer": {
-        "choices": CONVENTIONS,
-        "default": "ptb",
-        "help": "how lines are split into tokens (default: ptb)",
+        "choices": _Tokenizers(CONVENTIONS),
+        "metavar": "NAME",
+        "help": f"how raw text is split: {', '.join(CONVENTIONS)}, or MODULE:FUNCTION of your own "
+        "(default: as the model's training text was)",
     },
     "--top": {"type": int, "metavar": "K", "help": "how many to list (default: %(default)s)"},
     "--vectors": {"metavar": "FILE", "help": "static word vectors: GloVe or word2vec"},
@@ -218,7 +226,7 @@ def add_inputs(parser: Parser, *, model_first: bool = False, more: str = "") -> 
         help=f"UTF-8 text files (plain, gz, bz2, xz, zst){more}; - or none for stdin{first}",
     )
     _add_reading(parser)
-    add(parser, "--limit")
+    add(parser, "--tokenizer", "--limit")
 
 
 def add_corpus(parser: Parser, number: str) -> None:
@@ -231,7 +239,14 @@ def add_corpus(parser: Parser, number: str) -> None:
         "documents",
     )
     _add_reading(parser)
-    add(parser, "--tokenizer", "--workers")
+    add(
+        parser,
+        "--tokenizer",
+        default="ptb",
+        help=f"how lines are split: {', '.join(CONVENTIONS)}, or MODULE:FUNCTION of your own "
+        "(default: ptb)",
+    )
+    add(parser, "--workers")
 
 
 def _add_reading(parser: Parser) -> None:
@@ -332,11 +347,11 @@ def read_model(model: ModelPath) -> Checkpoint:
     Raises:
         FormatError: its files are at fault.
     """
-    from elmore.formats.detect import detect, open_model
+    from elmore.formats.detect import open_model, read_source
 
     with open_model(model) as source:
         try:
-            return detect(source).read(source)
+            return read_source(source, model)
         except ConfigError as error:  # a bad value in a file is not a wrong use of ours
             raise FormatError(str(error)) from error
 
@@ -351,6 +366,8 @@ def make_elmo(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
         precision=args.precision,
         threads=args.threads,
         start=args.start,
+        # Verbs that read no text have no such flag.
+        tokenizer=getattr(args, "tokenizer", None),
     )
 
 
@@ -364,7 +381,7 @@ def make_reader(args: argparse.Namespace, elmo: Elmo) -> SentenceReader:
     reading = Reading(
         tokenized=args.tokenized,
         split_sentences=args.split_sentences,
-        tokenizer=elmo.checkpoint.tokenizer,
+        tokenizer=elmo.tokenize,
         errors=args.errors,
     )
     return SentenceReader(reading, elmo.checkpoint.alphabet)

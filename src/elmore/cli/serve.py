@@ -83,7 +83,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--access-log", action="store_true", help="one line of JSON per request on stdout"
     )
-    flags.add(parser, "--start")
+    flags.add(parser, "--tokenizer", "--start")
     flags.add_compute(parser)
     flags.add_common(parser, json=False)
     _take_environment(parser)

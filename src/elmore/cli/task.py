@@ -61,6 +61,7 @@ def add_arguments(parser: Parser) -> None:
     train = parser.add_action("train", "train a task on labelled files", _TRAIN + _TASKS)
     _add_task(train, "labelled files", "+")
     flags.add_model(train)
+    flags.add(train, "--tokenizer")
     train.add_argument("--no-elmo", action="store_true", help="train the baseline without ELMo")
     train.add_argument(
         "--dev", action="append", metavar="FILE", help="development data, to choose the best epoch"
@@ -80,6 +81,7 @@ def add_arguments(parser: Parser) -> None:
     _add_trained(evaluate)
     predict = parser.add_action("predict", "label plain text with a trained task", _PREDICT)
     _add_task(predict, "text files; - or none for stdin", "*")
+    flags.add(predict, "--tokenizer")
     _add_trained(predict)
 
 
@@ -209,7 +211,13 @@ def _elmo(args: argparse.Namespace, model: Any) -> Any:
     from elmore.embedding.elmo import Elmo
 
     _set_threads(args.threads)
-    return Elmo(checkpoint, device=args.device, precision=args.precision, threads=args.threads)
+    return Elmo(
+        checkpoint,
+        device=args.device,
+        precision=args.precision,
+        threads=args.threads,
+        tokenizer=getattr(args, "tokenizer", None),
+    )
 
 
 def _use(args: argparse.Namespace, model: Any) -> None:
@@ -227,6 +235,7 @@ def _use(args: argparse.Namespace, model: Any) -> None:
     if args.action == "evaluate":
         _show(args, task.evaluate(args.inputs))
         return
+    task.tokenizer = args.tokenizer
     colour = sys.stdout is not None and sys.stdout.isatty()
     for name in args.inputs or ["-"]:
         examples = [task.parse(item) for item in task.items(read_input(name), name)]

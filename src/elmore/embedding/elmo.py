@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 import numpy as np
 
 from elmore._imports import require_torch
+from elmore._messages import shown
 from elmore.config import BiLmConfig, Precision
 from elmore.embedding.certificate import certified
 from elmore.embedding.engine import Engine
@@ -24,18 +27,22 @@ from elmore.embedding.results import (
 )
 from elmore.embedding.stateful import Stream
 from elmore.embedding.stream import (
+    check_text,
     embed_stream,
     finish_of,
+    is_flat,
+    sentence_from_tokens,
     sentences_from_texts,
     sentences_from_tokens,
 )
+from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.options import BATCH_TOKENS, Compute, ComputeOptions, Start
-from elmore.published.catalog import bundled_model
+from elmore.published.catalog import BUNDLED, bundled_model
+from elmore.text.segmenter import Tokenizer, sendable, split_function
 from elmore.text.sentence import Sentence
-from elmore.text.tokenizer import tokenize
 
 if TYPE_CHECKING:
     from elmore.nn.elmo_layer import ElmoLayer, LayerNorm
@@ -53,8 +60,19 @@ class Elmo:
     """
 
     def __init__(self, checkpoint: Checkpoint, **options: Unpack[ComputeOptions]) -> None:
-        self._checkpoint = checkpoint
-        self._engine = Engine(checkpoint, Compute(**options))
+        if not isinstance(checkpoint, Checkpoint):
+            raise ConfigError(
+                f"Elmo({shown(repr(checkpoint), 60)}) is not a model that was read; use "
+                "Elmo.load(...) for a name or path"
+            )
+        compute = Compute(**options)
+        chosen = compute.tokenizer
+        self._split = split_function(checkpoint.tokenizer if chosen is None else chosen)
+        self._checkpoint = checkpoint.with_tokenizer(chosen)
+        self._engine = Engine(self._checkpoint, compute)
+        self._warned_of_tokenizer = chosen is not None
+        self._warned_of_words = False
+        self._model: ModelPath | None = None  # what `load` was asked for
 
     @classmethod
     def load(
@@ -66,6 +84,7 @@ class Elmo:
         threads: int | None = None,
         start: Start = "zeros",
         token_vectors: tuple[str | Path, str | Path] | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> Elmo:
         """Load a model.
 
@@ -81,6 +100,9 @@ class Elmo:
                 text that ships with elmore.
             token_vectors: (vocabulary, HDF5) written by `elmore cache`, so that the token layer
                 of these words need not be computed; other words still are.
+            tokenizer: how raw text is split: "ptb", "billion-word", "unicode", "spaces",
+                "module:function", or a function that takes a text and returns its tokens or
+                (token, start, end); by default as the model's training text was.
 
         Examples:
             >>> from elmore import Elmo
@@ -88,14 +110,17 @@ class Elmo:
             >>> elmo.dim
             32
         """
-        return cls(
+        elmo = cls(
             read_checkpoint(bundled_model() if model is None else model),
             device=device,
             precision=precision,
             threads=threads,
             start=start,
             token_vectors=token_vectors,
+            tokenizer=tokenizer,
         )
+        elmo._model = BUNDLED if model is None else _absolute(model)
+        return elmo
 
     @property
     def config(self) -> BiLmConfig:
@@ -128,13 +153,17 @@ class Elmo:
         return self._engine
 
     def tokenize(self, text: str) -> Sentence:
-        """Split a sentence into tokens by the convention that the model was trained on.
+        """Split a sentence into tokens, as the model's training text was or as `load` was told.
 
         Examples:
             >>> elmo.tokenize("It fell.").tokens
             ('It', 'fell', '.')
         """
-        return tokenize(text, self._checkpoint.tokenizer)
+        check_text(text)
+        if not self._warned_of_tokenizer:
+            self._warned_of_tokenizer = True
+            self._checkpoint.warn_of_tokenizer()
+        return self._split(text)
 
     @overload
     def embed(self, texts: str, *, layers: LayerChoice = ...) -> Array: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
@@ -159,16 +188,30 @@ class Elmo:
         """
         return self._each(texts, self._mixed(layers), "embed_tokens")
 
+    @overload
+    def embed_tokens(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+        self, sentences: Sequence[str], *, layers: LayerChoice = ...
+    ) -> Array: ...
+    @overload
     def embed_tokens(
-        self, sentences: Sequence[Sequence[str]], *, layers: LayerChoice = "mean"
-    ) -> list[Array]:
+        self, sentences: Sequence[Sequence[str]], *, layers: LayerChoice = ...
+    ) -> list[Array]: ...
+    def embed_tokens(
+        self, sentences: Sequence[str] | Sequence[Sequence[str]], *, layers: LayerChoice = "mean"
+    ) -> Array | list[Array]:
         """One vector per token; tokens are taken as they are.
 
+        Args:
+            sentences: the tokens of a sentence, or a list of such lists.
+            layers: as in `embed`.
+
         Examples:
+            >>> elmo.embed_tokens(["Stocks", "fell", "."]).shape
+            (3, 32)
             >>> elmo.embed_tokens([["Stocks", "fell", "."]])[0].shape
             (3, 32)
         """
-        return list(self._results(_token_sentences(sentences), self._mixed(layers)))
+        return self._each_list(sentences, self._mixed(layers))
 
     def encode(
         self,
@@ -198,19 +241,19 @@ class Elmo:
 
     def encode_tokens(
         self,
-        sentences: Sequence[Sequence[str]],
+        sentences: Sequence[str] | Sequence[Sequence[str]],
         *,
         pool: Pooling = "mean",
         layers: LayerChoice = "mean",
     ) -> Array:
-        """One vector per token list, (n, dim).
+        """One vector per token list, (n, dim), or (dim,) for the tokens of one sentence.
 
         Examples:
             >>> elmo.encode_tokens([["Stocks", "fell", "."]], pool="max").shape
             (1, 32)
         """
-        finish = self._mixed(layers, pool)
-        return self._stacked(list(self._results(_token_sentences(sentences), finish)))
+        vectors = self._each_list(sentences, self._mixed(layers, pool))
+        return self._stacked(vectors) if isinstance(vectors, list) else vectors
 
     @overload
     def layers(self, texts: str) -> SentenceLayers: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
@@ -225,14 +268,20 @@ class Elmo:
         """
         return self._each(texts, all_layers, "layers_tokens")
 
-    def layers_tokens(self, sentences: Sequence[Sequence[str]]) -> list[SentenceLayers]:
-        """All layers of each token of token lists.
+    @overload
+    def layers_tokens(self, sentences: Sequence[str]) -> SentenceLayers: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+    @overload
+    def layers_tokens(self, sentences: Sequence[Sequence[str]]) -> list[SentenceLayers]: ...
+    def layers_tokens(
+        self, sentences: Sequence[str] | Sequence[Sequence[str]]
+    ) -> SentenceLayers | list[SentenceLayers]:
+        """All layers of each token of the tokens of a sentence, or of a list of token lists.
 
         Examples:
             >>> elmo.layers_tokens([["Stocks", "fell", "."]])[0].values.shape
             (3, 3, 32)
         """
-        return list(self._results(_token_sentences(sentences), all_layers))
+        return self._each_list(sentences, all_layers)
 
     def pipe(
         self,
@@ -330,6 +379,9 @@ class Elmo:
             >>> elmo.token_vectors(["stocks", "shares"]).shape
             (2, 16)
         """
+        if isinstance(words, str):
+            raise ConfigError("got one string where a list of words belongs; pass [word]")
+        words = sentence_from_tokens(words, "the list of words", "use embed").tokens
         return self._engine.token_vectors(words)
 
     def save(
@@ -340,6 +392,9 @@ class Elmo:
         precision: Precision = "float32",
     ) -> None:
         """Write the model as an elmore folder; a warm start state is kept with it.
+
+        The name of the tokenizer is stored. A function of your own is not: pass it to `load`
+        again, or raw text is split by the model's convention, with a warning.
 
         Args:
             path: the folder to create.
@@ -367,13 +422,55 @@ class Elmo:
     def __deepcopy__(self, memo: object) -> Elmo:
         return self  # it never changes, so one is as good as two
 
+    def __copy__(self) -> Elmo:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Elmo], tuple[Any, ...]]:
+        if self._model is None:
+            raise ConfigError(
+                "this Elmo was not loaded from files, so it cannot be pickled; save it, and pickle "
+                "Elmo.load(path)"
+            )
+        compute = self._engine.compute
+        return _load_again, (
+            self._model,
+            {**compute.options(), "tokenizer": sendable(compute.tokenizer)},
+        )
+
     def _each(
         self, texts: str | Sequence[str], finish: Finish[Result], for_tokens: str
     ) -> Result | list[Result]:
         """One result for a lone string, a list of them for a list."""
         if isinstance(texts, str):
             return next(self._results([self.tokenize(texts)], finish))
-        return list(self._results(sentences_from_texts(texts, self.tokenize, for_tokens), finish))
+        words = others = 0
+
+        def tokenize(text: str) -> Sentence:
+            nonlocal words, others
+            sentence = self.tokenize(text)
+            if len(sentence) == 1:
+                words += 1
+            else:
+                others += 1
+            return sentence
+
+        results = list(self._results(sentences_from_texts(texts, tokenize, for_tokens), finish))
+        if words > 1 and not others and not self._warned_of_words:
+            self._warned_of_words = True
+            warnings.warn(
+                f"got {words} sentences of one token each; if they are the tokens of one sentence, "
+                f"use {for_tokens}",
+                stacklevel=3,
+            )
+        return results
+
+    def _each_list(
+        self, sentences: Sequence[str] | Sequence[Sequence[str]], finish: Finish[Result]
+    ) -> Result | list[Result]:
+        """One result for a lone token list, a list of them for a list of lists."""
+        if is_flat(sentences):
+            return next(self._results([Sentence(tuple(sentences))], finish))
+        return list(self._results(_token_sentences(sentences), finish))
 
     def _results(
         self,
@@ -393,3 +490,17 @@ class Elmo:
 
 def _token_sentences(sentences: Iterable[Iterable[str]]) -> Iterator[Sentence]:
     return sentences_from_tokens(sentences, "use embed or encode")
+
+
+def _absolute(model: ModelPath) -> ModelPath:
+    """Make paths that exist absolute, so that other processes find them; leave names alone."""
+    if isinstance(model, tuple):
+        return tuple(os.path.abspath(path) for path in model)
+    return os.path.abspath(model) if os.path.exists(model) else model
+
+
+def _load_again(model: ModelPath, options: ComputeOptions) -> Elmo:
+    """Undo a pickle, which names the model and does not contain it."""
+    elmo = Elmo(read_checkpoint(model), **options)
+    elmo._model = model
+    return elmo

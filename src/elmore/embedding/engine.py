@@ -59,7 +59,7 @@ class Engine:
     """
 
     def __init__(self, checkpoint: Checkpoint, compute: Compute | None = None) -> None:
-        compute = compute or Compute()
+        self.compute = compute = compute or Compute()
         self.device = find_device(compute.device)
         config = checkpoint.config
         if compute.start == "warm" and config.lstm.mixed:

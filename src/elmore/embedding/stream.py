@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore._messages import shown
 from elmore.embedding.engine import Engine
 from elmore.embedding.long_input import LONG_TOKENS, is_long, read_long
 from elmore.embedding.results import Array, Finish, check_sif, choose_finish
@@ -21,9 +22,11 @@ from elmore.text.sentence import Sentence
 
 __all__ = [
     "BATCH_TOKENS",
+    "check_text",
     "embed_records",
     "embed_stream",
     "finish_of",
+    "is_flat",
     "sentence_from_tokens",
     "sentences_from_texts",
     "sentences_from_tokens",
@@ -45,6 +48,44 @@ _MAX_PLACES = 4_000_000
 # --------------------------------------------------------------------------- what callers pass
 
 
+def check_text(text: object) -> None:
+    """Refuse what is not a string."""
+    if not isinstance(text, str):
+        raise ConfigError(f"got {_kind(text)} where a text belongs; pass a string")
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _check_listed(items: Any, what: str) -> None:
+    """Refuse what has no items in an order, or is a table, of which Python lists the columns."""
+    if hasattr(items, "columns"):
+        raise ConfigError(f"got a table where {what} belong; pass one column, such as df['text']")
+    unordered = isinstance(items, bytes | Mapping | Set)
+    if unordered or not (isinstance(items, Iterable) or hasattr(items, "__getitem__")):
+        raise ConfigError(f"got {_kind(items)} where {what} belong; pass a list")
+
+
+def is_flat(sentences: Any) -> TypeGuard[Sequence[str]]:
+    """Whether it is the tokens of one sentence, not a list of such lists.
+
+    Raises:
+        ConfigError: texts rather than tokens.
+    """
+    if isinstance(sentences, str) or not isinstance(sentences, Sequence | np.ndarray):
+        return False
+    if not len(sentences) or not all(isinstance(token, str) for token in sentences):
+        return False
+    for token in sentences:
+        if any(c.isspace() for c in token):
+            raise ConfigError(
+                f"got the token {shown(repr(token), 60)} with a space; use embed, encode or layers "
+                "for text, or pass a list of token lists"
+            )
+    return True
+
+
 def sentences_from_texts(
     texts: Iterable[str | Sentence], tokenize: Callable[[str], Sentence], for_tokens: str
 ) -> Iterator[Sentence]:
@@ -60,6 +101,7 @@ def sentences_from_texts(
     """
     if isinstance(texts, str):
         raise ConfigError("got one string where a list of sentences belongs; pass [text]")
+    _check_listed(texts, "sentences")
     for k, text in enumerate(texts):
         if isinstance(text, Sentence):
             yield text
@@ -88,6 +130,7 @@ def sentences_from_tokens(
         raise ConfigError(
             f"got a string where lists of tokens belong; {for_text} for text, or pass [tokens]"
         )
+    _check_listed(sentences, "lists of tokens")
     for k, tokens in enumerate(sentences):
         yield sentence_from_tokens(tokens, f"sentence {k}", for_text)
 
@@ -98,6 +141,7 @@ def sentence_from_tokens(tokens: Iterable[str] | Sentence, what: str, for_text: 
         return tokens
     if isinstance(tokens, str):
         raise ConfigError(f"{what} is a string, not a list of tokens; {for_text} for text")
+    _check_listed(tokens, f"the tokens of {what}")
     listed = tuple(tokens)
     for token in listed:
         if not isinstance(token, str):

@@ -77,7 +77,6 @@ def read(source: Source) -> Checkpoint:
         weights=linked_weights(config, table, lambda short: state.read(inside[short])),
         alphabet=ByteAlphabet(config.tokens.max_chars),
         mixes=_read_mixes(state, inside, config, name),
-        tokenizer="billion-word",
         notes=notes,
         origin=source.name,
     )

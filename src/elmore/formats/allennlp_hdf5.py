@@ -94,7 +94,6 @@ def read(source: Source) -> Checkpoint:
         alphabet=ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None,
         vocabulary=vocabulary if needs_words else None,
         softmax=softmax,
-        tokenizer="billion-word",
         notes={"languages": languages} if languages else {},
         origin=source.name,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -10,12 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore._messages import shown
 from elmore.config import BiLmConfig, Precision, weight_shapes
 from elmore.errors import ConfigError, FormatError
 from elmore.kernels.matrix import Stored, quantize
 from elmore.options import StoredType
 from elmore.text.characters import Alphabet
-from elmore.text.tokenizer import Convention
+from elmore.text.segmenter import Tokenizer, is_convention, tokenizer_name
+from elmore.text.tokenizer import CONVENTIONS, Convention
 from elmore.text.vocabulary import Vocabulary
 
 __all__ = [
@@ -124,8 +127,9 @@ class Checkpoint:
         mixes: trained mixes of layers that came with the model.
         start_state: the state after the burn-in text, if it was stored.
         whitening: for sentence vectors, if it was stored; else it is computed when needed.
-        tokenizer: the tokenization that the model was trained on.
-        notes: further facts for the model's card; JSON values.
+        tokenizer: the tokenization that the model was trained on, or what comes closest.
+        notes: further facts for the model's card; JSON values. "tokenizer" says why raw text may
+            be split in another way than the training text was; without it, `tokenizer` is exact.
         origin: where it was read from, for messages.
         precision: how the weights are stored.
         stored: one function per weight that is not stored as float32; it reads the stored numbers.
@@ -197,6 +201,30 @@ class Checkpoint:
             start_state=None,
             whitening=None,
         )
+
+    def with_tokenizer(self, tokenizer: Tokenizer | None) -> Checkpoint:
+        """The model with the tokenizer that a user has chosen, as far as it can be stored.
+
+        A convention is stored. A function is not, because loading a model never runs code that
+        the model names: the notes keep its name, and later users are warned.
+        """
+        if tokenizer is None:
+            return self
+        notes = {name: note for name, note in self.notes.items() if name != "tokenizer"}
+        if is_convention(tokenizer):
+            return dataclasses.replace(self, tokenizer=tokenizer, notes=notes)
+        notes["tokenizer"] = f"its raw text was split by {tokenizer_name(tokenizer)}"
+        return dataclasses.replace(self, notes=notes)
+
+    def warn_of_tokenizer(self) -> None:
+        """Warn that raw text may be split in another way than the training text was."""
+        if note := self.notes.get("tokenizer"):
+            warnings.warn(
+                f"{shown(self.origin)}: {shown(note, 160)}; raw text is split as "
+                f"'{self.tokenizer}'. Choose with tokenizer= or --tokenizer "
+                f"({', '.join(CONVENTIONS)}, or your own function), or pass lists of tokens",
+                stacklevel=3,
+            )
 
     def numbers(self, name: str, precision: Precision) -> Stored:
         """Read one weight in a precision; numbers stored in that precision are not converted.

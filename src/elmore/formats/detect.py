@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, cast
@@ -12,7 +14,16 @@ from elmore._messages import shown
 from elmore.errors import ElmoreError, FormatError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.files.sources import FilesSource, FolderSource, Source
-from elmore.published.catalog import BUNDLED, bundled_model, find_published
+from elmore.published.catalog import (
+    BUNDLED,
+    Form,
+    Published,
+    assumed_tokens,
+    bundled_model,
+    find_published,
+    find_weights,
+    published_name,
+)
 from elmore.published.named_files import is_named_file, open_named_file, open_named_files
 
 __all__ = [
@@ -24,6 +35,7 @@ __all__ = [
     "open_model",
     "open_source",
     "read_checkpoint",
+    "read_source",
 ]
 
 # A name or path, or the files (options, weights[, vocabulary[, softmax]]).
@@ -164,4 +176,29 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
 def read_checkpoint(model: ModelPath) -> Checkpoint:
     """Read a model from a name, a folder, an archive or single files."""
     with open_model(model) as source:
-        return detect(source).read(source)
+        return read_source(source, model)
+
+
+def read_source(source: Source, model: ModelPath) -> Checkpoint:
+    """Read a model that is open, and settle how raw text is split for it."""
+    form = detect(source)
+    checkpoint = form.read(source)
+    if form.NAME == "folder":  # ours: it says so itself
+        return checkpoint
+    known = _published(model)
+    if known is not None:
+        convention, note = known.tokens
+    else:
+        kind: Form = "manylangs" if form.NAME == "manylangs" else "allennlp"
+        convention, note = assumed_tokens(kind, checkpoint.notes.get("languages", ()))
+    notes = {**checkpoint.notes, "tokenizer": note} if note else checkpoint.notes
+    return dataclasses.replace(checkpoint, tokenizer=convention, notes=notes)
+
+
+def _published(model: ModelPath) -> Published | None:
+    """The published model that a name or its files' names mean."""
+    files = model if isinstance(model, tuple) else (model,)
+    if isinstance(model, str) and not os.path.lexists(model):
+        return published_name(model)
+    found = (find_weights(os.path.basename(file)) for file in files)
+    return next((known for known in found if known is not None), None)

@@ -119,7 +119,6 @@ def read(source: Source) -> Checkpoint:
         vocabulary=vocabulary if needs_words else None,
         softmax=softmax,
         mixes=_read_mixes(bundle, config, prefix),
-        tokenizer="billion-word",
         notes=notes,
         origin=source.name,
     )

@@ -30,6 +30,7 @@ from elmore.integrations.loaded import load_once
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions
 from elmore.published.catalog import BUNDLED
 from elmore.text.reading import Reading
+from elmore.text.segmenter import sendable
 from elmore.text.sentence import Sentence
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class ColumnJob(Compute, Output):
     def __post_init__(self) -> None:
         Compute.__post_init__(self)
         Output.__post_init__(self)
+        object.__setattr__(self, "tokenizer", sendable(self.tokenizer))
         # Workers start in other folders than the program that calls them.
         object.__setattr__(self, "model", _absolute(BUNDLED if self.model is None else self.model))
         if self.token_vectors is not None:
@@ -225,8 +227,7 @@ class ColumnEmbedder:
             yield self._arrays(chunk, kind)
 
     def _sentences(self, values: Sequence[Any], kind: Kind) -> Iterator[tuple[str, Sentence]]:
-        tokenizer = self.elmo.checkpoint.tokenizer
-        reading = Reading(tokenized=self.job.tokenized, tokenizer=tokenizer)
+        reading = Reading(tokenized=self.job.tokenized, tokenizer=self.elmo.tokenize)
         for value in values:
             if value is None:
                 continue

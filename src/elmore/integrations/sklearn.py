@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
     from elmore.formats.detect import ModelPath
     from elmore.options import LayerChoice, Pooling, Start
+    from elmore.text.segmenter import Tokenizer
 
 __all__ = ["ElmoVectorizer"]
 
@@ -56,6 +57,8 @@ class ElmoVectorizer(
         threads: processors to use; all by default. Set 1 where several processes share a machine.
         start: the state before each sentence: "zeros" or "warm".
         batch_tokens: token budget of a batch.
+        tokenizer: how raw text is split, as in `Elmo.load`. Use a function from a module, or
+            "module:function", if the pipeline is to be pickled.
 
     Example:
         >>> from sklearn.linear_model import LogisticRegression
@@ -78,6 +81,7 @@ class ElmoVectorizer(
         threads: int | None = None,
         start: Start = "zeros",
         batch_tokens: int = 4096,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         self.model = model
         self.pool = pool
@@ -88,6 +92,7 @@ class ElmoVectorizer(
         self.threads = threads
         self.start = start
         self.batch_tokens = batch_tokens
+        self.tokenizer = tokenizer
 
     def fit(self, X: Iterable[Any], y: Any = None) -> ElmoVectorizer:
         """Check the parameters and load the model.
@@ -144,6 +149,7 @@ class ElmoVectorizer(
             precision=self.precision,
             threads=self.threads,
             start=self.start,
+            tokenizer=self.tokenizer,
         )
 
     def _pipe(self, elmo: Elmo, items: Iterable[Any]) -> Iterator[Array]:

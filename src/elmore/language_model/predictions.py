@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore._messages import shown
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import (
     sentence_from_tokens,
@@ -37,6 +38,10 @@ class LanguageModel:
     """A model with its softmax: sentences in, log probabilities out."""
 
     def __init__(self, elmo: Elmo) -> None:
+        if not isinstance(elmo, Elmo):
+            raise ConfigError(
+                f"elmo={shown(repr(elmo), 60)} is not a loaded model; pass Elmo.load(...)"
+            )
         checkpoint, engine = elmo.checkpoint, elmo.engine
         softmax, vocabulary = checkpoint.softmax, checkpoint.vocabulary
         if softmax is None or vocabulary is None:

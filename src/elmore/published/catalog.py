@@ -8,12 +8,13 @@ one seen (hub.py). Hosts that publish under plain http are asked over https.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from elmore.errors import ModelNotFound
+from elmore.text.tokenizer import Convention
 
 __all__ = [
     "BUNDLED",
@@ -21,9 +22,13 @@ __all__ = [
     "Form",
     "Published",
     "PublishedFile",
+    "Tokens",
+    "assumed_tokens",
     "bundled_model",
     "find_file",
     "find_published",
+    "find_weights",
+    "published_name",
 ]
 
 # Name of the bundled model in `Elmo.load` and on the command line.
@@ -37,6 +42,44 @@ def bundled_model() -> Path:
 
 # What the files are. `other` is not an LSTM model; it is listed to save people the search.
 Form = Literal["elmore", "allennlp", "tensorflow", "manylangs", "tfhub", "other"]
+
+
+class Tokens(NamedTuple):
+    """How raw text is split for a model; `note` says why that may not fit, and is empty if it does.
+
+    See `Checkpoint.notes`.
+    """
+
+    convention: Convention
+    note: str = ""
+
+
+_ENGLISH_NAMES = frozenset(("en", "eng", "english"))
+# Words are written without spaces between them, or (Vietnamese) with spaces inside.
+_SEGMENTED = frozenset(
+    ("zh", "zho", "chi", "chinese", "ja", "jpn", "japanese", "vi", "vie", "vietnamese")
+)
+_NOT_STATED = "nobody states how its training text was tokenized"
+_LEMMAS = "it was trained on lemmas, not on words as they are written"
+
+
+def assumed_tokens(form: Form, languages: Collection[str] = ()) -> Tokens:
+    """What to assume of a model that does not say how its text was tokenized.
+
+    Args:
+        form: what its files are. All ELMoForManyLangs models were trained on tokens of UDPipe.
+        languages: ISO 639 codes or English names; empty if they are not known.
+    """
+    names = {name.lower() for name in languages}
+    english = names <= _ENGLISH_NAMES
+    if form != "manylangs":
+        # What can be downloaded without a language is the English of the paper, as a rule.
+        return Tokens("billion-word" if english else "unicode", _NOT_STATED)
+    if not names:
+        return Tokens("unicode", "it was trained on words of UDPipe in an unnamed language")
+    if names & _SEGMENTED:
+        return Tokens("unicode", "it was trained on words of UDPipe, which need a dictionary")
+    return Tokens("ptb" if english else "unicode")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +112,8 @@ class Published:
         parameters: size of the biLM, if known.
         dim: size of a token's vector in each layer, if known.
         megabytes: size of the download, if known or estimated.
+        tokenizer: the convention of its training text, if known.
+        lemmas: whether it was trained on lemmas.
     """
 
     name: str
@@ -81,6 +126,17 @@ class Published:
     parameters: int | None = None
     dim: int | None = None
     megabytes: int | None = None
+    tokenizer: Convention | None = None
+    lemmas: bool = False
+
+    @property
+    def tokens(self) -> Tokens:
+        """How raw text is split for it."""
+        if self.lemmas:
+            return Tokens("unicode", _LEMMAS)
+        if self.tokenizer is not None:
+            return Tokens(self.tokenizer)
+        return assumed_tokens(self.form, (self.language,))
 
     @property
     def by_hand(self) -> bool:
@@ -150,6 +206,7 @@ def _english(
         parameters=parameters,
         dim=dim,
         megabytes=round(parameters * 4 / 1e6),
+        tokenizer="billion-word",
     )
 
 
@@ -171,6 +228,7 @@ def _checkpoint(name: str, folder: str, step: int, dim: int, megabytes: int) -> 
         page="https://github.com/allenai/bilm-tf",
         dim=dim,
         megabytes=megabytes,
+        tokenizer="billion-word",
     )
 
 
@@ -247,6 +305,9 @@ def _nlpl() -> Iterator[Published]:
             licence="see meta.json in the zip",
             page=f"{_NLPL}/",
             megabytes=megabytes,
+            # NLPL prepares its corpora with UDPipe.
+            tokenizer="unicode" if trained_on.endswith("tokens") else None,
+            lemmas="lemmas" in trained_on,
         )
 
 
@@ -292,6 +353,7 @@ def _tfhub() -> Iterator[Published]:
             page=address,
             dim=1024,
             megabytes=374,
+            tokenizer="billion-word",
         )
 
 
@@ -465,6 +527,12 @@ _BY_ADDRESS = {
     for file in model.files
     for address in file.addresses
 }
+# Only the files of the English models have names that nobody else uses.
+_BY_WEIGHTS = {
+    name: model
+    for address, (model, _) in _BY_ADDRESS.items()
+    if (name := address.rpartition("/")[2]).startswith("elmo_2x") and name.endswith(".hdf5")
+}
 
 
 def find_published(name: str) -> Published:
@@ -485,3 +553,13 @@ def find_published(name: str) -> Published:
 def find_file(address: str) -> tuple[Published, PublishedFile] | None:
     """The published model and its file at an address, if it is a known one."""
     return _BY_ADDRESS.get(address)
+
+
+def find_weights(name: str) -> Published | None:
+    """The published model whose weights have this file name, if no other model's have."""
+    return _BY_WEIGHTS.get(name)
+
+
+def published_name(name: str) -> Published | None:
+    """The model of that name, if there is one."""
+    return _BY_NAME.get(name)

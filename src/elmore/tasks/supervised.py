@@ -36,6 +36,7 @@ from elmore.tasks.inputs import (
 from elmore.tasks.layers.features import Tokens
 from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
 from elmore.tasks.recipe import TaskRecipe
+from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.tokenizer import tokenize
 from elmore.text.word_vectors import read_word_vectors
 from elmore.training.loop import Cadence, Stopped
@@ -63,7 +64,12 @@ class Task(TaskParts[Example, Prediction]):
         seed: the one seed.
         device: where to compute.
         progress: counts sentences whose layers are computed.
+
+    Attributes:
+        tokenizer: how raw text is split, as in `Elmo.load`; None for the tokenizer of `elmo`.
     """
+
+    tokenizer: Tokenizer | None = None
 
     def __init__(
         self,
@@ -336,7 +342,9 @@ class Task(TaskParts[Example, Prediction]):
     # ------------------------------------------------------------------- inside
 
     def tokenize(self, text: str) -> tuple[str, ...]:
-        """Split text by the convention of the biLM."""
+        """Split text by `tokenizer`, else as the biLM does."""
+        if self.tokenizer is not None:
+            return split_function(self.tokenizer)(text).tokens
         sentence = self.elmo.tokenize(text) if self.elmo is not None else tokenize(text)
         return sentence.tokens
 
@@ -463,7 +471,12 @@ class Task(TaskParts[Example, Prediction]):
         weights = {n: w.detach().cpu().numpy() for n, w in mixes.bilm.named_parameters()}
         checkpoint = self.elmo.checkpoint.with_weights(weights)
         engine = self.elmo.engine
-        self.elmo = Elmo(checkpoint, device=self.device, threads=engine.workers.threads)
+        self.elmo = Elmo(
+            checkpoint,
+            device=self.device,
+            threads=engine.workers.threads,
+            tokenizer=engine.compute.tokenizer,
+        )
         mixes.bilm = None
         if self._index is not None and self._index.layers is not None:
             self._index.live = None

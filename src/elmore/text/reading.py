@@ -12,6 +12,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, get_args
 
@@ -20,9 +21,10 @@ from elmore._messages import shown
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet
+from elmore.text.segmenter import Split, Tokenizer, is_convention, split_function, tokenizer_name
 from elmore.text.sentence import Sentence
 from elmore.text.splitter import sentence_spans, split_sentences
-from elmore.text.tokenizer import CONVENTIONS, Convention, tokenize
+from elmore.text.tokenizer import Convention
 
 __all__ = [
     "STDIN",
@@ -94,29 +96,38 @@ class Reading:
     Attributes:
         tokenized: lines are tokens separated by spaces.
         split_sentences: lines are running text, not one sentence each.
-        tokenizer: the convention for text that is not tokenized.
+        tokenizer: what splits text that is not tokenized, as `split_function` takes it.
         errors: what to do with lines that are not UTF-8.
     """
 
     tokenized: bool = False
     split_sentences: bool = False
-    tokenizer: Convention = "ptb"
+    tokenizer: Tokenizer = "ptb"
     errors: Errors = "strict"
 
     def __post_init__(self) -> None:
         if self.tokenized and self.split_sentences:
             raise ConfigError("tokenized and split_sentences cannot be combined; pass one of them")
-        if self.tokenizer not in CONVENTIONS:
-            raise ConfigError(
-                f"tokenizer={self.tokenizer!r} is unknown; use {', '.join(CONVENTIONS)}"
-            )
+        self._split  # noqa: B018 (refuses an unknown one now)
         if self.errors not in get_args(Errors):
             raise ConfigError(f"errors={self.errors!r} is unknown; use strict, replace or skip")
 
     @property
     def convention(self) -> Convention:
         """The convention of the tokens that come out."""
-        return "spaces" if self.tokenized else self.tokenizer
+        if not self.tokenized and is_convention(self.tokenizer):
+            return self.tokenizer
+        return "spaces"
+
+    @property
+    def segmenter(self) -> str | None:
+        """The name of a function that splits text, instead of a convention."""
+        own = not self.tokenized and not is_convention(self.tokenizer)
+        return tokenizer_name(self.tokenizer) if own else None
+
+    @cached_property
+    def _split(self) -> Split:
+        return split_function(self.tokenizer)
 
     def texts(self, stream: BinaryIO, name: str, counts: Counts) -> Iterator[str]:
         """Yield the sentences of a stream, and count the lines that are not UTF-8.
@@ -131,7 +142,7 @@ class Reading:
 
     def sentence(self, text: str) -> Sentence:
         """Split a sentence into tokens."""
-        return Sentence(_spaced(text)) if self.tokenized else tokenize(text, self.tokenizer)
+        return Sentence(_spaced(text)) if self.tokenized else self._split(text)
 
     def document(self, text: str) -> Iterator[Sequence[str]]:
         """Yield the tokens of each sentence of a document."""
@@ -142,7 +153,7 @@ class Reading:
                 yield _spaced(line) if line.strip(" \t\r") else ()
         else:
             for line in texts:
-                yield tokenize(line, self.tokenizer).tokens
+                yield self._split(line).tokens
 
     def _lines(self, stream: BinaryIO, name: str, counts: Counts) -> Iterator[str]:
         def count(_: int) -> None:

@@ -1,12 +1,13 @@
 """Cut a text into tokens, with the place of each token in the original string.
 
-Three conventions. ``ptb`` is Penn-Treebank-like English (``do n't``, ``dogs '``) with plain
+Four conventions. ``ptb`` is Penn-Treebank-like English (``do n't``, ``dogs '``) with plain
 ``"`` for quotes and plain brackets. ``billion-word`` is the same but splits a contraction before
 its apostrophe (``Don 't``), as the text did on which the published English models were trained, and
-does not split ``cannot`` and ``gonna``. ``spaces`` splits at white space and nowhere else.
+does not split ``cannot`` and ``gonna``. ``unicode`` has no English contractions (``geht's``,
+``don't``), for all other languages. ``spaces`` splits at white space and nowhere else.
 
-The first two take any script. Words of scripts that write spaces (Hangul, Arabic, Hebrew, the Indic
-scripts, Cyrillic, Greek, ...) keep their combining marks. Scripts that write no spaces are cut
+The first three take any script. Words of scripts that write spaces (Hangul, Arabic, Hebrew, the
+Indic scripts, Cyrillic, Greek, ...) keep their combining marks. Scripts without spaces are cut
 without a dictionary: each Han character is a token; a run of Hiragana or of Katakana is a token; a
 run of Thai, Lao, Khmer, Myanmar or Tibetan up to the next space or punctuation mark is one token,
 however many words it holds.
@@ -31,7 +32,7 @@ from elmore.text.sentence import Sentence
 
 __all__ = ["ABBREVIATIONS", "CONVENTIONS", "Convention", "respell", "tokenize"]
 
-Convention: TypeAlias = Literal["ptb", "billion-word", "spaces"]
+Convention: TypeAlias = Literal["ptb", "billion-word", "unicode", "spaces"]
 CONVENTIONS: Final[tuple[Convention, ...]] = get_args(Convention)
 
 # A token with its start and end, counted from the start of its chunk.
@@ -206,6 +207,7 @@ _CLITICS: Final[dict[str, _Late]] = {
     "billion-word": _Late(
         lambda: rf"(?<=\w)(?i:[{_APOSTROPHES}](?:t|s|re|ve|ll|d|m))$|(?<=\.)[{_APOSTROPHES}]s$"
     ),
+    "unicode": _Late(lambda: r"(?!)"),  # nothing
 }
 _DOTTED_ABBREVIATION: Final = _Late(
     lambda: (
@@ -227,7 +229,7 @@ def tokenize(text: str, convention: Convention = "ptb") -> Sentence:
 
     Args:
         text: any string; several sentences are cut as one.
-        convention: ``ptb``, ``billion-word`` or ``spaces``.
+        convention: ``ptb``, ``billion-word``, ``unicode`` or ``spaces``.
 
     Returns:
         The tokens and their spans in the text: ascending, not empty, not overlapping, with only
@@ -477,4 +479,5 @@ def _with_cache(split: _Split) -> tuple[_Split, _Split]:
 _SPLIT: Final[dict[str, tuple[_Split, _Split]]] = {
     "ptb": _with_cache(partial(_split, _CLITICS["ptb"], True)),
     "billion-word": _with_cache(partial(_split, _CLITICS["billion-word"], False)),
+    "unicode": _with_cache(partial(_split, _CLITICS["unicode"], False)),
 }

@@ -12,6 +12,7 @@ from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.text.characters import ByteAlphabet
+from elmore.text.segmenter import Tokenizer
 from elmore.training.fitted_recipe import run_tokens
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Prepared
@@ -35,6 +36,7 @@ def fine_tune(
     vocabulary: int | Path | None = None,
     heldout: float = 0.05,
     tokenized: bool = False,
+    tokenizer: Tokenizer | None = None,
     seed: int = 0,
     resume: bool = False,
     threads: int | None = None,
@@ -56,13 +58,19 @@ def fine_tune(
         vocabulary: words of a new softmax, as `prepare` takes them.
         heldout: share of the documents that decides when to stop.
         tokenized: whether lines are tokens separated by spaces.
+        tokenizer: how other lines are split, as in `Elmo.load`; by default as for the model.
         seed: the one seed.
         resume: continue the run in `out`.
         threads: processors to use; all by default.
         device: where to compute.
         report: gets every line of the log as it is written.
     """
+    if tokenizer is None and not isinstance(model, str | Path | tuple):
+        tokenizer = model.engine.compute.tokenizer
     checkpoint = _checkpoint(model)
+    if tokenizer is None and not tokenized:
+        checkpoint.warn_of_tokenizer()
+    tokenizer = checkpoint.tokenizer if tokenizer is None else tokenizer
     if checkpoint.alphabet is not None and not isinstance(checkpoint.alphabet, ByteAlphabet):
         raise ConfigError(
             "this model has an alphabet of its own; only byte models and plain word models can be "
@@ -75,7 +83,7 @@ def fine_tune(
     schedule = recipe.schedule
     if epochs is not None:
         schedule = dataclasses.replace(schedule, epochs=float(epochs), tokens=None)
-    data = _prepare(checkpoint, texts, run, vocabulary, heldout, tokenized, seed)
+    data = _prepare(checkpoint, texts, run, vocabulary, heldout, tokenized, tokenizer, seed)
     if checkpoint.softmax is None and not schedule.frozen_tokens:
         # A third of the run: the new softmax must fit the biLM before the biLM moves.
         total = run_tokens(data, dataclasses.replace(recipe, schedule=schedule))
@@ -109,6 +117,7 @@ def _prepare(
     vocabulary: int | Path | None,
     heldout: float,
     tokenized: bool,
+    tokenizer: Tokenizer,
     seed: int,
 ) -> Prepared:
     """Prepare the text inside the run's folder, with the model's own words and tokens."""
@@ -130,7 +139,7 @@ def _prepare(
             folder,
             vocabulary=words,
             tokenized=tokenized,
-            tokenizer=checkpoint.tokenizer,
+            tokenizer=tokenizer,
             heldout=heldout,
             seed=seed,
         )

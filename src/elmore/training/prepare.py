@@ -17,7 +17,7 @@ from elmore._messages import SILENT, Progress, shown
 from elmore._version import __version__
 from elmore.errors import ConfigError
 from elmore.text.reading import Errors, Reading
-from elmore.text.tokenizer import Convention
+from elmore.text.segmenter import Tokenizer, sendable
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.corpus import LINES_PER_DOCUMENT, TextFile, describe_files, input_paths
 from elmore.training.pieces import (
@@ -52,7 +52,7 @@ def prepare(
     min_count: int | None = None,
     tokenized: bool = False,
     split_sentences: bool = False,
-    tokenizer: Convention = "ptb",
+    tokenizer: Tokenizer = "ptb",
     errors: Errors = "strict",
     heldout: float = 0.005,
     heldout_files: Sequence[str | Path] = (),
@@ -76,7 +76,8 @@ def prepare(
         min_count: leave out words that occur less often.
         tokenized: lines are tokens separated by single spaces.
         split_sentences: documents are running text.
-        tokenizer: the convention for text that is not tokenized.
+        tokenizer: what splits text that is not tokenized, as in `Elmo.load`; a function must be
+            one that other processes can import.
         errors: what to do with lines that are not UTF-8.
         heldout: the share of the documents to hold out, at least one unless 0; not used with
             `heldout_files`.
@@ -92,7 +93,10 @@ def prepare(
         ConfigError: a bad option, or `out` exists.
     """
     reading = Reading(
-        tokenized=tokenized, split_sentences=split_sentences, tokenizer=tokenizer, errors=errors
+        tokenized=tokenized,
+        split_sentences=split_sentences,
+        tokenizer=sendable(tokenizer) or "ptb",
+        errors=errors,
     )
     # Everything that can be wrong is checked before the hours of work.
     choice = VocabularyChoice.of(vocabulary, min_count)
@@ -121,6 +125,7 @@ def prepare(
             },
             "inputs": describe_files(files),
             "tokenizer": reading.convention,
+            "segmenter": reading.segmenter,
             "training": _training_facts(sizes, counts, words),
             "heldout": held.facts(),
             "shards": [{"file": shard_name(k), **asdict(size)} for k, size in enumerate(sizes)],

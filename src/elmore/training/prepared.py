@@ -89,6 +89,7 @@ class Prepared:
         notes: what to know about the figures.
         digest: SHA-256 over the hashes of all files.
         sums: the SHA-256 of each file, by name.
+        segmenter: the function that split the text, if it was not a convention.
     """
 
     folder: Path
@@ -104,6 +105,7 @@ class Prepared:
     notes: tuple[str, ...]
     digest: str
     sums: Mapping[str, str] = field(repr=False)
+    segmenter: str | None = None
     _verified: set[Path] = field(default_factory=set, repr=False, compare=False)
 
     def read(self, path: Path) -> Shard:
@@ -203,6 +205,7 @@ class _Manifest:
     """What prepared.json says, as far as it is read again."""
 
     tokenizer: Convention
+    segmenter: str | None = None
     training: _Counted
     heldout: _Counted | None
     shards: tuple[_ShardEntry, ...]
@@ -227,6 +230,7 @@ def _open(folder: Path, manifest: _Manifest, verify: bool) -> Prepared:
         folder=folder,
         vocabulary=vocabulary,
         tokenizer=manifest.tokenizer,
+        segmenter=manifest.segmenter,
         training=_part(training),
         heldout=_part(heldout),
         shards=tuple(map(_part, manifest.shards)),

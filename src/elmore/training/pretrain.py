@@ -162,7 +162,7 @@ def make_trainer(
         workers=workers,
         heldout=heldout,
         counts=prepared.counts,
-        notes={"data": {"tokens": prepared.n_tokens, "digest": prepared.digest}},
+        notes=_notes(prepared),
         device=device,
     )
     if recipe.model.vectors is not None:
@@ -242,3 +242,11 @@ def _heldout_batches(prepared: Prepared, recipe: Recipe, indexer: TokenIndexer) 
         taken.append(batch)
         tokens += batch.n_tokens
     return taken
+
+
+def _notes(prepared: Prepared) -> dict[str, Any]:
+    """What the model's card says about its text."""
+    notes: dict[str, Any] = {"data": {"tokens": prepared.n_tokens, "digest": prepared.digest}}
+    if prepared.segmenter is not None:
+        notes["tokenizer"] = f"its training text was split by {prepared.segmenter}"
+    return notes

@@ -16,7 +16,7 @@ from elmore.errors import ConfigError, FormatError
 from elmore.jobs.pool import Request
 from elmore.limits import LIMITS
 from elmore.text.reading import Errors, Reading
-from elmore.text.tokenizer import Convention
+from elmore.text.segmenter import Tokenizer, sendable
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
 from elmore.training.corpus import input_paths, no_tokens, read_blocks
 from elmore.training.worker_tasks import block_fields, inspect_files, open_pool
@@ -107,14 +107,17 @@ def count_words(
     *,
     tokenized: bool = False,
     split_sentences: bool = False,
-    tokenizer: Convention = "ptb",
+    tokenizer: Tokenizer = "ptb",
     errors: Errors = "strict",
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> WordCounts:
     """Count the words of text files; arguments as in `prepare`."""
     reading = Reading(
-        tokenized=tokenized, split_sentences=split_sentences, tokenizer=tokenizer, errors=errors
+        tokenized=tokenized,
+        split_sentences=split_sentences,
+        tokenizer=sendable(tokenizer) or "ptb",
+        errors=errors,
     )
     paths, _ = input_paths(inputs, ())
     counts = WordCounts()

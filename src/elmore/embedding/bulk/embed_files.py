@@ -48,7 +48,7 @@ def embed_files(
         progress: counts sentences.
         options: the attributes of `Job`: `format`, `layers`, `pool`, `dtype`, `tokenized`,
             `split_sentences`, `errors`, `limit`, `threads`, `device`, `precision`, `start`,
-            `token_vectors`, `batch_tokens`, `shard_bytes`.
+            `token_vectors`, `batch_tokens`, `shard_bytes`, `tokenizer`.
 
     Raises:
         ResumeError: the folder holds a run with other settings, inputs or model.
@@ -72,7 +72,10 @@ def run_job(
     paths = [Path(path) for path in ([inputs] if isinstance(inputs, str | Path) else inputs)]
     if not paths:
         raise InputError("no input files; name at least one text file")
-    value_shape(read_checkpoint(job.model).config, job)  # refuses early
+    checkpoint = read_checkpoint(job.model)
+    value_shape(checkpoint.config, job)  # refuses early
+    if job.tokenizer is None and not job.tokenized:
+        checkpoint.warn_of_tokenizer()
     # Libraries read these when they are loaded. The count must not depend on the number of
     # workers, or the last bits of the vectors might.
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

@@ -21,8 +21,8 @@ from elmore.formats.detect import ModelPath
 from elmore.jobs.worker import Worker
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions, check_counts
 from elmore.text.reading import Counts, Errors, Reading, SentenceReader
+from elmore.text.segmenter import Tokenizer, sendable
 from elmore.text.sentence import Sentence
-from elmore.text.tokenizer import Convention
 
 __all__ = ["SHARD_BYTES", "Job", "JobOptions", "ShardEmbedder", "start_embedder"]
 
@@ -76,11 +76,13 @@ class Job(Compute, Output):
         Output.__post_init__(self)
         if self.format not in WRITERS:
             raise ConfigError(f"format={self.format!r}; use one of {', '.join(WRITERS)}")
+        # Workers find a function by its name.
+        object.__setattr__(self, "tokenizer", sendable(self.tokenizer))
         self.reading()  # refuses what does not fit together
         check_counts(self, "limit", "shard_bytes")
 
-    def reading(self, tokenizer: Convention = "ptb") -> Reading:
-        """How the text is read; `tokenizer` is the model's convention."""
+    def reading(self, tokenizer: Tokenizer = "ptb") -> Reading:
+        """How the text is read; `tokenizer` is the model's own."""
         return Reading(
             tokenized=self.tokenized,
             split_sentences=self.split_sentences,
@@ -91,6 +93,8 @@ class Job(Compute, Output):
     def settings(self) -> dict[str, Any]:
         """What the manifest says about the job, as JSON."""
         fields = self.to_json()
+        if self.tokenizer is None:  # as in the manifests of versions that had no such choice
+            del fields["tokenizer"]
         return {name: value for name, value in fields.items() if name not in _PLACES}
 
     def to_json(self) -> dict[str, Any]:
@@ -153,7 +157,10 @@ class ShardEmbedder:
         from elmore.formats.detect import read_checkpoint
 
         self.job = job
-        self.elmo = Elmo(read_checkpoint(job.model), **job.options())
+        checkpoint, options = read_checkpoint(job.model), job.options()
+        # Chosen here too if it is only assumed: the parent warns, not every worker.
+        options["tokenizer"] = job.tokenizer or checkpoint.tokenizer
+        self.elmo = Elmo(checkpoint, **options)
 
     def facts(self) -> dict[str, Any]:
         """What the vectors depend on besides settings and text."""
@@ -177,8 +184,8 @@ class ShardEmbedder:
         # differ in their last bits.
         self.elmo.engine.cache.clear()
         counts = Counts()
-        checkpoint = self.elmo.checkpoint
-        reader = SentenceReader(self.job.reading(checkpoint.tokenizer), checkpoint.alphabet)
+        reading = self.job.reading(self.elmo.tokenize)
+        reader = SentenceReader(reading, self.elmo.checkpoint.alphabet)
 
         def sentences() -> Iterator[tuple[str, Sentence]]:
             for text in texts:

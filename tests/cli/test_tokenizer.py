@@ -1,0 +1,87 @@
+"""--tokenizer: every verb that reads text has it, and all of them mean the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from small_models import make_options, write_pair
+
+from elmore import Elmo
+
+TEXT = "It's 'no more' .\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [
+        ("ptb", ["It", "'s", "'", "no", "more", "'", "."]),
+        ("unicode", ["It's", "'", "no", "more", "'", "."]),
+        ("spaces", ["It's", "'no", "more'", "."]),
+        ("builtins:str.split", ["It's", "'no", "more'", "."]),
+    ],
+)
+@pytest.mark.parametrize("workers", [[], ["--workers", "1", "-f", "jsonl"]])
+def test_embed(cli, tiny_folder: Path, tmp_path: Path, name, tokens, workers):
+    text, out = tmp_path / "text.txt", tmp_path / "out"
+    text.write_text(TEXT)
+    flags = ["--model", tiny_folder, "--tokenizer", name, "-o", out, "-f", "jsonl", *workers]
+    assert cli("embed", text, *flags).code == 0
+    [file] = out.glob("*.jsonl") if workers else [out]
+    assert json.loads(file.read_text())["tokens"] == tokens
+
+
+def test_score(cli, lm_model: Path):
+    result = cli("score", "--model", lm_model, "It fell.", "--tokenizer", "spaces")
+    assert result.code == 0
+    assert result.records()[0]["tokens"] == ["It", "fell."]
+
+
+def test_explore(cli, lm_model: Path):
+    flags = ["--model", lm_model, "--tokenizer", "spaces", "--json"]
+    result = cli("explore", "It fell.", "no fell.", *flags)
+    assert json.loads(result.out)["word"] == "fell."
+
+
+def test_convert_stores_it(cli, tmp_path: Path):
+    pair = write_pair(tmp_path, make_options())
+    assert cli("convert", *pair, "-o", tmp_path / "a", "--tokenizer", "unicode").code == 0
+    checkpoint = Elmo.load(tmp_path / "a").checkpoint
+    assert checkpoint.tokenizer == "unicode"
+    assert "tokenizer" not in checkpoint.notes
+    result = cli("convert", *pair, "-o", tmp_path / "b", "--tokenizer", "shlex:split")
+    assert result.code == 2
+    assert "invalid choice: 'shlex:split'" in result.err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("moses", "'moses' (choose from"),
+        ("no_such:split", "cannot import no_such"),
+        ("shlex:cut", "shlex has no function cut"),
+    ],
+)
+def test_mistakes(cli, tiny_folder: Path, name: str, message: str):
+    result = cli("embed", "--model", tiny_folder, "--tokenizer", name, stdin=b"It fell .\n")
+    assert result.code == 2
+    assert message in result.err
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        *("embed", "perplexity", "score", "centroids", "explore", "analyze neighbors", "serve"),
+        *("vocab", "prepare", "fine-tune", "task train", "task predict"),
+    ],
+)
+def test_every_verb_that_reads_text_has_it(cli, verb: str):
+    assert "--tokenizer NAME" in cli(*verb.split(), "--help").out
+
+
+def test_what_was_assumed_is_in_info(cli, tmp_path: Path):
+    pair = write_pair(tmp_path, make_options())
+    report = json.loads(cli("info", *pair, "--json").out)
+    assert report["tokenizer"] == "billion-word"
+    assert "nobody states" in report["notes"]["tokenizer"]

@@ -1,0 +1,203 @@
+"""What people pass by mistake: one line that says what to do, or the obvious meaning."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from elmore import Elmo
+from elmore.embedding.stream import sentences_from_texts
+from elmore.errors import ConfigError
+from elmore.formats.checkpoint import Checkpoint
+from elmore.language_model.likely_words import next_words
+from elmore.language_model.perplexity import perplexity
+from elmore.language_model.scores import score
+from elmore.options import Compute
+
+TOKENS = ["She", "fell", "."]
+
+
+# One token list where sentences belong ------------------------------------------------------------
+
+
+def test_tokens_as_sentences_warn_once_with_the_fix(tiny_checkpoint: Checkpoint) -> None:
+    for name in ("embed", "encode", "layers"):
+        elmo = Elmo(tiny_checkpoint, threads=1)
+        fix = f"got 3 sentences of one token each; .* use {name}_tokens"
+        with pytest.warns(UserWarning, match=fix) as found:
+            assert len(getattr(elmo, name)(TOKENS)) == 3
+        assert len(found) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            getattr(elmo, name)(TOKENS)
+
+
+@pytest.mark.parametrize("texts", [["Yes"], ["She fell", "."], ["Yes!", "No."], [], ["", ""]])
+def test_sentences_do_not_warn(tiny_checkpoint: Checkpoint, texts: list[str]) -> None:
+    elmo = Elmo(tiny_checkpoint, threads=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        elmo.embed(texts)
+        elmo.embed([elmo.tokenize("Yes"), elmo.tokenize("No")])  # no text to misunderstand
+
+
+@pytest.mark.parametrize("tokens", [TOKENS, tuple(TOKENS), np.array(TOKENS), ["She"]])
+def test_one_token_list_gives_one_result(tiny_elmo: Elmo, tokens: Any) -> None:
+    [expected] = tiny_elmo.embed_tokens([list(tokens)])
+    np.testing.assert_array_equal(tiny_elmo.embed_tokens(tokens), expected)
+    layers = tiny_elmo.layers_tokens(tokens)
+    assert layers.tokens == tuple(tokens)
+    [encoded] = tiny_elmo.encode_tokens([list(tokens)])
+    np.testing.assert_array_equal(tiny_elmo.encode_tokens(tokens), encoded)
+
+
+def test_texts_are_not_a_token_list(tiny_elmo: Elmo) -> None:
+    with pytest.raises(ConfigError, match=r"'She fell \.' with a space; use embed, encode or laye"):
+        tiny_elmo.embed_tokens(["She fell ."])
+    with pytest.raises(ConfigError, match="sentence 0 is a string, not a list of tokens"):
+        tiny_elmo.embed_tokens(["She", ["fell"]])  # type: ignore[list-item]
+
+
+# Wrong types --------------------------------------------------------------------------------------
+
+
+class Table:
+    """A data frame, as far as it matters: Python lists its columns."""
+
+    columns = ("text", "label")
+
+    def __iter__(self) -> Any:
+        return iter(self.columns)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "got None where sentences belong; pass a list"),
+        (3, "got a int where sentences belong"),
+        (b"She fell", "got a bytes where"),
+        ({"a": "She fell"}, "got a dict where sentences belong"),
+        ({"She fell", "It rose"}, "got a set where"),
+        ({"a": 1}.keys(), "got a dict_keys where"),
+        (Table(), r"got a table where sentences belong; pass one column, such as df\['text'\]"),
+        ([None], "item 0 is a NoneType, not a string"),
+        (["She fell", b"x"], "item 1 is a bytes"),
+    ],
+)
+def test_what_is_not_text(tiny_elmo: Elmo, value: Any, message: str) -> None:
+    for call in (tiny_elmo.embed, tiny_elmo.encode, tiny_elmo.layers):
+        with pytest.raises(ConfigError, match=message) as error:
+            call(value)
+        assert "\n" not in str(error.value)
+    with pytest.raises(ConfigError, match=message):
+        list(tiny_elmo.pipe(value))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "got None where lists of tokens belong"),
+        ([None], "got None where the tokens of sentence 0 belong"),
+        ([["a"], 3], "got a int where the tokens of sentence 1 belong"),
+        ([b"x"], "got a bytes where the tokens of sentence 0 belong"),
+        ([[b"x"]], "sentence 0 has a token of type bytes"),
+        ([{"a": 1}], "got a dict where the tokens of sentence 0 belong"),
+        ({"a": ["b"]}, "got a dict where lists of tokens belong"),
+        (Table(), "got a table where lists of tokens belong"),
+        ("She fell", "got a string where lists of tokens belong"),
+    ],
+)
+def test_what_is_not_tokens(tiny_elmo: Elmo, value: Any, message: str) -> None:
+    for call in (tiny_elmo.embed_tokens, tiny_elmo.encode_tokens, tiny_elmo.layers_tokens):
+        with pytest.raises(ConfigError, match=message):
+            call(value)
+
+
+@pytest.mark.parametrize("value", [None, 3, b"x", ["She"]])
+def test_tokenize_takes_a_string(tiny_elmo: Elmo, value: Any) -> None:
+    with pytest.raises(ConfigError, match="where a text belongs; pass a string"):
+        tiny_elmo.tokenize(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("hello", r"got one string where a list of words belongs; pass \[word\]"),
+        ([b"x"], "the list of words has a token of type bytes"),
+        ([None], "token of type NoneType"),
+        (None, "got None where"),
+        ({"a": 1}, "got a dict where"),
+    ],
+)
+def test_what_is_not_a_list_of_words(tiny_elmo: Elmo, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        tiny_elmo.token_vectors(value)
+
+
+@pytest.mark.parametrize("value", ["2", True, 2.0, 0, -1])
+def test_counts_are_whole_numbers(value: Any) -> None:
+    for name in ("threads", "batch_tokens"):
+        with pytest.raises(ConfigError, match=f"{name}={value!r}.*; use 1 or more"):
+            Compute(**{name: value})
+    assert Compute(threads=np.int64(2)).threads == 2  # type: ignore[arg-type]
+
+
+def test_a_name_where_a_model_belongs() -> None:
+    with pytest.raises(ConfigError, match=r"Elmo\('english'\) is not a model .* Elmo.load"):
+        Elmo("english")  # type: ignore[arg-type]
+    for call in (perplexity, score, next_words):
+        with pytest.raises(ConfigError, match="elmo='english' is not a loaded model"):
+            call("english", ["It fell ."])  # type: ignore[operator]
+
+
+def test_a_series_and_other_lists_are_taken(tiny_elmo: Elmo) -> None:
+    pandas = pytest.importorskip("pandas")
+    column = pandas.DataFrame({"text": ["She fell .", "It rose ."]})["text"]
+    assert len(tiny_elmo.embed(column)) == 2
+    with pytest.raises(ConfigError, match="got a table where sentences belong"):
+        tiny_elmo.encode(column.to_frame())
+    lines = iter(["She fell ."])
+    assert len(list(sentences_from_texts(lines, tiny_elmo.tokenize, "x"))) == 1
+
+
+# Pickles and copies -------------------------------------------------------------------------------
+
+
+def test_a_pickle_names_the_model_and_its_options(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tiny_folder.parent)
+    elmo = Elmo.load(tiny_folder.name, threads=1, precision="int8", tokenizer="spaces")
+    data = pickle.dumps(elmo)
+    assert len(data) < 1000
+    monkeypatch.chdir("/")  # the other process is somewhere else
+    again = pickle.loads(data)
+    assert again.precision == "int8"
+    assert again.engine.workers.threads == 1
+    assert again.tokenize("It's.").tokens == ("It's.",)
+    np.testing.assert_array_equal(again.embed("It fell ."), elmo.embed("It fell ."))
+    assert pickle.loads(pickle.dumps(again)).dim == elmo.dim
+
+
+def test_a_pickle_of_the_english_model_works_wherever_it_is_installed() -> None:
+    data = pickle.dumps(Elmo.load(threads=1))
+    code = "import pickle, sys; print(pickle.loads(sys.stdin.buffer.read()).dim > 0)"
+    done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, check=True)
+    assert done.stdout.strip() == b"True"
+    assert b"/models/" not in data
+
+
+def test_what_cannot_be_pickled_says_what_to_do(tiny_elmo: Elmo, tiny_folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"was not loaded from files, .* Elmo.load\(path\)"):
+        pickle.dumps(tiny_elmo)
+    with pytest.raises(ConfigError, match="cannot be sent to other processes"):
+        pickle.dumps(Elmo.load(tiny_folder, tokenizer=lambda text: text.split()))
+    assert copy.copy(tiny_elmo) is tiny_elmo
