@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
             report=display.show,
         )
     evaluations = [line["heldout"] for line in done.log() if "heldout" in line]
-    best = min(evaluations, key=lambda found: found["loss"], default={})
+    best: dict[str, float] = min(evaluations, key=lambda found: found["loss"], default={})
     if args.json:
         perplexities = [found["perplexity"] for found in evaluations]
         report = {"run": str(done.path), "heldout_perplexities": perplexities}
