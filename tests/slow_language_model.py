@@ -69,9 +69,11 @@ def load_both(
     slow = Slow(MODELS[name], seed)
     words = folder / "words.txt"
     words.write_bytes(Vocabulary(WORDS).to_bytes())
-    checkpoint = Elmo.load((*write_pair(folder, MODELS[name], slow.weights), words)).checkpoint
+    pair = write_pair(folder, MODELS[name], slow.weights)
     checkpoint = dataclasses.replace(
-        checkpoint, softmax=slow.softmax, vocabulary=Vocabulary(WORDS), tokenizer="ptb"
+        Elmo.load((*pair, words), tokenizer="ptb").checkpoint,
+        softmax=slow.softmax,
+        vocabulary=Vocabulary(WORDS),
     )
     return Elmo(checkpoint, **settings), slow
 

@@ -82,7 +82,7 @@ class Table:
     ("value", "message"),
     [
         (None, "got None where sentences belong; pass a list"),
-        (3, "got a int where sentences belong"),
+        (3, "got an int where sentences belong"),
         (b"She fell", "got a bytes where"),
         ({"a": "She fell"}, "got a dict where sentences belong"),
         ({"She fell", "It rose"}, "got a set where"),
@@ -106,7 +106,7 @@ def test_what_is_not_text(tiny_elmo: Elmo, value: Any, message: str) -> None:
     [
         (None, "got None where lists of tokens belong"),
         ([None], "got None where the tokens of sentence 0 belong"),
-        ([["a"], 3], "got a int where the tokens of sentence 1 belong"),
+        ([["a"], 3], "got an int where the tokens of sentence 1 belong"),
         ([b"x"], "got a bytes where the tokens of sentence 0 belong"),
         ([[b"x"]], "sentence 0 has a token of type bytes"),
         ([{"a": 1}], "got a dict where the tokens of sentence 0 belong"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from elmore import Elmo, perplexity
 from elmore.errors import ConfigError, ElmoreError, ResumeError
 from elmore.formats.allennlp_hdf5 import write as write_hdf5
 from elmore.formats.detect import read_checkpoint
+from elmore.text.vocabulary import Vocabulary
 from elmore.training.fine_tune import fine_tune
+from elmore.training.prepared import Prepared
 from elmore.training.pretrain import pretrain
 from elmore.training.recipe import Recipe
 from elmore.training.run import Run
@@ -107,6 +110,32 @@ def test_a_loaded_model_serves_too(trained: Path, texts: list[Path], tmp_path: P
     ]
     one, two = (weights(run.elmo(best=False)) for run in runs)
     assert all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def test_the_tokenizer_is_the_models_or_the_users(
+    published: tuple[Path, ...], tmp_path: Path
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("It's 'no more' .\n" * 60)
+
+    def words(name: str, model: Any = published, **options: Any) -> tuple[Run, Vocabulary]:
+        settings = {"schedule.epochs": 0.1}
+        run = fine_tune(
+            model, [text], tmp_path / name, recipe=recipe(**settings), threads=1, **options
+        )
+        return run, Prepared.open(run.path / "data").vocabulary
+
+    with pytest.warns(UserWarning, match="raw text is split as 'billion-word'"):
+        assert "'s" in words("assumed")[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "It's" in words("named", tokenizer="unicode")[1]
+        loaded = Elmo.load(published, tokenizer="builtins:str.split")
+        run, found = words("own", loaded)
+    assert "'no" in found
+    # A function is not stored; whoever uses the model later is told its name.
+    note = run.elmo(best=False).checkpoint.notes["tokenizer"]
+    assert note == "its training text was split by builtins:str.split"
 
 
 def test_published_weights_get_a_new_softmax_first(

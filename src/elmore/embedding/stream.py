@@ -55,7 +55,8 @@ def check_text(text: object) -> None:
 
 
 def _kind(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _check_listed(items: Any, what: str) -> None:
