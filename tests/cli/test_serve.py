@@ -149,10 +149,10 @@ def test_every_flag_has_a_variable_in_the_docs():
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("PORT", "70000", "ELMORE_SERVE_PORT: '70000' is no port; use 0 to 65535"),
+        ("PORT", "70000", "ELMORE_SERVE_PORT: '70000' is not a valid port; use 0 to 65535"),
         ("NO_PAGE", "maybe", "ELMORE_SERVE_NO_PAGE: 'maybe' is not a switch; use 1 or 0"),
         ("PRECISION", "int4", "ELMORE_SERVE_PRECISION: 'int4' is not one of float32, "),
-        ("MAX_TOKENS", "0", "ELMORE_SERVE_MAX_TOKENS: '0' is no number from 1"),
+        ("MAX_TOKENS", "0", "ELMORE_SERVE_MAX_TOKENS: '0' is not a number from 1"),
     ],
 )
 def test_variables_that_are_refused(cli, served, tiny_folder, monkeypatch, name, value, message):

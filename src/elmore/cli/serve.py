@@ -95,6 +95,11 @@ def run(args: argparse.Namespace) -> int:
         require(module, "serve", "elmore serve")
     from elmore.serve.server import bind, serve
 
+    if not args.model and not args.model_words:
+        try:
+            args.model = shlex.split(os.environ.get("ELMORE_SERVE_MODEL", ""))
+        except ValueError as error:
+            raise ConfigError(f"ELMORE_SERVE_MODEL: {error}; close the quotes") from None
     model = flags.chosen_model(args)
     settings = _settings(args, model)
     checkpoint = flags.read_model(model)
@@ -125,15 +130,19 @@ class _Replaceable(list[str]):
 
 
 def _take_environment(parser: argparse.ArgumentParser) -> None:
-    """Let ELMORE_SERVE_... set the defaults of the model and of all flags but two.
+    """Let ELMORE_SERVE_... set the defaults of flags; `run` takes the model from there.
 
     Raises:
         ConfigError: a variable has a value that its flag would refuse.
     """
     for action in parser._actions:
-        if action.dest in ("help", "debug"):  # both concern one call
+        # The first two concern one call. A default of the model would be a second model beside
+        # the one that is named, which is refused.
+        if action.dest in ("help", "debug", "model", "model_words"):
             continue
-        name = f"ELMORE_SERVE_{action.dest.upper()}"
+        # By the flag, not by the field of `Settings` it sets: --max-tokens is ..._MAX_TOKENS.
+        flag = max(action.option_strings, key=len)
+        name = f"ELMORE_SERVE_{flag.lstrip('-').replace('-', '_').upper()}"
         text = os.environ.get(name, "").strip()
         if not text:
             continue
@@ -151,8 +160,6 @@ def _value(action: argparse.Action, text: str) -> object:
         return _SWITCHES[text.lower()]
     if isinstance(action.default, list):
         return _Replaceable(text.split())
-    if action.nargs is not None:
-        return shlex.split(text)
     if action.choices is not None and text not in action.choices:
         raise ValueError(f"'{text}' is not one of {', '.join(action.choices)}")
     return action.type(text) if callable(action.type) else text
