@@ -178,6 +178,50 @@ def test_what_is_not_http(running: Running, data: bytes) -> None:
     well(running)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /health HTTP/1.1\r\nHost: x\r\nX: a\r\n b\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nX: a\r\n\tb\r\n\r\n",
+        b"GET /health HTTP/1.1\nHost: x\n\n",
+        b"GET /health HTTP/1.1\r\nHost: x\nX: a\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nX: a\r\n\n",
+        b"\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A:b\r\n" * 5000 + b"\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A:b\r\n" * 100 + b"\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 17_000 + b"\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX: a\r\n b\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    ],
+)
+def test_heads_that_can_be_read_in_two_ways_are_refused(running: Running, data: bytes) -> None:
+    with running.connect() as connection:
+        connection.sendall(data + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = received(connection)  # until the service closes the connection
+    assert status(answer) == 400
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]["message"]
+    well(running)
+
+
+def test_a_hundred_lines_are_read(running: Running) -> None:
+    data = b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A:b\r\n" * 98 + b"\r\n"
+    with running.connect() as connection:
+        for part in (data[:200], data[200:]):
+            connection.sendall(part)
+        assert answered(connection)[0] == 200
+        connection.sendall(data + data)  # two requests at once
+        assert answered(connection)[0] == 200
+
+
+def test_nothing_is_redirected(running: Running) -> None:
+    for path in ("/health/", "/v1/models/", "//elsewhere/health/"):
+        with running.connect() as connection:
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: elsewhere\r\n\r\n".encode())
+            code, answer = answered(connection)
+        assert (code, json.loads(answer)["error"]["type"]) == (404, "not_found")
+
+
 def test_half_closed_and_vanishing_clients(running: Running) -> None:
     body = b'{"sentences": ["a"]}'
     request = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body

@@ -109,6 +109,7 @@ def make_app(
         description="Contextual word vectors (ELMo) over HTTP.",
         docs_url=None,  # its pages load scripts from other hosts
         redoc_url=None,
+        redirect_slashes=False,  # a redirect would lead to whatever host the request names
         lifespan=lifespan,
     )
     app.router.route_class = _Route  # before any route is added

@@ -105,6 +105,11 @@ class Guard:
         answered: Callable[[], bool],
     ) -> None:
         headers = Headers(scope=scope)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy may believe the other one, and take the rest for the next request.
+            error = ServiceError(400, "the body has two lengths; send Content-Length alone")
+            await error_response(error, close=True)(scope, receive, send)
+            return
         try:
             self._admit(scope, headers, working)
             body = await self._body(headers, receive) if _has_body(headers) else b""

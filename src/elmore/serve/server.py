@@ -10,6 +10,7 @@ from typing import Any
 
 import h11
 import uvicorn
+from h11._receivebuffer import ReceiveBuffer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from elmore.embedding.elmo import Elmo
@@ -22,6 +23,7 @@ __all__ = ["bind", "serve"]
 
 _BACKLOG = 1024
 _HEAD_BYTES = 16_384
+_HEAD_LINES = 100
 _NO_HTTP = "this is not an HTTP request; send one"
 
 
@@ -143,11 +145,36 @@ def _watching(inner: type[asyncio.Protocol], heads: _Heads) -> type[asyncio.Prot
     return Watched
 
 
+class _StrictBuffer(ReceiveBuffer):
+    """Refuses heads that a proxy in front might read in another way than h11, and endless ones.
+
+    h11 takes a line feed for the end of a line, joins folded lines, and limits only heads that
+    arrive in several packets. All of it is gone when the application sees the request.
+    """
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        """Extract the lines of a head or of a trailer, once it is complete."""
+        before = bytes(self._data)
+        lines = super().maybe_extract_lines()
+        if lines is None:
+            return None
+        head = before[: len(before) - len(self._data)]
+        if (
+            head.count(b"\n") != head.count(b"\r\n")
+            or any(line[:1] in (b" ", b"\t") for line in lines)
+            or len(lines) > _HEAD_LINES
+            or len(head) > _HEAD_BYTES
+        ):
+            raise h11.RemoteProtocolError(_NO_HTTP)
+        return lines
+
+
 class _Connection(asyncio.Protocol):
     """Wraps a connection of uvicorn: a timer for heads, and errors in our shape."""
 
-    def __init__(self, inner: asyncio.Protocol, heads: _Heads) -> None:
+    def __init__(self, inner: Any, heads: _Heads) -> None:
         self._inner, self._heads = inner, heads
+        inner.conn._receive_buffer = _StrictBuffer()
         self._timer: asyncio.TimerHandle | None = None
         self._requests = 0
 
