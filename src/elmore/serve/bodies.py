@@ -10,6 +10,7 @@ import io
 import json
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from elmore._imports import require
 from elmore._messages import shown
 from elmore.embedding.writers import Record, Settings
 from elmore.embedding.writers.npz import NpzWriter
-from elmore.embedding.writers.parquet import VectorColumns
+from elmore.embedding.writers.parquet import VectorColumns, utf8
 from elmore.errors import MissingExtra
 from elmore.serve.errors import ServiceError
 
@@ -46,7 +47,7 @@ _TYPES = (JSON, NPZ, ARROW)
 
 
 class JsonRequest(Request):
-    """A request whose body is strict JSON: no duplicate keys, no NaN, no lone surrogates."""
+    """A request whose body is strict JSON: no duplicate keys, no NaN."""
 
     async def json(self) -> Any:
         """Parse the body."""
@@ -56,7 +57,8 @@ class JsonRequest(Request):
 def parse_body(body: bytes) -> Any:
     """Parse the body of a request.
 
-    Lone surrogates are dropped, as the original programs drop them when they encode a word.
+    Lone surrogates, which escapes can spell, are passed on: tokens and spans are then those that
+    the library gives for the same string.
 
     Raises:
         ServiceError: it is not JSON.
@@ -66,7 +68,7 @@ def parse_body(body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise ServiceError(400, f"the body is not UTF-8 (byte {error.start}); encode it") from None
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise ServiceError(
             400, f"the body is not JSON: {error.msg} (character {error.pos}); correct it"
@@ -75,32 +77,19 @@ def parse_body(body: bytes) -> Any:
         raise ServiceError(400, "the body is nested too deeply; send plain lists") from None
     except ValueError:  # Python converts numbers of up to 4,300 digits
         raise ServiceError(400, "the body holds a number that is too long; shorten it") from None
-    # UTF-8 cannot contain lone surrogates, so only an escape can bring one.
-    return _cleaned(value) if "\\u" in text else value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, value in pairs:
         if name in result:
-            shown_name = shown(_cleaned(name), 60)
-            raise ServiceError(400, f"the body has '{shown_name}' twice; send it once")
+            raise ServiceError(400, f"the body has '{shown(name, 60)}' twice; send it once")
         result[name] = value
     return result
 
 
 def _refuse(name: str) -> Any:
     raise ServiceError(400, f"the body holds {name}, which is not JSON; send finite numbers")
-
-
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "ignore").decode("utf-8")
-    if isinstance(value, list):
-        return [_cleaned(item) for item in value]
-    if isinstance(value, dict):
-        return {_cleaned(name): _cleaned(item) for name, item in value.items()}
-    return value
 
 
 # --------------------------------------------------------------------------- responses
@@ -149,10 +138,12 @@ def encode_vectors(
 
 
 def encode_json(value: Any) -> bytes:
-    """Compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(
-        "utf-8", "replace"
-    )
+    """Compact JSON; escapes what UTF-8 cannot hold, which are lone surrogates."""
+    write = partial(json.dumps, value, separators=(",", ":"), allow_nan=False)
+    try:
+        return write(ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return write().encode("ascii")
 
 
 def number(value: float | None) -> float | None:
@@ -218,7 +209,10 @@ def _arrow(records: Sequence[Record], pooled: bool, dim: int) -> bytes:
     batch = arrow.record_batch(
         [
             arrow.array(range(len(records)), arrow.int64()),
-            arrow.array([list(record.tokens) for record in records], arrow.list_(arrow.string())),
+            arrow.array(
+                [[utf8(token) for token in record.tokens] for record in records],
+                arrow.list_(arrow.string()),
+            ),
             arrow.array([record.spans for record in records], columns.span_type),
             *(columns.make(part) for part in parts),
         ],
