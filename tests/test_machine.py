@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elmore._machine import available_threads
+from elmore._machine import available_threads, give_back_memory
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:
@@ -33,3 +33,18 @@ def test_available_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     quota = {"cg/cpu/cpu.cfs_quota_us": "200000\n", "cg/cpu/cpu.cfs_period_us": "100000\n"}
     assert threads("v1", {**v1, **quota}) == 2
     assert threads("v1, unlimited", {**v1, **quota, "cg/cpu/cpu.cfs_quota_us": "-1\n"}) == 64
+
+
+def test_memory_can_be_given_back() -> None:
+    give_back_memory()  # whatever the C library is
+
+
+@pytest.mark.parametrize("library", [object(), OSError("no library")])
+def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch, library: object) -> None:
+    def load(_: object) -> object:
+        if isinstance(library, OSError):
+            raise library
+        return library
+
+    monkeypatch.setattr("ctypes.CDLL", load)
+    give_back_memory()

@@ -129,7 +129,7 @@ def test_origins_are_refused_unless_named(client: TestClient, lm: Elmo) -> None:
 
 def test_a_stop_refuses_new_work(lm: Elmo) -> None:
     draining = threading.Event()
-    with TestClient(make_app(lm, Settings(), draining)) as client:
+    with TestClient(make_app(lm, Settings(), draining.is_set)) as client:
         assert client.get("/ready").status_code == 200
         draining.set()
         for response in (

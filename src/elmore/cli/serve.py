@@ -43,6 +43,15 @@ _LIMITS = {
     "--max-sentences": ("sentences", "per request (default: 256)"),
     "--max-requests": ("queue_requests", "at a time; more get a 429 response (default: 512)"),
     "--max-queue-tokens": ("queue_tokens", "that wait; more get a 429 response (default: 262144)"),
+    "--max-answer-bytes": ("answer_bytes", "of one response; more get a 413 (default: 256000000)"),
+    "--max-pending-bytes": (
+        "pending_bytes",
+        "of all responses that are computed or sent; more get a 429 (default: 1000000000)",
+    ),
+    "--max-stall-seconds": (
+        "stall_seconds",
+        "that a client may leave its response unread before it is disconnected (default: 10)",
+    ),
 }
 _SWITCHES = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
