@@ -131,18 +131,17 @@ def choose_type(accept: str | None) -> str:
 
 
 def encode_vectors(
-    kind: str, head: dict[str, Any], records: Iterable[Record], pooled: bool
+    kind: str, head: dict[str, Any], records: deque[Record], pooled: bool
 ) -> Iterator[bytes]:
     """Encode sentences in a media type, in pieces of about `PIECE_BYTES`.
 
-    `head` has the JSON fields before the sentences. A record is forgotten when it is encoded, and
-    only encoded when its piece is asked for.
+    `head` has the JSON fields before the sentences. A record is encoded when its piece is asked
+    for, and removed from `records`.
     """
-    left = deque(records)
     if kind == JSON:
-        return _encoded(_sentences(head, left, pooled))
+        return _encoded(_sentences(head, records, pooled))
     encode = _npz if kind == NPZ else _arrow
-    return _cut(encode(left, pooled, int(head["dim"])))
+    return _cut(encode(records, pooled, int(head["dim"])))
 
 
 def encode_json(value: Any) -> bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 from elmore._machine import give_back_memory
+from elmore.embedding.writers import Record
 from elmore.serve.errors import ServiceError
 from elmore.serve.settings import Settings
 
@@ -40,6 +42,7 @@ class Place:
     def __init__(self, pending: Pending) -> None:
         self._pending = pending
         self._size = 0
+        self._held: deque[Record] = deque()
 
     def reserve(self, size: int) -> None:
         """Count a response of so many bytes, before it is computed.
@@ -62,7 +65,16 @@ class Place:
         pending.bytes += size
         self._size += size
 
+    def hold(self, records: deque[Record]) -> None:
+        """Remember what the response is made from, to forget it in `release`.
+
+        Tasks that were cancelled because the client disconnected are garbage with cycles, which
+        Python may collect much later.
+        """
+        self._held = records
+
     def release(self) -> None:
         """Give the place back."""
+        self._held.clear()
         size, self._size = self._size, 0
         self._pending.release(size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -97,10 +98,11 @@ class Service:
         size = numbers * _NUMBER_BYTES[kind] + _text_bytes(sentences)
         items = [Vectors(sentence, finish) for sentence in sentences]
         values = await self._run(request, items, size)
-        records = [
+        records = deque(
             Record("", sentence.tokens, sentence.spans, value)
             for sentence, value in zip(sentences, values, strict=True)
-        ]
+        )
+        request.scope["elmore.place"].hold(records)
         head = {"model": self._settings.name, "dim": self._elmo.dim}
         pieces = encode_vectors(kind, head, records, body.pooling is not None)
         if numbers > _STREAMED_NUMBERS:
