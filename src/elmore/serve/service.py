@@ -7,6 +7,7 @@ import base64
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
@@ -17,7 +18,7 @@ from elmore.embedding.results import choose_finish
 from elmore.embedding.stream import sentence_from_tokens
 from elmore.embedding.word_uses import find_uses, repeated_words, shared_word, word_uses
 from elmore.embedding.writers import Record
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, ElmoreError
 from elmore.language_model.predictions import LanguageModel
 from elmore.serve.batcher import Batcher
 from elmore.serve.bodies import ARROW, JSON, NPZ, choose_type, encode_json, encode_vectors, number
@@ -72,9 +73,10 @@ class Service:
     def warm_up(self) -> None:
         """Compute once, so that the first request does not wait for memory and kernels."""
         sentence = self._elmo.tokenize("It is ready.")
-        compute(self._elmo, [Vectors(sentence)], self._settings.batch_tokens)
-        if self._no_softmax is None and len(sentence):
-            compute(self._elmo, [Likely(sentence, 0, 1)], self._settings.batch_tokens)
+        with suppress(ElmoreError):  # of a damaged model; each request will be told
+            compute(self._elmo, [Vectors(sentence)], self._settings.batch_tokens)
+            if self._no_softmax is None and len(sentence):
+                compute(self._elmo, [Likely(sentence, 0, 1)], self._settings.batch_tokens)
 
     @property
     def facts(self) -> dict[str, Any]:
