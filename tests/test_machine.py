@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elmore._machine import available_threads, peak_memory
+from elmore._machine import available_threads, give_back_memory, peak_memory
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:
@@ -40,3 +40,18 @@ def test_peak_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert peak_memory(proc=tmp_path) == 2048 * 1024
     monkeypatch.setattr("sys.platform", "win32")
     assert peak_memory(proc=tmp_path / "none") is None
+
+
+def test_memory_can_be_given_back() -> None:
+    give_back_memory()  # whatever the C library is
+
+
+@pytest.mark.parametrize("library", [object(), OSError("no library")])
+def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch, library: object) -> None:
+    def load(_: object) -> object:
+        if isinstance(library, OSError):
+            raise library
+        return library
+
+    monkeypatch.setattr("ctypes.CDLL", load)
+    give_back_memory()

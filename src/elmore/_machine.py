@@ -1,13 +1,14 @@
-"""How many processors this process may use, and how much memory it took."""
+"""What this process may use of the machine and has used of it: processors and memory."""
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import sys
 from pathlib import Path
 
-__all__ = ["allowed_processors", "available_threads", "peak_memory"]
+__all__ = ["allowed_processors", "available_threads", "give_back_memory", "peak_memory"]
 
 
 _PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
@@ -47,6 +48,21 @@ def peak_memory(*, proc: Path = _PROC) -> int | None:
     import resource
 
     return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def give_back_memory() -> None:
+    """Return freed memory to the system, where the C library is glibc; elsewhere do nothing.
+
+    glibc keeps what was freed in small parts, and a process with several threads keeps it several
+    times: hundreds of megabytes after large results.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError):  # another C library, such as musl
+        return
+    trim(0)
 
 
 def _cgroup_processors(proc: Path, root: Path) -> float | None:

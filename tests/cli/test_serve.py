@@ -41,7 +41,8 @@ def test_every_flag(cli, served, tiny_folder, tmp_path):
     flags = (
         f"--port 0 --name mine --token-file {token} --cors https://a.org --cors https://b.org "
         "--max-wait-ms 5 --max-body-bytes 10 --max-tokens 11 --max-sentences 12 --max-requests 13 "
-        "--max-queue-tokens 14 --batch-tokens 15 --no-page --no-metrics --access-log --quiet"
+        "--max-queue-tokens 14 --max-answer-bytes 16 --max-pending-bytes 17 --max-stall-seconds 18 "
+        "--batch-tokens 15 --no-page --no-metrics --access-log --quiet"
     ).split()
     result = cli("serve", tiny_folder, *flags)
     assert (result.code, result.err) == (0, "")
@@ -56,6 +57,9 @@ def test_every_flag(cli, served, tiny_folder, tmp_path):
             sentences=12,
             queue_requests=13,
             queue_tokens=14,
+            answer_bytes=16,
+            pending_bytes=17,
+            stall_seconds=18,
             batch_tokens=15,
             page=False,
             metrics=False,
@@ -85,6 +89,9 @@ def test_every_flag_from_the_environment(cli, served, tiny_folder, tmp_path, mon
         "MAX_SENTENCES=12",
         "MAX_REQUESTS=13",
         "MAX_QUEUE_TOKENS=14",
+        "MAX_ANSWER_BYTES=16",
+        "MAX_PENDING_BYTES=17",
+        "MAX_STALL_SECONDS=18",
         "BATCH_TOKENS=15",
         "NO_PAGE=1",
         "NO_METRICS=true",
@@ -108,6 +115,9 @@ def test_every_flag_from_the_environment(cli, served, tiny_folder, tmp_path, mon
             sentences=12,
             queue_requests=13,
             queue_tokens=14,
+            answer_bytes=16,
+            pending_bytes=17,
+            stall_seconds=18,
             batch_tokens=15,
             page=False,
             metrics=False,

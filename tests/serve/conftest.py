@@ -48,7 +48,7 @@ def running(lm_folder: Path) -> Iterator[Running]:
         sentences=100_000,
         tokens=400_000,
         queue_tokens=2_000_000,
-        answer_numbers=100_000_000,
+        answer_bytes=1_000_000_000,
     )
     yield process
     process.stop()

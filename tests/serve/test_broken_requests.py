@@ -8,10 +8,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow
 import pytest
 from starlette.testclient import TestClient
 
 import elmore
+from elmore import Elmo
 
 PATHS = ("/v1/embed", "/v1/embeddings", "/v1/score", "/v1/substitutes", "/v1/explore")
 # What a message must not hold: paths, names of modules, classes and files, traces.
@@ -211,16 +214,24 @@ def test_odd_texts_are_texts(client: TestClient, text: str) -> None:
         json.loads(response.content.decode("utf-8"), parse_constant=pytest.fail)
 
 
-def test_lone_surrogates_are_dropped(client: TestClient) -> None:
+@pytest.mark.parametrize("text", ["a\ud800b \udfff c", "It\udc80 fell.", "\ud83e x 🦊"])
+def test_lone_surrogates_are_read_as_in_the_library(
+    client: TestClient, lm: Elmo, text: str
+) -> None:
     kind = {"Content-Type": "application/json"}
-    body = b'{"tokens": [["a\\ud800b", "\\udfff"]], "pooling": "mean"}'
-    odd = client.post("/v1/embed", content=body, headers=kind).json()
-    assert odd["results"][0]["tokens"] == ["ab", ""]
-    clean = client.post("/v1/embed", json={"tokens": [["ab", ""]], "pooling": "mean"}).json()
-    assert odd == clean
-    pair = b'{"tokens": [["\\ud83e\\udd8a"]], "pooling": "mean"}'
-    found = client.post("/v1/embed", content=pair, headers=kind).json()["results"]
-    assert found[0]["tokens"] == ["🦊"]
+    wanted = lm.layers(text)
+    body = json.dumps({"sentences": [text], "layers": "all"}).encode()
+    found = client.post("/v1/embed", content=body, headers=kind).json()["results"][0]
+    assert tuple(found["tokens"]) == wanted.tokens
+    assert tuple(map(tuple, found["spans"])) == wanted.spans
+    np.testing.assert_allclose(found["layers"], wanted.values, atol=1e-6)
+    for path in ("/v1/score", "/v1/explore"):
+        body = json.dumps({"sentences": [text]}).encode()
+        assert client.post(path, content=body, headers=kind).status_code == 200
+    kind["Accept"] = "application/vnd.apache.arrow.stream"
+    answer = client.post("/v1/embed", content=body, headers=kind).content
+    tokens = pyarrow.ipc.open_stream(answer).read_all().column("tokens").to_pylist()[0]
+    assert tokens == [token.encode("utf-8", "replace").decode() for token in wanted.tokens]
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,50 @@ def test_what_is_not_http(running: Running, data: bytes) -> None:
     well(running)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /health HTTP/1.1\r\nHost: x\r\nX: a\r\n b\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nX: a\r\n\tb\r\n\r\n",
+        b"GET /health HTTP/1.1\nHost: x\n\n",
+        b"GET /health HTTP/1.1\r\nHost: x\nX: a\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nX: a\r\n\n",
+        b"\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A:b\r\n" * 5000 + b"\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A:b\r\n" * 100 + b"\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 17_000 + b"\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX: a\r\n b\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    ],
+)
+def test_heads_that_can_be_read_in_two_ways_are_refused(running: Running, data: bytes) -> None:
+    with running.connect() as connection:
+        connection.sendall(data + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = received(connection)  # until the service closes the connection
+    assert status(answer) == 400
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]["message"]
+    well(running)
+
+
+def test_a_hundred_lines_are_read(running: Running) -> None:
+    data = b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A:b\r\n" * 98 + b"\r\n"
+    with running.connect() as connection:
+        for part in (data[:200], data[200:]):
+            connection.sendall(part)
+        assert answered(connection)[0] == 200
+        connection.sendall(data + data)  # two requests at once
+        assert answered(connection)[0] == 200
+
+
+def test_nothing_is_redirected(running: Running) -> None:
+    for path in ("/health/", "/v1/models/", "//elsewhere/health/"):
+        with running.connect() as connection:
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: elsewhere\r\n\r\n".encode())
+            code, answer = answered(connection)
+        assert (code, json.loads(answer)["error"]["type"]) == (404, "not_found")
+
+
 def test_half_closed_and_vanishing_clients(running: Running) -> None:
     body = b'{"sentences": ["a"]}'
     request = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
@@ -214,6 +258,84 @@ def test_a_cancelled_client_frees_its_place(running: Running) -> None:
     running.wait_for("elmore_running_requests", 0, 5)
     assert running.metric("elmore_cancelled_total") > cancelled
     well(running)
+
+
+def asked(running: Running, body: dict[str, object]) -> socket.socket:
+    """Send a request with a small window for the response, and do not read it."""
+    data = json.dumps(body, separators=(",", ":")).encode()
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(60)
+    connection.connect(("127.0.0.1", running.port))
+    connection.sendall(HEAD + f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
+    return connection
+
+
+LARGE = {"tokens": [["a"] * 100] * 200, "layers": "all"}  # 23 MB of JSON
+
+
+def test_a_client_that_does_not_read_counts_and_is_dropped(lm_folder: Path, lm: Elmo) -> None:
+    running = start(lm_folder, stall_seconds=3, tokens=40_000, queue_requests=3)
+    try:
+        held = [asked(running, LARGE) for _ in range(3)]
+        running.wait_for("elmore_waiting_tokens", 0)
+        assert running.metric("elmore_running_requests") == 3
+        assert running.metric("elmore_pending_bytes") > 3 * 20_000 * 3 * lm.dim * 4
+        assert running.ask("/v1/embed", {"sentences": ["a"]})[0] == 429
+        running.wait_for("elmore_running_requests", 0)
+        assert running.metric("elmore_pending_bytes") == 0
+        for connection in held:
+            answer = received(connection)
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert not answer.endswith(b"\r\n0\r\n\r\n")
+            connection.close()
+        well(running)
+    finally:
+        running.stop()
+
+
+def test_a_client_that_reads_slowly_gets_everything(lm_folder: Path, lm: Elmo) -> None:
+    running = start(lm_folder, stall_seconds=1, tokens=40_000)
+    body = {"tokens": [["a"] * 100] * 20, "layers": "all"}
+    try:
+        with asked(running, body) as connection:
+            parts = [connection.recv(1 << 16)]
+            while not parts[-1].endswith(b"\r\n0\r\n\r\n"):
+                time.sleep(0.02)
+                parts.append(connection.recv(1 << 16))
+                assert parts[-1]
+        whole = running.ask("/v1/embed", body)[1]
+    finally:
+        running.stop()
+    assert len(b"".join(parts)) > 1_000_000
+    wanted = lm.layers_tokens([["a"] * 100])[0].values
+    assert len(whole["results"]) == 20
+    for result in whole["results"]:
+        np.testing.assert_allclose(result["layers"], wanted, atol=1e-5)
+
+
+def test_a_stop_does_not_wait_for_who_does_not_read(lm_folder: Path) -> None:
+    running = start(lm_folder, stall_seconds=500, drain_seconds=500, tokens=40_000)
+    with asked(running, LARGE):
+        running.wait_for("elmore_running_requests", 1)
+        running.wait_for("elmore_waiting_tokens", 0)
+        code, said = running.stop()  # waits for a minute at most
+    assert code == -signal.SIGTERM
+    assert "Traceback" not in said
+
+
+def test_the_bytes_of_all_responses_are_limited(lm_folder: Path) -> None:
+    running = start(lm_folder, stall_seconds=500, tokens=40_000, pending_bytes=30_000_000)
+    try:
+        with asked(running, LARGE):
+            running.wait_for("elmore_running_requests", 1)
+            code, answer = running.ask("/v1/embed", LARGE)
+            assert (code, answer["error"]["type"]) == (429, "overloaded")
+            well(running)
+        running.wait_for("elmore_pending_bytes", 0)  # it closed the connection
+        well(running)
+    finally:
+        running.stop()
 
 
 def test_a_stop_under_load_loses_nothing(lm_folder: Path) -> None:

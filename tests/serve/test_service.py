@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import threading
 from typing import Any
 
 import numpy as np
@@ -224,8 +225,38 @@ def test_every_example_of_the_description_works(client: TestClient) -> None:
     assert tried >= 7
 
 
+def test_large_responses_come_in_pieces(client: TestClient, lm: Elmo) -> None:
+    tokens = [["It", "fell", str(k), "times", "."] * (6 + k % 2) for k in range(100)]
+    wanted = [layers.values for layers in lm.layers_tokens(tokens)]
+    assert sum(values.size for values in wanted) > 262_144
+    body = {"tokens": tokens, "layers": "all"}
+    found = post(client, "/v1/embed", body)
+    assert [tuple(result["tokens"]) for result in found["results"]] == [*map(tuple, tokens)]
+    for result, values in zip(found["results"], wanted, strict=True):
+        np.testing.assert_allclose(result["layers"], values, atol=1e-6)
+    with np.load(io.BytesIO(post(client, "/v1/embed", body, NPZ))) as arrays:
+        assert arrays.files == [str(k) for k in range(100)]
+        for name, values in zip(arrays.files, wanted, strict=True):
+            np.testing.assert_array_equal(arrays[name], values)
+    table = pyarrow.ipc.open_stream(post(client, "/v1/embed", body, ARROW)).read_all()
+    assert table.column("number").to_pylist() == list(range(100))
+    for layer in range(lm.n_layers):
+        for row, values in zip(table.column(f"layer_{layer}").to_pylist(), wanted, strict=True):
+            np.testing.assert_array_equal(np.float32(row), values[layer])
+
+
+def test_memory_is_given_back(lm: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = threading.Event()
+    monkeypatch.setattr("elmore.serve.pending.give_back_memory", given.set)
+    monkeypatch.setattr("elmore.serve.pending._TRIM_BYTES", 500_000)
+    with TestClient(make_app(lm, Settings())) as client:
+        body = {"tokens": [["a"] * 30] * 30, "layers": "all"}  # 1 MB
+        assert client.post("/v1/embed", json=body).status_code == 200
+        assert given.wait(20)
+
+
 def test_limits_of_a_request(lm: Elmo) -> None:
-    settings = Settings(sentences=3, tokens=10, answer_numbers=8 * lm.dim)
+    settings = Settings(sentences=3, tokens=10, answer_bytes=8 * (lm.dim * 12 + 33) + 256)
     with TestClient(make_app(lm, settings)) as client:
         cases = [
             ({"tokens": [["a"]] * 3}, 200, ""),
@@ -236,9 +267,9 @@ def test_limits_of_a_request(lm: Elmo) -> None:
                 "11 tokens, more than the limit of 10",
             ),
             ({"tokens": [["a"] * 8]}, 200, ""),
-            ({"tokens": [["a"] * 9]}, 422, "numbers, more than the"),
+            ({"tokens": [["a"] * 9]}, 413, "bytes, more than the"),
             ({"tokens": [["a"] * 9], "pooling": "mean"}, 200, ""),
-            ({"tokens": [["a"] * 3], "layers": "all"}, 422, "numbers, more than the"),
+            ({"tokens": [["a"] * 3], "layers": "all"}, 413, "bytes, more than the"),
         ]
         for body, status, message in cases:
             response = client.post("/v1/embed", json=body)

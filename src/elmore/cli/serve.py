@@ -43,6 +43,15 @@ _LIMITS = {
     "--max-sentences": ("sentences", "per request (default: 256)"),
     "--max-requests": ("queue_requests", "at a time; more get a 429 response (default: 512)"),
     "--max-queue-tokens": ("queue_tokens", "that wait; more get a 429 response (default: 262144)"),
+    "--max-answer-bytes": ("answer_bytes", "of one response; more get a 413 (default: 256000000)"),
+    "--max-pending-bytes": (
+        "pending_bytes",
+        "of all responses that are computed or sent; more get a 429 (default: 1000000000)",
+    ),
+    "--max-stall-seconds": (
+        "stall_seconds",
+        "that a client may leave its response unread before it is disconnected (default: 10)",
+    ),
 }
 _SWITCHES = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
@@ -95,8 +104,11 @@ def run(args: argparse.Namespace) -> int:
         require(module, "serve", "elmore serve")
     from elmore.serve.server import bind, serve
 
-    if not (args.model or args.model_words):
-        args.model_words = shlex.split(os.environ.get("ELMORE_SERVE_MODEL", ""))
+    if not args.model and not args.model_words:
+        try:
+            args.model = shlex.split(os.environ.get("ELMORE_SERVE_MODEL", ""))
+        except ValueError as error:
+            raise ConfigError(f"ELMORE_SERVE_MODEL: {error}; close the quotes") from None
     model = flags.chosen_model(args)
     settings = _settings(args, model)
     checkpoint = flags.read_model(model)
@@ -127,17 +139,19 @@ class _Replaceable(list[str]):
 
 
 def _take_environment(parser: argparse.ArgumentParser) -> None:
-    """Let ELMORE_SERVE_... set the defaults of all flags but two.
+    """Let ELMORE_SERVE_... set the defaults of flags; `run` takes the model from there.
 
     Raises:
         ConfigError: a variable has a value that its flag would refuse.
     """
     for action in parser._actions:
-        # Two concern one call, and the model is looked up when none is named in either way.
+        # The first two concern one call. A default of the model would be a second model beside
+        # the one that is named, which is refused.
         if action.dest in ("help", "debug", "model", "model_words"):
             continue
+        # By the flag, not by the field of `Settings` it sets: --max-tokens is ..._MAX_TOKENS.
         flag = max(action.option_strings, key=len)
-        name = "ELMORE_SERVE_" + flag.removeprefix("--").replace("-", "_").upper()
+        name = f"ELMORE_SERVE_{flag.lstrip('-').replace('-', '_').upper()}"
         text = os.environ.get(name, "").strip()
         if not text:
             continue
@@ -155,8 +169,6 @@ def _value(action: argparse.Action, text: str) -> object:
         return _SWITCHES[text.lower()]
     if isinstance(action.default, list):
         return _Replaceable(text.split())
-    if action.nargs is not None:
-        return shlex.split(text)
     if action.choices is not None and text not in action.choices:
         raise ValueError(f"'{text}' is not one of {', '.join(action.choices)}")
     return action.type(text) if callable(action.type) else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, Protocol, TypeVar
@@ -12,8 +12,9 @@ from typing import Any, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from elmore._messages import shown
 from elmore.config import BiLmConfig
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, ElmoreError
 from elmore.options import LayerChoice, Output, Pooling, check_pooling
 from elmore.text.sentence import Sentence
 
@@ -62,7 +63,9 @@ class SentenceLayers:
     def mix(self, layers: LayerChoice = "mean") -> Array:
         """One vector per token, (time, dim), as `Elmo.embed` gives it."""
         weights = layer_weights(layers, self.values.shape[0])
-        return np.asarray(np.einsum("l,ltd->td", weights, self.values))
+        with np.errstate(over="ignore", invalid="ignore"):
+            vectors = np.asarray(np.einsum("l,ltd->td", weights, self.values))
+        return _finite(self.tokens, vectors)
 
 
 # --------------------------------------------------------------------------- layers
@@ -221,7 +224,7 @@ class Finish(Protocol[Result]):
 def all_layers(sentence: Sentence, chunks: Iterator[Array], /) -> SentenceLayers:
     """The `Finish` that keeps everything."""
     values = _joined(len(sentence), (chunk.copy() for chunk in chunks))
-    return SentenceLayers(sentence.tokens, sentence.spans, values)
+    return SentenceLayers(sentence.tokens, sentence.spans, _finite(sentence.tokens, values))
 
 
 def mixed(layers: LayerChoice, pool: Pooling | None, n_layers: int) -> Finish[Array]:
@@ -258,10 +261,36 @@ def choose_finish(
 
 
 def _finish(vectors: Callable[[Array], Array], pooling: Pooling | None) -> Finish[Array]:
-    if pooling is None:
-        return lambda sentence, chunks: _joined(len(sentence), map(vectors, chunks))
-    check_pooling(pooling)
-    return lambda sentence, chunks: _pooled(len(sentence), map(vectors, chunks), pooling)
+    if pooling is not None:
+        check_pooling(pooling)
+
+    def finish(sentence: Sentence, chunks: Iterator[Array], /) -> Array:
+        # What overflows is reported once, by `_finite`.
+        with np.errstate(over="ignore", invalid="ignore"):
+            parts = map(vectors, chunks)
+            if pooling is None:
+                result = _joined(len(sentence), parts)
+            else:
+                result = _pooled(len(sentence), parts, pooling)
+        return _finite(sentence.tokens, result)
+
+    return finish
+
+
+def _finite(tokens: Sequence[str], values: Array) -> Array:
+    """Pass on the values of a sentence; every result of every interface comes by here.
+
+    Raises:
+        ElmoreError: some are NaN or infinite.
+    """
+    if not np.isfinite(values).all():
+        # Not all tokens: a sentence can be as long as a book.
+        text = shown(" ".join(tokens[:60]), 60)
+        raise ElmoreError(
+            f"the vectors of '{text}' are not finite; check the weights of the model and of the "
+            "layers"
+        )
+    return values
 
 
 def _joined(n_tokens: int, chunks: Iterable[Array]) -> Array:

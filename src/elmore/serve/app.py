@@ -24,6 +24,7 @@ from elmore.serve.bodies import ARROW, JSON, NPZ, JsonRequest, encode_json
 from elmore.serve.errors import ServiceError, error_response, from_status, from_validation
 from elmore.serve.guard import Guard
 from elmore.serve.metrics import Metrics
+from elmore.serve.pending import Pending
 from elmore.serve.service import Service
 from elmore.serve.settings import Settings
 
@@ -36,10 +37,10 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         401: "the bearer token is missing or wrong",
         406: "none of the accepted types is available",
         408: "the body did not arrive in time",
-        413: "the body is too large",
+        413: "the body or the response is too large",
         415: "the body is not application/json",
         422: "the request does not fit its schema, the model or a limit",
-        429: "too many requests are waiting; see Retry-After",
+        429: "too much is waiting or being sent; see Retry-After",
         503: "stopping, or the result took too long; see Retry-After",
     }.items()
 }
@@ -109,6 +110,7 @@ def make_app(
         description="Contextual word vectors (ELMo) over HTTP.",
         docs_url=None,  # its pages load scripts from other hosts
         redoc_url=None,
+        redirect_slashes=False,  # a redirect would lead to whatever host the request names
         lifespan=lifespan,
     )
     app.router.route_class = _Route  # before any route is added
@@ -121,7 +123,9 @@ def make_app(
     app.add_exception_handler(Exception, _on_failure)
     # Unknown paths must not become labels of metrics: scanners would fill the memory with them.
     routes = frozenset(route.path for route in app.routes if hasattr(route, "path"))
-    guard = Guard(app, settings, metrics, routes, stopping)
+    pending = Pending(settings)
+    guard = Guard(app, settings, pending, metrics, routes, stopping)
+    metrics.watch("elmore_pending_bytes", "bytes of responses under way", lambda: pending.bytes)
     metrics.watch("elmore_running_requests", "requests in progress", lambda: guard.running)
     metrics.watch(
         "elmore_waiting_requests", "requests in the queue", lambda: batcher.waiting_requests

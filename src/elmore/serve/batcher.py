@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from elmore.embedding.elmo import Elmo
+from elmore.errors import ElmoreError
 from elmore.serve.errors import ServiceError
 from elmore.serve.settings import Settings
 from elmore.serve.work import Item, compute
@@ -200,6 +201,10 @@ class Batcher:
         try:
             return compute(self._elmo, items, self._settings.batch_tokens)
         except Exception as error:
+            # What elmore refuses names the sentence, which goes to the client but not to the log.
+            if len(items) == 1 and isinstance(error, ElmoreError):
+                _LOG.error("a sentence failed with %s", type(error).__name__)
+                return [ServiceError(500, str(error))]
             if len(items) == 1:
                 _LOG.error("a sentence failed with %s", type(error).__name__, exc_info=error)
                 return [ServiceError(500)]

@@ -9,7 +9,9 @@ from __future__ import annotations
 import io
 import json
 import tempfile
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from elmore._imports import require
 from elmore._messages import shown
 from elmore.embedding.writers import Record, Settings
 from elmore.embedding.writers.npz import NpzWriter
-from elmore.embedding.writers.parquet import VectorColumns
+from elmore.embedding.writers.parquet import VectorColumns, utf8
 from elmore.errors import MissingExtra
 from elmore.serve.errors import ServiceError
 
@@ -28,6 +30,7 @@ __all__ = [
     "ARROW",
     "JSON",
     "NPZ",
+    "PIECE_BYTES",
     "JsonRequest",
     "choose_type",
     "encode_json",
@@ -40,13 +43,17 @@ JSON = "application/json"
 NPZ = "application/x-npz"
 ARROW = "application/vnd.apache.arrow.stream"
 _TYPES = (JSON, NPZ, ARROW)
+PIECE_BYTES = 131_072
+# Numbers that become text at once, and that a batch of an Arrow stream has at least.
+_BLOCK_NUMBERS = 8192
+_BATCH_NUMBERS = 262_144
 
 
 # --------------------------------------------------------------------------- requests
 
 
 class JsonRequest(Request):
-    """A request whose body is strict JSON: no duplicate keys, no NaN, no lone surrogates."""
+    """A request whose body is strict JSON: no duplicate keys, no NaN."""
 
     async def json(self) -> Any:
         """Parse the body."""
@@ -56,7 +63,8 @@ class JsonRequest(Request):
 def parse_body(body: bytes) -> Any:
     """Parse the body of a request.
 
-    Lone surrogates are dropped, as the original programs drop them when they encode a word.
+    Lone surrogates, which escapes can spell, are passed on: tokens and spans are then those that
+    the library gives for the same string.
 
     Raises:
         ServiceError: it is not JSON.
@@ -66,7 +74,7 @@ def parse_body(body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise ServiceError(400, f"the body is not UTF-8 (byte {error.start}); encode it") from None
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise ServiceError(
             400, f"the body is not JSON: {error.msg} (character {error.pos}); correct it"
@@ -75,32 +83,19 @@ def parse_body(body: bytes) -> Any:
         raise ServiceError(400, "the body is nested too deeply; send plain lists") from None
     except ValueError:  # Python converts numbers of up to 4,300 digits
         raise ServiceError(400, "the body holds a number that is too long; shorten it") from None
-    # UTF-8 cannot contain lone surrogates, so only an escape can bring one.
-    return _cleaned(value) if "\\u" in text else value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, value in pairs:
         if name in result:
-            shown_name = shown(_cleaned(name), 60)
-            raise ServiceError(400, f"the body has '{shown_name}' twice; send it once")
+            raise ServiceError(400, f"the body has '{shown(name, 60)}' twice; send it once")
         result[name] = value
     return result
 
 
 def _refuse(name: str) -> Any:
     raise ServiceError(400, f"the body holds {name}, which is not JSON; send finite numbers")
-
-
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "ignore").decode("utf-8")
-    if isinstance(value, list):
-        return [_cleaned(item) for item in value]
-    if isinstance(value, dict):
-        return {_cleaned(name): _cleaned(item) for name, item in value.items()}
-    return value
 
 
 # --------------------------------------------------------------------------- responses
@@ -136,23 +131,26 @@ def choose_type(accept: str | None) -> str:
 
 
 def encode_vectors(
-    kind: str, head: dict[str, Any], records: Sequence[Record], pooled: bool
-) -> bytes:
-    """Encode sentences in a media type; `head` has the JSON fields before them."""
-    if kind == NPZ:
-        return _npz(records, pooled, int(head["dim"]))
-    if kind == ARROW:
-        return _arrow(records, pooled, int(head["dim"]))
-    start = encode_json(head)[:-1].decode("utf-8")
-    sentences = ",".join(_sentence(record, pooled) for record in records)
-    return f'{start},"results":[{sentences}]}}'.encode("utf-8", "replace")
+    kind: str, head: dict[str, Any], records: deque[Record], pooled: bool
+) -> Iterator[bytes]:
+    """Encode sentences in a media type, in pieces of about `PIECE_BYTES`.
+
+    `head` has the JSON fields before the sentences. A record is encoded when its piece is asked
+    for, and removed from `records`.
+    """
+    if kind == JSON:
+        return _encoded(_sentences(head, records, pooled))
+    encode = _npz if kind == NPZ else _arrow
+    return _cut(encode(records, pooled, int(head["dim"])))
 
 
 def encode_json(value: Any) -> bytes:
-    """Compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(
-        "utf-8", "replace"
-    )
+    """Compact JSON; escapes what UTF-8 cannot hold, which are lone surrogates."""
+    write = partial(json.dumps, value, separators=(",", ":"), allow_nan=False)
+    try:
+        return write(ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return write().encode("ascii")
 
 
 def number(value: float | None) -> float | None:
@@ -160,53 +158,106 @@ def number(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else round(value, 6)
 
 
-def numbers(values: NDArray[np.float32]) -> str:
+def _sentences(head: dict[str, Any], records: deque[Record], pooled: bool) -> Iterator[str]:
+    yield encode_json(head)[:-1].decode("utf-8") + ',"results":['
+    comma = ""
+    while records:
+        record = records.popleft()
+        fields: dict[str, Any] = {"tokens": record.tokens}
+        if record.spans is not None:
+            fields["spans"] = record.spans
+        all_layers = record.values.ndim == (2 if pooled else 3)
+        key = "layers" if all_layers else "vector" if pooled else "vectors"
+        yield f'{comma}{encode_json(fields)[:-1].decode("utf-8")},"{key}":'
+        yield from _numbers(record.values)
+        yield "}"
+        comma = ","
+    yield "]}"
+
+
+def _numbers(values: NDArray[np.float32]) -> Iterator[str]:
     """An array as nested JSON lists, with seven digits."""
-    if values.ndim > 1:
-        if values.ndim == 2 and len(values):
-            # One % for a matrix is several times as fast as json.dumps of its numbers.
-            row = "[" + ",".join(["%.7g"] * values.shape[1]) + "]"
-            return f"[{','.join([row] * len(values))}]" % tuple(values.ravel().tolist())
-        return f"[{','.join(numbers(part) for part in values)}]"
-    return "[" + ",".join(["%.7g"] * len(values)) % tuple(values.tolist()) + "]"
+    if values.ndim > 2:
+        for k, part in enumerate(values):
+            yield "," if k else "["
+            yield from _numbers(part)
+    else:
+        matrix = values.reshape(-1, values.shape[-1])
+        row = "[" + ",".join(["%.7g"] * matrix.shape[1]) + "]"
+        rows = max(1, _BLOCK_NUMBERS // max(1, matrix.shape[1]))
+        yield "[" if values.ndim == 2 else ""
+        for k in range(0, len(matrix), rows):
+            # One % for many numbers is several times as fast as json.dumps of them.
+            block = matrix[k : k + rows]
+            text = ",".join([row] * len(block)) % tuple(block.ravel().tolist())
+            yield f",{text}" if k else text
+    yield "]" if values.ndim > 1 else ""
 
 
-def _sentence(record: Record, pooled: bool) -> str:
-    head: dict[str, Any] = {"tokens": record.tokens}
-    if record.spans is not None:
-        head["spans"] = record.spans
-    all_layers = record.values.ndim == (2 if pooled else 3)
-    key = "layers" if all_layers else "vector" if pooled else "vectors"
-    start = encode_json(head)[:-1].decode("utf-8")
-    return f'{start},"{key}":{numbers(record.values)}}}'
+def _encoded(parts: Iterable[str]) -> Iterator[bytes]:
+    held: list[str] = []
+    size = 0
+    for part in parts:
+        held.append(part)
+        size += len(part)
+        if size >= PIECE_BYTES:
+            yield "".join(held).encode("utf-8")
+            held, size = [], 0
+    yield "".join(held).encode("utf-8")
 
 
-def _settings(records: Sequence[Record], pooled: bool, dim: int) -> Settings:
+def _cut(parts: Iterable[bytes]) -> Iterator[bytes]:
+    for part in parts:
+        for k in range(0, len(part), PIECE_BYTES):
+            yield part[k : k + PIECE_BYTES]
+
+
+class _Sink(io.BytesIO):
+    """A file whose bytes are taken away as it grows; positions count from its first byte."""
+
+    _taken = 0
+
+    def take(self) -> bytes:
+        """What was written since the last call."""
+        data = self.getvalue()
+        super().seek(0)
+        self.truncate()
+        self._taken += len(data)
+        return data
+
+    def tell(self) -> int:
+        """The position."""
+        return self._taken + super().tell()
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Move within what was not taken yet; a zip returns to the head of its last member."""
+        place = offset - self._taken if whence == 0 else offset
+        return self._taken + super().seek(place, whence)
+
+
+def _settings(records: deque[Record], pooled: bool, dim: int) -> Settings:
     values = records[0].values if records else np.zeros((dim,) if pooled else (0, dim), np.float32)
     shape: tuple[int | None, ...] = values.shape
     return Settings(shape=shape if pooled else (*shape[:-2], None, shape[-1]))
 
 
-def _npz(records: Sequence[Record], pooled: bool, dim: int) -> bytes:
-    stream = io.BytesIO()
+def _npz(records: deque[Record], pooled: bool, dim: int) -> Iterator[bytes]:
+    sink = _Sink()
     with tempfile.SpooledTemporaryFile(max_size=64 << 20) as spool:
-        writer = NpzWriter(stream, spool, _settings(records, pooled, dim))  # type: ignore[arg-type]  # it is a BinaryIO
-        for record in records:
-            writer.write(record)
+        writer = NpzWriter(sink, spool, _settings(records, pooled, dim))  # type: ignore[arg-type]  # it is a BinaryIO
+        while records:
+            writer.write(records.popleft())
+            yield sink.take()
         writer.close()
-    return stream.getvalue()
+    yield sink.take()
 
 
-def _arrow(records: Sequence[Record], pooled: bool, dim: int) -> bytes:
+def _arrow(records: deque[Record], pooled: bool, dim: int) -> Iterator[bytes]:
     arrow = require("pyarrow", "parquet", "an Arrow stream")
     settings = _settings(records, pooled, dim)
     columns = VectorColumns(dim=int(settings.shape[-1] or 0), pooled=pooled)
-    values = [record.values for record in records]
-    names = ["vector" if pooled else "vectors"]
-    parts = [values]
-    if settings.all_layers:
-        names = [f"layer_{k}" for k in range(int(settings.shape[0] or 0))]
-        parts = [[value[k] for value in values] for k in range(len(names))]
+    n_layers = int(settings.shape[0] or 0) if settings.all_layers else 0
+    names = [f"layer_{k}" for k in range(n_layers)] or ["vector" if pooled else "vectors"]
     schema = arrow.schema(
         [
             ("number", arrow.int64()),
@@ -215,16 +266,28 @@ def _arrow(records: Sequence[Record], pooled: bool, dim: int) -> bytes:
             *((name, columns.type) for name in names),
         ]
     )
-    batch = arrow.record_batch(
-        [
-            arrow.array(range(len(records)), arrow.int64()),
-            arrow.array([list(record.tokens) for record in records], arrow.list_(arrow.string())),
-            arrow.array([record.spans for record in records], columns.span_type),
-            *(columns.make(part) for part in parts),
-        ],
-        schema=schema,
-    )
-    stream = io.BytesIO()
-    with arrow.ipc.new_stream(stream, schema) as writer:
-        writer.write_batch(batch)
-    return stream.getvalue()
+    sink = _Sink()
+    count = 0
+    with arrow.ipc.new_stream(sink, schema) as writer:
+        while records or not count:
+            some, size = [], 0
+            while records and size < _BATCH_NUMBERS:
+                some.append(records.popleft())
+                size += some[-1].values.size
+            values = [record.values for record in some]
+            parts = [[value[k] for value in values] for k in range(n_layers)] or [values]
+            tokens = [[utf8(token) for token in record.tokens] for record in some]
+            batch = arrow.record_batch(
+                [
+                    arrow.array(range(count, count + len(some)), arrow.int64()),
+                    arrow.array(tokens, arrow.list_(arrow.string())),
+                    arrow.array([record.spans for record in some], columns.span_type),
+                    *(columns.make(part) for part in parts),
+                ],
+                schema=schema,
+            )
+            writer.write_batch(batch)
+            count += len(some) or 1
+            del some, values, parts, batch  # while the client reads
+            yield sink.take()
+    yield sink.take()

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from elmore.serve.errors import ServiceError, error_response
 from elmore.serve.metrics import Metrics
+from elmore.serve.pending import Pending, Place
 from elmore.serve.settings import Settings
 
 __all__ = ["Guard"]
@@ -48,6 +49,7 @@ class Guard:
     Args:
         app: the application.
         settings: limits and token.
+        pending: counts the bytes of responses; a request finds its `Place` in the scope.
         metrics: counts every response.
         routes: known paths; all others are counted as one.
         draining: whether the server is stopping.
@@ -57,12 +59,13 @@ class Guard:
         self,
         app: ASGIApp,
         settings: Settings,
+        pending: Pending,
         metrics: Metrics,
         routes: frozenset[str],
         draining: Callable[[], bool],
     ) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
-        self._routes, self._draining = routes, draining
+        self._pending, self._routes, self._draining = pending, routes, draining
         self.running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,12 +89,17 @@ class Guard:
         # Health checks and metrics must respond while the queue is full.
         working = path.startswith("/v1/")
         self.running += working
+        place = Place(self._pending)
+        scope = {**scope, "elmore.place": place}
         try:
             await self._handle(scope, receive, respond, working, lambda: status != 499)
+            if "elmore.sent" in scope:  # our own server knows when the client has read it
+                await scope["elmore.sent"]()
         except _Gone:
             pass
         finally:
             self.running -= working
+            place.release()
             seconds = time.perf_counter() - start
             self._metrics.request(route, status, seconds)
             if self._settings.access_log:
@@ -106,6 +114,11 @@ class Guard:
         answered: Callable[[], bool],
     ) -> None:
         headers = Headers(scope=scope)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy may believe the other one, and take the rest for the next request.
+            error = ServiceError(400, "the body has two lengths; send Content-Length alone")
+            await error_response(error, close=True)(scope, receive, send)
+            return
         try:
             self._admit(scope, headers, working)
             body = await self._body(headers, receive) if _has_body(headers) else b""

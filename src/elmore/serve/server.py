@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
 import h11
 import uvicorn
+from h11._receivebuffer import ReceiveBuffer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from elmore.embedding.elmo import Elmo
@@ -22,6 +25,13 @@ __all__ = ["bind", "serve"]
 
 _BACKLOG = 1024
 _HEAD_BYTES = 16_384
+_HEAD_LINES = 100
+# What a client must at least read of its response in the time that `Settings` allows for it.
+_STALL_BYTES = 65_536
+# A stop waits no longer than this for clients that do not read.
+_LAST_STALL_SECONDS = 2.0
+# Unsent bytes that the system holds for a connection; else it is megabytes, which nobody counts.
+_UNSENT_BYTES = 131_072
 _NO_HTTP = "this is not an HTTP request; send one"
 
 
@@ -38,6 +48,8 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         if os.name == "posix":  # elsewhere it lets two programs share a port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
         listener.bind((host, port))
         listener.listen(_BACKLOG)
         return listener
@@ -64,9 +76,10 @@ def serve(
         listener: of `bind`.
         started: called when requests are taken.
     """
-    stopping, heads = _Stopping(), _Heads(settings.header_seconds)
+    stopping = _Stopping()
+    connections = _Connections(settings, stopping)
     config = uvicorn.Config(
-        heads.around(make_app(elmo, settings, stopping)),
+        connections.around(make_app(elmo, settings, stopping)),
         http="h11",
         ws="none",
         lifespan="on",
@@ -81,7 +94,7 @@ def serve(
         h11_max_incomplete_event_size=_HEAD_BYTES,
     )
     config.load()
-    config.http_protocol_class = _watching(config.http_protocol_class, heads)
+    config.http_protocol_class = _watching(config.http_protocol_class, connections)
     stopping.server = server = _Server(config, started)
     server.run(sockets=[listener])
 
@@ -106,56 +119,93 @@ class _Stopping:
         return self.server is not None and self.server.should_exit
 
 
-class _Heads:
-    """Closes connections whose next request does not get as far as the application in time.
+class _Connections:
+    """Closes connections whose client does not send a head, or does not read, in time.
 
-    It sees what asyncio and ASGI show: when bytes arrive, and when the application is called.
+    It sees what asyncio and ASGI show: when bytes arrive or cannot be sent, and when the
+    application is called.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.connections: dict[Any, _Connection] = {}
+    def __init__(self, settings: Settings, stopping: Callable[[], bool]) -> None:
+        self.head_seconds = settings.header_seconds
+        self._stall_seconds, self._stopping = settings.stall_seconds, stopping
+        self.open: dict[Any, _Connection] = {}
+
+    @property
+    def stall_seconds(self) -> float:
+        """How long a client may leave its response unread."""
+        return min(self._stall_seconds, _LAST_STALL_SECONDS if self._stopping() else math.inf)
 
     def around(self, app: ASGIApp) -> ASGIApp:
         """Report the requests of an application to the connections they came by."""
 
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:
-            connection = self.connections.get(tuple(scope.get("client") or ()))
+            connection = self.open.get(tuple(scope.get("client") or ()))
             if connection is None:
                 await app(scope, receive, send)
                 return
             connection.begin()
             try:
-                await app(scope, receive, send)
+                await app({**scope, "elmore.sent": connection.sent.wait}, receive, send)
             finally:
                 connection.end()
 
         return counted
 
 
-def _watching(inner: type[asyncio.Protocol], heads: _Heads) -> type[asyncio.Protocol]:
+def _watching(inner: type[asyncio.Protocol], connections: _Connections) -> type[asyncio.Protocol]:
     """The class of connections that pass everything on to uvicorn's."""
 
     class Watched(_Connection):
         def __init__(self, **given: Any) -> None:
-            super().__init__(inner(**given), heads)
+            super().__init__(inner(**given), connections)
 
     return Watched
 
 
-class _Connection(asyncio.Protocol):
-    """Wraps a connection of uvicorn: a timer for heads, and errors in our shape."""
+class _StrictBuffer(ReceiveBuffer):
+    """Refuses heads that a proxy in front might read in another way than h11, and endless ones.
 
-    def __init__(self, inner: asyncio.Protocol, heads: _Heads) -> None:
-        self._inner, self._heads = inner, heads
+    h11 takes a line feed for the end of a line, joins folded lines, and limits only heads that
+    arrive in several packets. All of it is gone when the application sees the request.
+    """
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        """Extract the lines of a head or of a trailer, once it is complete."""
+        before = bytes(self._data)
+        lines = super().maybe_extract_lines()
+        if lines is None:
+            return None
+        head = before[: len(before) - len(self._data)]
+        if (
+            head.count(b"\n") != head.count(b"\r\n")
+            or any(line.startswith((b" ", b"\t")) for line in lines)
+            or len(lines) > _HEAD_LINES
+            or len(head) > _HEAD_BYTES
+        ):
+            raise h11.RemoteProtocolError(_NO_HTTP)
+        return lines
+
+
+class _Connection(asyncio.Protocol):
+    """Wraps a connection of uvicorn: timers for heads and for reading, and errors in our shape."""
+
+    def __init__(self, inner: Any, connections: _Connections) -> None:
+        self._inner, self._connections = inner, connections
+        self.sent = asyncio.Event()  # whether everything that was written is sent
+        self.sent.set()
+        inner.conn._receive_buffer = _StrictBuffer()
         self._timer: asyncio.TimerHandle | None = None
+        self._reading_timer: asyncio.TimerHandle | None = None
         self._requests = 0
 
     def connection_made(self, transport: Any) -> None:
         self._transport = _Answers(transport)
         self._client = tuple((transport.get_extra_info("peername") or ())[:2])
-        self._heads.connections[self._client] = self
-        self._inner.connection_made(self._transport)  # type: ignore[arg-type]
+        self._connections.open[self._client] = self
+        # `pause_writing` as soon as anything is not sent, `resume_writing` when everything is.
+        transport.set_write_buffer_limits(high=0)
+        self._inner.connection_made(self._transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -166,19 +216,44 @@ class _Connection(asyncio.Protocol):
         self._watch()
 
     def eof_received(self) -> bool | None:
-        return self._inner.eof_received()
+        close: bool | None = self._inner.eof_received()
+        return close
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
-        if self._heads.connections.get(self._client) is self:
-            del self._heads.connections[self._client]
+        self._stop_reading_timer()
+        self.sent.set()
+        if self._connections.open.get(self._client) is self:
+            del self._connections.open[self._client]
         self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
+        self.sent.clear()
+        self._read_at, self._unsent = time.monotonic(), self._transport.get_write_buffer_size()
+        self._check_reading()
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
+        self._stop_reading_timer()
+        self.sent.set()
         self._inner.resume_writing()
+
+    def _check_reading(self) -> None:
+        """Drop a client that reads too little; closing would wait for it for ever."""
+        now, unsent = time.monotonic(), self._transport.get_write_buffer_size()
+        if self._unsent - unsent >= _STALL_BYTES:
+            self._read_at, self._unsent = now, unsent
+        left = self._read_at + self._connections.stall_seconds - now
+        if left <= 0:
+            self._transport.abort()
+        else:  # every second, because a stop shortens the time
+            loop = asyncio.get_running_loop()
+            self._reading_timer = loop.call_later(min(left, 1), self._check_reading)
+
+    def _stop_reading_timer(self) -> None:
+        if self._reading_timer is not None:
+            self._reading_timer.cancel()
+            self._reading_timer = None
 
     def begin(self) -> None:
         """A request has reached the application."""
@@ -192,7 +267,7 @@ class _Connection(asyncio.Protocol):
     def _watch(self) -> None:
         if self._requests == 0 and self._timer is None and not self._transport.is_closing():
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._heads.seconds, self._transport.close)
+            self._timer = loop.call_later(self._connections.head_seconds, self._transport.close)
 
     def _stop(self) -> None:
         if self._timer is not None:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import finish_of, sentence_from_tokens
 from elmore.embedding.word_uses import find_uses, repeated_words, shared_word, word_uses
 from elmore.embedding.writers import Record
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, ElmoreError
 from elmore.language_model.predictions import LanguageModel
 from elmore.serve.batcher import Batcher
-from elmore.serve.bodies import JSON, choose_type, encode_json, encode_vectors, number
+from elmore.serve.bodies import ARROW, JSON, NPZ, choose_type, encode_json, encode_vectors, number
 from elmore.serve.errors import ServiceError
 from elmore.serve.schemas import (
     EmbeddingsRequest,
@@ -40,6 +42,12 @@ Result = TypeVar("Result")
 # tokenizes or encodes.
 _MANY_CHARACTERS = 20_000
 _MANY_NUMBERS = 8192
+# Above this size a response is encoded and sent in pieces.
+_STREAMED_NUMBERS = 65_536
+# Predicted bytes of a number in a response, and of what surrounds a token or a sentence.
+_NUMBER_BYTES = {JSON: 12, NPZ: 4, ARROW: 4}
+_TOKEN_BYTES = 32
+_SENTENCE_BYTES = 256
 _THREADS = 2  # few, because each keeps memory of its own for what it has encoded
 
 
@@ -64,9 +72,10 @@ class Service:
     def warm_up(self) -> None:
         """Compute once, so that the first request does not wait for memory and kernels."""
         sentence = self._elmo.tokenize("It is ready.")
-        compute(self._elmo, [Vectors(sentence)], self._settings.batch_tokens)
-        if self._no_softmax is None and len(sentence):
-            compute(self._elmo, [Likely(sentence, 0, 1)], self._settings.batch_tokens)
+        with suppress(ElmoreError):  # of a damaged model; each request will be told
+            compute(self._elmo, [Vectors(sentence)], self._settings.batch_tokens)
+            if self._no_softmax is None and len(sentence):
+                compute(self._elmo, [Likely(sentence, 0, 1)], self._settings.batch_tokens)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -86,18 +95,20 @@ class Service:
             raise ServiceError(422, str(error), param="layers") from None
         sentences = await self._sentences(body.sentences, body.tokens)
         rows = len(sentences) if body.pooling else sum(len(sentence) for sentence in sentences)
-        # Checked before the work: the size of the response is already known.
-        self._check_answer(rows * (self._elmo.n_layers if body.layers == "all" else 1))
-        values = await self._run(request, [Vectors(sentence, finish) for sentence in sentences])
-        records = [
+        numbers = rows * self._elmo.dim * (self._elmo.n_layers if body.layers == "all" else 1)
+        size = numbers * _NUMBER_BYTES[kind] + _text_bytes(sentences)
+        items = [Vectors(sentence, finish) for sentence in sentences]
+        values = await self._run(request, items, size)
+        records = deque(
             Record("", sentence.tokens, sentence.spans, value)
             for sentence, value in zip(sentences, values, strict=True)
-        ]
-        head = {"model": self._settings.name, "dim": self._elmo.dim}
-        size = sum(value.size for value in values)
-        content = await self._call(
-            size > _MANY_NUMBERS, encode_vectors, kind, head, records, body.pooling is not None
         )
+        request.scope["elmore.place"].hold(records)
+        head = {"model": self._settings.name, "dim": self._elmo.dim}
+        pieces = encode_vectors(kind, head, records, body.pooling is not None)
+        if numbers > _STREAMED_NUMBERS:
+            return StreamingResponse(self._each(pieces), media_type=kind)
+        content = await self._call(numbers > _MANY_NUMBERS, b"".join, pieces)
         return Response(content, media_type=kind)
 
     async def embeddings(self, body: EmbeddingsRequest, request: Request) -> Response:
@@ -111,7 +122,9 @@ class Service:
         texts = [body.input] if isinstance(body.input, str) else body.input
         sentences = await self._sentences(texts, None, "input")
         finish = finish_of(self._elmo.engine, "mean", "mean")
-        values = await self._run(request, [Vectors(sentence, finish) for sentence in sentences])
+        items = [Vectors(sentence, finish) for sentence in sentences]
+        size = len(items) * (self._elmo.dim * _NUMBER_BYTES[JSON] + _SENTENCE_BYTES)
+        values = await self._run(request, items, size)
         n_tokens = sum(len(sentence) for sentence in sentences)
         usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
         head = {"object": "list", "model": self._settings.name, "usage": usage}
@@ -122,7 +135,8 @@ class Service:
         """Natural logarithms, in both directions."""
         self._need_softmax()
         sentences = await self._sentences(body.sentences, body.tokens)
-        scores = await self._run(request, [Scored(sentence) for sentence in sentences])
+        items = [Scored(sentence) for sentence in sentences]
+        scores = await self._run(request, items, 2 * _text_bytes(sentences))
         results = [score.to_dict(per_token=body.per_token) for score in scores]
         return _json({"model": self._settings.name, "results": results})
 
@@ -145,7 +159,8 @@ class Service:
                     param=f"positions.{k}",
                 )
         pairs = list(zip(sentences, body.positions, strict=True))
-        found = await self._run(request, [Likely(s, place, body.k) for s, place in pairs])
+        size = _text_bytes(sentences) + len(pairs) * body.k * 2 * _TOKEN_BYTES
+        found = await self._run(request, [Likely(s, place, body.k) for s, place in pairs], size)
         results = [
             {
                 "tokens": sentence.tokens,
@@ -167,7 +182,10 @@ class Service:
         every = () if word is None else find_uses(tokens, word)
         uses = every[: self._settings.uses]
         used = sorted({use.sentence for use in uses})
-        layers = await self._run(request, [Vectors(sentences[k]) for k in used])
+        rows = sum(len(sentences[k]) for k in used)
+        # The products are few; what takes memory are the layers they are made from.
+        size = _text_bytes(sentences) + 4 * rows * self._elmo.n_layers * self._elmo.dim
+        layers = await self._run(request, [Vectors(sentences[k]) for k in used], size)
         products: list[Any] = []
         if uses:
             row = {k: at for at, k in enumerate(used)}
@@ -221,15 +239,6 @@ class Service:
     def _tokenized(self, texts: Sequence[str]) -> list[Sentence]:
         return [self._elmo.tokenize(text) for text in texts]
 
-    def _check_answer(self, vectors: int) -> None:
-        numbers = vectors * self._elmo.dim
-        if numbers > self._settings.answer_numbers:
-            raise ServiceError(
-                422,
-                f"the response would have {numbers} numbers, more than the limit of "
-                f"{self._settings.answer_numbers}; send fewer sentences or pool them",
-            )
-
     def _need_softmax(self) -> None:
         if self._no_softmax is not None:
             raise ServiceError(422, self._no_softmax)
@@ -242,8 +251,17 @@ class Service:
             self._threads = ThreadPoolExecutor(_THREADS, "elmore-encode")
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
-    async def _run(self, request: Request, items: Sequence[Item]) -> list[Any]:
-        """Compute, unless the client disconnects first."""
+    async def _each(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """Encode the pieces of a response one by one, each when those before it are sent."""
+        while piece := await self._call(True, next, pieces, b""):
+            yield piece
+
+    async def _run(self, request: Request, items: Sequence[Item], size: int) -> list[Any]:
+        """Compute, unless the client disconnects first or the response has no room.
+
+        `size` is what the response will take, in bytes.
+        """
+        request.scope["elmore.place"].reserve(size)
         work = asyncio.ensure_future(self._batcher.run(items))
         gone = asyncio.ensure_future(_disconnected(request))
         try:
@@ -261,6 +279,13 @@ class Service:
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _text_bytes(sentences: Sequence[Sentence]) -> int:
+    """What the tokens of a response take beside its numbers."""
+    characters = sum(len(token) for sentence in sentences for token in sentence.tokens)
+    tokens = sum(len(sentence) for sentence in sentences)
+    return characters + tokens * _TOKEN_BYTES + len(sentences) * _SENTENCE_BYTES
 
 
 def _json(value: Any) -> Response:

@@ -20,12 +20,14 @@ class Settings:
         body_bytes: largest body.
         sentences: limit per request.
         tokens: limit per request.
-        answer_numbers: limit of the numbers in a response.
+        answer_bytes: limit of a response, by its predicted size.
+        pending_bytes: limit of all responses that are being computed or sent.
         uses: limit of the uses of a word that are compared.
         queue_requests: limit of requests in progress.
         queue_tokens: limit of tokens in the queue.
         body_seconds: how long a client may take to send a body.
         header_seconds: how long a client may take to send the head of a request.
+        stall_seconds: how long a client may leave its response unread.
         idle_seconds: how long a connection may be kept without a request.
         request_seconds: how long an accepted request waits for its result.
         drain_seconds: how long a stop waits for accepted requests.
@@ -42,12 +44,14 @@ class Settings:
     body_bytes: int = 2_000_000
     sentences: int = 256
     tokens: int = 16_384
-    answer_numbers: int = 16_000_000
+    answer_bytes: int = 256_000_000
+    pending_bytes: int = 1_000_000_000
     uses: int = 60
     queue_requests: int = 512
     queue_tokens: int = 262_144
     body_seconds: float = 10.0
     header_seconds: float = 10.0
+    stall_seconds: float = 10.0
     idle_seconds: float = 60.0
     request_seconds: float = 30.0
     drain_seconds: float = 30.0

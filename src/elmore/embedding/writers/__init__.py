@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from elmore._messages import shown
-from elmore.errors import ConfigError, ElmoreError
+from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,17 +120,9 @@ def stored(record: Record, dtype: StoredType) -> NDArray[Any]:
     """The values of a record as they go into a file.
 
     Raises:
-        ElmoreError: a value is not finite.
         ConfigError: a value is too large for float16.
     """
     # Here and not at the top: the command line lists the formats without loading numpy.
-    import numpy as np
-
     from elmore.formats.checkpoint import as_stored
 
-    if not np.isfinite(record.values).all():
-        raise ElmoreError(
-            f"the vectors of '{shown(record.text, 60)}' are not finite; check the weights of the "
-            "model"
-        )
     return as_stored(record.values, dtype, what="a vector")

@@ -28,7 +28,7 @@ from elmore._imports import require
 from elmore.embedding.writers import Record, Settings, stored
 from elmore.options import StoredType
 
-__all__ = ["ParquetWriter", "VectorColumns", "open"]
+__all__ = ["ParquetWriter", "VectorColumns", "open", "utf8"]
 
 # Bytes of vectors in a row group; a reader holds one at a time.
 _GROUP_BYTES = 16 << 20
@@ -90,10 +90,10 @@ class ParquetWriter:
         numbers = np.arange(self._count, self._count + len(records), dtype=np.int64)
         columns = [arrow.array(numbers)]
         if self._settings.texts:
-            columns.append(arrow.array([_text(record.text) for record in records]))
+            columns.append(arrow.array([utf8(record.text) for record in records]))
         columns.append(
             arrow.array(
-                [[_text(token) for token in record.tokens] for record in records],
+                [[utf8(token) for token in record.tokens] for record in records],
                 arrow.list_(arrow.string()),
             )
         )
@@ -107,8 +107,8 @@ class ParquetWriter:
         self._count += len(records)
 
 
-def _text(text: str) -> str:
-    # Only a lone surrogate cannot be encoded, and no UTF-8 input holds one.
+def utf8(text: str) -> str:
+    """A text with "?" for lone surrogates, which UTF-8 cannot hold and no UTF-8 input has."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
