@@ -115,7 +115,9 @@ def write_task(
             "scores": dict(content.scores),
             "sha256": {name: sha256_file(place / name) for name in (_MODEL, _WORDS)},
         }
-        (place / FACTS).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        (place / FACTS).write_text(
+            json.dumps(facts, indent=2) + "\n", encoding="utf-8", newline="\n"
+        )
 
 
 def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:

@@ -275,4 +275,4 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
     """
     data = {**_FORMAT.head(), **facts, "files": file_entries(folder)}
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8", newline="\n")
