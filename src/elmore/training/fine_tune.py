@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
-from elmore.text.characters import ByteAlphabet
+from elmore.text.characters import DictionaryAlphabet
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Prepared
 from elmore.training.pretrain import pretrain
@@ -62,12 +61,8 @@ def fine_tune(
         report: gets every line of the log as it is written.
     """
     checkpoint = _checkpoint(model)
-    if checkpoint.alphabet is not None and not isinstance(checkpoint.alphabet, ByteAlphabet):
-        raise ConfigError(
-            "this model has an alphabet of its own; only byte models and plain word models can be "
-            "trained"
-        )
-    shape = ModelRecipe.from_config(checkpoint.config)
+    own = isinstance(checkpoint.alphabet, DictionaryAlphabet)
+    shape = ModelRecipe.from_config(checkpoint.config, alphabet="characters" if own else "bytes")
     run = Run(out)
     run.check_new(resume=resume)
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)

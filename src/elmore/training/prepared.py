@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,6 +28,7 @@ from elmore._manifest import FolderFormat, check_file, check_size, file_entries
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.limits import LIMITS
+from elmore.text.characters import DictionaryAlphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
 from elmore.training.shards import Shard, read_shard
@@ -149,6 +151,24 @@ class Prepared:
         counts[begin] += self.n_sentences
         counts[end] += self.n_sentences
         return counts
+
+    def characters(self, max_chars: int) -> DictionaryAlphabet:
+        """The alphabet of the training text, the most frequent characters first.
+
+        A character that occurs once only is left out, so that a model learns what to do with those
+        that it has never seen.
+
+        Args:
+            max_chars: characters of a word that are read, with its two markers.
+        """
+        counts: Counter[str] = Counter()
+        for word, count in read_counts(self.folder / COUNTS):
+            for character in word:
+                counts[character] += count
+        # White space is only found in tokens that somebody else made; a dictionary cannot hold it.
+        kept = [c for c, count in counts.items() if count > 1 and not c.isspace()]
+        kept.sort(key=lambda character: (-counts[character], character))
+        return DictionaryAlphabet([*DictionaryAlphabet.specials, *kept], max_chars)
 
     @classmethod
     def open(cls, folder: Path | str, *, verify: bool = False) -> Prepared:

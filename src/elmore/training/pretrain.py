@@ -17,7 +17,7 @@ from elmore.formats.checkpoint import Checkpoint
 from elmore.kernels.workers import Workers
 from elmore.nn.threads import torch_workers
 from elmore.text.batching import TokenIndexer
-from elmore.text.characters import ByteAlphabet
+from elmore.text.characters import Alphabet, ByteAlphabet
 from elmore.training.batches import Batches, LmBatch, SentenceBatches
 from elmore.training.distributed import Group, join_group
 from elmore.training.loop import Cadence, train
@@ -54,7 +54,8 @@ def pretrain(
         seed: the one seed.
         resume: continue the run in `out`; without a run there, start one.
         threads: processors to use; all by default.
-        device: where to compute.
+        device: where to compute: "cpu", "cuda" or "cuda:1"; with several processes "cuda" is the
+            GPU of each.
         report: gets every line of the log as it is written.
         start: a model to start from, instead of random weights.
 
@@ -68,7 +69,7 @@ def pretrain(
     run.check_new(resume=resume)
     group.barrier()  # nobody may start the run before all have seen that there is none
     workers = torch_workers(threads)
-    trainer = _trainer(prepared, recipe, run, seed, group, workers, device)
+    trainer = _trainer(prepared, recipe, run, seed, group, workers, start)
     if start is not None:
         trainer.start_from(start)
     facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
@@ -139,11 +140,12 @@ def _trainer(
     seed: int,
     group: Group,
     workers: Workers,
-    device: str,
+    start: Checkpoint | None,
 ) -> LmTrainer:
     if prepared.n_tokens == 0:
         raise InputError(f"'{prepared.folder}' holds no text; prepare some first")
-    batches, heldout, per_epoch = make_batches(prepared, recipe, seed, group)
+    alphabet = _alphabet(prepared, recipe, start)
+    batches, heldout, per_epoch = make_batches(prepared, recipe, seed, group, alphabet)
     schedule = recipe.schedule
     total = (
         schedule.tokens if schedule.tokens is not None else math.ceil(schedule.epochs * per_epoch)
@@ -161,22 +163,32 @@ def _trainer(
         heldout=heldout,
         counts=prepared.counts,
         notes={"data": {"tokens": prepared.n_tokens, "digest": prepared.digest}},
-        device=device,
+        device=group.device,
+        alphabet=alphabet,
     )
     if recipe.model.vectors is not None:
         trainer.use_vectors(Path(recipe.model.vectors))
     return trainer
 
 
+def _alphabet(prepared: Prepared, recipe: Recipe, start: Checkpoint | None) -> Alphabet | None:
+    """How the model reads characters; None if it reads words."""
+    model = recipe.model
+    if model.tokens == "words":
+        return None
+    if start is not None:
+        return start.alphabet
+    if model.alphabet == "bytes":
+        return ByteAlphabet(model.max_chars)
+    return prepared.characters(model.max_chars)
+
+
 def make_batches(
-    prepared: Prepared, recipe: Recipe, seed: int, group: Group
+    prepared: Prepared, recipe: Recipe, seed: int, group: Group, alphabet: Alphabet | None
 ) -> tuple[Batches, list[LmBatch], int]:
     """The training batches, the held-out batches, and the tokens of an epoch."""
     vocabulary = prepared.vocabulary
-    indexer = TokenIndexer(
-        ByteAlphabet(recipe.model.max_chars) if recipe.model.tokens == "characters" else None,
-        vocabulary if recipe.model.tokens == "words" else None,
-    )
+    indexer = TokenIndexer(alphabet, vocabulary if recipe.model.tokens == "words" else None)
 
     @lru_cache(maxsize=4)  # sentences and windows read shards in orders of their own
     def read(number: int) -> Shard:

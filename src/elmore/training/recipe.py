@@ -16,6 +16,7 @@ from elmore.config import (
     TokenEncoderConfig,
 )
 from elmore.errors import ConfigError
+from elmore.text.characters import ByteAlphabet
 from elmore.training.recipe_files import (
     MISSING,
     Bound,
@@ -42,6 +43,7 @@ LossKind = Literal["sampled", "full", "adaptive"]
 SharedNegatives = Literal["directions", "none"]
 OptimizerName = Literal["adagrad", "adam", "muon"]
 TokenInput = Literal["characters", "words"]
+AlphabetName = Literal["bytes", "characters"]
 Decay = Literal["constant", "cosine", "linear"]
 
 
@@ -50,7 +52,11 @@ class ModelRecipe:
     """The shape of the biLM; `tokens` says whether characters or complete words go in.
 
     Attributes:
+        max_chars: bytes or characters of a word that are read, with its two markers.
         vectors: file of word vectors to start a word table from, or None.
+        alphabet: what `tokens = "characters"` reads: "bytes" of UTF-8, as the published models, or
+            Unicode "characters", those of the training text. Bytes cut words of many scripts
+            short: a Thai or Hindi letter has three.
     """
 
     tokens: TokenInput
@@ -68,10 +74,15 @@ class ModelRecipe:
     bidirectional: bool
     tied_softmax: bool
     vectors: str | None
+    alphabet: AlphabetName = "bytes"
 
     @classmethod
-    def from_config(cls, config: BiLmConfig) -> ModelRecipe:
+    def from_config(cls, config: BiLmConfig, *, alphabet: AlphabetName = "bytes") -> ModelRecipe:
         """The section that describes an existing model.
+
+        Args:
+            config: the model's.
+            alphabet: what it reads.
 
         Raises:
             ConfigError: the model has a token layer that cannot be trained here.
@@ -82,12 +93,12 @@ class ModelRecipe:
                 "this model's layers read both directions, so it predicts no words; only models "
                 "with separate directions can be trained"
             )
-        # What `config` below can build again: 261 characters are the byte alphabet.
+        # What `config` below can build again.
         words_only = tokens.n_words and not tokens.n_characters and not tokens.projected
-        if not words_only and (tokens.n_words or tokens.n_characters != 261):
+        if tokens.n_words and not words_only:
             raise ConfigError(
-                "this model's token layer mixes words and characters or has an alphabet of its "
-                "own; only byte models and plain word models can be trained"
+                "this model's token layer mixes words and characters; only models of characters "
+                "alone or of plain words can be trained"
             )
         return cls(
             tokens="words" if words_only else "characters",
@@ -105,13 +116,15 @@ class ModelRecipe:
             bidirectional=lstm.bidirectional,
             tied_softmax=False,
             vectors=None,
+            alphabet=alphabet,
         )
 
-    def config(self, n_words: int) -> BiLmConfig:
+    def config(self, n_words: int, n_characters: int = ByteAlphabet.n_characters) -> BiLmConfig:
         """Build the config of the biLM.
 
         Args:
             n_words: size of the vocabulary, used if words go in.
+            n_characters: size of the alphabet, used if characters go in.
         """
         if self.tied_softmax and self.tokens == "characters":
             raise ConfigError(
@@ -124,7 +137,7 @@ class ModelRecipe:
         else:
             n_filters = sum(count for _, count in self.filters)
             tokens = TokenEncoderConfig(
-                n_characters=261,
+                n_characters=n_characters,
                 char_dim=self.char_dim,
                 max_chars=self.max_chars,
                 filters=self.filters,

@@ -182,8 +182,12 @@ def _full_rows(
         targets.append(vocabulary.encode([row[t] for t in range(steps) for row in aims]))
     distinct = list(seen)
     alphabet, table = indexer.alphabet, indexer.vocabulary
+    spelled = distinct
+    if indexer.markers != (BEGIN, END):  # another alphabet has other markers
+        other = dict(zip((BEGIN, END), indexer.markers, strict=True))
+        spelled = [other.get(word, word) for word in distinct]
     return LmBatch(
-        words=None if alphabet is None else alphabet.encode(distinct),
+        words=None if alphabet is None else alphabet.encode(spelled),
         word_ids=None if table is None else table.encode(distinct),
         sizes=(len(fresh),) * steps,
         rows=tuple(rows),

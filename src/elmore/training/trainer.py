@@ -26,7 +26,7 @@ from elmore.nn.softmax import (
     full_softmax,
     sampled_softmax,
 )
-from elmore.text.characters import Alphabet, ByteAlphabet
+from elmore.text.characters import Alphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import Vocabulary
 from elmore.text.word_vectors import read_word_vectors
@@ -67,6 +67,8 @@ class LmTrainer(Trainable):
         heldout: batches of held-out text, to evaluate on.
         counts: how often each word of the vocabulary occurs, for the softmax bias.
         notes: what the model's card should say.
+        device: where to compute.
+        alphabet: how the model reads characters; None if it reads words.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class LmTrainer(Trainable):
         counts: np.ndarray[Any, np.dtype[np.int64]],
         notes: Mapping[str, Any],
         device: str = "cpu",
+        alphabet: Alphabet | None,
     ) -> None:
         super().__init__()
         self.recipe, self.run, self.batches = recipe, run, batches
@@ -92,7 +95,9 @@ class LmTrainer(Trainable):
         self.seed, self.group, self.notes = seed, group, notes
         self.heldout = heldout
         self._total = total
-        self.bilm = BiLm(recipe.model.config(len(vocabulary)))
+        self.alphabet = alphabet
+        n_characters = 0 if alphabet is None else alphabet.n_characters
+        self.bilm = BiLm(recipe.model.config(len(vocabulary), n_characters))
         initialise(self.bilm, numpy_generator(seed, "weights"))
         self.bilm.to(device)
         self.cutoffs = _cutoffs(recipe, len(vocabulary))
@@ -270,14 +275,10 @@ class LmTrainer(Trainable):
         weights = {
             name: weight.detach().cpu().numpy() for name, weight in self.bilm.named_parameters()
         }
-        config = self.bilm.config
-        alphabet: Alphabet | None = (
-            ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None
-        )
         return Checkpoint(
-            config=config,
+            config=self.bilm.config,
             weights=weights,
-            alphabet=alphabet,
+            alphabet=self.alphabet,
             vocabulary=self.vocabulary,
             softmax=Softmax(
                 self.softmax_weight.cpu().numpy().copy(),
