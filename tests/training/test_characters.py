@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from small_training import digest, make_sentences, small_recipe, write_text
 
-from elmore import Elmo
+from elmore import Elmo, perplexity
+from elmore.text.batching import TokenIndexer
 from elmore.text.characters import DictionaryAlphabet
 from elmore.training.distributed import Group
 from elmore.training.fine_tune import fine_tune
@@ -76,6 +77,7 @@ def test_it_loads_as_it_was_saved(trained: Run, tmp_path: Path) -> None:
     elmo = trained.elmo(threads=1)
     elmo.save(tmp_path / "copy")
     again = Elmo.load(tmp_path / "copy", threads=1)
+    assert perplexity(again, [WORDS[:3]], tokenized=True).mean < len(WORDS) + 3
     texts = [WORDS[:3], ["never", "seen"]]
     for one, two in zip(elmo.embed_tokens(texts), again.embed_tokens(texts), strict=True):
         assert np.array_equal(one, two)
@@ -100,7 +102,8 @@ def test_a_stream_marks_sentences_as_the_model_reads_them(data: Prepared, tmp_pa
     """`<S>` spelled out, letter by letter, would be another word than the one of inference."""
     alphabet = data.characters(26)
     recipe = small_recipe({**CHARACTERS, "data.regime": "stream"})
-    batches, _, _ = make_batches(data, recipe, 0, Group(), alphabet)
+    indexer = TokenIndexer(alphabet)
+    batches, _, _ = make_batches(data, recipe, 0, Group(), indexer, data.vocabulary)
     words = batches.next().words
     assert words is not None
     marker = alphabet.encode([alphabet.markers[0]])[0]

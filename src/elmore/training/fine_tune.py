@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.text.characters import DictionaryAlphabet
+from elmore.text.vocabulary import USUAL
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Prepared
 from elmore.training.pretrain import pretrain
@@ -113,7 +114,9 @@ def _prepare(
     words: int | Path = vocabulary
     # A word table is tied to its vocabulary, even where there is no softmax.
     kept = checkpoint.softmax is not None or checkpoint.config.tokens.n_words
-    if kept and checkpoint.vocabulary is not None:
+    # Words with other markers cannot be those of prepared text; the trainer brings them itself.
+    usual = checkpoint.vocabulary is not None and checkpoint.vocabulary.specials == USUAL
+    if kept and usual and checkpoint.vocabulary is not None:
         words = run.path / "vocab.txt"
         words.write_bytes(checkpoint.vocabulary.to_bytes())
     with warnings.catch_warnings():

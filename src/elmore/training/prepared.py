@@ -136,17 +136,22 @@ class Prepared:
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """How often each word of the vocabulary is a training target, (n_words,).
+        """How often each word of the vocabulary is a training target, (n_words,)."""
+        return self.counts_of(self.vocabulary)
+
+    def counts_of(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
+        """How often each word of any vocabulary is a training target, (n_words,).
 
         `<S>` and `</S>` occur once per sentence, `<UNK>` as often as there are other words. Words
         of the text that are spelled like these are counted with them.
         """
-        counts = np.zeros(len(self.vocabulary), np.int64)
+        counts = np.zeros(len(vocabulary), np.int64)
+        specials = vocabulary.specials
         for word, count in read_counts(self.folder / COUNTS):
-            number = self.vocabulary.find(word)
+            number = vocabulary.find(word[: specials.longest])
             if number is not None:
-                counts[number] = count
-        unknown, begin, end = (self.vocabulary.find(word) for word in (UNKNOWN, BEGIN, END))
+                counts[number] += count
+        unknown, begin, end = map(vocabulary.find, (specials.unknown, *vocabulary.markers))
         counts[unknown] += self.n_tokens - int(counts.sum())
         counts[begin] += self.n_sentences
         counts[end] += self.n_sentences

@@ -18,6 +18,7 @@ from elmore.kernels.workers import Workers
 from elmore.nn.threads import torch_workers
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import Alphabet, ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
 from elmore.training.batches import Batches, LmBatch, SentenceBatches
 from elmore.training.distributed import Group, join_group
 from elmore.training.loop import Cadence, train
@@ -144,8 +145,12 @@ def _trainer(
 ) -> LmTrainer:
     if prepared.n_tokens == 0:
         raise InputError(f"'{prepared.folder}' holds no text; prepare some first")
-    alphabet = _alphabet(prepared, recipe, start)
-    batches, heldout, per_epoch = make_batches(prepared, recipe, seed, group, alphabet)
+    vocabulary = _vocabulary(prepared, recipe, start)
+    indexer = TokenIndexer(
+        _alphabet(prepared, recipe, start),
+        None if recipe.model.tokens == "characters" else vocabulary,
+    )
+    batches, heldout, per_epoch = make_batches(prepared, recipe, seed, group, indexer, vocabulary)
     schedule = recipe.schedule
     total = (
         schedule.tokens if schedule.tokens is not None else math.ceil(schedule.epochs * per_epoch)
@@ -154,17 +159,18 @@ def _trainer(
         recipe,
         run,
         batches,
-        prepared.vocabulary,
+        vocabulary,
         tokenizer=prepared.tokenizer,
         total=total,
         seed=seed,
         group=group,
         workers=workers,
         heldout=heldout,
-        counts=prepared.counts,
+        counts=prepared.counts_of(vocabulary),
         notes={"data": {"tokens": prepared.n_tokens, "digest": prepared.digest}},
         device=group.device,
-        alphabet=alphabet,
+        alphabet=indexer.alphabet,
+        config=None if start is None or recipe.model.tokens != "model" else start.config,
     )
     if recipe.model.vectors is not None:
         trainer.use_vectors(Path(recipe.model.vectors))
@@ -183,18 +189,28 @@ def _alphabet(prepared: Prepared, recipe: Recipe, start: Checkpoint | None) -> A
     return prepared.characters(model.max_chars)
 
 
+def _vocabulary(prepared: Prepared, recipe: Recipe, start: Checkpoint | None) -> Vocabulary:
+    """The words that are predicted, which are those of the word table if the model has one."""
+    if recipe.model.tokens == "model" and start is not None and start.vocabulary is not None:
+        return start.vocabulary
+    return prepared.vocabulary
+
+
 def make_batches(
-    prepared: Prepared, recipe: Recipe, seed: int, group: Group, alphabet: Alphabet | None
+    prepared: Prepared,
+    recipe: Recipe,
+    seed: int,
+    group: Group,
+    indexer: TokenIndexer,
+    vocabulary: Vocabulary,
 ) -> tuple[Batches, list[LmBatch], int]:
     """The training batches, the held-out batches, and the tokens of an epoch."""
-    vocabulary = prepared.vocabulary
-    indexer = TokenIndexer(alphabet, vocabulary if recipe.model.tokens == "words" else None)
 
     @lru_cache(maxsize=4)  # sentences and windows read shards in orders of their own
     def read(number: int) -> Shard:
         return prepared.read(prepared.shard_paths[number])
 
-    heldout = _heldout_batches(prepared, recipe, indexer)
+    heldout = _heldout_batches(prepared, recipe, indexer, vocabulary)
     data = recipe.data
     shares: dict[str, Any] = {
         "bidirectional": recipe.model.bidirectional,
@@ -228,7 +244,9 @@ def make_batches(
     return MixedBatches(single, windows, data.long_share), heldout, per_epoch
 
 
-def _heldout_batches(prepared: Prepared, recipe: Recipe, indexer: TokenIndexer) -> list[LmBatch]:
+def _heldout_batches(
+    prepared: Prepared, recipe: Recipe, indexer: TokenIndexer, vocabulary: Vocabulary
+) -> list[LmBatch]:
     """Take a fixed, seeded sample of the held-out sentences; the same in every run."""
     if prepared.heldout_path is None:
         return []
@@ -237,7 +255,7 @@ def _heldout_batches(prepared: Prepared, recipe: Recipe, indexer: TokenIndexer) 
         lambda number: shard,
         1,
         indexer,
-        prepared.vocabulary,
+        vocabulary,
         batch_tokens=2048,
         max_length=recipe.data.max_length,
         pool=len(shard.sentences),

@@ -42,16 +42,18 @@ Regime = Literal["sentences", "stream"]
 LossKind = Literal["sampled", "full", "adaptive"]
 SharedNegatives = Literal["directions", "none"]
 OptimizerName = Literal["adagrad", "adam", "muon"]
-TokenInput = Literal["characters", "words"]
+TokenInput = Literal["characters", "words", "model"]
 AlphabetName = Literal["bytes", "characters"]
 Decay = Literal["constant", "cosine", "linear"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRecipe:
-    """The shape of the biLM; `tokens` says whether characters or complete words go in.
+    """The shape of the biLM.
 
     Attributes:
+        tokens: what goes in: "characters" or complete "words"; "model" for what the model reads
+            that a run starts from, such as both (ELMoForManyLangs).
         max_chars: bytes or characters of a word that are read, with its two markers.
         vectors: file of word vectors to start a word table from, or None.
         alphabet: what `tokens = "characters"` reads: "bytes" of UTF-8, as the published models, or
@@ -93,15 +95,11 @@ class ModelRecipe:
                 "this model's layers read both directions, so it predicts no words; only models "
                 "with separate directions can be trained"
             )
-        # What `config` below can build again.
-        words_only = tokens.n_words and not tokens.n_characters and not tokens.projected
-        if tokens.n_words and not words_only:
-            raise ConfigError(
-                "this model's token layer mixes words and characters; only models of characters "
-                "alone or of plain words can be trained"
-            )
-        return cls(
-            tokens="words" if words_only else "characters",
+        reads: TokenInput = "characters"
+        if tokens.n_words:
+            reads = "model" if tokens.n_characters or tokens.projected else "words"
+        shape = cls(
+            tokens=reads,
             char_dim=tokens.char_dim,
             max_chars=tokens.max_chars,
             filters=tokens.filters,
@@ -118,6 +116,9 @@ class ModelRecipe:
             vectors=None,
             alphabet=alphabet,
         )
+        if reads == "characters" and shape.config(0, tokens.n_characters) != config:
+            return dataclasses.replace(shape, tokens="model")
+        return shape
 
     def config(self, n_words: int, n_characters: int = ByteAlphabet.n_characters) -> BiLmConfig:
         """Build the config of the biLM.
@@ -126,6 +127,10 @@ class ModelRecipe:
             n_words: size of the vocabulary, used if words go in.
             n_characters: size of the alphabet, used if characters go in.
         """
+        if self.tokens == "model":
+            raise ConfigError(
+                "model.tokens='model' needs a model to start from; use `elmore fine-tune`"
+            )
         if self.tied_softmax and self.tokens == "characters":
             raise ConfigError(
                 "model.tied_softmax=true needs model.tokens='words'; characters have no word table"

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmore.config import BiLmConfig
 from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint, Softmax
@@ -69,6 +70,7 @@ class LmTrainer(Trainable):
         notes: what the model's card should say.
         device: where to compute.
         alphabet: how the model reads characters; None if it reads words.
+        config: the shape, where it is not the recipe's.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class LmTrainer(Trainable):
         notes: Mapping[str, Any],
         device: str = "cpu",
         alphabet: Alphabet | None,
+        config: BiLmConfig | None = None,
     ) -> None:
         super().__init__()
         self.recipe, self.run, self.batches = recipe, run, batches
@@ -97,7 +100,7 @@ class LmTrainer(Trainable):
         self._total = total
         self.alphabet = alphabet
         n_characters = 0 if alphabet is None else alphabet.n_characters
-        self.bilm = BiLm(recipe.model.config(len(vocabulary), n_characters))
+        self.bilm = BiLm(config or recipe.model.config(len(vocabulary), n_characters))
         initialise(self.bilm, numpy_generator(seed, "weights"))
         self.bilm.to(device)
         self.cutoffs = _cutoffs(recipe, len(vocabulary))
