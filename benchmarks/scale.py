@@ -18,7 +18,6 @@ import gzip
 import itertools
 import json
 import lzma
-import resource
 import statistics
 import subprocess
 import sys
@@ -189,6 +188,8 @@ def go() -> None:
 
 def peak() -> int:
     """Give the most memory that this process has held, in bytes."""
+    import resource  # of POSIX systems alone
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

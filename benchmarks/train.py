@@ -90,6 +90,7 @@ def make_trainer(size: str, sentences: list[list[str]], threads: int, negatives:
         heldout=[],
         counts=np.ones(WORDS, np.int64),
         notes={},
+        alphabet=ByteAlphabet(),
     )
 
 

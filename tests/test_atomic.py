@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -468,3 +468,31 @@ def test_only_dead_writers_of_this_machine_are_cleaned_up(tmp_path: Path) -> Non
     clean_partials(tmp_path / "nowhere")
     clean_partials(tmp_path, alone=True)  # under a lock: the number may be somebody else's by now
     assert names(tmp_path) == sorted([*keep[1:], "outside"])
+
+
+@pytest.mark.parametrize("times", [3, 100])
+def test_windows_waits_for_whoever_has_the_file_open(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There, renaming onto an open file is refused; virus scanners open new files for a moment."""
+    left = [times]
+
+    def busy(real: Any) -> Any:
+        def move(source: Path, target: Path) -> None:
+            left[0] -= 1
+            if left[0] >= 0:
+                raise PermissionError(errno.EACCES, "Access is denied", str(source))
+            real(source, target)
+
+        return move
+
+    monkeypatch.setattr(_atomic.sys, "platform", "win32")
+    monkeypatch.setattr(_atomic.time, "sleep", lambda seconds: None)
+    path = tmp_path / "out.bin"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(_atomic.os, "replace", busy(os.replace))
+    refused = pytest.raises(ElmoreError, match="close the programs that have it open")
+    with refused if times > 10 else nullcontext(), atomic_file(path, overwrite=True) as stream:
+        stream.write(b"new")
+    assert path.read_bytes() == (b"old" if times > 10 else b"new")
+    assert names(tmp_path) == ["out.bin"]

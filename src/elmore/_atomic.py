@@ -15,6 +15,8 @@ import re
 import secrets
 import shutil
 import stat
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -39,6 +41,9 @@ _TEMPORARY = re.compile(
 _NO_SPACE = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 # Errors of a descriptor, not of a name: inside the body of an atomic writer they are ours.
 _FAILED_WRITE = _NO_SPACE | {errno.EIO, errno.EROFS}
+
+# Seconds between the attempts of a rename on Windows, about three in all.
+_PAUSES = (0.01, 0.05, 0.1, 0.3, 0.6, 1.0, 1.0)
 
 
 def _host() -> str:
@@ -68,6 +73,8 @@ def write_error(error: OSError, path: Path) -> ElmoreError:
     room = "" if free is None else f", {free} bytes free there"
     if error.errno in _NO_SPACE:
         fix = "free some space or raise the file-size limit, or choose another place"
+    elif sys.platform == "win32" and isinstance(error, PermissionError):
+        fix = "close the programs that have it open, check the folder's rights, or choose another"
     else:
         fix = "check the folder and its rights, or choose another place"
     reason = (error.strerror or str(error)).lower()
@@ -75,7 +82,7 @@ def write_error(error: OSError, path: Path) -> ElmoreError:
 
 
 def _alive(pid: int) -> bool:
-    if os.name != "posix":
+    if sys.platform == "win32":
         return True  # os.kill would end the process there; better to leave its files
     try:
         os.kill(pid, 0)
@@ -127,7 +134,7 @@ def _remove(path: Path) -> None:
 
 def _sync(path: Path) -> None:
     """Bring a file to the disk."""
-    descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -136,7 +143,7 @@ def _sync(path: Path) -> None:
 
 def _sync_folder(folder: Path) -> None:
     """Bring the names in a folder to the disk, where the system can."""
-    if os.name != "posix":
+    if sys.platform == "win32":
         return
     try:
         _sync(folder)
@@ -211,10 +218,26 @@ def _guarded(temporary: Path, target: Path) -> Iterator[None]:
         raise
 
 
+def _move(rename: Callable[[Path, Path], None], source: Path, target: Path) -> None:
+    """Rename, waiting a little where a reader is in the way.
+
+    Windows renames neither onto an open file nor a folder with one inside. Virus scanners and
+    indexers open what was just written, for a moment.
+    """
+    for pause in _PAUSES if sys.platform == "win32" else ():
+        try:
+            rename(source, target)
+        except PermissionError:
+            time.sleep(pause)
+        else:
+            return
+    rename(source, target)
+
+
 def _commit(temporary: Path, target: Path, overwrite: bool) -> None:
     _check_target(target, overwrite)
     try:
-        os.replace(temporary, target)
+        _move(os.replace, temporary, target)
         _sync_folder(target.parent)
     except OSError as error:
         raise write_error(error, target) from error
@@ -375,20 +398,20 @@ def atomic_folder(
 
 
 def _put(temporary: Path, path: Path) -> None:
-    if os.name != "posix" and path.is_dir():
+    if sys.platform == "win32" and path.is_dir():
         path.rmdir()  # only POSIX renames over an empty folder
-    os.rename(temporary, path)
+    _move(os.rename, temporary, path)
     _sync_folder(path.parent)
 
 
 def _exchange(temporary: Path, path: Path) -> None:
     """Put a folder in the place of a filled one, which is moved aside and then deleted."""
     aside = _temporary(path, "old")
-    os.rename(path, aside)
+    _move(os.rename, path, aside)
     try:
-        os.rename(temporary, path)
+        _move(os.rename, temporary, path)
     except BaseException:
-        os.rename(aside, path)
+        _move(os.rename, aside, path)
         raise
     # Should syncing fail, the old one stays aside: a crash may still undo the renames.
     _sync_folder(path.parent)

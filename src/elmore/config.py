@@ -16,6 +16,7 @@ from elmore.limits import LIMITS, Limits
 __all__ = [
     "Activation",
     "BiLmConfig",
+    "ComputePrecision",
     "LstmConfig",
     "Precision",
     "TokenEncoderConfig",
@@ -26,8 +27,10 @@ __all__ = [
 ]
 
 Activation = Literal["relu", "tanh"]
-# How the weights of a model are stored and computed with.
+# How the weights of a model are stored, and computed with on the CPU.
 Precision = Literal["float32", "float16", "int8"]
+# The same, and what only GPUs compute in.
+ComputePrecision = Literal["float32", "float16", "int8", "bfloat16"]
 # Of float32, in which clips are computed.
 _LARGEST = 3.4e38
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast, get_args
 
-from elmore.config import Precision
+from elmore.config import ComputePrecision
 from elmore.errors import ConfigError
 
 __all__ = [
@@ -43,7 +43,7 @@ class ComputeOptions(TypedDict, total=False):
     """The attributes of `Compute` as keywords."""
 
     device: str
-    precision: Precision | None
+    precision: ComputePrecision | None
     threads: int | None
     start: Start
     token_vectors: tuple[str | Path, str | Path] | None
@@ -65,7 +65,8 @@ class Compute:
 
     Attributes:
         device: "cpu", or what torch calls another one, such as "cuda:0".
-        precision: "float32", "float16" or "int8"; None for the one the model was saved in.
+        precision: "float32", "float16" or "int8"; None for the one the model was saved in. On a
+            GPU "float32", which is also the default there, "float16" or "bfloat16".
         threads: processors to use; None for all.
         start: the state before each sentence: "zeros", or "warm", the state after a short text.
         token_vectors: (vocabulary, HDF5) that `elmore cache` wrote, or None.
@@ -79,7 +80,7 @@ class Compute:
     """
 
     device: str = "cpu"
-    precision: Precision | None = None
+    precision: ComputePrecision | None = None
     threads: int | None = None
     start: Start = "zeros"
     token_vectors: tuple[str | Path, str | Path] | None = None
@@ -87,8 +88,8 @@ class Compute:
     tokenizer: str | Callable[[str], Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.precision is not None and self.precision not in get_args(Precision):
-            names = ", ".join(get_args(Precision))
+        if self.precision is not None and self.precision not in get_args(ComputePrecision):
+            names = ", ".join(get_args(ComputePrecision))
             raise ConfigError(f"precision={self.precision!r}; use one of {names}")
         if self.start not in get_args(Start):
             raise ConfigError(f'start={self.start!r}; use "zeros" or "warm"')

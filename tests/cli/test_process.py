@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -109,6 +108,7 @@ def test_a_full_disk_is_one_line_and_no_file(suffix, cli, tiny_folder, tmp_path)
     text = tmp_path / "text.txt"
     text.write_text("".join(f"It{k} fell{k} .\n" for k in range(3000)))  # hard to pack
     arguments = ["embed", text, "--model", tiny_folder, "-o", tmp_path / f"out.{suffix}"]
+    resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     limit = 300_000, before[1]
     if suffix == "hdf5":

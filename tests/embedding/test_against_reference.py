@@ -14,8 +14,9 @@ from reference import MUTATIONS, ReferenceElmo, random_weights
 from small_models import SENTENCES, TEXT, make_options, needs_torch, write_pair
 
 from elmore import Elmo
-from elmore.embedding import network
+from elmore.embedding import engine, network
 from elmore.embedding.torch_network import BiLmTensors
+from elmore.errors import ConfigError
 from elmore.text.vocabulary import Vocabulary
 
 close = {"atol": 2e-6, "rtol": 1e-5}
@@ -192,3 +193,39 @@ def test_our_code_broken_on_purpose_turns_red(
     patch(monkeypatch)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         test_every_sentence_alone("skip", tmp_path)
+
+
+# A GPU of which only the name is there: the same modules, on the CPU ------------------------------
+
+
+@pytest.fixture
+def named_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_cpu(checkpoint: Any, device: str, *rest: Any) -> BiLmTensors:
+        assert device == "cuda:0"
+        return BiLmTensors(checkpoint, "cpu", *rest)
+
+    monkeypatch.setattr(engine, "find_device", lambda name: f"{name}:0" if name != "cpu" else name)
+    monkeypatch.setattr(engine, "BiLmTensors", on_cpu)
+
+
+@needs_torch
+@pytest.mark.parametrize(("precision", "bound"), [("float16", 5e-3), ("bfloat16", 5e-2)])
+def test_sixteen_bits_on_a_gpu(
+    precision: Any, bound: float, named_gpu: None, tiny_folder: Path
+) -> None:
+    exact = Elmo.load(tiny_folder, device="cuda")
+    assert exact.precision == "float32"  # unless asked for
+    rough = Elmo.load(tiny_folder, device="cuda", precision=precision)
+    assert rough.precision == precision
+    spoken = [tokens for tokens in SENTENCES if tokens]
+    for one, two in zip(exact.embed_tokens(spoken), rough.embed_tokens(spoken), strict=True):
+        assert two.dtype == np.float32
+        assert 0 < np.abs(one - two).max() < bound
+
+
+@needs_torch
+def test_precisions_that_a_device_does_not_have(named_gpu: None, tiny_folder: Path) -> None:
+    with pytest.raises(ConfigError, match="precision='int8' needs device='cpu'; use float16 on"):
+        Elmo.load(tiny_folder, device="cuda", precision="int8")
+    with pytest.raises(ConfigError, match="precision='bfloat16' needs a GPU; use float16 on"):
+        Elmo.load(tiny_folder, precision="bfloat16")

@@ -144,8 +144,8 @@ def test_models_that_cannot_be_written_or_trained(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(ConfigError, match=reason):
             allennlp_hdf5.write(read_checkpoint(DATA / name), tmp_path / "out")
-        with pytest.raises(ConfigError, match="trained"):
-            fine_tune(DATA / name, ["x.txt"], tmp_path / "run")
+    with pytest.raises(ConfigError, match="only models with separate directions can be trained"):
+        fine_tune(DATA / "manylangs_lstm_encoder", ["x.txt"], tmp_path / "run")
     with pytest.raises(ConfigError, match="carries no state"):
         Elmo.load(DATA / "manylangs_lstm_encoder", start="warm")
 

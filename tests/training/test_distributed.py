@@ -18,7 +18,9 @@ from small_training import digest, small_data, small_recipe
 
 from elmore.errors import ConfigError
 from elmore.nn.softmax import RowGradient
+from elmore.training import distributed
 from elmore.training.distributed import Group, join_group
+from elmore.training.objective import _dropped
 from elmore.training.prepared import Prepared
 from elmore.training.pretrain import pretrain
 from elmore.training.run import Run, load_state
@@ -220,3 +222,114 @@ def test_rows_travel_as_numbers_that_hold_them() -> None:
     """Ids go through doubles, which are exact far beyond any vocabulary."""
     ids = np.array([0, 2**24 + 1, 2**40 + 1])
     assert (torch.from_numpy(ids).double().long().numpy() == ids).all()
+
+
+# GPUs, of which there are none here ------------------------------------------------------------
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The second of two processes on a machine with two GPUs; what torch is asked for."""
+    asked: list[Any] = []
+    environment = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    backends: list[str] = []
+
+    def start(backend: str) -> None:
+        asked.append(backend)
+        backends.append(backend)
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", asked.append)
+    monkeypatch.setattr(distributed, "find_device", lambda name: name)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: bool(backends))
+    monkeypatch.setattr(torch.distributed, "init_process_group", start)
+    monkeypatch.setattr(torch.distributed, "get_backend_config", lambda: backends[0])
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    return asked
+
+
+def test_each_process_has_the_gpu_of_its_number(two_gpus: list[Any]) -> None:
+    group = join_group("cuda")
+    assert (group.rank, group.world, group.device) == (1, 2, "cuda:1")
+    # First the GPU: nccl takes the current one.
+    assert two_gpus == ["cuda:1", "cpu:gloo,cuda:nccl"]
+
+
+def test_devices_that_several_processes_cannot_have(
+    two_gpus: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for device, message in {
+        "cuda:0": "device='cuda:0' for several processes; use 'cuda'",
+        "mps": "device='mps' for several processes; use 'cuda'",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            join_group(device)
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(ConfigError, match="process 2 of this machine has no GPU, there are 2"):
+        join_group("cuda")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    torch.distributed.init_process_group("cuda:nccl")  # by a caller of pretrain
+    with pytest.raises(ConfigError, match="does not serve tensors on cpu; create it with"):
+        join_group("cuda")
+
+
+def test_alone_on_a_device_that_cannot_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with pytest.raises(ConfigError, match="embeds but cannot train; use cpu or cuda"):
+        join_group("mps")
+    if not torch.cuda.is_available():
+        with pytest.raises(ConfigError, match="torch finds no CUDA here; use device='cpu'"):
+            join_group("cuda")
+
+
+def test_tensors_travel_from_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device `meta`, which knows shapes only, is the GPU: its numbers cannot be read."""
+    travelled: list[tuple[str, str]] = []
+
+    def all_reduce(tensor: torch.Tensor) -> None:
+        travelled.append(("sum", tensor.device.type))
+
+    def all_gather(everyone: list[torch.Tensor], tensor: torch.Tensor) -> None:
+        assert {one.device for one in everyone} == {tensor.device}
+        travelled.append(("gather", tensor.device.type))
+        for one in everyone:
+            one.copy_(tensor)
+
+    def barrier() -> None:
+        raise AssertionError("nccl's barrier needs a device")
+
+    monkeypatch.setattr(torch.distributed, "all_reduce", all_reduce)
+    monkeypatch.setattr(torch.distributed, "all_gather", all_gather)
+    monkeypatch.setattr(torch.distributed, "barrier", barrier)
+    group = Group(0, 2, device="meta")
+    gradient = torch.empty(3, 4, device="meta")
+    group.sum_dense([gradient, gradient])
+    assert group.gather_tensors(gradient)[1].device.type == "meta"
+    assert travelled == [("sum", "meta"), ("gather", "meta")]
+    travelled.clear()
+    ids = torch.empty(3, dtype=torch.long, device="meta")
+    [one, two] = group.gather_rows(RowGradient(ids, gradient, gradient[:, 0]))
+    assert one.weight.shape == two.weight.shape == (3, 4)
+    assert {part.device.type for part in (two.ids, two.weight, two.bias)} == {"meta"}
+    # How many rows there are is asked on the CPU; the rows stay on their device.
+    assert travelled == [("gather", "cpu"), ("gather", "meta")]
+    travelled.clear()
+    group.sum_numbers([1.0])
+    group.barrier()
+    assert travelled == [("sum", "cpu"), ("sum", "cpu")]
+
+
+def test_dropout_is_drawn_where_its_generator_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU refuses a generator of the CPU; `meta` does not, so the refusal is put in."""
+    real = torch.Tensor.bernoulli_
+
+    def strict(mask: torch.Tensor, p: float, *, generator: torch.Generator) -> torch.Tensor:
+        assert mask.device == generator.device
+        return real(mask, p, generator=generator)
+
+    monkeypatch.setattr(torch.Tensor, "bernoulli_", strict)
+    generator = torch.Generator().manual_seed(1)
+    values = torch.empty(4, 5, device="meta")
+    assert _dropped(values, share=0.5, generator=generator).device.type == "meta"

@@ -275,3 +275,35 @@ def test_refusals(trained: Path, texts: list[Path], tmp_path: Path) -> None:
         fine_tune(trained, [tmp_path / "none.txt"], tmp_path / "run", recipe=recipe(), threads=1)
     with pytest.raises(ConfigError, match="labtop"):
         fine_tune(trained, texts, tmp_path / "run", recipe="labtop", threads=1)
+
+
+@pytest.mark.parametrize("name", ["manylangs_both", "manylangs_words", "manylangs_characters_old"])
+def test_models_of_elmoformanylangs(name: str, tmp_path: Path) -> None:
+    """Words, characters or both go in; the words of a table are also those that are predicted."""
+    model = Path(__file__).parents[1] / "data" / name
+    before = Elmo.load(model, threads=1)
+    known = [word for word in before.checkpoint.vocabulary or WORDS if word[0] != "<"][:12]
+    text = write_text(tmp_path / "text.txt", make_sentences(80, words=known))
+    # Long windows too: their markers are made elsewhere.
+    settings = {"data.long_share": 0.3, "data.long_tokens": 20, "schedule.epochs": 2}
+    options = {"recipe": recipe(**settings), "tokenized": True, "threads": 1, "heldout": 0.1}
+    run = fine_tune(model, [text], tmp_path / "run", **options)
+    after = run.elmo(threads=1)
+    assert after.config == before.config
+    assert type(after.checkpoint.alphabet) is type(before.checkpoint.alphabet)
+    if before.checkpoint.vocabulary is not None:
+        assert after.checkpoint.vocabulary == before.checkpoint.vocabulary
+    old, new = weights(before), weights(after)
+    assert all((old[name] != new[name]).any() for name in old)
+    assert after.checkpoint.softmax is not None
+    fresh = make_sentences(30, seed=9, words=known)
+    # Better than a guess among the words and the end; before, the model predicted none.
+    assert perplexity(after, fresh, tokenized=True).mean < len(known) + 1
+    # It goes on from where it was, and a second run of a tuned model keeps its softmax.
+    again = fine_tune(model, [text], tmp_path / "run", resume=True, **options)
+    assert again.log()[-1]["step"] == run.log()[-1]["step"]
+    second = fine_tune(after, [text], tmp_path / "second", **options)
+    assert second.recipe.schedule.frozen_tokens == 0
+    # Its shape is that of the model, so a recipe alone cannot describe it.
+    with pytest.raises(ConfigError, match="needs a model to start from; use `elmore fine-tune`"):
+        pretrain(run.path / "data", tmp_path / "no", recipe=recipe(**{"model.tokens": "model"}))

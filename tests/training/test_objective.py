@@ -204,6 +204,7 @@ def golden_trainer(recipe: Recipe, folder: Path, batches: Sequence[LmBatch]) -> 
         heldout=[],
         counts=np.ones(len(start.vocabulary), np.int64),
         notes={},
+        alphabet=start.alphabet,
     )
     trainer.start_from(start)
     return trainer

@@ -121,6 +121,7 @@ def another(now: Any, key: str) -> tuple[str, Any]:
         "model.tokens": ("words", "words"),
         "model.filters": ("[[1, 8], [2, 16]]", ((1, 8), (2, 16))),
         "model.activation": ("tanh", "tanh"),
+        "model.alphabet": ("characters", "characters"),
         "model.vectors": ("glove.txt", "glove.txt"),
         "data.regime": ("stream", "stream"),
         "loss.kind": ("full", "full"),

@@ -15,6 +15,7 @@ from test_objective import Given
 
 from elmore.nn.softmax import Negatives
 from elmore.nn.threads import torch_workers
+from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 from elmore.training import trainer as module
 from elmore.training.batches import LmBatch, SentenceBatches
@@ -69,6 +70,7 @@ def make(
         heldout=options.pop("heldout", []),
         counts=COUNTS,
         notes={},
+        alphabet=ByteAlphabet(8) if recipe.model.tokens == "characters" else None,
         **options,
     )
 

@@ -94,7 +94,7 @@ class Occurrences:
             with open(temporary / "vectors.f16", "wb") as stream:
                 for vectors in layers.vectors(choice):
                     stream.write(unit(vectors).astype("<f2").tobytes())
-            (temporary / "words.json").write_text(json.dumps(words), "utf-8")
+            (temporary / "words.json").write_text(json.dumps(words), encoding="utf-8", newline="\n")
             index = {
                 "version": _VERSION,
                 "key": key,
@@ -102,7 +102,7 @@ class Occurrences:
                 "n_sentences": len(layers),
                 "dim": layers.dim,
             }
-            (temporary / "index.json").write_text(json.dumps(index), "utf-8")
+            (temporary / "index.json").write_text(json.dumps(index), encoding="utf-8", newline="\n")
         return cls.open(folder, key)
 
     def find(self, word: str) -> NDArray[np.int64]:

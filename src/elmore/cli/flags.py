@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from elmore.cli.parsing import JOINT, model_words
 from elmore.cli.report import say
-from elmore.config import Precision
+from elmore.config import ComputePrecision
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError
 from elmore.options import Pooling
@@ -106,7 +106,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "--cache": {"metavar": "FOLDER", "help": "keep the layers in this folder for the next run"},
     "--cache-gb": {"type": float, "metavar": "N", "help": "size limit of --cache (default: 17)"},
     "--debug": {"action": "store_true", "help": "show the traceback of an error"},
-    "--device": {"default": "cpu", "metavar": "NAME", "help": "cpu, cuda, cuda:1, ..."},
+    "--device": {"default": "cpu", "metavar": "NAME", "help": "cpu, cuda, cuda:1, mps, ..."},
     "--errors": {
         "choices": ("strict", "replace", "skip"),
         "default": "strict",
@@ -146,8 +146,9 @@ _FLAGS: dict[str, dict[str, Any]] = {
         "help": "one vector per sentence instead of one per token; sif to compare sentences",
     },
     "--precision": {
-        "choices": get_args(Precision),
-        "help": "precision of the computation (default: the one the model is stored in)",
+        "choices": get_args(ComputePrecision),
+        "help": "precision of the computation (default: the one the model is stored in); bfloat16 "
+        "needs a GPU",
     },
     "--quiet": {"action": "store_true", "help": "print errors only"},
     "--resume": {"action": "store_true", "help": "resume the run in -o"},

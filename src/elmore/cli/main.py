@@ -265,15 +265,19 @@ def _terminable() -> Iterator[None]:
 
 def _send_later(number: signal.Signals) -> None:
     time.sleep(0.02)  # by then the destructor has finished
-    os.kill(os.getpid(), number)
+    if sys.platform == "win32":  # os.kill would end the process there without any handler
+        _thread.interrupt_main(number)
+    else:
+        os.kill(os.getpid(), number)
 
 
 def _end_by(number: signal.Signals) -> int:
     """End by the signal itself: a shell then sees it and stops its loop."""
     _drop_stdout()
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-    return 128 + number  # only reached where the signal does not end the process
+    if sys.platform != "win32":  # where no process ends by a signal
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    return 128 + number
 
 
 def _drop_stdout() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -138,4 +139,6 @@ def _spread(processes: int) -> NoReturn:
     rest = list(sys.argv[1:])
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(processes), "-m", "elmore", *rest]
-    os.execv(sys.executable, command)  # noqa: S606 - our own interpreter with our own arguments
+    if sys.platform == "win32":  # exec returns to the shell there, which then waits for nobody
+        raise SystemExit(subprocess.call(command))  # noqa: S603 - our own interpreter and arguments
+    os.execv(sys.executable, command)  # noqa: S606 - our own interpreter and arguments

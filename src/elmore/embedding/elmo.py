@@ -14,7 +14,7 @@ import numpy as np
 
 from elmore._imports import require_torch
 from elmore._messages import shown
-from elmore.config import BiLmConfig, Precision
+from elmore.config import BiLmConfig, ComputePrecision, Precision
 from elmore.embedding.certificate import certified
 from elmore.embedding.engine import Engine
 from elmore.embedding.results import (
@@ -80,7 +80,7 @@ class Elmo:
         model: ModelPath | None = None,
         *,
         device: str = "cpu",
-        precision: Precision | None = None,
+        precision: ComputePrecision | None = None,
         threads: int | None = None,
         start: Start = "zeros",
         token_vectors: tuple[str | Path, str | Path] | None = None,
@@ -92,9 +92,10 @@ class Elmo:
             model: a name, a folder, a zip or tar, a TensorFlow checkpoint (its prefix), an AllenNLP
                 `weights.th`, or files: (options, weights[, vocabulary[, softmax]]); the English
                 model inside the package if left out.
-            device: where to compute: "cpu", "cuda", "cuda:1", ...
+            device: where to compute: "cpu", "cuda", "cuda:1", "mps" (Apple), ...
             precision: how to compute: "float32", "float16" (weights stored in half the bytes) or
-                "int8" (a quarter); by default the one the model was saved in.
+                "int8" (a quarter); by default the one the model was saved in. On a GPU "float32"
+                by default, "float16" or "bfloat16".
             threads: processors to use; all by default.
             start: the state before each sentence: "zeros", or "warm", the state after a short
                 text that ships with elmore.
@@ -138,7 +139,7 @@ class Elmo:
         return self.config.n_layers
 
     @property
-    def precision(self) -> Precision:
+    def precision(self) -> ComputePrecision:
         """The precision that it computes in."""
         return self._engine.precision
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.config import BiLmConfig, Precision, count_parameters
+from elmore.config import BiLmConfig, ComputePrecision, Precision, count_parameters
 from elmore.embedding.network import BiLmArrays, LstmState, Network, in_turn
 from elmore.embedding.sif import Sif, common_words, whitening_of
 from elmore.embedding.torch_network import BiLmTensors, build_bilm, find_device
@@ -83,14 +83,16 @@ class Engine:
         if self.on_cpu:
             large = count_parameters(config) > _LARGE and self.workers.count > 1
             with one_blas_thread():  # for products so small its threads cost more than they bring
+                stored = cast(Precision, self.precision)  # bfloat16 was refused
                 self._network = BiLmArrays(
                     config,
-                    lambda name: checkpoint.numbers(name, self.precision),
+                    lambda name: checkpoint.numbers(name, stored),
                     self.workers.share if large else in_turn,
                 )
         else:
-            self._network = network = BiLmTensors(checkpoint, self.device)
-            self._bilm = network.bilm
+            self._network = network = BiLmTensors(checkpoint, self.device, self.precision)
+            if self.precision == "float32":
+                self._bilm = network.bilm
         self.cache = WordCache(config.lstm.projection_dim)
         self.start = compute.start
         self.start_state = checkpoint.start_state
@@ -295,12 +297,16 @@ class Engine:
         return StartState(state.hidden[:, :, 0].copy(), state.cell[:, :, 0].copy())
 
 
-def _precision(wanted: Precision | None, checkpoint: Checkpoint, device: str) -> Precision:
+def _precision(
+    wanted: ComputePrecision | None, checkpoint: Checkpoint, device: str
+) -> ComputePrecision:
     mixed = checkpoint.config.lstm.mixed
     if wanted is None:
         return checkpoint.precision if device == "cpu" and not mixed else "float32"
-    if wanted != "float32" and device != "cpu":
-        raise ConfigError(f"precision={wanted!r} needs device='cpu'; use float32 on {device}")
+    if wanted == "int8" and device != "cpu":
+        raise ConfigError(f"precision='int8' needs device='cpu'; use float16 on {device}")
+    if wanted == "bfloat16" and device == "cpu":
+        raise ConfigError("precision='bfloat16' needs a GPU; use float16 on the CPU")
     if wanted != "float32" and mixed:
         raise ConfigError(
             f"precision={wanted!r} is not for an LSTM that mixes its directions; use 'float32'"

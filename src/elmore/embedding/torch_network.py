@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._imports import require_torch
+from elmore.config import ComputePrecision
 from elmore.embedding.network import LstmState, Runner, in_turn
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
@@ -47,10 +48,19 @@ def build_bilm(checkpoint: Checkpoint, device: torch.device | str = "cpu") -> Bi
 
 
 class BiLmTensors:
-    """A `Network` of torch modules on a device."""
+    """A `Network` of torch modules on a device.
 
-    def __init__(self, checkpoint: Checkpoint, device: str) -> None:
-        self.bilm = build_bilm(checkpoint, device)
+    Args:
+        checkpoint: the model.
+        device: what torch calls it.
+        precision: of weights, activations and states: "float32", "float16" or "bfloat16".
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, device: str, precision: ComputePrecision = "float32"
+    ) -> None:
+        self._dtype: torch.dtype = getattr(require_torch("a GPU"), precision)
+        self.bilm = build_bilm(checkpoint, device).to(self._dtype)
         self._device = device
 
     def tokens(self, words: NDArray[np.int32] | None, word_ids: Ints | None) -> Array:
@@ -97,11 +107,12 @@ class BiLmTensors:
     def _tensor(self, array: NDArray[np.generic]) -> Tensor:
         import torch
 
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+        tensor = torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+        return tensor.to(self._dtype) if tensor.is_floating_point() else tensor
 
 
 def _array(tensor: Tensor) -> Array:
-    array: Array = tensor.cpu().numpy()
+    array: Array = tensor.cpu().float().numpy()
     return array
 
 
@@ -114,12 +125,12 @@ def find_device(name: str) -> str:
     if name == "cpu":
         return name
     if name.partition(":")[0] not in _DEVICES:
-        raise ConfigError(f"device={name!r} is unknown; use cpu, cuda or cuda:0")
+        raise ConfigError(f"device={name!r} is unknown; use cpu, cuda, cuda:0 or mps")
     torch = require_torch(f"device={name!r}")
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ConfigError(f"device={name!r} is unknown; use cpu, cuda or cuda:0") from None
+        raise ConfigError(f"device={name!r} is unknown; use cpu, cuda, cuda:0 or mps") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"device={name!r} but torch finds no CUDA here; use device='cpu'")
     try:

@@ -123,7 +123,7 @@ def write(checkpoint: Checkpoint, path: Path, *, overwrite: bool = False) -> Non
         if checkpoint.vocabulary is not None:
             (folder / "vocab.txt").write_bytes(checkpoint.vocabulary.to_bytes())
         options = json.dumps(options_from_config(config), indent=2) + "\n"
-        (folder / "options.json").write_text(options, encoding="utf-8")
+        (folder / "options.json").write_text(options, encoding="utf-8", newline="\n")
 
 
 def _weight_datasets(checkpoint: Checkpoint) -> Iterator[tuple[str, Array]]:

@@ -199,12 +199,14 @@ def write(
     with atomic_folder(path, overwrite=overwrite, looks_ours=is_folder) as folder:
         with (folder / _MODEL).open("wb") as stream:
             write_safetensors(stream, tensors, {"format": _FORMAT.name})
-        (folder / _CONFIG).write_text(_config_text(checkpoint, precision), encoding="utf-8")
+        (folder / _CONFIG).write_text(
+            _config_text(checkpoint, precision), encoding="utf-8", newline="\n"
+        )
         write_lexicons(folder, checkpoint.alphabet, checkpoint.vocabulary)
         # Last: without its manifest an unfinished folder is refused.
         head = {**_FORMAT.head(), "version": _VERSIONS[precision]}
         text = json.dumps({**head, "files": file_entries(folder)}, indent=2)
-        (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8")
+        (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
 def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:

@@ -22,7 +22,7 @@ from sklearn.base import (  # noqa: E402
 )
 
 if TYPE_CHECKING:
-    from elmore.config import Precision
+    from elmore.config import ComputePrecision
     from elmore.embedding.elmo import Elmo
     from elmore.formats.detect import ModelPath
     from elmore.options import LayerChoice, Pooling, Start
@@ -76,7 +76,7 @@ class ElmoVectorizer(
         pool: Pooling | None = "mean",
         layers: LayerChoice = "mean",
         tokenized: bool = False,
-        precision: Precision | None = None,
+        precision: ComputePrecision | None = None,
         device: str = "cpu",
         threads: int | None = None,
         start: Start = "zeros",

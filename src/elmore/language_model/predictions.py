@@ -56,14 +56,15 @@ class LanguageModel:
                 f"{checkpoint.origin} has a softmax of shape {softmax.weight.shape}, expected "
                 f"{(rows, dim)}; its files do not belong together"
             )
-        for marker in engine.indexer.markers:
+        # Those that are predicted; an alphabet may read others.
+        for marker in vocabulary.markers:
             if marker not in vocabulary:
                 raise FormatError(
                     f"the vocabulary of {checkpoint.origin} has no {marker}, which a language "
                     "model predicts; pass the vocabulary that it was trained with"
                 )
         self.softmax, self.vocabulary, self.engine = softmax, vocabulary, engine
-        self.markers = engine.indexer.markers
+        self.markers = vocabulary.markers
         self.bidirectional = elmo.config.lstm.bidirectional
         self.unknown = -1 if vocabulary.unknown is None else vocabulary.unknown
         special = [vocabulary.find(marker) for marker in self.markers] + [vocabulary.unknown]

@@ -333,7 +333,7 @@ class _Transfer:
     def _note(self, address: str, validator: str | None) -> None:
         text = json.dumps({"address": address, "validator": validator})
         try:
-            self._mark.write_text(text, encoding="utf-8")
+            self._mark.write_text(text, encoding="utf-8", newline="\n")
         except OSError as error:
             raise write_error(error, self._mark) from error
 

@@ -21,7 +21,7 @@ from elmore._json import from_json, read_json
 from elmore._manifest import FolderFormat, check_file
 from elmore._messages import shown
 from elmore._version import __version__
-from elmore.config import Precision
+from elmore.config import ComputePrecision
 from elmore.embedding.elmo import Elmo
 from elmore.errors import FormatError
 from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
@@ -45,7 +45,7 @@ class _TaskJson:
     labels: dict[str, Any]
     n_trained_words: int | None
     elmo: str | None
-    precision: Precision | None = None
+    precision: ComputePrecision | None = None
     start: Start | None = None
     scores: dict[str, Any]
     sha256: dict[str, Any]
@@ -85,7 +85,7 @@ class TaskFolder:
     words: WordList | None
     weights: Mapping[str, NDArray[Any]]
     elmo: str | None
-    precision: Precision | None
+    precision: ComputePrecision | None
     start: Start
     scores: Mapping[str, float]
 
@@ -115,7 +115,9 @@ def write_task(
             "scores": dict(content.scores),
             "sha256": {name: sha256_file(place / name) for name in (_MODEL, _WORDS)},
         }
-        (place / FACTS).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        (place / FACTS).write_text(
+            json.dumps(facts, indent=2) + "\n", encoding="utf-8", newline="\n"
+        )
 
 
 def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:

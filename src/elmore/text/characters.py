@@ -108,6 +108,8 @@ class DictionaryAlphabet:
 
     kind = "dictionary"
     markers = ("<bos>", "<eos>")
+    # What every dictionary has beside its characters.
+    specials = (*markers, "<oov>", PADDING, "<bow>", "<eow>")
 
     def __init__(self, symbols: Sequence[str], max_chars: int) -> None:
         self.symbols = tuple(symbols)
@@ -116,7 +118,7 @@ class DictionaryAlphabet:
         if len(self._ids) != len(self.symbols):
             twice = next(s for k, s in enumerate(self.symbols) if self._ids[s] != k + 1)
             raise ConfigError(f"the alphabet has {twice!r} twice; keep each character once")
-        for special in (*self.markers, "<oov>", PADDING, "<bow>", "<eow>"):
+        for special in self.specials:
             if special not in self._ids:
                 raise ConfigError(f"the alphabet has no {special}; pass the one of the model")
         longest = max(map(len, self.markers))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.text.batching import TokenIndexer
-from elmore.text.vocabulary import BEGIN, END, Vocabulary
+from elmore.text.vocabulary import Vocabulary
 from elmore.training.seeds import numpy_generator
 from elmore.training.shards import Shard
 
@@ -191,7 +191,7 @@ class _Encoded:
         self._tokens = shard.tokens
         self._characters = None if indexer.alphabet is None else indexer.alphabet.encode(types)
         self._word_ids = None if indexer.vocabulary is None else indexer.vocabulary.encode(types)
-        self._targets = vocabulary.encode([*shard.types, BEGIN, END])
+        self._targets = vocabulary.encode([*shard.types, *vocabulary.markers])
         self.starts, self.ends = _pieces(shard.sentences, max_length)
 
     def batch(self, pieces: Ints, directions: int) -> LmBatch:

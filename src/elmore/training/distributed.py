@@ -1,4 +1,4 @@
-"""Several processes that train one model together (torchrun, gloo or nccl)."""
+"""Several processes that train one model together: torchrun, with gloo, and nccl between GPUs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError
 from elmore.nn.softmax import RowGradient
 
@@ -17,13 +18,18 @@ __all__ = ["Group", "join_group"]
 class Group:
     """The processes of a training; alone, every method is free.
 
+    Tensors travel from where they are, between GPUs by nccl; counts and sums from the CPU, by gloo.
+
     Attributes:
         rank: number of this process.
         world: number of processes.
+        device: where this process computes.
     """
 
-    def __init__(self, rank: int = 0, world: int = 1, *, ours: bool = False) -> None:
-        self.rank, self.world, self._ours = rank, world, ours
+    def __init__(
+        self, rank: int = 0, world: int = 1, *, device: str = "cpu", ours: bool = False
+    ) -> None:
+        self.rank, self.world, self.device, self._ours = rank, world, device, ours
 
     @property
     def main(self) -> bool:
@@ -56,7 +62,9 @@ class Group:
         largest = int(torch.stack(counts).max())
         # Messages must have equal sizes: pad, then cut.
         # In float64, which holds ids beyond 2**24 exactly, so that ids and values travel together.
-        packed = torch.zeros(largest, rows.weight.shape[1] + 2, dtype=torch.float64)
+        packed = torch.zeros(
+            largest, rows.weight.shape[1] + 2, dtype=torch.float64, device=rows.weight.device
+        )
         packed[: len(rows.ids), 0] = rows.ids.double()
         packed[: len(rows.ids), 1] = rows.bias.double()
         packed[: len(rows.ids), 2:] = rows.weight.double()
@@ -90,25 +98,65 @@ class Group:
     def leave(self) -> None:
         """Wait for all and end what `join_group` began."""
         if self._ours:
-            torch.distributed.barrier()
+            self.barrier()
             torch.distributed.destroy_process_group()
             self._ours = False
 
     def barrier(self) -> None:
         """Wait for all."""
-        if self.world > 1:
-            torch.distributed.barrier()
+        self.sum_numbers([0])  # nccl has a barrier of its own, which waits for the GPU too
 
 
 def join_group(device: str = "cpu") -> Group:
-    """Join the processes that torchrun started; alone without it."""
+    """Join the processes that torchrun started; alone without it.
+
+    Args:
+        device: where to compute. With several processes "cuda" means the GPU of each: torchrun
+            numbers the processes of a machine from 0 (LOCAL_RANK).
+
+    Raises:
+        ConfigError: the device cannot be used, or not by several processes.
+    """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        return Group()
+        return Group(device=_trainable(device))
     if "RANK" not in os.environ:
         raise ConfigError("WORLD_SIZE is set but RANK is not; start with torchrun")
+    device = _trainable(_own_device(device))
+    kind = device.partition(":")[0]
+    if kind == "cuda":
+        # nccl would use the first GPU in every process.
+        torch.cuda.set_device(device)
     # A caller who made the group keeps it; we end only what we began.
     ours = not torch.distributed.is_initialized()
     if ours:
-        torch.distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
-    return Group(torch.distributed.get_rank(), world, ours=ours)
+        # Gradients are on the GPU; counts, sums and questions are on the CPU.
+        torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo")
+    served = torch.distributed.get_backend_config()
+    if missing := [one for one in {"cpu", kind} if f"{one}:" not in served]:
+        raise ConfigError(
+            f"the process group ({served}) does not serve tensors on {missing[0]}; create it with "
+            "init_process_group('cpu:gloo,cuda:nccl')"
+        )
+    return Group(torch.distributed.get_rank(), world, device=device, ours=ours)
+
+
+def _own_device(device: str) -> str:
+    """The device of this process among those of its machine."""
+    if device == "cpu":
+        return device
+    if device != "cuda":
+        raise ConfigError(f"device={device!r} for several processes; use 'cuda', one GPU for each")
+    number, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if number >= there:
+        raise ConfigError(
+            f"process {number} of this machine has no GPU, there are {there}; start as many "
+            "processes as GPUs"
+        )
+    return f"cuda:{number}"
+
+
+def _trainable(device: str) -> str:
+    if device.startswith("mps"):  # the losses need float64, which it does not have
+        raise ConfigError(f"device={device!r} embeds but cannot train; use cpu or cuda")
+    return find_device(device)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
-from elmore.text.characters import ByteAlphabet
+from elmore.text.characters import DictionaryAlphabet
 from elmore.text.segmenter import Tokenizer
+from elmore.text.vocabulary import USUAL
 from elmore.training.fitted_recipe import run_tokens
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Prepared
@@ -71,12 +71,8 @@ def fine_tune(
     if tokenizer is None and not tokenized:
         checkpoint.warn_of_tokenizer()
     tokenizer = checkpoint.tokenizer if tokenizer is None else tokenizer
-    if checkpoint.alphabet is not None and not isinstance(checkpoint.alphabet, ByteAlphabet):
-        raise ConfigError(
-            "this model has an alphabet of its own; only byte models and plain word models can be "
-            "trained"
-        )
-    shape = ModelRecipe.from_config(checkpoint.config)
+    own = isinstance(checkpoint.alphabet, DictionaryAlphabet)
+    shape = ModelRecipe.from_config(checkpoint.config, alphabet="characters" if own else "bytes")
     run = Run(out)
     run.check_new(resume=resume)
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
@@ -128,7 +124,9 @@ def _prepare(
     words: int | Path | None = vocabulary
     # A word table is tied to its vocabulary, even where there is no softmax.
     kept = checkpoint.softmax is not None or checkpoint.config.tokens.n_words
-    if kept and checkpoint.vocabulary is not None:
+    # Words with other markers cannot be those of prepared text; the trainer brings them itself.
+    usual = checkpoint.vocabulary is not None and checkpoint.vocabulary.specials == USUAL
+    if kept and usual and checkpoint.vocabulary is not None:
         words = run.path / "vocab.txt"
         words.write_bytes(checkpoint.vocabulary.to_bytes())
     with warnings.catch_warnings():

@@ -276,8 +276,9 @@ class Objective:
 
 def _dropped(values: Tensor, *, share: float, generator: torch.Generator) -> Tensor:
     keep = 1 - share
-    mask = torch.empty_like(values).bernoulli_(keep, generator=generator).div_(keep)
-    return values * mask
+    # Drawn where the generator is: the same numbers on every device.
+    mask = torch.empty(values.shape, dtype=values.dtype, device=generator.device)
+    return values * mask.bernoulli_(keep, generator=generator).div_(keep).to(values.device)
 
 
 def _tensor(

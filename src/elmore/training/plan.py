@@ -186,7 +186,8 @@ def measure(
     """Train a few steps on the data, and forget them."""
     with tempfile.TemporaryDirectory() as folder, one_thread():
         workers = torch_workers(threads)
-        trainer = make_trainer(prepared, recipe, Run(folder), 0, Group(), workers, device)
+        group = Group(device=device)
+        trainer = make_trainer(prepared, recipe, Run(folder), 0, group, workers, None)
         trainer.step()  # the first one also reads the data and makes the optimizer's arrays
         seen, start = trainer.seen, time.perf_counter()
         for _ in range(_STEPS):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,6 +28,7 @@ from elmore._manifest import FolderFormat, check_file, check_size, file_entries
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.limits import LIMITS
+from elmore.text.characters import DictionaryAlphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
 from elmore.training.shards import Shard, read_shard
@@ -136,21 +138,44 @@ class Prepared:
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """How often each word of the vocabulary is a training target, (n_words,).
+        """How often each word of the vocabulary is a training target, (n_words,)."""
+        return self.counts_of(self.vocabulary)
+
+    def counts_of(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
+        """How often each word of any vocabulary is a training target, (n_words,).
 
         `<S>` and `</S>` occur once per sentence, `<UNK>` as often as there are other words. Words
         of the text that are spelled like these are counted with them.
         """
-        counts = np.zeros(len(self.vocabulary), np.int64)
+        counts = np.zeros(len(vocabulary), np.int64)
+        specials = vocabulary.specials
         for word, count in read_counts(self.folder / COUNTS):
-            number = self.vocabulary.find(word)
+            number = vocabulary.find(word[: specials.longest])
             if number is not None:
-                counts[number] = count
-        unknown, begin, end = (self.vocabulary.find(word) for word in (UNKNOWN, BEGIN, END))
+                counts[number] += count
+        unknown, begin, end = map(vocabulary.find, (specials.unknown, *vocabulary.markers))
         counts[unknown] += self.n_tokens - int(counts.sum())
         counts[begin] += self.n_sentences
         counts[end] += self.n_sentences
         return counts
+
+    def characters(self, max_chars: int) -> DictionaryAlphabet:
+        """The alphabet of the training text, the most frequent characters first.
+
+        A character that occurs once only is left out, so that a model learns what to do with those
+        that it has never seen.
+
+        Args:
+            max_chars: characters of a word that are read, with its two markers.
+        """
+        counts: Counter[str] = Counter()
+        for word, count in read_counts(self.folder / COUNTS):
+            for character in word:
+                counts[character] += count
+        # White space is only found in tokens that somebody else made; a dictionary cannot hold it.
+        kept = [c for c, count in counts.items() if count > 1 and not c.isspace()]
+        kept.sort(key=lambda character: (-counts[character], character))
+        return DictionaryAlphabet([*DictionaryAlphabet.specials, *kept], max_chars)
 
     @classmethod
     def open(cls, folder: Path | str, *, verify: bool = False) -> Prepared:
@@ -279,4 +304,4 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
     """
     data = {**_FORMAT.head(), **facts, "files": file_entries(folder)}
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8", newline="\n")

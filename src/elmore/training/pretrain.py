@@ -16,7 +16,8 @@ from elmore.formats.checkpoint import Checkpoint
 from elmore.kernels.workers import Workers
 from elmore.nn.threads import torch_workers
 from elmore.text.batching import TokenIndexer
-from elmore.text.characters import ByteAlphabet
+from elmore.text.characters import Alphabet, ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
 from elmore.training.batches import Batches, LmBatch, SentenceBatches
 from elmore.training.distributed import Group, join_group
 from elmore.training.fitted_recipe import choose_recipe, run_tokens
@@ -56,7 +57,8 @@ def pretrain(
         seed: the one seed.
         resume: continue the run in `out`; without a run there, start one.
         threads: processors to use; all by default.
-        device: where to compute.
+        device: where to compute: "cpu", "cuda" or "cuda:1"; with several processes "cuda" is the
+            GPU of each.
         report: gets every line of the log as it is written.
         start: a model to start from, instead of random weights.
 
@@ -73,7 +75,7 @@ def pretrain(
     run.check_new(resume=resume)
     group.barrier()  # nobody may start the run before all have seen that there is none
     workers = torch_workers(threads)
-    trainer = make_trainer(prepared, recipe, run, seed, group, workers, device)
+    trainer = make_trainer(prepared, recipe, run, seed, group, workers, start)
     if start is not None:
         trainer.start_from(start)
     facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
@@ -144,47 +146,73 @@ def make_trainer(
     seed: int,
     group: Group,
     workers: Workers,
-    device: str,
+    start: Checkpoint | None,
 ) -> LmTrainer:
     """What `pretrain` trains, before its first step."""
     if prepared.n_tokens == 0:
         raise InputError(f"'{prepared.folder}' holds no text; prepare some first")
-    batches, heldout = make_batches(prepared, recipe, seed, group)
+    vocabulary = _vocabulary(prepared, recipe, start)
+    indexer = TokenIndexer(
+        _alphabet(prepared, recipe, start),
+        None if recipe.model.tokens == "characters" else vocabulary,
+    )
+    batches, heldout = make_batches(prepared, recipe, seed, group, indexer, vocabulary)
     trainer = LmTrainer(
         recipe,
         run,
         batches,
-        prepared.vocabulary,
+        vocabulary,
         tokenizer=prepared.tokenizer,
         total=run_tokens(prepared, recipe),
         seed=seed,
         group=group,
         workers=workers,
         heldout=heldout,
-        counts=prepared.counts,
+        counts=prepared.counts_of(vocabulary),
         notes=_notes(prepared),
-        device=device,
+        device=group.device,
+        alphabet=indexer.alphabet,
+        config=None if start is None or recipe.model.tokens != "model" else start.config,
     )
     if recipe.model.vectors is not None:
         trainer.use_vectors(Path(recipe.model.vectors))
     return trainer
 
 
+def _alphabet(prepared: Prepared, recipe: Recipe, start: Checkpoint | None) -> Alphabet | None:
+    """How the model reads characters; None if it reads words."""
+    model = recipe.model
+    if model.tokens == "words":
+        return None
+    if start is not None:
+        return start.alphabet
+    if model.alphabet == "bytes":
+        return ByteAlphabet(model.max_chars)
+    return prepared.characters(model.max_chars)
+
+
+def _vocabulary(prepared: Prepared, recipe: Recipe, start: Checkpoint | None) -> Vocabulary:
+    """The words that are predicted, which are those of the word table if the model has one."""
+    if recipe.model.tokens == "model" and start is not None and start.vocabulary is not None:
+        return start.vocabulary
+    return prepared.vocabulary
+
+
 def make_batches(
-    prepared: Prepared, recipe: Recipe, seed: int, group: Group
+    prepared: Prepared,
+    recipe: Recipe,
+    seed: int,
+    group: Group,
+    indexer: TokenIndexer,
+    vocabulary: Vocabulary,
 ) -> tuple[Batches, list[LmBatch]]:
     """The training batches and the held-out batches."""
-    vocabulary = prepared.vocabulary
-    indexer = TokenIndexer(
-        ByteAlphabet(recipe.model.max_chars) if recipe.model.tokens == "characters" else None,
-        vocabulary if recipe.model.tokens == "words" else None,
-    )
 
     @lru_cache(maxsize=4)  # sentences and windows read shards in orders of their own
     def read(number: int) -> Shard:
         return prepared.read(prepared.shard_paths[number])
 
-    heldout = _heldout_batches(prepared, recipe, indexer)
+    heldout = _heldout_batches(prepared, recipe, indexer, vocabulary)
     data = recipe.data
     shares: dict[str, Any] = {
         "bidirectional": recipe.model.bidirectional,
@@ -216,7 +244,9 @@ def make_batches(
     return MixedBatches(single, windows, data.long_share), heldout
 
 
-def _heldout_batches(prepared: Prepared, recipe: Recipe, indexer: TokenIndexer) -> list[LmBatch]:
+def _heldout_batches(
+    prepared: Prepared, recipe: Recipe, indexer: TokenIndexer, vocabulary: Vocabulary
+) -> list[LmBatch]:
     """Take a fixed, seeded sample of the held-out sentences; the same in every run."""
     if prepared.heldout_path is None:
         return []
@@ -225,7 +255,7 @@ def _heldout_batches(prepared: Prepared, recipe: Recipe, indexer: TokenIndexer) 
         lambda number: shard,
         1,
         indexer,
-        prepared.vocabulary,
+        vocabulary,
         batch_tokens=2048,
         max_length=recipe.data.max_length,
         pool=len(shard.sentences),

@@ -16,6 +16,7 @@ from elmore.config import (
     TokenEncoderConfig,
 )
 from elmore.errors import ConfigError
+from elmore.text.characters import ByteAlphabet
 from elmore.training.recipe_files import (
     MISSING,
     Bound,
@@ -42,16 +43,23 @@ Regime = Literal["sentences", "stream"]
 LossKind = Literal["sampled", "full", "adaptive"]
 SharedNegatives = Literal["directions", "none"]
 OptimizerName = Literal["adagrad", "adam", "muon"]
-TokenInput = Literal["characters", "words"]
+TokenInput = Literal["characters", "words", "model"]
+AlphabetName = Literal["bytes", "characters"]
 Decay = Literal["constant", "cosine", "linear"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRecipe:
-    """The shape of the biLM; `tokens` says whether characters or complete words go in.
+    """The shape of the biLM.
 
     Attributes:
+        tokens: what goes in: "characters" or complete "words"; "model" for what the model reads
+            that a run starts from, such as both (ELMoForManyLangs).
+        max_chars: bytes or characters of a word that are read, with its two markers.
         vectors: file of word vectors to start a word table from, or None.
+        alphabet: what `tokens = "characters"` reads: "bytes" of UTF-8, as the published models, or
+            Unicode "characters", those of the training text. Bytes cut words of many scripts
+            short: a Thai or Hindi letter has three.
     """
 
     tokens: TokenInput
@@ -69,10 +77,15 @@ class ModelRecipe:
     bidirectional: bool
     tied_softmax: bool
     vectors: str | None
+    alphabet: AlphabetName = "bytes"
 
     @classmethod
-    def from_config(cls, config: BiLmConfig) -> ModelRecipe:
+    def from_config(cls, config: BiLmConfig, *, alphabet: AlphabetName = "bytes") -> ModelRecipe:
         """The section that describes an existing model.
+
+        Args:
+            config: the model's.
+            alphabet: what it reads.
 
         Raises:
             ConfigError: the model has a token layer that cannot be trained here.
@@ -83,15 +96,11 @@ class ModelRecipe:
                 "this model's layers read both directions, so it predicts no words; only models "
                 "with separate directions can be trained"
             )
-        # What `config` below can build again: 261 characters are the byte alphabet.
-        words_only = tokens.n_words and not tokens.n_characters and not tokens.projected
-        if not words_only and (tokens.n_words or tokens.n_characters != 261):
-            raise ConfigError(
-                "this model's token layer mixes words and characters or has an alphabet of its "
-                "own; only byte models and plain word models can be trained"
-            )
-        return cls(
-            tokens="words" if words_only else "characters",
+        reads: TokenInput = "characters"
+        if tokens.n_words:
+            reads = "model" if tokens.n_characters or tokens.projected else "words"
+        shape = cls(
+            tokens=reads,
             char_dim=tokens.char_dim,
             max_chars=tokens.max_chars,
             filters=tokens.filters,
@@ -106,14 +115,23 @@ class ModelRecipe:
             bidirectional=lstm.bidirectional,
             tied_softmax=False,
             vectors=None,
+            alphabet=alphabet,
         )
+        if reads == "characters" and shape.config(0, tokens.n_characters) != config:
+            return dataclasses.replace(shape, tokens="model")
+        return shape
 
-    def config(self, n_words: int) -> BiLmConfig:
+    def config(self, n_words: int, n_characters: int = ByteAlphabet.n_characters) -> BiLmConfig:
         """Build the config of the biLM.
 
         Args:
             n_words: size of the vocabulary, used if words go in.
+            n_characters: size of the alphabet, used if characters go in.
         """
+        if self.tokens == "model":
+            raise ConfigError(
+                "model.tokens='model' needs a model to start from; use `elmore fine-tune`"
+            )
         if self.tied_softmax and self.tokens == "characters":
             raise ConfigError(
                 "model.tied_softmax=true needs model.tokens='words'; characters have no word table"
@@ -125,7 +143,7 @@ class ModelRecipe:
         else:
             n_filters = sum(count for _, count in self.filters)
             tokens = TokenEncoderConfig(
-                n_characters=261,
+                n_characters=n_characters,
                 char_dim=self.char_dim,
                 max_chars=self.max_chars,
                 filters=self.filters,

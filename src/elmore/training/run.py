@@ -175,7 +175,7 @@ class Run:
 
     def append(self, line: dict[str, Any]) -> None:
         """Add a line to the log."""
-        with self.log_path.open("a", encoding="utf-8") as stream:
+        with self.log_path.open("a", encoding="utf-8", newline="\n") as stream:
             stream.write(json.dumps(line) + "\n")
 
     def forget_after(self, step: int) -> None:
@@ -236,7 +236,7 @@ def save_state(
         with (place / "state.safetensors").open("wb") as stream:
             write_safetensors(stream, arrays, {})
         facts = {**facts, "step": step, "sha256": sha256_file(place / "state.safetensors")}
-        (place / "state.json").write_text(json.dumps(facts), encoding="utf-8")
+        (place / "state.json").write_text(json.dumps(facts), encoding="utf-8", newline="\n")
     # After the new one is complete, so that there is always one to resume from.
     for old in _states(folder)[:-_KEPT_STATES]:
         shutil.rmtree(old, ignore_errors=True)

@@ -179,8 +179,9 @@ def _full_rows(
         # Packed order: all rows of a step together.
         words = [row[t] for t in range(steps) for row in inputs]
         rows.append(np.array([seen.setdefault(w, len(seen)) for w in words], np.int64))
-        targets.append(vocabulary.encode([row[t] for t in range(steps) for row in aims]))
-    distinct = list(seen)
+        aimed = [row[t] for t in range(steps) for row in aims]
+        targets.append(vocabulary.encode(_marked(aimed, vocabulary.markers)))
+    distinct = _marked(list(seen), indexer.markers)
     alphabet, table = indexer.alphabet, indexer.vocabulary
     return LmBatch(
         words=None if alphabet is None else alphabet.encode(distinct),
@@ -190,6 +191,14 @@ def _full_rows(
         targets=tuple(targets),
         fresh=fresh,
     )
+
+
+def _marked(words: list[str], markers: tuple[str, str]) -> list[str]:
+    """Put the markers of an alphabet or vocabulary in the place of the usual ones."""
+    if markers == (BEGIN, END):
+        return words
+    other = dict(zip((BEGIN, END), markers, strict=True))
+    return [other.get(word, word) for word in words]
 
 
 class WindowBatches:

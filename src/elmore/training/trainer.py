@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmore.config import BiLmConfig
 from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint, Softmax
@@ -27,7 +28,7 @@ from elmore.nn.softmax import (
     full_softmax,
     sampled_softmax,
 )
-from elmore.text.characters import Alphabet, ByteAlphabet
+from elmore.text.characters import Alphabet
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import Vocabulary
 from elmore.text.word_vectors import read_word_vectors
@@ -68,6 +69,9 @@ class LmTrainer(Trainable):
         heldout: batches of held-out text, to evaluate on.
         counts: how often each word of the vocabulary occurs, for the softmax bias.
         notes: what the model's card should say.
+        device: where to compute.
+        alphabet: how the model reads characters; None if it reads words.
+        config: the shape, where it is not the recipe's.
     """
 
     def __init__(
@@ -86,6 +90,8 @@ class LmTrainer(Trainable):
         counts: np.ndarray[Any, np.dtype[np.int64]],
         notes: Mapping[str, Any],
         device: str = "cpu",
+        alphabet: Alphabet | None,
+        config: BiLmConfig | None = None,
     ) -> None:
         super().__init__()
         self.recipe, self.run, self.batches = recipe, run, batches
@@ -93,7 +99,9 @@ class LmTrainer(Trainable):
         self.seed, self.group, self.notes = seed, group, notes
         self.heldout = heldout
         self._total = total
-        self.bilm = BiLm(recipe.model.config(len(vocabulary)))
+        self.alphabet = alphabet
+        n_characters = 0 if alphabet is None else alphabet.n_characters
+        self.bilm = BiLm(config or recipe.model.config(len(vocabulary), n_characters))
         initialise(self.bilm, numpy_generator(seed, "weights"))
         self.bilm.to(device)
         self.cutoffs = _cutoffs(recipe, len(vocabulary))
@@ -279,14 +287,10 @@ class LmTrainer(Trainable):
         weights = {
             name: weight.detach().cpu().numpy() for name, weight in self.bilm.named_parameters()
         }
-        config = self.bilm.config
-        alphabet: Alphabet | None = (
-            ByteAlphabet(config.tokens.max_chars) if config.tokens.n_characters else None
-        )
         return Checkpoint(
-            config=config,
+            config=self.bilm.config,
             weights=weights,
-            alphabet=alphabet,
+            alphabet=self.alphabet,
             vocabulary=self.vocabulary,
             softmax=Softmax(
                 self.softmax_weight.cpu().numpy().copy(),

@@ -1,0 +1,179 @@
+"""The package without what only POSIX systems have: modules, functions and signals.
+
+Nothing here runs on Windows. The child process hides what Windows does not have, tells elmore that
+it is there, and brings the one Windows module that elmore uses.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.test_ladder import FILES
+
+SOURCE = Path(__file__).parents[2] / "src"
+# Other people's modules come first: they have their own ways on Windows.
+HIDE = """
+import asyncio, importlib, logging.handlers, mmap, os, shutil, signal, subprocess, sys, tempfile
+import types
+for name in ("h5py", "numpy", "torch", "tqdm.auto", "pyarrow.parquet", "scipy.stats", "fastapi",
+             "sklearn.linear_model", "sklearn.metrics", "uvicorn", "spacy", "pandas", "matplotlib",
+             "safetensors", "torch.distributed", "huggingface_hub"):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        pass
+for name in ("fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "spwd", "nis",
+             "crypt", "posix", "readline", "curses"):
+    sys.modules[name] = None
+for name in ("fork", "forkpty", "sched_getaffinity", "sched_setaffinity", "sysconf", "getuid",
+             "geteuid", "getgid", "getegid", "getpgid", "killpg", "setsid", "uname", "getloadavg",
+             "mkfifo", "mknod", "chown", "fchown", "lchown", "fchmod", "pread", "pwrite", "nice",
+             "register_at_fork", "O_CLOEXEC", "O_NONBLOCK", "O_DIRECTORY", "O_NOFOLLOW", "sync",
+             "posix_fadvise", "posix_fallocate", "sendfile", "openpty", "ttyname", "getgroups"):
+    vars(os).pop(name, None)
+for name in ("SIGKILL", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGPIPE", "SIGCHLD",
+             "alarm", "setitimer", "pthread_kill", "pthread_sigmask", "sigwait", "pause"):
+    vars(signal).pop(name, None)
+for name in [name for name in vars(mmap) if name.startswith(("MAP_", "MADV_", "PROT_"))]:
+    delattr(mmap, name)
+# They exist on Windows, and do something else: end at once, and return to the shell.
+os.kill = os.execv = None
+msvcrt = types.ModuleType("msvcrt")
+msvcrt.locking, msvcrt.LK_NBLCK = lambda *_: None, 2
+sys.modules["msvcrt"] = msvcrt
+sys.platform = "win32"
+"""
+CORE = """
+from pathlib import Path
+from elmore import Elmo
+from elmore.training.loop import Stopped
+from elmore.training.pretrain import pretrain
+from elmore.training.run import Run
+from small_training import small_data, small_recipe
+
+folder = Path(sys.argv[1])
+elmo = Elmo.load(sys.argv[2])
+elmo.embed(["She fell.", "It rains."])
+elmo.save(folder / "copy")
+elmo.save(folder / "copy", overwrite=True)
+Elmo.load(folder / "copy").encode(["Once more."])
+data = small_data(folder / "corpus")
+def stop(line):
+    if line["step"] == 4:
+        signal.raise_signal(signal.SIGTERM)
+try:
+    pretrain(data, folder / "run", recipe=small_recipe(), threads=1, report=stop)
+except Stopped:
+    print("stopped at", Run(folder / "run").log()[-1]["step"])
+pretrain(data, folder / "run", recipe=small_recipe(), threads=1, resume=True)
+print(Run(folder / "run").elmo().embed("wa wb").shape)
+"""
+
+
+def run(code: str, *arguments: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", HIDE + code, *map(str, arguments)],
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_module_can_be_imported() -> None:
+    modules = [name for name in FILES if not name.endswith("__main__")]
+    out = run(f"for name in {modules!r}: importlib.import_module(name)\nprint(len({modules!r}))")
+    print(f"{out.strip()} modules imported")
+    assert int(out) == len(modules) > 200
+
+
+def test_the_core_runs(tiny_folder: Path, tmp_path: Path) -> None:
+    assert run(CORE, tmp_path, tiny_folder) == "stopped at 4\n(2, 12)\n"
+    # What is written has the same bytes on every system.
+    for name in ("run/log.jsonl", "run/recipe.json", "copy/config.json", "copy/manifest.json"):
+        assert b"\r" not in (tmp_path / name).read_bytes()
+
+
+def test_signals_end_a_command() -> None:
+    """A process cannot end by a signal there; and os.kill would skip every `finally`."""
+    code = """
+import time
+from elmore.cli import main
+def later():
+    try:
+        main._thread.start_new_thread(main._send_later, (signal.SIGTERM,))
+        time.sleep(30)
+    finally:
+        sys.stderr.write("cleaned")
+with main._terminable():
+    try:
+        later()
+    except main._Terminated:
+        code = main._end_by(signal.SIGTERM)
+sys.exit(code - 143 if code else 1)
+"""
+    run(code)
+
+
+# ------------------------------------------------------------------------------------ what is read
+
+
+def calls(path: Path) -> list[tuple[str, ast.Call]]:
+    """All calls in a file, with the last part of the called name."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+            found.append((name, node))
+    return found
+
+
+def text_mode(name: str, call: ast.Call) -> str | None:
+    """The mode of a call that opens a text file; None for any other call."""
+    if name in ("read_text", "write_text"):
+        return name[0]
+    # Members of a zip archive are bytes, whatever the mode.
+    if name not in ("open", "fdopen") or "_archive" in ast.unparse(call.func):
+        return None
+    values: list[Any] = [a.value for a in call.args if isinstance(a, ast.Constant)]
+    values += [k.value.value for k in call.keywords if isinstance(k.value, ast.Constant)]
+    modes = [v for v in values if isinstance(v, str) and v and set(v) <= set("rwaxt+")]
+    return modes[0] if modes else None
+
+
+def test_text_files_name_their_encoding_and_newlines() -> None:
+    """Windows would write cp1252, and two characters at the end of each line."""
+    wrong = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        for name, call in calls(path):
+            mode = text_mode(name, call)
+            if mode is None:
+                continue
+            keywords = {keyword.arg for keyword in call.keywords}
+            named = [a.value for a in call.args if isinstance(a, ast.Constant)]
+            encoded = "encoding" in keywords or bool({"utf-8", "ascii"} & set(map(str, named)))
+            if not encoded or (mode[0] in "wax" and "newline" not in keywords):
+                wrong.append(f"{path.relative_to(SOURCE)}:{call.lineno}")
+    assert wrong == []
+
+
+POSIX = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "posix", "readline"}
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "examples"])
+def test_no_file_imports_a_posix_module_at_its_top(folder: str) -> None:
+    wrong = []
+    for path in sorted((SOURCE.parent / folder).rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [alias.name for alias in getattr(node, "names", [])]
+            names += [getattr(node, "module", None) or ""]
+            if isinstance(node, ast.Import | ast.ImportFrom) and POSIX & set(names):
+                wrong.append(f"{path}:{node.lineno}")
+    assert wrong == []
