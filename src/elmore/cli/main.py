@@ -40,6 +40,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "models": ("elmore.cli.models", "list published models and delete downloads"),
     "cache": ("elmore.cli.cache", "compute the token vectors of a vocabulary once, for a file"),
     "centroids": ("elmore.cli.centroids", "one vector per word or sense, averaged over a text"),
+    "index": ("elmore.cli.index", "index the uses of words in a corpus, with their sense vectors"),
+    "find": ("elmore.cli.find", "the uses of a word that are most similar to a given one"),
     "prepare": ("elmore.cli.prepare", "turn text files into shards and a vocabulary to train on"),
     "vocab": ("elmore.cli.vocab", "make a vocabulary from text, or inspect one"),
     "recipes": ("elmore.cli.recipes", "list or show training recipes"),
