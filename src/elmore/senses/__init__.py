@@ -1,6 +1,9 @@
 """Senses: find, group, name and compare the uses of words."""
 
+from __future__ import annotations
+
 from elmore.senses.find import Concordance
+from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Use
 from elmore.senses.indexing import build_index
 from elmore.senses.vectors import Place, SenseSpace, SenseVectors, marked_place, sense_vectors
@@ -9,9 +12,11 @@ __all__ = [
     "Concordance",
     "Index",
     "Place",
+    "Sense",
     "SenseSpace",
     "SenseVectors",
     "Use",
+    "WordSenses",
     "build_index",
     "marked_place",
     "sense_vectors",

@@ -285,9 +285,7 @@ def space_digest(space: SenseSpace) -> str:
     from elmore.embedding.layer_cache import model_digest
 
     digest = hashlib.sha256(model_digest(space.elmo).encode())
-    softmax = space.elmo.checkpoint.softmax
-    assert softmax is not None, "SenseSpace has refused such a model"
-    for array in (softmax.weight, softmax.bias):
+    for array in (space.softmax.weight, space.softmax.bias):
         digest.update(np.ascontiguousarray(array, np.float32).data)
     digest.update(digest_words(space.words).encode())
     return digest.hexdigest()

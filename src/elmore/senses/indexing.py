@@ -26,7 +26,7 @@ from elmore.embedding.bulk.embed_files import InputFile, TextShard, cut_shards, 
 from elmore.embedding.bulk.job import Job, JobOptions, ShardEmbedder
 from elmore.embedding.bulk.output_folder import check_same_run
 from elmore.errors import ConfigError, InputError
-from elmore.formats.detect import ModelPath, read_checkpoint
+from elmore.formats.detect import ModelPath
 from elmore.jobs.journal import FinishedFile, JournalFolder
 from elmore.jobs.pool import Pool, Request
 from elmore.jobs.worker import Worker
@@ -231,9 +231,7 @@ class _Builder:
         np.save(self.path / "offsets.npy", offsets)
         (self.path / WORDS).write_text(json.dumps(counts, ensure_ascii=False), "utf-8")
         names = [*(f"{name}.npy" for name in (*out, "offsets")), WORDS, VOCABULARY]
-        vocabulary = read_checkpoint(self.job.model).vocabulary
-        assert vocabulary is not None, "the workers have refused such a model"
-        (self.path / VOCABULARY).write_text(json.dumps(vocabulary.words), "utf-8")
+        list(self.pool.map([Request(VOCABULARY, {"do": "words", "folder": str(self.path)})]))
         sizes = {name: (self.path / name).stat().st_size for name in names}
         manifest = {
             **facts,
@@ -314,7 +312,7 @@ def _part(number: int) -> str:
 def _estimate(table: Mapping[str, int], max_uses: int, use_bytes: int) -> str:
     n = sum(min(count, max_uses) for count in table.values())
     # A sentence of 25 words takes about 130 bytes; frequent words share theirs.
-    return f"{len(table)} words, about {n} uses, about {n * (use_bytes + 60) / 1e6:.0f} MB"
+    return f"{len(table)} words, about {n} uses, about {n * (use_bytes + 60) / 1e6:.1f} MB"
 
 
 # --------------------------------------------------------------------------- in a worker process
@@ -325,6 +323,10 @@ def start_indexer(setup: Mapping[str, Any]) -> Worker:
     indexer = _Indexer(Job.from_json(setup["job"]), setup["k"])
 
     def perform(fields: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+        if fields["do"] == "words":
+            text = json.dumps(list(indexer.space.words))
+            (Path(fields["folder"]) / VOCABULARY).write_text(text, "utf-8")
+            return {}
         texts = json.loads(data)
         return indexer.count(texts) if fields["do"] == "count" else indexer.write(fields, texts)
 

@@ -144,6 +144,7 @@ class SenseSpace:
         self._predictor = PlacePredictor(elmo)
         vocabulary = self._predictor.model.vocabulary
         self.words, self.find = vocabulary.words, vocabulary.find
+        self.softmax = self._predictor.model.softmax
         self.k = min(k, len(self.words) - len(self._predictor.model.special))
         self._rows: Array | None = None
         rank = np.log(np.arange(1, len(self.words) + 1))
@@ -154,7 +155,7 @@ class SenseSpace:
     def rows(self) -> Array:
         """The softmax row of each word, centred and of length 1, (n_words, dim)."""
         if self._rows is None:
-            weight = self._predictor.model.softmax.weight
+            weight = self.softmax.weight
             rows = np.asarray(weight[: len(self.words)], np.float32)
             self._rows = unit(rows - rows.mean(axis=0))
         return self._rows
