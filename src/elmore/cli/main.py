@@ -43,6 +43,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "index": ("elmore.cli.index", "index the uses of words in a corpus, with their sense vectors"),
     "find": ("elmore.cli.find", "the uses of a word that are most similar to a given one"),
     "senses": ("elmore.cli.senses", "the uses of words, grouped by sense"),
+    "change": ("elmore.cli.change", "words that two corpora use differently"),
     "prepare": ("elmore.cli.prepare", "turn text files into shards and a vocabulary to train on"),
     "vocab": ("elmore.cli.vocab", "make a vocabulary from text, or inspect one"),
     "recipes": ("elmore.cli.recipes", "list or show training recipes"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from elmore.senses.change import Changes, compare
 from elmore.senses.find import Concordance
 from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Use
@@ -9,6 +10,7 @@ from elmore.senses.indexing import build_index
 from elmore.senses.vectors import Place, SenseSpace, SenseVectors, marked_place, sense_vectors
 
 __all__ = [
+    "Changes",
     "Concordance",
     "Index",
     "Place",
@@ -18,6 +20,7 @@ __all__ = [
     "Use",
     "WordSenses",
     "build_index",
+    "compare",
     "marked_place",
     "sense_vectors",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from elmore.embedding.centroids import k_means
 from elmore.errors import ConfigError
 from elmore.report import Report, Row
 from elmore.senses.index import Index, Rows, Use
-from elmore.senses.vectors import Array, Place, unit
+from elmore.senses.vectors import Array, Place, SenseVectors, unit
 from elmore.text.sentence import Sentence
 
 __all__ = ["Grouping", "Sense", "WordSenses", "find_senses", "group_vectors", "sense_names"]
@@ -177,7 +177,8 @@ def find_senses(
     label = word if isinstance(word, str) else ", ".join(word)
     vectors = unit(index.vectors(rows))
     grouping = group_vectors(vectors, max_senses, seed)
-    names = sense_names(index, rows, grouping.groups)
+    own = {use.tokens[use.position].lower() for use in map(index.use, rows)}
+    names = sense_names(index.substitutes(rows), grouping.groups, own)
     cosines = vectors @ grouping.centres.T
     sources = index.source_of(rows)
     senses = []
@@ -205,28 +206,30 @@ def find_senses(
     return WordSenses(label, tuple(senses), grouping, index)
 
 
-def sense_names(index: Index, rows: Rows, groups: Groups) -> list[tuple[str, ...]]:
-    """The substitutes of each group that stand out from the other groups, the strongest first."""
-    found = index.substitutes(rows)
+def sense_names(found: SenseVectors, groups: Groups, own: Collection[str]) -> list[tuple[str, ...]]:
+    """The substitutes of each group that stand out from the other groups, the strongest first.
+
+    Args:
+        found: sparse vectors of n uses.
+        groups: of each, (n,).
+        own: the words themselves in lower case, which name no sense.
+    """
     used, columns = np.unique(found.ids, return_inverse=True)
     columns = columns.reshape(found.ids.shape)
-    n_groups = int(groups.max()) + 1
-    sums = np.zeros((n_groups, len(used)))
-    for group in range(n_groups):
+    sums = np.zeros((int(groups.max()) + 1, len(used)))
+    for group in range(len(sums)):
         here = groups == group
         np.add.at(sums[group], columns[here], found.weights[here] / here.sum())
-    own = {use.tokens[use.position].lower() for use in map(index.use, rows)}
     names = []
-    for group in range(n_groups):
+    for group in range(len(sums)):
         # Words that all senses share would name none of them.
         others = np.delete(sums, group, axis=0)
         stands_out = sums[group] - (others.max(axis=0) if len(others) else 0)
         order = used[np.argsort(-stands_out, kind="stable")[: 4 * _NAME_WORDS]]
-        # One of Bank and bank is enough.
-        words = {index.vocabulary[k].lower(): index.vocabulary[k] for k in order[::-1]}
-        first = [index.vocabulary[k].lower() for k in order]
-        kept = [words[w] for w in dict.fromkeys(first) if w not in own]
-        names.append(tuple(kept[:_NAME_WORDS]))
+        words: dict[str, str] = {}  # one of Shore and shore is enough
+        for k in order:
+            words.setdefault(found.space.words[k].lower(), found.space.words[k])
+        names.append(tuple(w for low, w in words.items() if low not in own)[:_NAME_WORDS])
     return names
 
 
