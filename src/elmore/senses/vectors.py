@@ -202,6 +202,8 @@ class SenseSpace:
         return self._predictor.values(hidden[:, 0], ids)
 
     def _weigh(self, hidden: Array) -> SenseVectors:
+        if not hidden.shape[1]:  # a window of empty sentences
+            return self.vectors([])
         found = self._predictor.likeliest(hidden, self.k)
         weights = found.values - found.total[:, None] - self.log_prior[found.ids]
         return SenseVectors(self, found.ids, np.maximum(weights, 0))
