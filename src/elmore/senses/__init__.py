@@ -7,13 +7,12 @@ from elmore.senses.find import Concordance
 from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Use
 from elmore.senses.indexing import build_index
-from elmore.senses.vectors import Place, SenseSpace, SenseVectors, marked_place, sense_vectors
+from elmore.senses.vectors import SenseSpace, SenseVectors, marked_place, sense_vectors
 
 __all__ = [
     "Changes",
     "Concordance",
     "Index",
-    "Place",
     "Sense",
     "SenseSpace",
     "SenseVectors",
