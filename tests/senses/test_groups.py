@@ -85,6 +85,8 @@ def test_homonyms_are_two_senses_with_names(index: Index) -> None:
     assert shares["rivers"] == 1
     assert shares["money"] == pytest.approx(1 / 19)
     assert all("river" in use.tokens for use in river.typical)
+    # One sentence is in both files, and is shown once.
+    assert len({use.tokens for use in river.typical}) == 3
     assert sum(one.share for one in found.senses) == pytest.approx(1)
     new = marked_place(index.space.elmo, "She lay on the [bank] of the stream .")
     assert found.assign([new])[0][0] == river.number

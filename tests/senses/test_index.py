@@ -186,6 +186,19 @@ build_index({[str(f) for f in files]!r}, {str(out)!r}, model={str(model)!r}, min
     assert one == two
 
 
+def test_a_kill_after_the_manifest_costs_nothing(
+    files: list[Path], tmp_path: Path, model: Path
+) -> None:
+    out = tmp_path / "uses"
+    build(files, out, model)
+    before = contents(out)
+    for name in ("part-000000.npz", "counts.json", "lock"):
+        (out / name).write_bytes(b"left over")
+    (out / "journal.jsonl").write_bytes(b"{}\n")
+    build(files, out, model, progress=Stop(0))
+    assert contents(out) == before
+
+
 def test_damage_wrong_models_and_second_writers_are_refused(
     files: list[Path], tmp_path: Path, model: Path, lm: Elmo
 ) -> None:

@@ -195,7 +195,7 @@ def find_senses(
                 name=names[group],
                 rows=rows[here],
                 share=len(here) / len(rows),
-                typical=tuple(index.use(row) for row in rows[near[:3]]),
+                typical=_different(index, rows[near], 3),
                 borderline=tuple(index.use(row) for row in rows[border]),
                 sources={
                     index.sources[s]: float(np.mean(grouping.groups[sources == s] == group))
@@ -322,6 +322,17 @@ def _rand(one: Groups, two: Groups) -> float:
     chance = rows * columns / max(pairs(np.array([len(one)], np.float64)), 1)
     most = (rows + columns) / 2
     return 1.0 if most == chance else (both - chance) / (most - chance)
+
+
+def _different(index: Index, rows: Rows, n: int) -> tuple[Use, ...]:
+    """The first uses whose sentences differ: corpora repeat some."""
+    found: dict[tuple[str, ...], Use] = {}
+    for row in rows:
+        use = index.use(row)
+        found.setdefault(use.tokens, use)
+        if len(found) == n:
+            break
+    return tuple(found.values())
 
 
 def _marked(use: Use) -> str:

@@ -159,8 +159,9 @@ class _Builder:
         records: list[_Part] = []
         found = None if overwrite else self.folder.found()
         manifest = self.path / MANIFEST
-        if manifest.exists() and not overwrite and found is None:
+        if manifest.exists() and not overwrite:
             check_same_run(self.path, read_manifest(self.path), facts)
+            self._clean(found is not None)  # a kill may have left parts
             return True
         if found is not None:
             check_same_run(self.path, found[0], facts)
@@ -170,8 +171,9 @@ class _Builder:
                 for one in found[1]
                 if self.folder.is_intact(one) and sha256_file(self.path / one.file) == one.sha256
             ]
-        kept = self.folder.begin(facts, records)
+        # First: a manifest says that all files are there.
         manifest.unlink(missing_ok=True)
+        kept = self.folder.begin(facts, records)
         self.done = {record.number: record for record in kept}
         return False
 
@@ -244,9 +246,14 @@ class _Builder:
         }
         with atomic_file(self.path / MANIFEST, overwrite=True) as stream:
             stream.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")
-        for number in self.done:
-            (self.path / (_part(number) if number >= 0 else _COUNTS)).unlink()
-        self.folder.finish()
+        self._clean(True)
+
+    def _clean(self, journal: bool) -> None:
+        """Remove what is not part of a finished index."""
+        for path in (*self.path.glob("part-*.npz"), self.path / _COUNTS):
+            path.unlink(missing_ok=True)
+        if journal:
+            self.folder.finish()
 
     def _fill(self, numbers: list[int], out: Mapping[str, NDArray[Any]], free: Rows) -> None:
         """Copy each use to its row; `free` is the first free row of each word."""
