@@ -15,7 +15,7 @@ from elmore._version import __version__
 from elmore.errors import ElmoreError
 
 if TYPE_CHECKING:
-    from elmore import analysis, tasks
+    from elmore import analysis, senses, tasks
     from elmore.config import BiLmConfig
     from elmore.embedding.elmo import Elmo
     from elmore.embedding.results import SentenceLayers, cosine
@@ -46,6 +46,7 @@ __all__ = [
     "prepare",
     "pretrain",
     "score",
+    "senses",
     "substitutes",
     "tasks",
 ]
@@ -66,6 +67,7 @@ _NAMES = {
     "prepare": "elmore.training.prepare",
     "pretrain": "elmore.training.pretrain",
     "score": "elmore.language_model.scores",
+    "senses": "elmore.senses",
     "substitutes": "elmore.language_model.likely_words",
     "tasks": "elmore.tasks",
 }

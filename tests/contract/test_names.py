@@ -24,6 +24,7 @@ NAMES = [
     "prepare",
     "pretrain",
     "score",
+    "senses",
     "substitutes",
     "tasks",
 ]

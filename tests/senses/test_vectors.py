@@ -99,6 +99,22 @@ def test_bad_calls_say_what_to_do(lm: Elmo, tiny_elmo: Elmo) -> None:
         sense_vectors(without, [(SENTENCE, 0)])
 
 
+def test_elmo_gives_one_row_per_token(lm: Elmo) -> None:
+    found = lm.senses("It fell.")
+    assert found.tokens == ("It", "fell", ".")
+    sentence = lm.tokenize("It fell.")
+    expected = sense_vectors(lm, [(sentence, k) for k in range(3)])
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-5)
+    several = lm.senses(["It fell.", "", "Yes"])
+    assert [one.tokens for one in several] == [("It", "fell", "."), (), ("Yes",)]
+    assert [len(one) for one in several] == [3, 0, 1]
+    assert lm.senses([]) == []
+    assert len(lm.senses("")) == 0
+    with pytest.raises(ConfigError, match="item 0 is a list"):
+        lm.senses([["It"]])  # type: ignore[list-item]
+
+
 @pytest.mark.parametrize(
     "text", ["no mark", "[two words here] too", "[a] and [b]", "]odd[", "a [ ] b"]
 )

@@ -46,6 +46,7 @@ from elmore.text.sentence import Sentence
 
 if TYPE_CHECKING:
     from elmore.nn.elmo_layer import ElmoLayer, LayerNorm
+    from elmore.senses.vectors import SenseVectors
 
 __all__ = ["Elmo", "Precision"]
 
@@ -283,6 +284,33 @@ class Elmo:
             (3, 3, 32)
         """
         return self._each_list(sentences, all_layers)
+
+    @overload
+    def senses(self, texts: str) -> SenseVectors: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+    @overload
+    def senses(self, texts: Sequence[str]) -> list[SenseVectors]: ...
+    def senses(self, texts: str | Sequence[str]) -> SenseVectors | list[SenseVectors]:
+        """Sense vectors of each token: the words that could stand in its place, with weights.
+
+        The model must have a softmax. For an index of a corpus see `elmore.senses`.
+
+        Examples:
+            >>> found = Elmo.load().senses("They sat on the bank of the river .")
+            >>> found.tokens[4], "shore" in [word for word, _ in found.words(4)]
+            ('bank', True)
+            >>> found.dense().shape
+            (9, 128)
+        """
+        from elmore.senses.vectors import SenseSpace
+
+        given = [texts] if isinstance(texts, str) else texts
+        sentences = list(sentences_from_texts(given, self.tokenize, "elmore.senses.sense_vectors"))
+        found = SenseSpace(self).pipe((one, range(len(one))) for one in sentences)
+        result = [
+            dataclasses.replace(vectors, tokens=sentence.tokens)
+            for sentence, vectors in zip(sentences, found, strict=True)
+        ]
+        return result[0] if isinstance(texts, str) else result
 
     def pipe(
         self,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,15 @@ from elmore.errors import ConfigError, InputError
 from elmore.language_model.likely_words import PlacePredictor, check_places
 from elmore.text.sentence import Sentence
 
-__all__ = ["N_WORDS", "Place", "SenseSpace", "SenseVectors", "marked_place", "sense_vectors"]
+__all__ = [
+    "N_WORDS",
+    "Place",
+    "SenseSpace",
+    "SenseVectors",
+    "marked_place",
+    "sense_vectors",
+    "unit",
+]
 
 Array = NDArray[np.float32]
 # A sentence, and the position of a token in it.
@@ -38,19 +47,33 @@ N_WORDS = 200
 _OPEN, _CLOSE = "[", "]"
 
 
+class Space(Protocol):
+    """The words that describe places: those of a model, or those that an index stores."""
+
+    @property
+    def words(self) -> Sequence[str]:
+        """All words, by id."""
+
+    @property
+    def rows(self) -> Array:
+        """The softmax row of each word, centred and of length 1, (n_words, dim)."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SenseVectors:
     """The sense vectors of n places; those of a sentence have one row per token.
 
     Attributes:
-        space: the model that they come from.
+        space: the model or the index that they come from.
         ids: words, the likeliest first, (n, k).
         weights: how much likelier each is here than in general, 0 or more, (n, k).
+        tokens: of the sentence, if there is one row for each of them.
     """
 
-    space: SenseSpace
+    space: Space
     ids: NDArray[np.int32]
     weights: Array
+    tokens: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -86,11 +109,11 @@ class SenseVectors:
         # Only words that occur matter: the matrix is much narrower than the vocabulary.
         used, columns = np.unique(other.ids, return_inverse=True)
         table = np.zeros((len(other), len(used) + 1), np.float32)
-        np.put_along_axis(table, columns.reshape(other.ids.shape), _unit(other.weights), axis=1)
+        np.put_along_axis(table, columns.reshape(other.ids.shape), unit(other.weights), axis=1)
         result = np.empty((len(self), len(other)), np.float32)
         at = np.searchsorted(used, self.ids).clip(max=max(len(used) - 1, 0))
         at = np.where(used[at] == self.ids, at, len(used)) if len(used) else at
-        for row, weights in enumerate(_unit(self.weights)):
+        for row, weights in enumerate(unit(self.weights)):
             result[row] = table[:, at[row]] @ weights
         return result
 
@@ -121,6 +144,7 @@ class SenseSpace:
         self._predictor = PlacePredictor(elmo)
         vocabulary = self._predictor.model.vocabulary
         self.words, self.find = vocabulary.words, vocabulary.find
+        self.softmax = self._predictor.model.softmax
         self.k = min(k, len(self.words) - len(self._predictor.model.special))
         self._rows: Array | None = None
         rank = np.log(np.arange(1, len(self.words) + 1))
@@ -131,9 +155,9 @@ class SenseSpace:
     def rows(self) -> Array:
         """The softmax row of each word, centred and of length 1, (n_words, dim)."""
         if self._rows is None:
-            weight = self._predictor.model.softmax.weight
+            weight = self.softmax.weight
             rows = np.asarray(weight[: len(self.words)], np.float32)
-            self._rows = _unit(rows - rows.mean(axis=0))
+            self._rows = unit(rows - rows.mean(axis=0))
         return self._rows
 
     def vectors(self, places: Sequence[Place], *, batch_tokens: int = BATCH_TOKENS) -> SenseVectors:
@@ -179,6 +203,8 @@ class SenseSpace:
         return self._predictor.values(hidden[:, 0], ids)
 
     def _weigh(self, hidden: Array) -> SenseVectors:
+        if not hidden.shape[1]:  # a window of empty sentences
+            return self.vectors([])
         found = self._predictor.likeliest(hidden, self.k)
         weights = found.values - found.total[:, None] - self.log_prior[found.ids]
         return SenseVectors(self, found.ids, np.maximum(weights, 0))
@@ -218,6 +244,7 @@ def marked_place(elmo: Elmo, text: str) -> Place:
     return sentence, inside[0]
 
 
-def _unit(rows: Array) -> Array:
+def unit(rows: Array) -> Array:
+    """Rows of length 1; rows of zeros stay."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(norms == 0, 1, norms), np.float32)

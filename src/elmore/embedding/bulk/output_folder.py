@@ -28,14 +28,14 @@ from elmore.jobs.journal import FinishedFile, JournalFolder
 from elmore.limits import LIMITS
 from elmore.text.reading import Counts
 
-__all__ = ["BulkFolder", "BulkResult", "ShardRecord"]
+__all__ = ["FOLDER_LIMITS", "BulkFolder", "BulkResult", "ShardRecord", "check_same_run"]
 
 _AGAIN = "pass overwrite=True (--force) to start again"
 _FORMAT = FolderFormat(name="elmore-vectors", version=1, label="bulk vectors", fix=_AGAIN)
 _MANIFEST = "manifest.json"
 _SHARD = re.compile(r"shard-\d{6,}\.[a-z0-9]+")
 # Of a manifest that we wrote ourselves: ten million shards are 5 TB of text.
-_LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 32, json_nodes=1 << 28)
+FOLDER_LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 32, json_nodes=1 << 28)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ class BulkFolder:
         found = None if self._overwrite else self._manifest() or self._journal.found()
         if found is not None:
             earlier, records = found
-            _check_same(self.path, earlier, self._facts)
+            check_same_run(self.path, earlier, self._facts)
         kept = self._journal.begin(self._facts, records)
         # Only now: if we are killed between the two, the manifest still names every shard.
         (self.path / _MANIFEST).unlink(missing_ok=True)
@@ -157,7 +157,7 @@ class BulkFolder:
         path = self.path / _MANIFEST
         if not path.exists():
             return None
-        manifest = read_json(path, _LIMITS, follow=False)
+        manifest = read_json(path, FOLDER_LIMITS, follow=False)
         _FORMAT.check(manifest, what=str(path))
         shards = manifest.pop("shards", [])
         manifest.pop("counts", None)
@@ -173,7 +173,7 @@ def _check_manifest(folder: Path) -> None:
     if not path.exists():
         return
     with contextlib.suppress(FormatError):
-        if read_json(path, _LIMITS, follow=False).get("format") == _FORMAT.name:
+        if read_json(path, FOLDER_LIMITS, follow=False).get("format") == _FORMAT.name:
             return
     raise ConfigError(
         f"'{shown(folder, 140)}' holds files that elmore did not write; choose another name or "
@@ -181,7 +181,8 @@ def _check_manifest(folder: Path) -> None:
     )
 
 
-def _check_same(path: Path, earlier: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_same_run(path: Path, earlier: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to resume a run of other settings, software, model or inputs."""
     fix = "choose another folder, or pass overwrite=True (--force) to start again"
     label = f"'{shown(path, 100)}'"
     for part in ("settings", "software"):

@@ -1,0 +1,74 @@
+"""`elmore find`: the uses of a word that are most similar to a given one."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from typing import TYPE_CHECKING
+
+from elmore.cli import flags
+from elmore.cli.parsing import Parser
+from elmore.cli.report import write_json, write_result
+
+if TYPE_CHECKING:
+    from elmore.senses.index import Index
+
+__all__ = ["EXAMPLES", "add_arguments", "add_index_model", "open_index", "run"]
+
+EXAMPLES = """\
+  elmore find uses/ "She sat on the [bank] of the river"
+  elmore find uses/ "They [ran] a shop" --word run,runs,ran,running
+  elmore find uses/ "She sat on the [bank]" --word '*' --unlike "The [bank] lent money"
+
+The word in brackets is the one to look for. --word 'run*' searches all words with that prefix,
+--word '/bank(er|s)?/' those that a regular expression matches, and --word '*' all words.
+"""
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("index", metavar="INDEX", help="folder that `elmore index` wrote")
+    parser.add_argument("text", metavar="TEXT", help="sentence with one word in [brackets]")
+    parser.add_argument("--word", metavar="PATTERN", help="words to search (default: the same)")
+    for name, what in (("--like", "further example"), ("--unlike", "counterexample")):
+        parser.add_argument(
+            name, action="append", default=[], metavar="TEXT", help=f"{what}; may be repeated"
+        )
+    flags.add(parser, "--top", type=flags.parse_count, default=10)
+    add_index_model(parser)
+    parser.add_argument("--csv", action="store_true", help="print CSV")
+    flags.add_common(parser)
+
+
+def add_index_model(parser: Parser) -> None:
+    """--model and --threads, for verbs that read an index."""
+    flags.add_model(parser, help="the model of the index, if it is not where it was")
+    flags.add(parser, "--threads")
+
+
+def open_index(args: argparse.Namespace, path: str) -> Index:
+    """Open an index with the model of --model, if one is named."""
+    from elmore.embedding.elmo import Elmo
+    from elmore.senses.index import Index
+
+    elmo = None
+    if args.model:
+        elmo = Elmo(flags.read_model(flags.chosen_model(args)), threads=args.threads)
+    return Index.open(path, elmo=elmo)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the most similar uses."""
+    word = args.word
+    if word is not None and "," in word and not word.startswith("/"):
+        word = word.split(",")
+    found = open_index(args, args.index).find(
+        args.text, word=word, k=args.top, like=args.like, unlike=args.unlike
+    )
+    if args.json:
+        write_json(found.to_dict())
+    elif args.csv:
+        write_result(found.to_csv().rstrip("\n"))
+    else:
+        write_result("\n".join(found.lines(shutil.get_terminal_size((110, 24)).columns)))
+    return 0

@@ -1,0 +1,106 @@
+"""`elmore index`: the uses of words in a corpus, computed once."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+
+from elmore.cli import flags
+from elmore.cli.parsing import Parser
+from elmore.cli.report import make_progress, say, several, write_json
+from elmore.errors import ConfigError
+
+__all__ = ["EXAMPLES", "add_arguments", "run"]
+
+EXAMPLES = """\
+  elmore index corpus/*.txt -o uses/
+  elmore index news.txt.gz --words bank,play,spring -o uses/
+  elmore index wiki.txt --split-sentences --min-count 500 --max-uses 300 --workers 4 -o uses/
+
+Then ask it: `elmore find`, `elmore senses`, `elmore change`. An interrupted run resumes when it is
+started again.
+"""
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments."""
+    flags.add_inputs(parser)
+    flags.add_model(parser)
+    flags.add_output(parser, "folder to create")
+    parser.add_argument(
+        "--words", metavar="LIST", help="words, separated by commas, or a file with one per line"
+    )
+    flags.add(
+        parser,
+        "--min-count",
+        type=flags.parse_count,
+        default=100,
+        help="without --words: index the words that occur so often (default: 100)",
+    )
+    parser.add_argument(
+        "--max-uses",
+        type=flags.parse_count,
+        default=1000,
+        metavar="N",
+        help="keep about N uses of a frequent word, a random sample (default: 1000)",
+    )
+    parser.add_argument(
+        "--substitutes",
+        type=flags.parse_count,
+        default=64,
+        metavar="K",
+        help="keep the K likeliest substitutes of each use (default: 64)",
+    )
+    flags.add(parser, "--workers", help="processes (default: 1)")
+    flags.add_compute(parser)
+    flags.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make an index."""
+    from elmore.published.catalog import BUNDLED, bundled_model
+    from elmore.senses.indexing import build_index
+    from elmore.text.reading import check_rereadable
+
+    if args.output in (None, "-"):
+        raise ConfigError("an index is a folder; pass -o FOLDER")
+    check_rereadable(args.inputs)
+    model = flags.chosen_model(args)
+    with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
+        index = build_index(
+            args.inputs,
+            args.output,
+            model=BUNDLED if model == bundled_model() else model,
+            words=args.words and _words(args.words),
+            min_count=args.min_count,
+            max_uses=args.max_uses,
+            k=args.substitutes,
+            workers=args.workers or 1,
+            overwrite=args.force,
+            progress=progress,
+            report=lambda line: None if args.quiet else say(line),
+            tokenized=args.tokenized,
+            split_sentences=args.split_sentences,
+            errors=args.errors,
+            limit=args.limit,
+            device=args.device,
+            precision=args.precision,
+            batch_tokens=args.batch_tokens,
+            threads=args.threads or (None if (args.workers or 1) == 1 else 1),
+        )
+    if args.json:
+        write_json({"output": args.output, "words": len(index.words), "uses": len(index)})
+    elif not args.quiet:
+        done = f"{several(len(index), 'use')} of {several(len(index.words), 'word')}"
+        say(f"indexed {done} in '{args.output}'")
+    return 0
+
+
+def _words(text: str) -> list[str]:
+    import os
+
+    from elmore.text.reading import read_input
+
+    if os.path.isfile(text):
+        return [line.strip() for _, line in read_input(text) if line.strip()]
+    return [word for word in text.split(",") if word]

@@ -1,0 +1,76 @@
+"""`elmore senses`: the uses of a word, grouped by sense."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from elmore.cli import flags
+from elmore.cli.find import add_index_model, open_index
+from elmore.cli.parsing import Parser
+from elmore.cli.report import write_json, write_result
+from elmore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from elmore.senses.groups import WordSenses
+
+__all__ = ["EXAMPLES", "add_arguments", "run"]
+
+EXAMPLES = """\
+  elmore senses uses/ bank plant play
+  elmore senses uses/ "run*" --max-senses 4 --json
+  elmore senses uses/ bank --assign news.txt
+
+The number of senses is found, not given. Each sense is named by the substitutes that are typical of
+it. --assign tags another text: line, position, word, sense, cosine and sentence, separated by tabs.
+"""
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("index", metavar="INDEX", help="folder that `elmore index` wrote")
+    parser.add_argument("words", nargs="+", metavar="WORD", help="words or patterns")
+    parser.add_argument(
+        "--max-senses",
+        type=flags.parse_count,
+        default=8,
+        metavar="N",
+        help="the largest number of senses to try (default: 8)",
+    )
+    parser.add_argument("--assign", metavar="FILE", help="tag the words in this text instead")
+    parser.add_argument("--examples", action="store_true", help="all examples, and shares by file")
+    flags.add(parser, "--seed")
+    add_index_model(parser)
+    flags.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the senses of words, or tag a text with them."""
+    from elmore.text.reading import check_inputs
+
+    if args.assign and args.json:
+        raise ConfigError("--assign prints a table; leave out --json")
+    if args.assign:
+        check_inputs([args.assign], None)
+    index = open_index(args, args.index)
+    found = [index.senses(word, max_senses=args.max_senses, seed=args.seed) for word in args.words]
+    if args.assign:
+        for line in _tagged(args.assign, found):
+            write_result(line)
+    elif args.json:
+        write_json([one.to_dict() for one in found])
+    else:
+        write_result("\n\n".join(str(one.report) if args.examples else repr(one) for one in found))
+    return 0
+
+
+def _tagged(file: str, found: Sequence[WordSenses]) -> Iterator[str]:
+    from elmore.text.reading import read_input
+
+    for number, line in read_input(file):
+        sentence = found[0].index.space.elmo.tokenize(line)
+        for senses in found:
+            for position, sense, cosine in senses.assign_text(sentence):
+                cells = (number, position, senses.word, sense, f"{cosine:.3f}", line)
+                yield "\t".join(str(cell).replace("\t", " ") for cell in cells)

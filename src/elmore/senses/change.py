@@ -1,0 +1,247 @@
+"""Compare the uses of words in two corpora: periods, regions or genres."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.errors import ConfigError, InputError
+from elmore.report import Report, Row
+from elmore.senses.groups import group_vectors, sense_names
+from elmore.senses.index import Index, Use
+from elmore.senses.vectors import Array, SenseVectors, unit
+
+__all__ = ["Changes", "SenseShare", "WordChange", "compare"]
+
+Shares = NDArray[np.float64]
+# Distances that float32 cannot tell apart.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class SenseShare:
+    """A sense of a word in both corpora together.
+
+    Attributes:
+        name: the substitutes that are typical of it.
+        old: its share of the uses in the old corpus.
+        new: its share of the uses in the new one.
+        example: its most typical use, from the corpus in which it is more frequent.
+    """
+
+    name: tuple[str, ...]
+    old: float
+    new: float
+    example: Use
+
+
+@dataclass(frozen=True)
+class WordChange:
+    """How differently two corpora use a word.
+
+    Attributes:
+        word: the word.
+        n_old: uses in the old corpus.
+        n_new: uses in the new one.
+        pairwise: mean cosine distance between an old and a new use.
+        prototype: cosine distance between the mean old and the mean new use.
+        divergence: Jensen-Shannon divergence of the shares of senses, in bits, 0 to 1.
+        p: share of random divisions of the uses with a prototype distance at least as large.
+        q: p, corrected for the number of words (Benjamini and Hochberg 1995).
+        senses: the senses of both corpora together.
+    """
+
+    word: str
+    n_old: int
+    n_new: int
+    pairwise: float
+    prototype: float
+    divergence: float
+    p: float
+    q: float
+    senses: tuple[SenseShare, ...]
+
+    def row(self) -> dict[str, str | int | float]:
+        """The word as a row of a table, without its senses."""
+        names = ("word", "n_old", "n_new", "prototype", "pairwise", "divergence", "p", "q")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, repr=False)
+class Changes:
+    """Words by falling change."""
+
+    words: tuple[WordChange, ...]
+    labels: tuple[str, str]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __getitem__(self, k: int) -> WordChange:
+        return self.words[k]
+
+    @property
+    def report(self) -> Report:
+        """The ranking, and the senses of the words that have several."""
+        ranking: list[Row] = [one.row() for one in self.words]
+        senses: list[Row] = [
+            {
+                "word": one.word,
+                "old": sense.old,
+                "new": sense.new,
+                "substitutes": ", ".join(sense.name),
+                "example": " ".join(sense.example.context(50)).strip(),
+                "where": sense.example.place,
+            }
+            for one in self.words
+            if len(one.senses) > 1
+            for sense in one.senses
+        ]
+        changed = sum(one.q < 0.05 for one in self.words)
+        return Report(
+            name="change",
+            metrics={"words": float(len(self)), "changed (q < 0.05)": float(changed)},
+            measured_on={"old": self.labels[0], "new": self.labels[1]},
+            tables={"change": ranking, "senses": senses},
+        )
+
+    def __repr__(self) -> str:
+        return str(self.report)
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
+    def to_pandas(self, table: str | None = None) -> Any:
+        """The ranking, or another table of the report, as a `pandas.DataFrame`."""
+        return self.report.to_pandas(table)
+
+
+def compare(
+    old: Index,
+    new: Index,
+    words: Sequence[str] | None = None,
+    *,
+    min_uses: int = 20,
+    permutations: int = 999,
+    max_senses: int = 8,
+    seed: int = 0,
+) -> Changes:
+    """Rank words by how differently two corpora use them.
+
+    The ranking is by prototype distance less what chance gives, in standard deviations of the
+    random divisions: a rare word has a large distance by chance alone.
+
+    Args:
+        old: an index.
+        new: another one, made with the same model.
+        words: which words; all that both have by default.
+        min_uses: leave out words with fewer uses in one of them.
+        permutations: random divisions of the permutation test.
+        max_senses: see `Index.senses`.
+        seed: of the divisions and groups.
+    """
+    if old.manifest["model"] != new.manifest["model"]:
+        raise ConfigError(
+            f"'{old.path}' and '{new.path}' were made with different models; index both with one"
+        )
+    for name, value in (("min_uses", min_uses), ("permutations", permutations)):
+        if value < 1:
+            raise ConfigError(f"{name}={value}; use 1 or more")
+    shared = [word for word in old.words if word in new.words] if words is None else list(words)
+    found: list[tuple[float, WordChange]] = []
+    for word in shared:
+        rows = old.rows(word), new.rows(word)
+        if min(map(len, rows)) >= min_uses:
+            found.append(_word_change(old, new, word, permutations, max_senses, seed))
+    if not found:
+        raise InputError(f"no word has {min_uses} uses in both indexes; lower min_uses")
+    order = sorted(range(len(found)), key=lambda k: (-found[k][0], found[k][1].word))
+    ranked = [found[k][1] for k in order]
+    corrected = _corrected(np.array([one.p for one in ranked]))
+    result = tuple(
+        WordChange(**{**vars(one), "q": float(q)}) for one, q in zip(ranked, corrected, strict=True)
+    )
+    return Changes(result, (str(old.path), str(new.path)))
+
+
+def _word_change(
+    old: Index, new: Index, word: str, permutations: int, max_senses: int, seed: int
+) -> tuple[float, WordChange]:
+    """How far a word is beyond chance, and what is known about it."""
+    rows = old.rows(word), new.rows(word)
+    n_old, n_new = map(len, rows)
+    vectors = unit(np.concatenate([old.vectors(rows[0]), new.vectors(rows[1])]))
+    means = vectors[:n_old].mean(axis=0), vectors[n_old:].mean(axis=0)
+    prototype = float(_distances(means[0][None], means[1][None])[0])
+    random = _random_distances(vectors, n_old, permutations, np.random.default_rng(seed))
+    grouping = group_vectors(vectors, max_senses, seed)
+    n = len(grouping.centres)
+    shares = [
+        np.bincount(part, minlength=n) / len(part)
+        for part in (grouping.groups[:n_old], grouping.groups[n_old:])
+    ]
+    one, two = old.substitutes(rows[0]), new.substitutes(rows[1])
+    both = SenseVectors(
+        one.space, np.concatenate([one.ids, two.ids]), np.concatenate([one.weights, two.weights])
+    )
+    senses = []
+    for group, name in enumerate(sense_names(both, grouping.groups, {word.lower()})):
+        mine = np.flatnonzero(grouping.groups == group)
+        # The example is from the corpus in which the sense is more frequent.
+        mine = mine[(mine >= n_old) == (shares[1][group] > shares[0][group])]
+        best = int(mine[np.argmax(vectors[mine] @ grouping.centres[group])])
+        use = old.use(rows[0][best]) if best < n_old else new.use(rows[1][best - n_old])
+        senses.append(SenseShare(name, float(shares[0][group]), float(shares[1][group]), use))
+    change = WordChange(
+        word=word,
+        n_old=n_old,
+        n_new=n_new,
+        # The mean product of all pairs is the product of the means.
+        pairwise=float(1 - means[0] @ means[1]),
+        prototype=prototype,
+        divergence=_divergence(*shares),
+        p=float((1 + (random >= prototype - _ROUNDING).sum()) / (1 + permutations)),
+        q=1.0,
+        senses=tuple(senses),
+    )
+    return float((prototype - random.mean()) / max(float(random.std()), 1e-9)), change
+
+
+def _random_distances(
+    vectors: Array, n_old: int, permutations: int, draws: np.random.Generator
+) -> Array:
+    """Prototype distances if the uses were divided at random, (permutations,)."""
+    chosen = np.zeros((permutations, len(vectors)), np.float32)
+    for row in chosen:
+        row[draws.permutation(len(vectors))[:n_old]] = 1
+    sums = chosen @ vectors
+    return _distances(sums, vectors.sum(axis=0) - sums)
+
+
+def _distances(one: Array, two: Array) -> Array:
+    distances = 1 - np.einsum("nd,nd->n", unit(one), unit(two))
+    return np.asarray(np.where(distances < _ROUNDING, 0, distances), np.float32)
+
+
+def _divergence(one: Shares, two: Shares) -> float:
+    """The Jensen-Shannon divergence of two distributions, in bits."""
+    mean = (one + two) / 2
+
+    def information(shares: Shares) -> float:
+        some = shares > 0
+        return float((shares[some] * np.log2(shares[some] / mean[some])).sum())
+
+    return max(0.0, (information(one) + information(two)) / 2)
+
+
+def _corrected(p: Shares) -> Shares:
+    """Benjamini and Hochberg's correction: the share of false alarms among all as small, (n,)."""
+    order = np.argsort(p)
+    scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
+    result = np.empty(len(p))
+    result[order] = np.minimum.accumulate(scaled[::-1])[::-1].clip(max=1)
+    return result

@@ -1,0 +1,180 @@
+"""Find the uses of a word that are most similar to a given one, as a concordance."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.errors import ConfigError
+from elmore.report import Report, Row
+from elmore.senses.index import Index, Rows, Use
+from elmore.senses.vectors import Array, Place, SenseVectors, marked_place, unit
+
+__all__ = ["Concordance", "Hit", "find_similar", "read_place"]
+
+# Rows whose vectors exist as float32 at once: 4 MB at 128 dimensions.
+_BLOCK = 8192
+# The best by dense vectors, of which the sparse ones pick: they separate senses a little better.
+_RERANKED = 300
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A use that was found.
+
+    Attributes:
+        use: the use.
+        score: its mean cosine with the examples, less that with the counterexamples.
+        shared: why: the substitutes that it shares with the first example.
+    """
+
+    use: Use
+    score: float
+    shared: tuple[str, ...]
+
+    def row(self, width: int = 60) -> dict[str, str | int | float]:
+        """The hit as a row of a table."""
+        left, word, right = self.use.context(width)
+        return {
+            "cosine": round(self.score, 4),
+            "left": left,
+            "word": word,
+            "right": right,
+            "source": self.use.source,
+            "line": self.use.line,
+            "shared": ", ".join(self.shared),
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Concordance:
+    """Uses one below the other, the most similar first."""
+
+    query: str
+    hits: tuple[Hit, ...]
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, k: int) -> Hit:
+        return self.hits[k]
+
+    def lines(self, width: int = 100) -> list[str]:
+        """The hits as lines of about so many characters, aligned at the word."""
+        side = max(12, (width - 30) // 2)
+        rows = [(hit, *hit.use.context(side)) for hit in self.hits]
+        longest = max((len(word) for _, _, word, _ in rows), default=0)
+        left = max((len(before) for _, before, _, _ in rows), default=0)
+        return [
+            f"{hit.score:6.3f}  {before:>{left}}  {word:<{longest}}  {after:<{side}}  "
+            f"{hit.use.source.rpartition('/')[2]}:{hit.use.line}"
+            for hit, before, word, after in rows
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join([f"uses like: {self.query}", *self.lines()])
+
+    @property
+    def report(self) -> Report:
+        """The hits as a table."""
+        rows: list[Row] = [hit.row() for hit in self.hits]
+        return Report(name="find", metrics={}, tables={f"uses like: {self.query}": rows})
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
+    def to_pandas(self) -> Any:
+        """The hits as a `pandas.DataFrame`."""
+        return self.report.to_pandas()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The hits as JSON values, with complete sentences."""
+        hits = [
+            {**hit.row(), "tokens": list(hit.use.tokens), "position": hit.use.position}
+            for hit in self.hits
+        ]
+        return {"query": self.query, "hits": hits}
+
+    def to_csv(self) -> str:
+        """The hits as CSV."""
+        text = io.StringIO()
+        names = ["cosine", "left", "word", "right", "source", "line", "shared"]
+        writer = csv.DictWriter(text, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(hit.row(10_000) for hit in self.hits)
+        return text.getvalue()
+
+
+def find_similar(
+    index: Index,
+    place: str | Place,
+    *,
+    word: str | Sequence[str] | None = None,
+    k: int = 10,
+    like: Sequence[str | Place] = (),
+    unlike: Sequence[str | Place] = (),
+) -> Concordance:
+    """The uses in an index that are most similar to one of a word.
+
+    Args:
+        index: where to search.
+        place: a sentence with the word in brackets, or a sentence and a position.
+        word: search the uses of these words; see `Index.rows`. By default the same word; "*" for
+            all words.
+        k: how many.
+        like: further examples.
+        unlike: counterexamples.
+    """
+    if k < 1:
+        raise ConfigError(f"k={k} asks for no use; use 1 or more")
+    asked = [read_place(index, one) for one in (place, *like, *unlike)]
+    sentence, position = asked[0]
+    rows = index.rows(sentence.tokens[position] if word is None else word)
+    n_like = 1 + len(like)
+    signs = np.array([1 / n_like] * n_like + [-1 / max(1, len(unlike))] * len(unlike), np.float32)
+    found = index.space.vectors(asked)
+    query = signs @ unit(found.dense())
+    best = rows[_largest(_scores(index, rows, query), max(k, _RERANKED))]
+    best = np.sort(best)  # the order of the text decides between equals
+    stored = index.substitutes(best)
+    # As many words as the index keeps, or cosines would be too small.
+    n = stored.ids.shape[1]
+    examples = SenseVectors(found.space, found.ids[:, :n], found.weights[:, :n])
+    scores = stored.similarity(examples) @ signs
+    hits = []
+    for row in _largest(scores, k):
+        pair = SenseVectors(
+            found.space,
+            np.concatenate([examples.ids[:1], stored.ids[[row]]]),
+            np.concatenate([examples.weights[:1], stored.weights[[row]]]),
+        )
+        shared = tuple(name for name, _ in pair.shared(0, 1, 5))
+        hits.append(Hit(index.use(int(best[row])), float(scores[row]), shared))
+    text = " ".join([*sentence.tokens[:position], f"[{sentence.tokens[position]}]"])
+    return Concordance(" ".join([text, *sentence.tokens[position + 1 :]]), tuple(hits))
+
+
+def read_place(index: Index, place: str | Place) -> Place:
+    """A place, which may be given as a sentence with the word in brackets."""
+    return marked_place(index.space.elmo, place) if isinstance(place, str) else place
+
+
+def _scores(index: Index, rows: Rows, query: Array) -> Array:
+    """The product of a vector with those of uses, in blocks, (n,)."""
+    scores = np.empty(len(rows), np.float32)
+    for start in range(0, len(rows), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        scores[part] = index.vectors(rows[part]) @ query
+    return scores
+
+
+def _largest(values: Array, k: int) -> NDArray[np.int64]:
+    """Where the k largest values are, in falling order; of equal ones the first."""
+    some = np.argpartition(-values, k - 1)[:k] if k < len(values) else np.arange(len(values))
+    return np.asarray(some[np.lexsort((some, -values[some]))], np.int64)

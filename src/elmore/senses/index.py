@@ -1,0 +1,291 @@
+"""An index of the uses of words in a corpus: computed once, opened in a moment.
+
+offsets.npy             uses of word w are rows offsets[w] to offsets[w + 1]
+sentence.npy, position.npy                      where each use is
+ids.npy, weights.npy, weight_scale.npy          its likeliest substitutes, uint8 times a scale
+vectors.npy, vector_scale.npy                   its dense vector, int8 times a scale
+text.npy, text_end.npy, line.npy, source.npy    the sentences: tokens, each ended by a newline
+words.json, vocabulary.json                     words and their counts; the substitutes
+manifest.json                                   settings, sizes and digests of all of them
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._json import read_json
+from elmore._manifest import FolderFormat, check_file, check_size
+from elmore._messages import shown
+from elmore.embedding.bulk.output_folder import FOLDER_LIMITS
+from elmore.embedding.elmo import Elmo
+from elmore.errors import ConfigError, FormatError, InputError
+from elmore.senses.vectors import Array, Place, SenseSpace, SenseVectors
+
+if TYPE_CHECKING:
+    from elmore.senses.find import Concordance
+    from elmore.senses.groups import WordSenses
+
+__all__ = ["Index", "Use"]
+
+Rows = NDArray[np.int64]
+MANIFEST, WORDS, VOCABULARY = "manifest.json", "words.json", "vocabulary.json"
+USES = ("sentence", "position", "ids", "weights", "weight_scale", "vectors", "vector_scale")
+SENTENCES = ("text", "text_end", "line", "source")
+FORMAT = FolderFormat(
+    name="elmore-uses", version=1, label="an index of uses", fix="make it again with --force"
+)
+
+
+class Use(NamedTuple):
+    """A use of a word.
+
+    Attributes:
+        row: its number in the index.
+        tokens: the sentence.
+        position: of the word in it.
+        source: the file that it is from.
+        line: of that file; the number of the sentence if sentences were split.
+    """
+
+    row: int
+    tokens: tuple[str, ...]
+    position: int
+    source: str
+    line: int
+
+    @property
+    def place(self) -> str:
+        """File and line."""
+        return f"{self.source}:{self.line}"
+
+    def context(self, width: int = 40) -> tuple[str, str, str]:
+        """The text before the word, the word, and the text after it; `width` characters each."""
+        left, right = (
+            " ".join(some)
+            for some in (self.tokens[: self.position], self.tokens[self.position + 1 :])
+        )
+        left = left if len(left) <= width else "…" + left[1 - width :]
+        right = right if len(right) <= width else right[: width - 1] + "…"
+        return left, self.tokens[self.position], right
+
+
+class Index:
+    """The uses of words in a corpus; `Index.open` opens one that `build_index` made.
+
+    Attributes:
+        path: its folder.
+        words: each indexed word in lower case, with how often it occurs in the corpus.
+        manifest: settings, inputs and model.
+    """
+
+    def __init__(self, path: Path, elmo: Elmo | None = None) -> None:
+        self.path, self.manifest = path, read_manifest(path)
+        self._elmo = elmo
+        try:
+            for name, entry in self.manifest["files"].items():
+                size = (path / name).stat().st_size
+                check_size(size, entry["size"], what=path / name, fix=FORMAT.fix)
+            self._arrays: dict[str, NDArray[Any]] = {
+                name: np.load(path / f"{name}.npy", mmap_mode="r")
+                for name in (*USES, *SENTENCES, "offsets")
+            }
+            self.words: Mapping[str, int] = read_json(path / WORDS, FOLDER_LIMITS)
+            self.sources = [str(one["path"]) for one in self.manifest["inputs"]]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FormatError(
+                f"'{shown(path, 100)}' is damaged ({shown(error, 80)}); {FORMAT.fix}"
+            ) from None
+        self._numbers = {word: number for number, word in enumerate(self.words)}
+
+    @classmethod
+    def open(cls, path: str | Path, *, elmo: Elmo | None = None) -> Index:
+        """Open an index. Its arrays are mapped, not read.
+
+        Args:
+            path: the folder.
+            elmo: the model that it was made with; by default it is loaded when it is needed.
+
+        Raises:
+            FormatError: there is no complete index.
+        """
+        return cls(Path(path), elmo)
+
+    def __len__(self) -> int:
+        return len(self._arrays["position"])
+
+    def __contains__(self, word: str) -> bool:
+        return word.lower() in self.words
+
+    def __repr__(self) -> str:
+        return f"Index({str(self.path)!r}, {len(self.words)} words, {len(self)} uses)"
+
+    def verify(self) -> None:
+        """Compare all files with their SHA-256; this reads all of them."""
+        for name, entry in self.manifest["files"].items():
+            check_file(self.path / name, entry["sha256"], fix=FORMAT.fix)
+
+    @cached_property
+    def space(self) -> SenseSpace:
+        """What computes sense vectors of new text: the model that the index was made with."""
+        name = self.manifest.get("model_name")
+        if self._elmo is None and name is None:
+            raise ConfigError("the index does not name its model; pass it (--model)")
+        space = SenseSpace(self._elmo or Elmo.load(name))
+        if space_digest(space) != self.manifest["model"]["sha256"]:
+            raise ConfigError(
+                f"'{shown(self.path, 100)}' was made with another model than "
+                f"{shown(space.elmo, 100)}; pass that one (--model)"
+            )
+        return space
+
+    @cached_property
+    def vocabulary(self) -> list[str]:
+        """The words that can be substitutes."""
+        words: list[str] = json.loads((self.path / VOCABULARY).read_bytes())
+        return words
+
+    def rows(self, word: str | Sequence[str]) -> Rows:
+        """The uses of a word, of some words, or of a pattern, in the order of the index.
+
+        Args:
+            word: a word or several; `run*` for a prefix; `/runs?|ran/` for a regular expression.
+
+        Raises:
+            InputError: the index has no such word.
+        """
+        offsets = self._arrays["offsets"]
+        numbers = self._matching([word] if isinstance(word, str) else word)
+        if not numbers:
+            label = shown(word if isinstance(word, str) else ", ".join(word), 60)
+            raise InputError(
+                f"'{label}' is not in the index of {len(self.words)} words; index it with --words, "
+                "or use a pattern such as 'run*'"
+            )
+        return np.concatenate([np.arange(offsets[n], offsets[n + 1]) for n in numbers])
+
+    def vectors(self, rows: Rows) -> Array:
+        """Dense vectors of uses, of length 1 up to rounding, (n, dim)."""
+        scale = self._arrays["vector_scale"][rows][:, None]
+        return np.asarray(self._arrays["vectors"][rows] * scale, np.float32)
+
+    def substitutes(self, rows: Rows) -> SenseVectors:
+        """Sparse vectors of uses: their likeliest substitutes with weights."""
+        scale = self._arrays["weight_scale"][rows][:, None]
+        weights = np.asarray(self._arrays["weights"][rows] * scale, np.float32)
+        ids = self._arrays["ids"][rows].astype(np.int32)
+        return SenseVectors(_Stored(self), ids, weights)
+
+    def use(self, row: int) -> Use:
+        """A use with its sentence."""
+        number = int(self._arrays["sentence"][row])
+        ends = self._arrays["text_end"]
+        text = self._arrays["text"][int(ends[number - 1]) if number else 0 : int(ends[number])]
+        tokens = tuple(text.tobytes().decode("utf-8", "replace").split("\n")[:-1])
+        source = self.sources[int(self._arrays["source"][number])]
+        position = int(self._arrays["position"][row])
+        return Use(int(row), tokens, position, source, int(self._arrays["line"][number]))
+
+    def source_of(self, rows: Rows) -> NDArray[np.int64]:
+        """The number of the file that each use is from, (n,)."""
+        return np.asarray(self._arrays["source"][self._arrays["sentence"][rows]], np.int64)
+
+    def find(
+        self,
+        place: str | Place,
+        *,
+        word: str | Sequence[str] | None = None,
+        k: int = 10,
+        like: Sequence[str | Place] = (),
+        unlike: Sequence[str | Place] = (),
+    ) -> Concordance:
+        """The uses that are most similar to a use of a word; see `senses.find.find_similar`."""
+        from elmore.senses.find import find_similar
+
+        return find_similar(self, place, word=word, k=k, like=like, unlike=unlike)
+
+    def senses(
+        self, word: str | Sequence[str], *, max_senses: int = 8, seed: int = 0
+    ) -> WordSenses:
+        """Group the uses of a word; see `senses.groups.find_senses`."""
+        from elmore.senses.groups import find_senses
+
+        return find_senses(self, word, max_senses=max_senses, seed=seed)
+
+    def _matching(self, patterns: Sequence[str]) -> list[int]:
+        found: dict[int, None] = {}
+        for pattern in patterns:
+            if pattern.lower() in self._numbers:
+                found[self._numbers[pattern.lower()]] = None
+                continue
+            if len(pattern) > 2 and pattern[0] == pattern[-1] == "/":
+                source = pattern[1:-1]
+            elif "*" in pattern or "?" in pattern:
+                source = fnmatch.translate(pattern.lower())
+            else:
+                continue
+            try:
+                compiled = re.compile(source)
+            except re.error as error:
+                raise ConfigError(f"'{shown(pattern, 60)}' is not a pattern: {error}") from None
+            for word, n in self._numbers.items():
+                if compiled.fullmatch(word):
+                    found[n] = None
+        return sorted(found)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The words that an index stores; only their softmax rows need the model."""
+
+    index: Index
+
+    @property
+    def words(self) -> Sequence[str]:
+        return self.index.vocabulary
+
+    @property
+    def rows(self) -> Array:
+        return self.index.space.rows
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of an index.
+
+    Raises:
+        FormatError: there is none, or it is not ours.
+    """
+    if not (path / MANIFEST).is_file():
+        begun = (path / "journal.jsonl").exists()
+        what = "is not complete; run `elmore index` again to resume" if begun else "is not an index"
+        more = "" if begun else "; make one with `elmore index`"
+        raise FormatError(f"'{shown(path, 120)}' {what}{more}")
+    manifest = read_json(path / MANIFEST, FOLDER_LIMITS, follow=False)
+    FORMAT.check(manifest, what=str(path / MANIFEST))
+    return manifest
+
+
+def digest_words(values: Sequence[str]) -> str:
+    """A digest of a list of words."""
+    return hashlib.sha256("\n".join(values).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def space_digest(space: SenseSpace) -> str:
+    """A digest of all that sense vectors depend on."""
+    from elmore.embedding.layer_cache import model_digest
+
+    digest = hashlib.sha256(model_digest(space.elmo).encode())
+    for array in (space.softmax.weight, space.softmax.bias):
+        digest.update(np.ascontiguousarray(array, np.float32).data)
+    digest.update(digest_words(space.words).encode())
+    return digest.hexdigest()

@@ -1,0 +1,442 @@
+"""Make an index of the uses of words: count, choose, compute in parts, merge.
+
+While it is made, the folder of `senses/index.py` also holds part-*.npz, counts.json, the journal
+and the lock. The bytes of the index depend neither on the number of processes nor on interruptions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore._atomic import atomic_file
+from elmore._io import sha256_file
+from elmore._messages import SILENT, Progress, shown
+from elmore.embedding.bulk.embed_files import InputFile, TextShard, cut_shards, inspect_input
+from elmore.embedding.bulk.job import Job, JobOptions, ShardEmbedder
+from elmore.embedding.bulk.output_folder import check_same_run
+from elmore.errors import ConfigError, InputError
+from elmore.formats.detect import ModelPath
+from elmore.jobs.journal import FinishedFile, JournalFolder
+from elmore.jobs.pool import Pool, Request
+from elmore.jobs.worker import Worker
+from elmore.published.catalog import BUNDLED
+from elmore.senses.index import (
+    FORMAT,
+    MANIFEST,
+    SENTENCES,
+    USES,
+    VOCABULARY,
+    WORDS,
+    Index,
+    digest_words,
+    read_manifest,
+    space_digest,
+)
+from elmore.senses.vectors import Array, SenseSpace, SenseVectors, unit
+from elmore.text.reading import Counts
+
+__all__ = ["build_index"]
+
+Rows = NDArray[np.int64]
+_COUNTS = "counts.json"
+_FILES = re.compile(r"part-\d{6,}\.npz|[a-z_]+\.npy|(counts|words|vocabulary)\.json")
+# Of the settings of a bulk job, those that an index depends on.
+_SETTINGS = ("tokenized", "split_sentences", "errors", "limit", "shard_bytes", "precision", "start")
+_HASHES = 1 << 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part(FinishedFile):
+    """A finished part, counted from 0, or the counts of words, with the number -1."""
+
+    number: int
+    source: int
+    sha256: str
+
+
+def build_index(
+    files: Sequence[str | Path],
+    out: str | Path,
+    *,
+    model: ModelPath = BUNDLED,
+    words: Iterable[str] | None = None,
+    min_count: int = 100,
+    max_uses: int = 1000,
+    k: int = 64,
+    workers: int = 1,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+    report: Callable[[str], object] = lambda _: None,
+    **options: Unpack[JobOptions],
+) -> Index:
+    """Index the uses of words in text files; if it is interrupted, call it again to resume.
+
+    The text is read twice: once to count words, once to compute the sentences that have a chosen
+    use. Words are counted in lower case.
+
+    Args:
+        files: text files, plain or compressed, one sentence per line.
+        out: the folder to create.
+        model: what `Elmo.load` takes; it must have a softmax.
+        words: which words; all that occur `min_count` times by default.
+        min_count: how often a word must occur, unless `words` is given.
+        max_uses: about how many uses of a word are kept, drawn with equal chances.
+        k: substitutes that are kept for each use.
+        workers: processes.
+        overwrite: start again in a folder that holds an earlier index.
+        progress: counts sentences, each twice.
+        report: called with one line that says how large the index will be.
+        options: of `embed_files`: `tokenized`, `split_sentences`, `errors`, `limit`, `threads`,
+            `precision`, `batch_tokens`, `shard_bytes`.
+
+    Raises:
+        ConfigError: the model has no softmax, or a bad option.
+        ResumeError: the folder holds an index of something else.
+    """
+    for name, value in (("min_count", min_count), ("max_uses", max_uses), ("k", k)):
+        if value < 1:
+            raise ConfigError(f"{name}={value}; use 1 or more")
+    paths = [Path(path) for path in ([files] if isinstance(files, str | Path) else files)]
+    if not paths:
+        raise InputError("no input files; name at least one text file")
+    options.setdefault("threads", None if workers == 1 else 1)
+    job = Job(model=model, **options)
+    path = Path(os.path.abspath(out))
+    busy = f"'{shown(path, 120)}' is being written by process {{owner}}; wait for it"
+    listed = None if words is None else sorted({word.lower() for word in words})
+    with (
+        JournalFolder.opened(path, _Part, _FILES, busy=busy, marks=(MANIFEST,)) as folder,
+        Pool(
+            start_indexer,
+            workers,
+            setup={"job": job.to_json(), "k": k},
+            in_process=workers == 1,
+        ) as pool,
+    ):
+        settings = {name: value for name, value in job.settings().items() if name in _SETTINGS}
+        settings |= {"words": listed and digest_words(listed), "k": k, "max_uses": max_uses}
+        settings |= {} if listed else {"min_count": min_count}
+        inputs = [inspect_input(path) for path in paths]
+        facts = {"settings": settings, **pool.facts(), "inputs": [one.facts() for one in inputs]}
+        facts = json.loads(json.dumps({**FORMAT.head(), **facts}))
+        builder = _Builder(folder, pool, job, inputs, progress)
+        if not builder.resume(facts, overwrite):
+            table = builder.count(listed, min_count)
+            report(_estimate(table, max_uses, facts["model"]["use_bytes"]))
+            builder.compute(max_uses)
+            builder.merge(facts, str(model) if isinstance(model, str | Path) else None)
+    return Index.open(path)
+
+
+class _Builder:
+    """The steps of `build_index`."""
+
+    def __init__(
+        self,
+        folder: JournalFolder[_Part],
+        pool: Pool,
+        job: Job,
+        inputs: Sequence[InputFile],
+        progress: Progress,
+    ) -> None:
+        self.folder, self.path, self.pool = folder, folder.path, pool
+        self.job, self.inputs, self.progress = job, inputs, progress
+        self.done: dict[int, _Part] = {}
+
+    def resume(self, facts: Mapping[str, Any], overwrite: bool) -> bool:
+        """Start or resume; whether the index is complete already."""
+        records: list[_Part] = []
+        found = None if overwrite else self.folder.found()
+        manifest = self.path / MANIFEST
+        if manifest.exists() and not overwrite:
+            check_same_run(self.path, read_manifest(self.path), facts)
+            self._clean(found is not None)  # a kill may have left parts
+            return True
+        if found is not None:
+            check_same_run(self.path, found[0], facts)
+            # A damaged part is computed again.
+            records = [
+                one
+                for one in found[1]
+                if self.folder.is_intact(one) and sha256_file(self.path / one.file) == one.sha256
+            ]
+        # First: a manifest says that all files are there.
+        manifest.unlink(missing_ok=True)
+        kept = self.folder.begin(facts, records)
+        self.done = {record.number: record for record in kept}
+        return False
+
+    def count(self, listed: Sequence[str] | None, min_count: int) -> dict[str, int]:
+        """The words to index with their counts, the most frequent first."""
+        if -1 not in self.done:
+            counts: Counter[str] = Counter()
+            for request, reply in self.pool.map(self._requests("count")):
+                counts.update(reply["counts"])
+                self.progress.update(request.fields["n"])
+            kept = listed if listed is not None else counts
+            least = 1 if listed is not None else min_count
+            words = sorted((-counts[w], w) for w in kept if counts[w] >= least)
+            if not words:
+                raise InputError(
+                    "none of the words occurs in the text"
+                    if listed is not None
+                    else f"no word occurs {min_count} times; pass a smaller min_count"
+                )
+            with atomic_file(self.path / _COUNTS, overwrite=True) as stream:
+                stream.write(json.dumps({word: -count for count, word in words}).encode())
+            self._add(-1, 0, _COUNTS)
+        table: dict[str, int] = json.loads((self.path / _COUNTS).read_bytes())
+        return table
+
+    def compute(self, max_uses: int) -> None:
+        """Write the parts that are missing."""
+        more = {"table": str(self.path / _COUNTS), "max_uses": max_uses, "folder": str(self.path)}
+        for request, _ in self.pool.map(self._requests("uses", more)):
+            number = request.fields["number"]
+            self._add(number, request.fields["source"], _part(number))
+            self.progress.update(request.fields["n"])
+
+    def merge(self, facts: Mapping[str, Any], model: str | None) -> None:
+        """Join the parts, sorted by word; they go when the manifest is there."""
+        numbers = sorted(set(self.done) - {-1})
+        counts = json.loads((self.path / _COUNTS).read_bytes())
+        n_uses = np.zeros(len(counts), np.int64)
+        shapes: dict[str, tuple[int, ...]] = {}
+        kinds: dict[str, np.dtype[Any]] = {}
+        for number in numbers:
+            with np.load(self.path / _part(number)) as part:
+                n_uses += np.bincount(part["word"], minlength=len(counts))
+                for name in (*USES, *SENTENCES):
+                    array = part[name]
+                    length = shapes.get(name, (0,))[0] + len(array)
+                    shapes[name], kinds[name] = (length, *array.shape[1:]), array.dtype
+        kinds |= {"text_end": np.dtype("<i8"), "sentence": np.dtype("<i4")}
+        out = {
+            name: np.lib.format.open_memmap(self.path / f"{name}.npy", "w+", kinds[name], shape)
+            for name, shape in shapes.items()
+        }
+        offsets = np.concatenate([[0], np.cumsum(n_uses)])
+        self._fill(numbers, out, offsets[:-1].copy())
+        for array in out.values():
+            array.flush()
+        np.save(self.path / "offsets.npy", offsets)
+        (self.path / WORDS).write_text(json.dumps(counts, ensure_ascii=False), "utf-8")
+        names = [*(f"{name}.npy" for name in (*out, "offsets")), WORDS, VOCABULARY]
+        list(self.pool.map([Request(VOCABULARY, {"do": "words", "folder": str(self.path)})]))
+        sizes = {name: (self.path / name).stat().st_size for name in names}
+        manifest = {
+            **facts,
+            "model_name": model,
+            "uses": int(offsets[-1]),
+            "files": {
+                name: {"size": sizes[name], "sha256": sha256_file(self.path / name)}
+                for name in names
+            },
+        }
+        with atomic_file(self.path / MANIFEST, overwrite=True) as stream:
+            stream.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")
+        self._clean(True)
+
+    def _clean(self, journal: bool) -> None:
+        """Remove what is not part of a finished index."""
+        for path in (*self.path.glob("part-*.npz"), self.path / _COUNTS):
+            path.unlink(missing_ok=True)
+        if journal:
+            self.folder.finish()
+
+    def _fill(self, numbers: list[int], out: Mapping[str, NDArray[Any]], free: Rows) -> None:
+        """Copy each use to its row; `free` is the first free row of each word."""
+        n_sentences = n_bytes = 0
+        for number in numbers:
+            with np.load(self.path / _part(number)) as part:
+                order = np.argsort(part["word"], kind="stable")
+                words = part["word"][order]
+                # The uses of a word in this part are next to each other, from `first` on.
+                first = np.searchsorted(words, words)
+                rows = free[words] + np.arange(len(words)) - first
+                np.add.at(free, words, 1)
+                for name in USES:
+                    values = part[name][order]
+                    out[name][rows] = values + n_sentences if name == "sentence" else values
+                ends = part["text_end"] + n_bytes
+                here = slice(n_sentences, n_sentences + len(ends))
+                out["text_end"][here], out["line"][here] = ends, part["line"]
+                out["source"][here] = part["source"]
+                text = part["text"]
+                out["text"][n_bytes : n_bytes + len(text)] = text
+                n_sentences, n_bytes = n_sentences + len(ends), n_bytes + len(text)
+
+    def _add(self, number: int, source: int, file: str) -> None:
+        size, digest = (self.path / file).stat().st_size, sha256_file(self.path / file)
+        record = _Part(file=file, bytes=size, number=number, source=source, sha256=digest)
+        self.done[number] = record
+        self.folder.add(record)
+
+    def _requests(self, do: str, more: Mapping[str, Any] | None = None) -> Iterator[Request]:
+        for source, line, shard in self._shards():
+            if do == "uses" and shard.number in self.done:
+                self.progress.update(len(shard.texts))
+                continue
+            fields = {
+                **(more or {}),
+                "do": do,
+                "number": shard.number,
+                "first": shard.first,
+                "source": source,
+                "line": line,
+                "n": len(shard.texts),
+            }
+            yield Request(f"shard {shard.number}", fields, json.dumps(shard.texts).encode())
+
+    def _shards(self) -> Iterator[tuple[int, int, TextShard]]:
+        """Yield each shard with the number of its file and of its first sentence there."""
+        number = first = 0
+        for source, file in enumerate(self.inputs):
+            limit = None if self.job.limit is None else self.job.limit - first
+            before = first
+            for shard in cut_shards(
+                [file], self.job.reading(), Counts(), shard_bytes=self.job.shard_bytes, limit=limit
+            ):
+                yield source, shard.first + 1, TextShard(number, before + shard.first, shard.texts)
+                number, first = number + 1, first + len(shard.texts)
+
+
+def _part(number: int) -> str:
+    return f"part-{number:06d}.npz"
+
+
+def _estimate(table: Mapping[str, int], max_uses: int, use_bytes: int) -> str:
+    n = sum(min(count, max_uses) for count in table.values())
+    # A sentence of 25 words takes about 130 bytes; frequent words share theirs.
+    return f"{len(table)} words, about {n} uses, about {n * (use_bytes + 60) / 1e6:.1f} MB"
+
+
+# --------------------------------------------------------------------------- in a worker process
+
+
+def start_indexer(setup: Mapping[str, Any]) -> Worker:
+    """Load the model of a job."""
+    indexer = _Indexer(Job.from_json(setup["job"]), setup["k"])
+
+    def perform(fields: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+        if fields["do"] == "words":
+            text = json.dumps(list(indexer.space.words))
+            (Path(fields["folder"]) / VOCABULARY).write_text(text, "utf-8")
+            return {}
+        texts = json.loads(data)
+        return indexer.count(texts) if fields["do"] == "count" else indexer.write(fields, texts)
+
+    return Worker(perform, indexer.facts())
+
+
+class _Indexer:
+    """A loaded model that writes parts."""
+
+    def __init__(self, job: Job, k: int) -> None:
+        self._embedder = ShardEmbedder(job)
+        self.elmo = self._embedder.elmo
+        self.space = SenseSpace(self.elmo)
+        self.k = min(k, self.space.k)
+        self.reading = job.reading(self.elmo.checkpoint.tokenizer)
+        self._table: dict[str, tuple[int, int]] = {}
+
+    def facts(self) -> dict[str, Any]:
+        facts = self._embedder.facts()
+        small = len(self.space.words) <= 1 << 16
+        dim = self.space.rows.shape[1]
+        model = {"sha256": space_digest(self.space), "dim": dim}
+        # ids and weights, the vector, two scales, sentence and position.
+        model["use_bytes"] = self.k * (3 if small else 5) + dim + 16
+        return {**facts, "model": model}
+
+    def count(self, texts: Sequence[str]) -> dict[str, Any]:
+        """How often each word occurs; what has neither letter nor digit is not a word."""
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(token.lower() for token in self.reading.sentence(text).tokens)
+        return {"counts": {w: n for w, n in counts.items() if any(map(str.isalnum, w))}}
+
+    def write(self, fields: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+        """Compute the chosen uses of a shard and write them."""
+        if not self._table:
+            counts = json.loads(Path(fields["table"]).read_bytes())
+            most = fields["max_uses"]
+            self._table = {
+                word: (number, min(_HASHES, _HASHES * most // count))
+                for number, (word, count) in enumerate(counts.items())
+            }
+        # As in bulk runs: vectors of words must not depend on earlier shards.
+        self.elmo.engine.cache.clear()
+        chosen, lines, words = [], [], []
+        for k, text in enumerate(texts):
+            sentence = self.reading.sentence(text)
+            found = self._chosen(sentence.tokens, fields["first"] + k)
+            if found:
+                chosen.append((sentence, [position for position, _ in found]))
+                words += [word for _, word in found]
+                lines.append(fields["line"] + k)
+        batch_tokens = self.elmo.engine.batch_tokens
+        parts = [self._packed(self.space.vectors([]))]  # gives the shapes if nothing is chosen
+        parts += map(self._packed, self.space.pipe(chosen, batch_tokens=batch_tokens))
+        encoded = [
+            "".join(f"{t}\n" for t in s.tokens).encode("utf-8", "replace") for s, _ in chosen
+        ]
+        names = ("ids", "weights", "weight_scale", "vectors", "vector_scale")
+        arrays: dict[str, NDArray[Any]] = {
+            name: np.concatenate(columns)
+            for name, columns in zip(names, zip(*parts, strict=True), strict=True)
+        }
+        sizes = [len(positions) for _, positions in chosen]
+        arrays |= {
+            "word": np.asarray(words, "<i4"),
+            "sentence": np.repeat(np.arange(len(chosen)), sizes).astype("<i4"),
+            "position": np.asarray([p for _, some in chosen for p in some], "<i4"),
+            "text": np.frombuffer(b"".join(encoded), np.uint8),
+            "text_end": np.cumsum([len(one) for one in encoded], dtype="<i8"),
+            "line": np.asarray(lines, "<i4"),
+            "source": np.full(len(chosen), fields["source"], "<i4"),
+        }
+        with atomic_file(Path(fields["folder"]) / _part(fields["number"]), overwrite=True) as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs take names for flags
+        return {}
+
+    def _chosen(self, tokens: Sequence[str], number: int) -> list[tuple[int, int]]:
+        """The positions that are indexed, and the numbers of their words."""
+        found = []
+        for position, token in enumerate(tokens):
+            word, least = self._table.get(token.lower(), (0, 0))
+            # A draw that depends on nothing but the place: flat, and the same in every run.
+            if least == _HASHES or (least and _draw(token.lower(), number, position) < least):
+                found.append((position, word))
+        return found
+
+    def _packed(self, found: SenseVectors) -> tuple[NDArray[Any], ...]:
+        """Substitutes and vector of each place as small integers with scales."""
+        kind = "<u2" if len(self.space.words) <= 1 << 16 else "<u4"
+        weights, scale = _small(found.weights[:, : self.k], 255)
+        vectors, vector_scale = _small(unit(found.dense()), 127)
+        ids = found.ids[:, : self.k].astype(kind)
+        return ids, weights.astype(np.uint8), scale, vectors.astype(np.int8), vector_scale
+
+
+def _draw(word: str, sentence: int, position: int) -> int:
+    key = f"{word} {sentence} {position}".encode("utf-8", "replace")
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little")
+
+
+def _small(values: Array, most: int) -> tuple[Array, Array]:
+    """Each row as integers up to `most`, and the scale that undoes it."""
+    scale = np.abs(values).max(axis=1, initial=0) / most
+    scale = np.where(scale == 0, 1, scale).astype(np.float32)
+    return np.rint(values / scale[:, None]), scale

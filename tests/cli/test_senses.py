@@ -1,0 +1,83 @@
+"""`index`, `find`, `senses` and `change`: from text to a ranking."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Cli = Callable[..., Any]
+
+
+@pytest.fixture
+def uses(cli: Cli, lm_model: Path, tmp_path: Path) -> Path:
+    text = tmp_path / "text.txt"
+    text.write_text("It fell .\nno , it said .\nIt said no .\n" * 3, "utf-8")
+    result = cli("index", text, "--model", lm_model, "--words", "it,said", "-o", tmp_path / "uses")
+    assert result.code == 0
+    assert "2 words, about 15 uses" in result.err
+    assert f"indexed 15 uses of 2 words in '{tmp_path / 'uses'}'" in result.err
+    return tmp_path / "uses"
+
+
+def test_find_in_three_forms(cli: Cli, uses: Path) -> None:
+    lines = cli("find", uses, "[It] fell .", "--top", 2).out.splitlines()
+    assert len(lines) == 2
+    assert "It  fell ." in lines[0]
+    assert lines[0].endswith("text.txt:1")
+    rows = cli("find", uses, "[It] fell .", "--csv", "--word", "it,said").out.splitlines()
+    assert rows[0] == "cosine,left,word,right,source,line,shared"
+    assert len(rows) == 11
+    hits = json.loads(cli("find", uses, "[It] fell .", "--json").out)["hits"]
+    assert hits[0]["tokens"] == ["It", "fell", "."]
+
+
+def test_senses_and_tags(cli: Cli, uses: Path, tmp_path: Path) -> None:
+    result = cli("senses", uses, "it", "--max-senses", 1)
+    assert result.out.startswith("it: one sense in 9 uses\n  1. 100%")
+    assert "share of each source" in cli("senses", uses, "it", "--examples").out
+    assert json.loads(cli("senses", uses, "it", "--json").out)[0]["word"] == "it"
+    new = tmp_path / "new.txt"
+    new.write_text("Yes\nWell, it fell.\n", "utf-8")
+    result = cli("senses", uses, "it", "--max-senses", 1, "--assign", new)
+    assert result.out.split("\t")[:4] == ["2", "2", "it", "1"]
+
+
+def test_change(cli: Cli, uses: Path) -> None:
+    result = cli("change", uses, uses, "--min-uses", 2, "--permutations", 9, "--json")
+    rows = json.loads(result.out)["tables"]["change"]
+    assert {row["word"]: row["p"] for row in rows} == {"it": 1, "said": 1}
+    assert "said" in cli("change", uses, uses, "--min-uses", 2, "--words", "said").out
+
+
+def test_a_file_of_words(cli: Cli, lm_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("It fell .\n", "utf-8")
+    (tmp_path / "words.txt").write_text("fell\n\nabsent\n", "utf-8")
+    base = ["index", tmp_path / "text.txt", "--model", lm_model, "--words", tmp_path / "words.txt"]
+    result = cli(*base, "--json", "-q", "-o", tmp_path / "uses")
+    assert json.loads(result.out)["words"] == 1
+    assert result.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["index", "{text}"], "an index is a folder; pass -o FOLDER"),
+        (["index", "-", "-o", "{text}.uses"], "stdin can be read only once"),
+        (["find", "{text}", "the [bank]"], "is not an index; make one with `elmore index`"),
+        (["find", "{uses}", "the bank"], "mark one word"),
+        (["find", "{uses}", "the [bank]"], "'bank' is not in the index of 2 words"),
+        (["senses", "{uses}", "it", "--assign", "{text}", "--json"], "leave out --json"),
+        (["senses", "{uses}", "it", "--assign", "missing.txt"], "does not exist"),
+        (["change", "{uses}", "{uses}"], "no word has 20 uses in both indexes"),
+    ],
+)
+def test_mistakes_are_one_line(cli: Cli, uses: Path, arguments: list[str], message: str) -> None:
+    text = uses.parent / "text.txt"
+    result = cli(*(word.format(uses=uses, text=text) for word in arguments))
+    assert result.code in (1, 2)
+    assert message in result.err
+    assert result.err.count("\n") == 1

@@ -1,0 +1,101 @@
+"""elmore.senses.change: a word that changed, a word that did not, and the figures themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmore import Elmo
+from elmore.errors import ConfigError, InputError
+from elmore.senses import Index, build_index, compare
+from elmore.senses.change import _corrected, _divergence
+from elmore.senses.vectors import unit
+
+SIDES = ["left", "north", "south", "far", "other", "west", "east", "near", "right", "opposite"]
+VERBS = ["lent", "gave", "offered", "paid", "owed", "sent", "brought", "left", "showed", "promised"]
+RIVER = [f"They sat on the {side} bank of the river ." for side in SIDES]
+MONEY = [f"The bank {verb} him the money ." for verb in VERBS]
+DOGS = [f"A {size} dog was asleep ." for size in ("big", "small", "black", "white", "fat")]
+CATS = [f"The {size} dog ate the bone ." for size in ("old", "young", "grey", "thin", "lazy")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two corpora: `bank` moves from rivers to money, `dog` stays."""
+    folder = tmp_path_factory.mktemp("change")
+    texts = {
+        "old": [*RIVER, *DOGS[::2], *CATS[::2]],
+        "new": [*MONEY, *RIVER[:2], *DOGS[1::2], *CATS[1::2], *DOGS[:1]],
+    }
+    for name, lines in texts.items():
+        (folder / f"{name}.txt").write_text("\n".join(lines), "utf-8")
+        build_index([folder / f"{name}.txt"], folder / name, words=["bank", "dog"], threads=1)
+    return folder
+
+
+def test_a_word_that_changed_is_ranked_first(folder: Path) -> None:
+    old, new = Index.open(folder / "old"), Index.open(folder / "new")
+    found = compare(old, new, min_uses=4, permutations=199)
+    assert [one.word for one in found.words] == ["bank", "dog"]
+    bank, dog = found.words
+    assert (bank.n_old, bank.n_new) == (10, 12)
+    assert bank.p == pytest.approx(1 / 200)
+    assert bank.q == pytest.approx(2 / 200)
+    assert dog.p > 0.05
+    river = next(sense for sense in bank.senses if sense.old == 1)
+    gained = next(sense for sense in bank.senses if sense.old == 0)
+    assert river.new == pytest.approx(2 / 12)
+    assert "river" in river.example.tokens
+    assert "money" in gained.example.tokens
+    assert gained.example.source.endswith("new.txt")
+    shares = np.array([1, 0]), np.array([2 / 12, 10 / 12])
+    assert bank.divergence == pytest.approx(_divergence(*shares))
+    assert dog.divergence < bank.divergence
+
+
+def test_distances_are_those_of_all_pairs(folder: Path) -> None:
+    old, new = Index.open(folder / "old"), Index.open(folder / "new")
+    bank = compare(old, new, ["bank"], min_uses=4, permutations=9)[0]
+    one, two = (unit(index.vectors(index.rows("bank"))) for index in (old, new))
+    assert bank.pairwise == pytest.approx(float(np.mean(1 - one @ two.T)), abs=1e-5)
+    means = [some.mean(axis=0) / np.linalg.norm(some.mean(axis=0)) for some in (one, two)]
+    assert bank.prototype == pytest.approx(1 - float(means[0] @ means[1]), abs=1e-5)
+
+
+def test_a_corpus_against_itself_shows_nothing(folder: Path) -> None:
+    old = Index.open(folder / "old")
+    for one in compare(old, old, min_uses=4, permutations=99).words:
+        assert one.p == 1
+        assert one.prototype == pytest.approx(0, abs=1e-5)
+        assert one.divergence == 0
+
+
+def test_divergence_and_correction() -> None:
+    assert _divergence(np.array([1.0, 0]), np.array([0, 1.0])) == pytest.approx(1)
+    assert _divergence(np.array([0.3, 0.7]), np.array([0.3, 0.7])) == 0
+    # Benjamini and Hochberg by hand: 0.01 * 4 / 1, 0.02 * 4 / 2, 0.03 * 4 / 3, 0.5 * 4 / 4.
+    np.testing.assert_allclose(
+        _corrected(np.array([0.5, 0.02, 0.01, 0.03])), [0.5, 0.04, 0.04, 0.04]
+    )
+
+
+def test_results_show_well_and_bad_calls_say_what_to_do(folder: Path, lm: Elmo) -> None:
+    old, new = Index.open(folder / "old"), Index.open(folder / "new")
+    found = compare(old, new, min_uses=4, permutations=9)
+    assert "bank" in repr(found)
+    assert "<table>" in found._repr_html_()
+    assert list(found.to_pandas()["word"]) == ["bank", "dog"]
+    assert set(found.to_pandas("senses")["word"]) >= {"bank"}
+    with pytest.raises(InputError, match="no word has 20 uses in both"):
+        compare(old, new)
+    with pytest.raises(InputError, match="'cat' is not in the index"):
+        compare(old, new, ["cat"])
+    with pytest.raises(ConfigError, match="permutations=0"):
+        compare(old, new, permutations=0)
+    lm.save(folder / "model")
+    (folder / "x.txt").write_text("the bank", "utf-8")
+    other = build_index([folder / "x.txt"], folder / "x", model=folder / "model", words=["bank"])
+    with pytest.raises(ConfigError, match="made with different models"):
+        compare(old, other)

@@ -1,0 +1,248 @@
+"""elmore.senses.index and indexing: what is stored, and what happens when something goes wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_models import TEXT
+
+from elmore import Elmo
+from elmore._locks import locked
+from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
+from elmore.senses import Index, build_index, sense_vectors
+from elmore.senses.indexing import _draw
+from elmore.text.sentence import Sentence
+
+LINES = [" ".join(TEXT[k % 40 : k % 40 + 3 + k % 7]) for k in range(60)]
+
+
+@pytest.fixture(scope="session")
+def model(lm: Elmo, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("index") / "model"
+    lm.save(path)
+    return path
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    first, second = tmp_path / "first.txt", tmp_path / "second.txt"
+    first.write_text("\n".join(["", *LINES[:25]]) + "\n", "utf-8")
+    second.write_text("\n".join(LINES[25:]) + "\n", "utf-8")
+    return [first, second]
+
+
+def build(files: list[Path], out: Path, model: Path, **settings: object) -> Index:
+    settings = {"min_count": 3, "tokenized": True, "shard_bytes": 300, **settings}
+    return build_index(files, out, model=model, **settings)  # type: ignore[arg-type]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_every_use_is_there_with_its_sentence(
+    files: list[Path], tmp_path: Path, model: Path
+) -> None:
+    index = build(files, tmp_path / "uses", model)
+    counts = Counter(t.lower() for line in LINES for t in line.split() if any(map(str.isalnum, t)))
+    assert dict(index.words) == {word: n for word, n in counts.items() if n >= 3}
+    assert list(index.words.values()) == sorted(index.words.values(), reverse=True)
+    for word, n in index.words.items():
+        uses = [index.use(row) for row in index.rows(word)]
+        assert len(uses) == n
+        assert all(use.tokens[use.position].lower() == word for use in uses)
+        for use in uses:
+            lines = Path(use.source).read_text("utf-8").splitlines()
+            assert lines[use.line - 1].split() == list(use.tokens)
+    assert len(index) == sum(index.words.values())
+    assert {Path(source) for source in index.sources} == set(files)
+    assert not list((tmp_path / "uses").glob("part-*"))
+
+
+def test_vectors_are_those_of_the_model(
+    files: list[Path], tmp_path: Path, model: Path, lm: Elmo
+) -> None:
+    index = build(files, tmp_path / "uses", model, k=5)
+    rows = index.rows("the")
+    places = [(Sentence(use.tokens), use.position) for use in map(index.use, rows)]
+    expected, stored = sense_vectors(lm, places), index.substitutes(rows)
+    np.testing.assert_array_equal(stored.ids, expected.ids[:, :5])
+    steps = expected.weights.max(axis=1, keepdims=True) / 255
+    assert (np.abs(stored.weights - expected.weights[:, :5]) <= steps).all()
+    dense = expected.dense()
+    dense /= np.linalg.norm(dense, axis=1, keepdims=True)
+    steps = np.abs(dense).max(axis=1, keepdims=True) / 127
+    assert (np.abs(index.vectors(rows) - dense) <= 0.51 * steps).all()
+    assert stored.words(0, 1) == [
+        (expected.words(0, 1)[0][0], pytest.approx(stored.weights[0].max()))
+    ]
+
+
+def test_frequent_words_are_sampled_and_bytes_depend_on_nothing_else(
+    files: list[Path], tmp_path: Path, model: Path
+) -> None:
+    one = build(files, tmp_path / "one", model, max_uses=6)
+    build(files, tmp_path / "two", model, max_uses=6, workers=2)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    everything = build(files, tmp_path / "all", model)
+    for word, n in one.words.items():
+        kept = {one.use(row)[1:] for row in one.rows(word)}
+        assert len(kept) == n or n > 6
+        assert kept <= {everything.use(row)[1:] for row in everything.rows(word)}
+    assert len(one) < len(everything)
+
+
+def test_draws_are_flat() -> None:
+    draws = np.array([_draw("bank", k // 7, k % 7) for k in range(4000)], np.float64)
+    counts = np.histogram(draws, 8, (0, 2.0**64))[0]
+    assert counts.sum() == 4000
+    assert counts.min() > 400
+    assert counts.max() < 600
+
+
+def test_a_list_of_words(files: list[Path], tmp_path: Path, model: Path) -> None:
+    index = build(files, tmp_path / "uses", model, words=["The", "nowhere", "virus"])
+    assert set(index.words) == {"the", "virus"}
+    with pytest.raises(InputError, match="none of the words"):
+        build(files, tmp_path / "none", model, words=["nowhere"])
+    with pytest.raises(InputError, match="no word occurs 1000 times"):
+        build(files, tmp_path / "none", model, min_count=1000)
+    assert not (tmp_path / "none").exists()
+
+
+class Stop:
+    """Interrupts after some sentences."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def update(self, n: int) -> None:
+        self.left -= n
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+    def close(self) -> None: ...
+
+
+def interrupted(files: list[Path], out: Path, model: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build(files, out, model, progress=Stop(90))
+
+
+def test_it_resumes_and_recomputes_what_is_damaged(
+    files: list[Path], tmp_path: Path, model: Path
+) -> None:
+    out = tmp_path / "uses"
+    interrupted(files, out, model)
+    parts = sorted(out.glob("part-*"))
+    assert len(parts) >= 2
+    with pytest.raises(FormatError, match="not complete; run `elmore index` again"):
+        Index.open(out)
+    before = parts[0].stat().st_mtime_ns
+    data = bytearray(parts[1].read_bytes())
+    data[len(data) // 2] ^= 1
+    parts[1].write_bytes(data)
+    with pytest.raises(ResumeError, match="max_uses=1000, not 5"):
+        build(files, out, model, max_uses=5)
+    assert parts[0].stat().st_mtime_ns == before
+    build(files, out, model)
+    build(files, tmp_path / "plain", model)
+    assert contents(out) == contents(tmp_path / "plain")
+    # A complete index is not computed again.
+    build(files, out, model, progress=Stop(0))
+    with pytest.raises(ResumeError, match="min_count"):
+        build(files, out, model, min_count=4)
+    assert len(build(files, out, model, min_count=4, overwrite=True).words) < 40
+
+
+def test_a_killed_process_loses_nothing(files: list[Path], tmp_path: Path, model: Path) -> None:
+    out = tmp_path / "uses"
+    code = f"""
+import os, signal
+from pathlib import Path
+from elmore.senses import build_index
+class Kill:
+    left = 90
+    def update(self, n):
+        self.left -= n
+        if self.left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    def close(self): pass
+build_index({[str(f) for f in files]!r}, {str(out)!r}, model={str(model)!r}, min_count=3,
+            tokenized=True, shard_bytes=300, progress=Kill())
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    assert list(out.glob("part-*"))
+    build([Path(str(f)) for f in files], out, model)
+    build(files, tmp_path / "plain", model)
+    one, two = contents(out), contents(tmp_path / "plain")
+    assert one == two
+
+
+def test_a_kill_after_the_manifest_costs_nothing(
+    files: list[Path], tmp_path: Path, model: Path
+) -> None:
+    out = tmp_path / "uses"
+    build(files, out, model)
+    before = contents(out)
+    for name in ("part-000000.npz", "counts.json", "lock"):
+        (out / name).write_bytes(b"left over")
+    (out / "journal.jsonl").write_bytes(b"{}\n")
+    build(files, out, model, progress=Stop(0))
+    assert contents(out) == before
+
+
+def test_damage_wrong_models_and_second_writers_are_refused(
+    files: list[Path], tmp_path: Path, model: Path, lm: Elmo
+) -> None:
+    out = tmp_path / "uses"
+    build(files, out, model)
+    with locked(out / "lock", "held"), pytest.raises(ElmoreError, match="being written by process"):
+        build(files, out, model)
+    (out / "lock").unlink()
+    softmax = lm.checkpoint.softmax
+    other = Elmo(
+        dataclasses.replace(lm.checkpoint, softmax=softmax._replace(bias=softmax.bias + 1))
+    )
+    with pytest.raises(ConfigError, match="made with another model"):
+        Index.open(out, elmo=other).space  # noqa: B018
+    other.save(tmp_path / "other")
+    with pytest.raises(ResumeError, match="another model"):
+        build(files, out, tmp_path / "other")
+    without = Elmo(dataclasses.replace(lm.checkpoint, softmax=None))
+    without.save(tmp_path / "without")
+    with pytest.raises(ConfigError, match="no softmax"):
+        build(files, tmp_path / "new", tmp_path / "without")
+    assert not (tmp_path / "new").exists()
+    index = Index.open(out)
+    index.verify()
+    data = bytearray((out / "ids.npy").read_bytes())
+    data[-1] ^= 1
+    (out / "ids.npy").write_bytes(data)
+    with pytest.raises(FormatError, match=r"ids\.npy.*damaged"):
+        Index.open(out).verify()
+    os.truncate(out / "ids.npy", 200)
+    with pytest.raises(FormatError, match=r"ids\.npy.* has 200 bytes"):
+        Index.open(out)
+    with pytest.raises(FormatError, match="is not an index; make one"):
+        Index.open(tmp_path)
+
+
+def test_words_are_found_by_pattern(files: list[Path], tmp_path: Path, model: Path) -> None:
+    index = build(files, tmp_path / "uses", model)
+    both = np.concatenate([index.rows("school"), index.rows("systems")])
+    np.testing.assert_array_equal(index.rows(["systems", "School"]), np.sort(both))
+    np.testing.assert_array_equal(index.rows("/school|systems/"), np.sort(both))
+    assert set(index.rows("s*")) >= set(both)
+    assert len(index.rows("*")) == len(index)
+    with pytest.raises(InputError, match="'nowhere' is not in the index"):
+        index.rows("nowhere")
+    with pytest.raises(ConfigError, match=r"'/\(/' is not a pattern"):
+        index.rows("/(/")
