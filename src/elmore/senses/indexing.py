@@ -136,7 +136,7 @@ def build_index(
             report(_estimate(table, max_uses, facts["model"]["use_bytes"]))
             builder.compute(max_uses)
             builder.merge(facts, str(model) if isinstance(model, str | Path) else None)
-    return Index.open(path)
+    return Index.open(out)
 
 
 class _Builder:
