@@ -7,6 +7,7 @@ it is there, and brings the one Windows module that elmore uses.
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from contract.test_ladder import FILES
 
 SOURCE = Path(__file__).parents[2] / "src"
+TESTS = Path(__file__).parents[1]
 # Other people's modules come first: they have their own ways on Windows.
 HIDE = """
 import asyncio, importlib, logging.handlers, mmap, os, shutil, signal, subprocess, sys, tempfile
@@ -81,6 +83,7 @@ def run(code: str, *arguments: Path) -> str:
         [sys.executable, "-W", "ignore", "-c", HIDE + code, *map(str, arguments)],
         capture_output=True,
         encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (SOURCE, TESTS)))},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -231,7 +231,7 @@ class _Builder:
         for array in out.values():
             array.flush()
         np.save(self.path / "offsets.npy", offsets)
-        (self.path / WORDS).write_text(json.dumps(counts, ensure_ascii=False), "utf-8")
+        (self.path / WORDS).write_bytes(json.dumps(counts, ensure_ascii=False).encode())
         names = [*(f"{name}.npy" for name in (*out, "offsets")), WORDS, VOCABULARY]
         list(self.pool.map([Request(VOCABULARY, {"do": "words", "folder": str(self.path)})]))
         sizes = {name: (self.path / name).stat().st_size for name in names}
@@ -332,7 +332,7 @@ def start_indexer(setup: Mapping[str, Any]) -> Worker:
     def perform(fields: Mapping[str, Any], data: bytes) -> dict[str, Any]:
         if fields["do"] == "words":
             text = json.dumps(list(indexer.space.words))
-            (Path(fields["folder"]) / VOCABULARY).write_text(text, "utf-8")
+            (Path(fields["folder"]) / VOCABULARY).write_bytes(text.encode())
             return {}
         texts = json.loads(data)
         return indexer.count(texts) if fields["do"] == "count" else indexer.write(fields, texts)
