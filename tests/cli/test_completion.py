@@ -86,11 +86,11 @@ SHELLS = pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("elmore fi", {"fine-tune"}),
+        ("elmore fi", {"find", "fine-tune"}),
         ("elmore --v", {"--version"}),
         ("elmore --completion ", {"bash", "zsh", "fish"}),
         ("elmore embed --pre", {"--precision"}),
-        ("elmore embed --precision ", {"float32", "float16", "int8"}),
+        ("elmore embed --precision ", {"float32", "float16", "bfloat16", "int8"}),
         ("elmore embed --precision=f", {"float32", "float16"}),
         ("elmore embed te", {"text one.txt"}),
         ("elmore embed -o mo", {"model.json"}),

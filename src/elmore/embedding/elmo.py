@@ -24,6 +24,7 @@ from elmore.embedding.results import (
     Pooling,
     SentenceLayers,
     all_layers,
+    mixed,
 )
 from elmore.embedding.stateful import Stream
 from elmore.embedding.stream import (
@@ -511,7 +512,9 @@ class Elmo:
         return (result for _, result in stream)
 
     def _mixed(self, layers: LayerChoice, pool: Pooling | None = None) -> Finish[Array]:
-        return finish_of(self._engine, layers, pool)
+        if pool == "sif":
+            return finish_of(self._engine, layers, pool)
+        return mixed(layers, pool, self.n_layers)  # which refuses "all", as `layers` is for that
 
     def _stacked(self, vectors: list[Array]) -> Array:
         return np.stack(vectors) if vectors else np.zeros((0, self.dim), np.float32)

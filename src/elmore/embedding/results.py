@@ -28,6 +28,7 @@ __all__ = [
     "check_sif",
     "choose_finish",
     "cosine",
+    "finite",
     "layer_weights",
     "mixed",
     "pool",
@@ -65,7 +66,7 @@ class SentenceLayers:
         weights = layer_weights(layers, self.values.shape[0])
         with np.errstate(over="ignore", invalid="ignore"):
             vectors = np.asarray(np.einsum("l,ltd->td", weights, self.values))
-        return _finite(self.tokens, vectors)
+        return finite(self.tokens, vectors)
 
 
 # --------------------------------------------------------------------------- layers
@@ -224,7 +225,7 @@ class Finish(Protocol[Result]):
 def all_layers(sentence: Sentence, chunks: Iterator[Array], /) -> SentenceLayers:
     """The `Finish` that keeps everything."""
     values = _joined(len(sentence), (chunk.copy() for chunk in chunks))
-    return SentenceLayers(sentence.tokens, sentence.spans, _finite(sentence.tokens, values))
+    return SentenceLayers(sentence.tokens, sentence.spans, finite(sentence.tokens, values))
 
 
 def mixed(layers: LayerChoice, pool: Pooling | None, n_layers: int) -> Finish[Array]:
@@ -265,19 +266,19 @@ def _finish(vectors: Callable[[Array], Array], pooling: Pooling | None) -> Finis
         check_pooling(pooling)
 
     def finish(sentence: Sentence, chunks: Iterator[Array], /) -> Array:
-        # What overflows is reported once, by `_finite`.
+        # What overflows is reported once, by `finite`.
         with np.errstate(over="ignore", invalid="ignore"):
             parts = map(vectors, chunks)
             if pooling is None:
                 result = _joined(len(sentence), parts)
             else:
                 result = _pooled(len(sentence), parts, pooling)
-        return _finite(sentence.tokens, result)
+        return finite(sentence.tokens, result)
 
     return finish
 
 
-def _finite(tokens: Sequence[str], values: Array) -> Array:
+def finite(tokens: Sequence[str], values: Array) -> Array:
     """Pass on the values of a sentence; every result of every interface comes by here.
 
     Raises:

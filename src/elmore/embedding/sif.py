@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.embedding.results import Array
+from elmore.embedding.results import Array, finite
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Whitening
 from elmore.text.sentence import Sentence
@@ -54,7 +54,8 @@ class Sif:
             tokens = sentence.tokens[start : start + chunk.shape[1]]
             start += len(tokens)
             total += self._weights(tokens) @ _unit((chunk[0][:, : len(mean)] - mean) @ matrix)
-        return np.asarray(total / max(len(sentence), 1), np.float32)
+        values = np.asarray(total / max(len(sentence), 1), np.float32)
+        return finite(sentence.tokens, values)
 
     def _weights(self, tokens: tuple[str, ...]) -> NDArray[np.float64]:
         """The weight of each token, (n,)."""

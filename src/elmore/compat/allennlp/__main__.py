@@ -56,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _embed(args)
     except ElmoreError as error:
-        sys.stderr.write(f"elmore: error: {shown(error, 380)}\n")
+        lines = [f"elmore: error: {shown(error, 380)}", *getattr(error, "__notes__", ())]
+        sys.stderr.write("\n".join(lines) + "\n")
         return 2 if isinstance(error, ConfigError) else 1
     finally:
         logger.removeHandler(handler)
