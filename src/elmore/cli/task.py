@@ -137,7 +137,8 @@ def _train(args: argparse.Namespace, model: Any) -> None:
     kind = _class(args.name)
     recipe = TaskRecipe.load(args.recipe, args.name, kind.sizes, overrides(args.set))
     # Read before the training: a missing file must not waste it.
-    tests = kind(None, recipe=recipe).examples(args.test) if args.test else []
+    # With the model, whose tokenizer reads the text of some tasks.
+    tests = kind(elmo, recipe=recipe).examples(args.test) if args.test else []
 
     def once(seed: int) -> Report:
         folder = out if args.seeds == 1 else out / f"seed-{seed}"

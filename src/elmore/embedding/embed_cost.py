@@ -13,7 +13,7 @@ from elmore.embedding.engine import Engine
 from elmore.embedding.results import value_shape
 from elmore.embedding.stream import embed_records
 from elmore.embedding.writers import WRITERS, Record, Settings, open_writer
-from elmore.errors import MissingExtra
+from elmore.errors import ConfigError, MissingExtra
 from elmore.options import Output
 from elmore.text.sentence import Sentence
 
@@ -78,7 +78,7 @@ def predict_cost(
             try:
                 half, _ = _write(name, Path(folder), records[: len(records) // 2], settings)
                 size, writing = _write(name, Path(folder), records, settings)
-            except MissingExtra:
+            except (MissingExtra, ConfigError):  # a format that does not take such values
                 continue
             # What comes with every file must not be counted once per token.
             fewer = sum(len(record.tokens) for record in records[: len(records) // 2])

@@ -159,6 +159,8 @@ def _pooled(n_tokens: int, chunks: Iterator[Array], kind: Pooling) -> Array:
         for chunk in chunks:
             np.maximum(result, chunk.max(axis=-2), out=result)
         return result
+    if kind != "last":
+        raise ConfigError(f"pool={kind!r} does not pool the vectors of tokens alone; use encode")
     # The others are not needed, but a chunk can only be reached through those before it.
     return deque(chain([first], chunks), maxlen=1)[0][..., -1, :].copy()
 

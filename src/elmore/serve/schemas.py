@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from elmore.options import Pooling
+
 __all__ = [
     "EmbedRequest",
     "EmbedResponse",
@@ -65,7 +67,7 @@ class EmbedRequest(_Sentences):
     layers: LayersField = Field(
         "mean", description="mean, top, all, the number of a layer, or one weight per layer"
     )
-    pooling: Literal["mean", "max", "first", "last", "sif"] | None = Field(
+    pooling: Pooling | None = Field(
         None, description="one vector per sentence instead of one per token"
     )
 
