@@ -127,7 +127,7 @@ class BiLmArrays:
 
     def tokens(self, words: NDArray[np.int32] | None, word_ids: Ints | None) -> Array:
         """The token layer of words, (n_words, projection_dim)."""
-        return self._tokens(words, word_ids)
+        return _without_warnings(self._tokens, words, word_ids)
 
     def contextualize(
         self, vectors: Array, index: Ints, lengths: Ints, state: LstmState, run: Runner = in_turn
@@ -142,7 +142,16 @@ class BiLmArrays:
         flat = index.reshape(-1)
         places = [packing.forward, packing.backward][: len(self._layers)]
         jobs = [
-            partial(self._read, layers, vectors, flat[place], packing, hidden[d], cell[d])
+            partial(
+                _without_warnings,
+                self._read,
+                layers,
+                vectors,
+                flat[place],
+                packing,
+                hidden[d],
+                cell[d],
+            )
             for d, (layers, place) in enumerate(zip(self._layers, places, strict=True))
         ]
         done = run(jobs)
@@ -218,6 +227,16 @@ class BiLmArrays:
         result[packing.forward, : len(bias)] = matrix.affine(real[:, :cells], bias)
         result[packing.forward, len(bias) :] = matrix.affine(real[:, cells:], bias)
         return result.reshape(batch, time, -1)
+
+
+def _without_warnings(call: Callable[..., Result], *arguments: Any) -> Result:
+    """Call something that may overflow, in the thread that computes.
+
+    numpy would warn from deep inside, where C does not; what overflows is reported once, with the
+    sentence, by `results.finite`.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return call(*arguments)
 
 
 def _unpacked(
