@@ -46,6 +46,8 @@ def readable_bytes(n: float) -> str:
 
 def readable_time(seconds: float) -> str:
     """A length of time for people: 2.5 hours."""
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
     if seconds < 120:
         return f"{seconds:.3g} seconds"
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:,.1f} hours"

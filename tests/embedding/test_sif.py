@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from elmore import Elmo
 from elmore.cli.main import main
+from elmore.embedding.results import pool
 from elmore.errors import ConfigError
 from elmore.integrations.sklearn import ElmoVectorizer
 from elmore.serve.app import make_app
@@ -67,6 +68,7 @@ def test_a_sentence_depends_on_itself_alone(elmo: Elmo) -> None:
     for text, vector in zip(texts, together, strict=True):
         np.testing.assert_allclose(elmo.encode(text, pool="sif"), vector, atol=1e-6)
     np.testing.assert_array_equal(elmo.encode("", pool="sif"), np.zeros(together.shape[1]))
+    assert elmo.encode([], pool="sif").shape == (0, together.shape[1])
     long = " ".join(TEXT * 200)  # more tokens than a batch has
     assert np.isfinite(elmo.encode(long, pool="sif")).all()
 
@@ -103,6 +105,8 @@ def test_it_is_kept_with_a_saved_model(elmo: Elmo, tmp_path: Path) -> None:
 def test_bad_calls_say_what_to_do(elmo: Elmo) -> None:
     with pytest.raises(ConfigError, match="uses the token layer; leave out layers"):
         elmo.encode("a", pool="sif", layers="top")
+    with pytest.raises(ConfigError, match="does not pool the vectors of tokens alone"):
+        pool(np.ones((3, 4), np.float32), "sif")
     without = Elmo(dataclasses.replace(elmo.checkpoint, vocabulary=None))
     with pytest.raises(ConfigError, match="needs the model's vocabulary"):
         without.encode("a", pool="sif")

@@ -133,7 +133,7 @@ def _run_single(
     counts = Counts()
     output = None if args.output in (None, "-") else Path(args.output)
     with open_writer(form, output, _settings(args, checkpoint)) as writer:
-        from elmore.embedding.stream import embed_records  # torch comes with it
+        from elmore.embedding.stream import embed_records
 
         elmo = _load(args, checkpoint)
         sentences = flags.make_reader(args, elmo).read(inputs, counts)

@@ -10,7 +10,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any, get_args
 
-from elmore.cli.parsing import JOINT, model_words
+from elmore.cli.parsing import JOINT, Parser, model_words
 from elmore.cli.report import say
 from elmore.config import ComputePrecision
 from elmore.embedding.writers import WRITERS
@@ -54,7 +54,6 @@ _MODEL_SUFFIXES = (
     *(".zip", ".tar", ".tgz", ".tar.gz", ".json", ".hdf5", ".h5", ".safetensors"),
     *(".th", ".pt", ".pth", ".pkl", ".index"),
 )
-Parser = argparse.ArgumentParser
 
 
 # --------------------------------------------------------------------------- values

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from elmore._imports import require
 from elmore.cli import flags
+from elmore.cli.parsing import Parser
 from elmore.cli.report import say
 from elmore.errors import ConfigError
 
@@ -27,9 +28,7 @@ __all__ = [
 ]
 
 
-def add_recipe(
-    parser: argparse.ArgumentParser, default: str | None, shown: str | None = None
-) -> None:
+def add_recipe(parser: Parser, default: str | None, shown: str | None = None) -> None:
     """--recipe and --set; `shown` is what help says of a default of None."""
     parser.add_argument(
         "--recipe",
@@ -46,7 +45,7 @@ def add_recipe(
     )
 
 
-def add_training(parser: argparse.ArgumentParser) -> None:
+def add_training(parser: Parser) -> None:
     """--resume, --seed, --tensorboard and where to compute."""
     parser.add_argument("--resume", action="store_true", help="go on with the run in -o")
     flags.add_seed(parser)

@@ -25,6 +25,7 @@ from elmore.embedding.results import (
     SentenceLayers,
     all_layers,
     mixed,
+    value_shape,
 )
 from elmore.embedding.stateful import Stream
 from elmore.embedding.stream import (
@@ -40,7 +41,7 @@ from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
-from elmore.options import BATCH_TOKENS, Compute, ComputeOptions, Start
+from elmore.options import BATCH_TOKENS, Compute, ComputeOptions, Output, Start
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.text.segmenter import Tokenizer, sendable, split_function
 from elmore.text.sentence import Sentence
@@ -240,7 +241,7 @@ class Elmo:
             (2, 32)
         """
         vectors = self._each(texts, self._mixed(layers, pool), "encode_tokens")
-        return self._stacked(vectors) if isinstance(vectors, list) else vectors
+        return self._stacked(vectors, pool) if isinstance(vectors, list) else vectors
 
     def encode_tokens(
         self,
@@ -256,7 +257,7 @@ class Elmo:
             (1, 32)
         """
         vectors = self._each_list(sentences, self._mixed(layers, pool))
-        return self._stacked(vectors) if isinstance(vectors, list) else vectors
+        return self._stacked(vectors, pool) if isinstance(vectors, list) else vectors
 
     @overload
     def layers(self, texts: str) -> SentenceLayers: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
@@ -516,8 +517,9 @@ class Elmo:
             return finish_of(self._engine, layers, pool)
         return mixed(layers, pool, self.n_layers)  # which refuses "all", as `layers` is for that
 
-    def _stacked(self, vectors: list[Array]) -> Array:
-        return np.stack(vectors) if vectors else np.zeros((0, self.dim), np.float32)
+    def _stacked(self, vectors: list[Array], pool: Pooling) -> Array:
+        shape = value_shape(self.config, Output(pool=pool))
+        return np.stack(vectors) if vectors else np.zeros((0, shape[0] or 0), np.float32)
 
 
 def _token_sentences(sentences: Iterable[Iterable[str]]) -> Iterator[Sentence]:
