@@ -155,8 +155,11 @@ _PICTURE: Final = (
     r"\u2460-\u27BF\u2934\u2935\u2B00-\u2BFF\u203C\u2049\u2122\u2139\u3030\u303D\u3297\u3299\xA9\xAE]"
     r"[\uFE0E\uFE0F]?[\U0001F3FB-\U0001F3FF]?\u20E3?[\U000E0020-\U000E007F]*+"
 )
+# Korean has no apostrophe: beside Hangul it is a quote ('말'이라는) whose particle follows it.
+_HANGUL: Final = r"\u1100-\u11FF\uAC00-\uD7A3"
 _JOINT: Final = (
-    rf"(?:[-.\u2010\u2011\u058A\u05BE\xB7{_APOSTROPHES}](?={_CHAR})"
+    rf"(?:[-.\u2010\u2011\u058A\u05BE\xB7](?={_CHAR})"
+    rf"|(?<![{_HANGUL}])[{_APOSTROPHES}](?=(?![{_HANGUL}]){_CHAR})"
     r"|(?<=\d)[,:/\u066B\u066C\uFF0E](?=\d)"
     r"|(?<=[A-Z])&(?=[A-Z])"
     r'|(?<=[\u05D0-\u05EA])"(?=[\u05D0-\u05EA])'  # Hebrew acronyms, written with a plain quote
