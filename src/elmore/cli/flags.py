@@ -330,9 +330,9 @@ def _looks_like_model(word: str) -> bool:
 
 
 def _is_published(name: str) -> bool:
-    from elmore.published.catalog import BUNDLED, CATALOG
+    from elmore.published.catalog import CATALOG, INCLUDED
 
-    return name == BUNDLED or any(model.name == name for model in CATALOG)
+    return name in INCLUDED or any(model.name == name for model in CATALOG)
 
 
 def _note_hidden_name(args: argparse.Namespace, word: str) -> None:

@@ -12,7 +12,7 @@ from elmore.cli.parsing import Parser
 from elmore.cli.report import say, write_json, write_result
 from elmore.errors import ConfigError, ModelNotFound
 from elmore.published import hub
-from elmore.published.catalog import BUNDLED, CATALOG, Published, find_published
+from elmore.published.catalog import CATALOG, INCLUDED, Published, find_published
 from elmore.report import aligned
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
@@ -29,17 +29,6 @@ hand" cannot be downloaded by a program; the last column says where to find them
 
 _COLUMNS = ("name", "language", "dim", "MB", "files", "here", "licence", "trained on")
 _ALL = "all"
-# Included in the package, so it is not in the catalogue; docs/english.md is its model card.
-_ENGLISH = Published(
-    name=BUNDLED,
-    language="en",
-    form="elmore",
-    trained_on="open text of seven domains, 47.5 M tokens",
-    licence="Apache-2.0",
-    page="docs/english.md",
-    dim=256,
-    megabytes=19,
-)
 
 
 def add_arguments(parser: Parser) -> None:
@@ -67,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         return _prune(args)
     if args.dry_run:
         raise ConfigError("--dry-run needs --prune; add --prune or leave it out")
-    models = [m for m in (_ENGLISH, *CATALOG) if args.language in (None, m.language)]
+    models = [m for m in (*INCLUDED.values(), *CATALOG) if args.language in (None, m.language)]
     if not models:
         known = ", ".join(sorted({model.language for model in CATALOG}))
         raise ModelNotFound(f"there is no model for language {args.language!r}; use one of {known}")
@@ -104,7 +93,7 @@ def _record(model: Published) -> dict[str, Any]:
 
 
 def _is_here(model: Published) -> bool:
-    return model is _ENGLISH or hub.is_downloaded(model)
+    return model.name in INCLUDED or hub.is_downloaded(model)
 
 
 def _row(model: Published) -> tuple[str, ...]:

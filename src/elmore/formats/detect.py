@@ -15,7 +15,7 @@ from elmore.errors import ElmoreError, FormatError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.files.sources import FilesSource, FolderSource, Source
 from elmore.published.catalog import (
-    BUNDLED,
+    INCLUDED,
     Form,
     Published,
     assumed_tokens,
@@ -131,8 +131,8 @@ def _open_model(model: ModelPath) -> Source:
     if path.exists() or path.is_symlink():
         return open_source(path)
     name = str(model)
-    if name == BUNDLED and isinstance(model, str):
-        return open_source(bundled_model())
+    if name in INCLUDED and isinstance(model, str):
+        return open_source(bundled_model(name))
     from elmore.published import hub  # the network is not needed above
 
     if isinstance(model, str) and path.suffix not in _SUFFIXES and hub.is_hugging_face(name):

@@ -19,6 +19,7 @@ from elmore.text.tokenizer import Convention
 __all__ = [
     "BUNDLED",
     "CATALOG",
+    "INCLUDED",
     "Form",
     "Published",
     "PublishedFile",
@@ -31,13 +32,13 @@ __all__ = [
     "published_name",
 ]
 
-# Name of the bundled model in `Elmo.load` and on the command line.
+# Name of the bundled model that is used when none is named.
 BUNDLED = "english"
 
 
-def bundled_model() -> Path:
-    """The folder of the bundled English model; its model card is docs/english.md."""
-    return Path(__file__).resolve().parents[1] / "models" / BUNDLED
+def bundled_model(name: str = BUNDLED) -> Path:
+    """The folder of a model inside the package, one of `INCLUDED`."""
+    return Path(__file__).resolve().parents[1] / "models" / name
 
 
 # What the files are. `other` is not an LSTM model; it is listed to save people the search.
@@ -372,6 +373,33 @@ _INDIC = "https://aclanthology.org/2020.sltu-1.49/"
 _INDIC_LANGUAGES = "as bn gu hi kn kok ml mr ne or pa sa ta te"
 _SEQVEC = "https://rostlab.org/~deepppi/embedding_repo/embedding_models/seqvec"
 
+# Inside the package. The page of each is its model card.
+INCLUDED: dict[str, Published] = {
+    model.name: model
+    for model in (
+        Published(
+            name=BUNDLED,
+            language="en",
+            form="elmore",
+            trained_on="open text of seven domains, 47.5 M tokens",
+            licence="Apache-2.0",
+            page="docs/english.md",
+            dim=256,
+            megabytes=19,
+        ),
+        Published(
+            name="korean",
+            language="ko",
+            form="elmore",
+            trained_on="a tenth of Korean Wikipedia, 13.5 M tokens",
+            licence="Apache-2.0",
+            page="docs/korean.md",
+            dim=256,
+            megabytes=19,
+        ),
+    )
+}
+
 CATALOG: tuple[Published, ...] = (
     # Peters et al. 2018. The one checksum comes from a Git LFS pointer to this file.
     _english(
@@ -543,7 +571,7 @@ def find_published(name: str) -> Published:
     """
     if name in _BY_NAME:
         return _BY_NAME[name]
-    near = difflib.get_close_matches(name, [BUNDLED, *_BY_NAME], 3)
+    near = difflib.get_close_matches(name, [*INCLUDED, *_BY_NAME], 3)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise ModelNotFound(
         f"no file, folder or known model is called {name!r}; {hint}`elmore models` lists the names"
