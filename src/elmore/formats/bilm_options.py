@@ -91,7 +91,7 @@ def read_languages(source: Source) -> list[str]:
     if _META not in source.names():
         return []
     try:
-        meta = parse_json(source.read(_META, LIMITS.json_bytes + 1), what=_META)
+        meta = source.read_json(_META)
     except FormatError:
         return []
     corpora = meta.get("corpus")

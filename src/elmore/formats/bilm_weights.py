@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,37 +211,24 @@ def linked_weights(
         table: the links.
         read: reads an array by its name in `table`.
     """
-    reader = _DatasetReader(table, read)
-    return LazyWeights(
-        {name: reader.bind(name, shape) for name, shape in weight_shapes(config).items()}
-    )
+    last: dict[str, Array] = {}  # one array, which often has several weights
 
+    def dataset(name: str) -> Array:
+        if name not in last:
+            last.clear()  # frees the old array before the new one is read
+            last[name] = read(name)
+        return last[name]
 
-class _DatasetReader:
-    """Assembles weights from arrays; keeps the last array, which often has several weights."""
-
-    def __init__(self, table: Sequence[Link], read: Callable[[str], Array]) -> None:
-        self._table = table
-        self._read = read
-        self._last: tuple[str, Array] | None = None
-
-    def bind(self, weight: str, shape: tuple[int, ...]) -> Callable[[], Array]:
-        """A function that reads one weight."""
-        return lambda: self.read(weight, shape)
-
-    def read(self, weight: str, shape: tuple[int, ...]) -> Array:
-        """Read one weight."""
+    def weight(name: str, shape: tuple[int, ...]) -> Array:
         array = np.empty(shape, np.float32)
-        for link in self._table:
-            if link.weight == weight:
-                array[link.weight_rows] = link.there(self._array(link.dataset)[link.dataset_rows])
+        for link in table:
+            if link.weight == name:
+                array[link.weight_rows] = link.there(dataset(link.dataset)[link.dataset_rows])
         return array
 
-    def _array(self, name: str) -> Array:
-        if self._last is None or self._last[0] != name:
-            self._last = None  # frees the old array before the new one is read
-            self._last = (name, self._read(name))
-        return self._last[1]
+    return LazyWeights(
+        {name: partial(weight, name, shape) for name, shape in weight_shapes(config).items()}
+    )
 
 
 def check_arrays(

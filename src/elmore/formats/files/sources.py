@@ -11,14 +11,17 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 from elmore._io import open_checked
+from elmore._json import parse_json
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.limits import LIMITS
 
-__all__ = ["FilesSource", "FolderSource", "Source"]
+__all__ = ["HDF5_SUFFIXES", "FilesSource", "FolderSource", "Source"]
+
+HDF5_SUFFIXES = (".hdf5", ".h5")
 
 
 class Source(ABC):
@@ -53,6 +56,11 @@ class Source(ABC):
     @abstractmethod
     def local_path(self, name: str) -> Path | None:
         """Return the path of the file, or None if it is in an archive."""
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return a JSON file by the rules of `parse_json`."""
+        # One byte more than allowed is enough for it to refuse the file.
+        return parse_json(self.read(name, LIMITS.json_bytes + 1), what=name)
 
     def close(self) -> None:  # noqa: B027 (most sources keep nothing open)
         """Close all files."""
