@@ -7,7 +7,6 @@ Documents are separated by blank lines. In a file that has no blank line between
 from __future__ import annotations
 
 import codecs
-import contextlib
 import glob
 import os
 import re
@@ -244,24 +243,22 @@ def read_blocks(
         file = files[number]
         if number != here.file:
             here = Position(number)
-        with _Documents(file, here) as documents:
+        with open_text(Path(file.path), what="input") as stream:
+            documents = _Documents(file, stream, here)
             while data := documents.take(block_bytes - sum(map(len, parts))):
                 segments.append(Segment(here, len(data)))
                 parts.append(data)
                 here = _after(here, data, file.linewise)
                 if sum(map(len, parts)) >= block_bytes:
-                    yield _block(segments, parts, here, file.heldout, documents.n_cut)
+                    yield Block(
+                        tuple(segments), b"".join(parts), here, file.heldout, documents.n_cut
+                    )
                     segments, parts, documents.n_cut = [], [], 0
         last = number + 1 == len(files)
         if parts and (last or files[number + 1].heldout != file.heldout):
-            yield _block(segments, parts, Position(number + 1), file.heldout, 0)
+            end = Position(number + 1)
+            yield Block(tuple(segments), b"".join(parts), end, file.heldout, 0)
             segments, parts = [], []
-
-
-def _block(
-    segments: list[Segment], parts: list[bytes], end: Position, heldout: bool, n_cut: int
-) -> Block:
-    return Block(tuple(segments), b"".join(parts), end, heldout, n_cut)
 
 
 def _after(start: Position, data: bytes, linewise: bool) -> Position:
@@ -273,28 +270,18 @@ def _after(start: Position, data: bytes, linewise: bool) -> Position:
     )
 
 
-class _Documents(contextlib.AbstractContextManager["_Documents"]):
+class _Documents:
     """Cuts the text of a file between documents."""
 
-    def __init__(self, file: TextFile, start: Position) -> None:
-        self._file = file
-        self._start = start
+    def __init__(self, file: TextFile, stream: BinaryIO, start: Position) -> None:
+        self._file, self._stream = file, stream
         self._line = start.line
         self._buffer = b""
-        self._stack = contextlib.ExitStack()
         self.n_cut = 0
-
-    def __enter__(self) -> _Documents:
-        self._stack.__enter__()
-        self._stream = self._stack.enter_context(open_text(Path(self._file.path), what="input"))
-        left = self._start.offset
+        left = start.offset
         # Read, not sought: the file may be compressed.
-        while left and (data := self._stream.read(min(left, _READ_BYTES))):
+        while left and (data := stream.read(min(left, _READ_BYTES))):
             left -= len(data)
-        return self
-
-    def __exit__(self, *details: Any) -> bool | None:
-        return self._stack.__exit__(*details)
 
     def take(self, room: int) -> bytes:
         """Read complete documents, up to the first that ends beyond `room`; b"" at the end."""

@@ -52,14 +52,10 @@ class PieceRecord(FinishedFile):
 
 
 class Workspace:
-    """OUT.partial: pieces with a journal (jobs/journal.py), then shards.
-
-    Args:
-        journal: the folder and its journal.
-    """
+    """OUT.partial: pieces with a journal (jobs/journal.py), then shards."""
 
     def __init__(self, journal: JournalFolder[PieceRecord]) -> None:
-        self._journal = journal
+        self.journal = journal
         self._header: dict[str, Any] = {}
 
     @classmethod
@@ -76,7 +72,7 @@ class Workspace:
 
     def piece(self, number: int) -> Path:
         """The file of a piece."""
-        return self._journal.path / f"piece-{number:06d}.safetensors"
+        return self.journal.path / f"piece-{number:06d}.safetensors"
 
     def resume(self, fingerprint: str) -> list[PieceRecord]:
         """Find the finished pieces, if they are of the same texts and options.
@@ -84,28 +80,20 @@ class Workspace:
         Where a block starts is known from the one before it, so only pieces without a gap count.
         """
         self._header = {"format": "elmore-pieces", "fingerprint": fingerprint}
-        found = self._journal.found()
+        found = self.journal.found()
         records = found[1] if found is not None and found[0] == self._header else []
-        done = itertools.takewhile(self._journal.is_intact, records)
-        return self._journal.begin(self._header, done)
-
-    def add(self, record: PieceRecord) -> None:
-        """Record a finished piece."""
-        self._journal.add(record)
+        done = itertools.takewhile(self.journal.is_intact, records)
+        return self.journal.begin(self._header, done)
 
     def shards(self, plan: Plan) -> Path:
         """The folder for the shards of a plan; those of other plans are removed."""
         name = f"shards-{json_digest([self._header, asdict(plan)])[:16]}"
-        for old in self._journal.path.glob("shards-*"):
+        for old in self.journal.path.glob("shards-*"):
             if old.name != name:
                 shutil.rmtree(old)
-        folder = self._journal.path / name
+        folder = self.journal.path / name
         folder.mkdir(exist_ok=True)
         return folder
-
-    def remove(self) -> None:
-        """Remove everything; the folder itself goes when it is closed."""
-        self._journal.clear()
 
 
 def make_pieces(
@@ -137,11 +125,11 @@ def make_pieces(
     for request, reply in pool.map(requests(), in_order=True):
         name = os.path.basename(request.fields["path"])
         record = PieceRecord(file=name, **request.fields["known"], **reply)
-        work.add(record)
+        work.journal.add(record)
         done.append(record)
         progress.update(record.tokens)
     if not sum(record.tokens for record in done if not record.heldout):
-        work.remove()
+        work.journal.clear()
         raise no_tokens(sum(not file.heldout for file in files))
     return done
 

@@ -89,13 +89,7 @@ class Shard:
 
 
 def write_shard(path: Path | str, shard: Shard, *, overwrite: bool = False) -> None:
-    """Write a shard; it appears under its name when it is complete.
-
-    Args:
-        path: the file to make.
-        shard: what to write; the bytes depend on it alone.
-        overwrite: whether an existing file may be replaced.
-    """
+    """Write a shard; its bytes depend on nothing else, and its name appears at the end."""
     _write(Path(path), _tensors(shard), overwrite)
 
 
@@ -249,7 +243,8 @@ def merge(path: Path, pieces: Iterable[tuple[Path, Selection]]) -> int:
             if not len(chosen):
                 continue
             keys.append(own[chosen].copy())
-            taken = _take(view, chosen)
+            stored = (view.read(name) for name in ("tokens", "sentences", "documents"))
+            taken = _reorder(*stored, chosen)
             tokens.append(_renumber(view, taken[0], numbers))
             lengths.append(taken[1])
             sizes.append(taken[2])
@@ -272,19 +267,12 @@ def merge(path: Path, pieces: Iterable[tuple[Path, Selection]]) -> int:
     return len(order)
 
 
-_Parts = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
-
-
-def _take(view: SafetensorsView, chosen: NDArray[np.int64]) -> _Parts:
-    return _reorder(view.read("tokens"), view.read("sentences"), view.read("documents"), chosen)
-
-
 def _reorder(
     tokens: NDArray[np.int32],
     sentences: NDArray[np.int64],
     documents: NDArray[np.int64],
     chosen: NDArray[np.int64],
-) -> _Parts:
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
     """Take documents in a given order: their tokens, sentence lengths and document sizes."""
     sizes = np.diff(documents)[chosen]
     which = _ranges(documents[chosen], sizes)
