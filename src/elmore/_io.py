@@ -102,10 +102,6 @@ def _refuse_special(status: os.stat_result, label: str) -> None:
 def open_text(path: Path, *, what: str) -> Iterator[BinaryIO]:
     """Open a text file and decompress it (gz, bz2, xz, zst; known by its first bytes).
 
-    Args:
-        path: the file, under any name.
-        what: its role for messages.
-
     Raises:
         FormatError: as `open_checked`.
         InputError: the compressed data is damaged; raised inside the block too.

@@ -253,12 +253,7 @@ def config_to_json(config: BiLmConfig) -> dict[str, Any]:
 
 
 def config_from_json(data: Mapping[str, Any], *, what: str) -> BiLmConfig:
-    """Build a config from parsed JSON.
-
-    Args:
-        data: the object with the keys `tokens` and `lstm`.
-        what: name of the file, for messages.
-    """
+    """Build a config from parsed JSON with the keys `tokens` and `lstm`."""
     return from_json(BiLmConfig, data, what=what)
 
 

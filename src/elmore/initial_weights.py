@@ -18,11 +18,7 @@ _HIGHWAY_GATE_BIAS = -2.0
 
 
 def initial_weights(config: BiLmConfig, generator: np.random.Generator) -> dict[str, Array]:
-    """Draw all weights of a biLM.
-
-    Args:
-        config: its shape.
-        generator: the only source of randomness.
+    """Draw all weights of a biLM; `generator` is the only source of randomness.
 
     Returns:
         arrays by the names of `config.weight_shapes`.

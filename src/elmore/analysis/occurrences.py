@@ -80,15 +80,7 @@ class Occurrences:
         layers: CachedLayers,
         choice: LayerChoice,
     ) -> Occurrences:
-        """Write an index and open it.
-
-        Args:
-            folder: where to; its parent must exist.
-            key: digest of model, text and layers.
-            sentences: the text.
-            layers: its layers.
-            choice: which of them.
-        """
+        """Write an index and open it; `key` is a digest of model, text and layers."""
         with atomic_folder(folder) as temporary:
             n_tokens, words = _write_words(temporary, sentences)
             with open(temporary / "vectors.f16", "wb") as stream:
@@ -135,14 +127,7 @@ class Occurrences:
         workers: Workers,
         among: NDArray[np.int64] | None = None,
     ) -> list[Hit]:
-        """The `k` nearest tokens, nearest first; equally near ones in the order of the text.
-
-        Args:
-            query: a vector, (dim,).
-            k: how many.
-            workers: threads that share the work.
-            among: only these tokens; all by default.
-        """
+        """The `k` tokens nearest to a vector (dim,); equally near ones in the order of the text."""
         direction = unit(np.asarray(query, np.float32)[None])[0]
         n = len(self.vectors) if among is None else len(among)
         cosines = np.empty(n, np.float32)

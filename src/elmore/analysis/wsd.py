@@ -349,10 +349,6 @@ class _Scorer:
     ) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
         """Answer every test instance by each view and method.
 
-        Args:
-            vectors: of the instances of a lemma.
-            views: the layers to go by.
-
         Yields:
             (view, method) and whether each answer is right, (n_instances,).
         """

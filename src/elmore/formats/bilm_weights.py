@@ -139,9 +139,7 @@ def dump_names(config: BiLmConfig, present: Iterable[str] = ()) -> LstmNames:
     A model of one direction keeps TensorFlow's own names, because the renaming handles RNN_0 and
     RNN_1 only. A model of one layer has no MultiRNNCell.
 
-    Args:
-        config: the model.
-        present: names in a file, to choose between spellings.
+    `present` are the names in a file, to choose between spellings.
     """
     known = set(present)
     two_way = config.lstm.bidirectional
@@ -204,13 +202,7 @@ def _lstm_links(lstm: LstmConfig, weight: str, names: Sequence[str]) -> list[Lin
 def linked_weights(
     config: BiLmConfig, table: Sequence[Link], read: Callable[[str], Array]
 ) -> LazyWeights:
-    """Weights that are assembled from arrays on request.
-
-    Args:
-        config: the model.
-        table: the links.
-        read: reads an array by its name in `table`.
-    """
+    """Weights that are assembled on request; `read` reads an array by its name in `table`."""
     last: dict[str, Array] = {}  # one array, which often has several weights
 
     def dataset(name: str) -> Array:
@@ -241,12 +233,7 @@ def check_arrays(
 ) -> None:
     """Compare the arrays of a file with the options.
 
-    Args:
-        table: links of the model that the options describe.
-        shapes: of the arrays in the file.
-        options: name of the options file, for messages.
-        weights: name of the weights file, for messages.
-        all_known: refuse every other array, not only further layers.
+    With `all_known`, refuse every array that the options do not describe, not only further layers.
     """
     for link in table:
         found = shapes.get(link.dataset)
@@ -275,15 +262,7 @@ def read_softmax(
     *,
     weight: str = "softmax/W",
 ) -> Softmax:
-    """Read the output layer.
-
-    Args:
-        shapes: of the arrays in the file.
-        read: reads an array.
-        shape: (words of the vocabulary, projection_dim).
-        what: name of the file, for messages.
-        weight: name of the matrix.
-    """
+    """Read the output layer; its shape is (words of the vocabulary, projection_dim)."""
     for name, wanted in ((weight, shape), ("softmax/b", shape[:1])):
         if shapes.get(name) != wanted:
             raise FormatError(

@@ -150,10 +150,6 @@ def _open_model(model: ModelPath) -> Source:
 def open_source(path: Path, *, follow_links: bool = False) -> Source:
     """Open a folder, zip or tar as a source.
 
-    Args:
-        path: what the user named.
-        follow_links: see `FolderSource`.
-
     Raises:
         FormatError: missing, none of the three, or broken.
     """

@@ -174,11 +174,7 @@ def write(
 ) -> None:
     """Write a model folder; it appears under its name only when it is complete.
 
-    Args:
-        checkpoint: the model.
-        path: the folder to create.
-        overwrite: replace an existing elmore folder.
-        precision: how weights are stored; with int8 the softmax is stored in float16.
+    With `precision="int8"` the softmax is stored in float16.
     """
     tensors: dict[str, NDArray[Any]] = {}
     for name in weight_shapes(checkpoint.config):

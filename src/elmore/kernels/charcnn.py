@@ -107,8 +107,7 @@ class FilterTables:
     def largest(self, ids: NDArray[np.int32]) -> Array:
         """The largest response of each filter, before the activation, (n_words, n_filters).
 
-        Args:
-            ids: character ids from 1, (n_words, chars).
+        `ids` are character ids from 1, (n_words, chars).
         """
         result = aligned(len(ids), sum(map(len, self._biases)))
         if not len(ids):

@@ -123,16 +123,7 @@ class Matrix:
         self.argument = (panels.ctypes.data, scales.ctypes.data, sums.ctypes.data, n, k, kind)
 
     def affine(self, inputs: Array, bias: Array | None = None, clip: float | None = None) -> Array:
-        """Multiply rows, add a bias and clip.
-
-        Args:
-            inputs: (rows, k), float32.
-            bias: (n,).
-            clip: bound of the results.
-
-        Returns:
-            (rows, n).
-        """
+        """Multiply rows of float32, add a bias, (n,), and clip: (rows, k) to (rows, n)."""
         if self._module is None:
             return self._twin(inputs, bias, clip)
         (n, k), rows = self.shape, inputs.shape[0]

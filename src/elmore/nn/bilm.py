@@ -189,13 +189,7 @@ def _unpack(packed: Sequence[Tensor], place: Tensor, size: int) -> Tensor:
 
 
 def first_rows(kept: BiLmState | None, rows: int, fresh: Callable[[int], BiLmState]) -> BiLmState:
-    """The state in which the first rows start.
-
-    Args:
-        kept: the state of all rows so far; None before the first batch.
-        rows: how many the batch has.
-        fresh: makes the state of that many new rows.
-    """
+    """The state in which the first rows of a batch start; `fresh` makes that of new rows."""
     if kept is None:
         return fresh(rows)
     known = kept.hidden.shape[2]

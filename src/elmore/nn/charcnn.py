@@ -177,11 +177,7 @@ def convolve(
 ) -> Tensor:
     """The largest response of each filter; differentiable.
 
-    Args:
-        ids: character ids from 1, (n_words, chars).
-        characters: (n_characters, char_dim).
-        filters: weight of each filter, (count, char_dim, width).
-        biases: (count,) of each filter.
+    Arguments are those of `kernels.charcnn.FilterTables` and its `largest`.
 
     Returns:
         (n_words, n_filters), before the activation.

@@ -77,10 +77,6 @@ def is_downloaded(model: Published) -> bool:
 def fetch_model(model: Published, *, reporting: Reporting = download_progress) -> dict[str, Path]:
     """Find the files of a published model; download what is missing.
 
-    Args:
-        model: an entry of the catalogue.
-        reporting: makes the progress reports.
-
     Returns:
         file name → path.
 
@@ -112,11 +108,7 @@ def fetch_model(model: Published, *, reporting: Reporting = download_progress) -
 
 
 def fetch_address(address: str) -> Path:
-    """Find the file of an address; it is downloaded the first time.
-
-    Args:
-        address: that of a published model's file, or any other.
-    """
+    """Find the file of an address; it is downloaded the first time."""
     known = find_file(address)
     if known is not None:
         model, file = known
@@ -155,10 +147,6 @@ def _folder_of(address: str) -> str:
 
 def prune(models: Sequence[Published], *, dry_run: bool = False) -> list[Path]:
     """Delete the downloads of models, and unfinished downloads; the checksums stay.
-
-    Args:
-        models: which ones.
-        dry_run: delete nothing.
 
     Returns:
         the folders and files that are deleted.

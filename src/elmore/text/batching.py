@@ -34,10 +34,7 @@ class Batch:
     positions: NDArray[np.int64]
 
     def some(self, rows: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64]]:
-        """Take some sentences, and say which of the words occur in them.
-
-        Args:
-            rows: of the sentences, (n,).
+        """Take the sentences of some rows, (n,), and say which of the words occur in them.
 
         Returns:
             a batch with just these words, and their places among the words of this one.
@@ -76,9 +73,7 @@ class TokenIndexer:
     ) -> Batch:
         """Index the words of some sentences, each between its two markers.
 
-        Args:
-            sentences: tokens of each sentence.
-            positions: where they stood in the input; 0, 1, … if not given.
+        `positions` are where they stood in the input; 0, 1, … if not given.
         """
         begin, end = self.markers
         seen: dict[str, int] = {begin: 0, end: 1}

@@ -65,7 +65,6 @@ class ByteAlphabet:
         self.max_chars = max_chars
 
     def encode(self, tokens: Sequence[str]) -> NDArray[np.int32]:
-        """The character ids of tokens, (n_tokens, max_chars)."""
         room = self.max_chars - 2
         rows = [token.encode("utf-8", "ignore")[:room] for token in tokens]
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
@@ -139,7 +138,6 @@ class DictionaryAlphabet:
         return self._ids[PADDING]
 
     def encode(self, tokens: Sequence[str]) -> NDArray[np.int32]:
-        """The character ids of tokens, (n_tokens, max_chars)."""
         ids, room = self._ids, self.max_chars - 2
         before, after, unknown = ids["<eow>"], ids["<bow>"], ids["<oov>"]
         rows = np.full((len(tokens), self.max_chars), self.padding, np.int32)

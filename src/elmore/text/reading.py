@@ -130,13 +130,7 @@ class Reading:
         return split_function(self.tokenizer)
 
     def texts(self, stream: BinaryIO, name: str, counts: Counts) -> Iterator[str]:
-        """Yield the sentences of a stream, and count the lines that are not UTF-8.
-
-        Args:
-            stream: the file.
-            name: its name for messages.
-            counts: where to count.
-        """
+        """Yield the sentences of a stream, and count the lines that are not UTF-8."""
         lines = self._lines(stream, name, counts)
         return _split_paragraphs(lines, name) if self.split_sentences else lines
 

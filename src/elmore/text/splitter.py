@@ -77,9 +77,6 @@ def split_sentences(text: str) -> list[str]:
 def sentence_spans(text: str) -> list[tuple[int, int]]:
     """Find the sentences of a text.
 
-    Args:
-        text: any string.
-
     Returns:
         (start, end) of each sentence: ascending, not empty, and with only white space between them.
     """

@@ -40,12 +40,7 @@ _Piece: TypeAlias = tuple[str, int, int]
 
 
 class _Late:
-    """A pattern that is compiled when it is first used: most words never need the large ones.
-
-    Args:
-        source: gives the regular expression.
-        flags: of `re.compile`.
-    """
+    """A pattern that is compiled when it is first used: most words never need the large ones."""
 
     def __init__(self, source: Callable[[], str], flags: re.RegexFlag = re.NOFLAG) -> None:
         self._source, self._flags = source, flags

@@ -41,13 +41,7 @@ USUAL = Specials()
 
 
 class Vocabulary:
-    """Words in id order; the special words are found by name, wherever they are.
-
-    Args:
-        words: all words, each once.
-        what: name of the origin, for messages.
-        specials: how words are looked up.
-    """
+    """Words in id order; the special words are found by name, wherever they are."""
 
     def __init__(
         self,

@@ -79,17 +79,8 @@ class SentenceBatches:
     several processes each takes its share of the rows of every batch, so that two processes do
     together what one would do alone; of a batch with fewer rows than processes some get none.
 
-    Args:
-        read: gives a shard.
-        n_shards: number of shards.
-        indexer: how the model reads tokens.
-        vocabulary: the targets.
-        batch_tokens: predictions of a batch, over all processes.
-        max_length: longer sentences are cut into pieces.
-        pool: sentences that are sorted together.
-        seed: the one seed.
-        rank: number of this process.
-        world: number of processes.
+    `batch_tokens` counts the predictions of a batch over all processes. Sentences longer than
+    `max_length` are cut into pieces. `pool` sentences are sorted together.
     """
 
     def __init__(
@@ -120,7 +111,6 @@ class SentenceBatches:
         self.global_tokens = 0
 
     def next(self) -> LmBatch:
-        """The next batch of this process."""
         encoded, plan = self._current()
         while self._batch >= len(plan):
             self._shard, self._batch = self._shard + 1, 0
@@ -134,11 +124,9 @@ class SentenceBatches:
         return encoded.batch(pieces[self._rank :: self._world], self._directions)
 
     def cursor(self) -> dict[str, Any]:
-        """The position in the data."""
         return {"epoch": self._epoch, "shard": self._shard, "batch": self._batch}
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Continue from a `cursor`."""
         self._epoch, self._shard = int(cursor["epoch"]), int(cursor["shard"])
         self._batch = int(cursor["batch"])
 

@@ -19,10 +19,7 @@ Line = dict[str, Any]  # of the log
 def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
     """Draw perplexity and learning rate against tokens seen; of a task, scores and loss.
 
-    Args:
-        run: the run.
-        path: picture to make; the suffix (svg, png, pdf) tells the format.
-        overwrite: replace a picture that is there.
+    The suffix of the path (svg, png, pdf) is the format.
     """
     check_picture(path)
     from matplotlib.figure import Figure

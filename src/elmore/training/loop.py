@@ -22,12 +22,7 @@ __all__ = ["Cadence", "StepReport", "Stopped", "Trainable", "train"]
 
 
 class Stopped(ElmoreError):
-    """A signal asked the training to stop; everything is saved.
-
-    Args:
-        number: the signal.
-        step: the last finished step.
-    """
+    """A signal asked the training to stop; everything is saved."""
 
     def __init__(self, number: int, step: int) -> None:
         self.number = number

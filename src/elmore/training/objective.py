@@ -88,12 +88,7 @@ class Objective:
     ) -> StepResult:
         """Compute the gradients of scale * (sum of all directions' summed losses).
 
-        Args:
-            batch: the text.
-            state: where the LSTMs start; zeros if not given. No gradient flows into it.
-            losses: the loss of each direction.
-            scale: factor of the gradients.
-            generators: the source of each direction's dropout.
+        The LSTMs start from `state`, or from zeros. No gradient flows into it.
         """
         if not batch.sizes:
             return self._nothing(batch, losses, scale)
@@ -243,12 +238,8 @@ class Objective:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Run one direction: its top output, (n_rows, dim), and its state after the batch.
 
-        Args:
-            d: the direction.
-            batch: the text.
-            vectors: vectors of the distinct words, (n_words, dim).
-            state: where the LSTMs start.
-            generator: the source of dropout; None for no dropout.
+        `vectors` are those of the distinct words, (n_words, dim). Without a generator nothing is
+        dropped.
         """
         drop = None
         if self.dropout and generator is not None:

@@ -117,8 +117,7 @@ class Adagrad(Optimizer):
 
     On touched rows it is exact: an untouched row has no gradient and does not move.
 
-    Args:
-        accumulator: what the sums of squares start from.
+    The sums of squares start from `accumulator`.
     """
 
     _kinds = ("sum",)
@@ -128,7 +127,6 @@ class Adagrad(Optimizer):
         self._start = accumulator
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
-        """Change all weights once."""
         with torch.no_grad():
             for name, weight, gradient, ids in updates:
                 (everything,) = self._kept(name, weight, self._start)
@@ -146,11 +144,6 @@ class Adam(Optimizer):
 
     Tables that are updated by rows are updated lazily: rows that a batch does not touch keep
     their moments and do not move. Dense Adam, another optimizer, would keep moving them.
-
-    Args:
-        betas: decay of the two moments.
-        epsilon: guard of the division.
-        weight_decay: of matrices; biases never decay.
     """
 
     _kinds = ("first", "second")
@@ -167,7 +160,6 @@ class Adam(Optimizer):
         self._steps = 0
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
-        """Change all weights once."""
         self._steps += 1
         with torch.no_grad():
             for update in updates:
@@ -192,7 +184,6 @@ class Adam(Optimizer):
         return {"|steps": torch.tensor(self._steps), **super().state()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take them back."""
         super().load(state)
         self._steps = int(state["|steps"])
 
@@ -263,7 +254,6 @@ class Muon(Optimizer):
         self._factor = torch.bfloat16 if rounded else torch.float32
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
-        """Change all weights once."""
         others = []
         shapes: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
         with torch.no_grad():
@@ -305,7 +295,6 @@ class Muon(Optimizer):
         return {**super().state(), **self._others.state()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take them back."""
         super().load(state)
         self._others.load(state)
 
@@ -316,12 +305,7 @@ def is_lstm_matrix(name: str) -> bool:
 
 
 class Adadelta(Optimizer):
-    """Adadelta (Zeiler 2012): steps in the measure of earlier steps; complete weights only.
-
-    Args:
-        rho: decay of both running means.
-        epsilon: where the steps start from.
-    """
+    """Adadelta (Zeiler 2012): steps in the measure of earlier steps; complete weights only."""
 
     _kinds = ("squares", "steps")
 
@@ -330,7 +314,6 @@ class Adadelta(Optimizer):
         self._rho, self._epsilon = rho, epsilon
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
-        """Change all weights once."""
         rho, epsilon = self._rho, self._epsilon
         with torch.no_grad():
             for name, weight, gradient, ids in updates:
@@ -383,11 +366,6 @@ def plateau_factor(scores: Sequence[float], *, patience: int, factor: float = 0.
 
     Scores that equal the first one from the start do not count: nothing is learned yet, and a
     smaller rate would make sure that nothing ever is.
-
-    Args:
-        scores: of all evaluations so far; higher is better.
-        patience: evaluations without a better score that are forgiven.
-        factor: what the rate is multiplied by each time patience runs out.
     """
     best, waited, share = -math.inf, 0, 1.0
     for score in scores:

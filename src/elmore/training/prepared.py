@@ -296,12 +296,7 @@ def is_prepared(folder: Path) -> bool:
 
 
 def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write prepared.json over the files that are in the folder.
-
-    Args:
-        folder: filled, but for the manifest.
-        facts: everything but format, version and files.
-    """
+    """Write prepared.json over the files of a folder that is complete but for it."""
     data = {**_FORMAT.head(), **facts, "files": file_entries(folder)}
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8", newline="\n")

@@ -121,13 +121,7 @@ def one_thread() -> Iterator[None]:
 
 
 def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
-    """Change a recipe so that the run in `out` ends after `tokens` more, its rate falling from now.
-
-    Args:
-        recipe: what the run follows.
-        out: the folder of the run.
-        tokens: how many more.
-    """
+    """Change a recipe so that the run in `out` ends after `tokens` more, its rate falling."""
     state = load_state(Run.open(out).resume_path)
     seen = 0 if state is None else int(state[1]["seen"])
     schedule = dataclasses.replace(

@@ -220,14 +220,7 @@ class Run:
 def save_state(
     folder: Path, step: int, tensors: Mapping[str, Tensor], facts: dict[str, Any]
 ) -> None:
-    """Write the state after a step, then drop all but the two newest.
-
-    Args:
-        folder: where states are.
-        step: number of the step.
-        tensors: weights, optimizer, carried LSTM state.
-        facts: cursor, counters; JSON values.
-    """
+    """Write the state after a step, then drop all but the two newest."""
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {name: t.detach().cpu().contiguous().numpy() for name, t in tensors.items()}
     with atomic_folder(

@@ -82,14 +82,7 @@ class PaceRecipe:
 
 
 class LengthBatches(Generic[Example]):
-    """Batches of examples of similar length; the order is a function of seed and epoch alone.
-
-    Args:
-        examples: what to learn from.
-        lengths: of each.
-        size: examples of a batch.
-        seed: the one seed.
-    """
+    """Batches of examples of similar length; the order is a function of seed and epoch alone."""
 
     def __init__(
         self, examples: Sequence[Example], lengths: Sequence[int], *, size: int, seed: int
@@ -264,7 +257,6 @@ class TaskTrainer(Trainable, Generic[Example]):
         self.network.eval()
 
     def save_state(self) -> None:
-        """Write what a resumed run needs."""
         self._check_weights(self._weights.values())
         tensors: dict[str, Tensor] = {}
         parts: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -56,22 +56,9 @@ __all__ = ["LmTrainer", "heldout_perplexity"]
 class LmTrainer(Trainable):
     """A biLM with its softmax, its optimizer and its place in the data.
 
-    Args:
-        recipe: how to train.
-        run: where to write.
-        batches: the data.
-        vocabulary: the targets.
-        tokenizer: the convention of the data's tokens.
-        total: tokens of the complete run.
-        seed: the one seed.
-        group: the processes that train together.
-        workers: threads of this process.
-        heldout: batches of held-out text, to evaluate on.
-        counts: how often each word of the vocabulary occurs, for the softmax bias.
-        notes: what the model's card should say.
-        device: where to compute.
-        alphabet: how the model reads characters; None if it reads words.
-        config: the shape, where it is not the recipe's.
+    `heldout` are batches to evaluate on, `counts` say how often each word occurs (for the softmax
+    bias), and `notes` go on the model's card. `alphabet` is None if the model reads words; `config`
+    is the shape where it is not the recipe's.
     """
 
     def __init__(
@@ -387,13 +374,7 @@ class LmTrainer(Trainable):
 def heldout_perplexity(
     objective: Objective, batches: Sequence[LmBatch], unknown: int
 ) -> Perplexity:
-    """Measure batches of sentences: full softmax, no dropout.
-
-    Args:
-        objective: the model.
-        batches: at least one.
-        unknown: the id of `<UNK>`; -1 without one.
-    """
+    """Measure batches of sentences: full softmax, no dropout; `unknown` is -1 without <UNK>."""
     parts = []
     for batch in batches:
         logs, _ = objective.log_likelihoods(batch)

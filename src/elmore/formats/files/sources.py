@@ -25,11 +25,7 @@ HDF5_SUFFIXES = (".hdf5", ".h5")
 
 
 class Source(ABC):
-    """Read-only access to the files of a model, as every format reader uses it.
-
-    Args:
-        name: what messages call this source.
-    """
+    """Read-only access to the files of a model, as every format reader uses it."""
 
     def __init__(self, name: str) -> None:
         self.name = shown(name, 100)
@@ -97,12 +93,10 @@ class _PlainSource(Source):
         """Return the path of a file and whether opening it may follow a link."""
 
     def size(self, name: str) -> int:
-        """Return the size of a file in bytes."""
         with self.open(name) as stream:
             return os.fstat(stream.fileno()).st_size
 
     def read(self, name: str, max_bytes: int) -> bytes:
-        """Return a complete file; one that is larger than `max_bytes` is a `FormatError`."""
         with self.open(name) as stream:
             size = os.fstat(stream.fileno()).st_size
             # The file may grow in the meantime, so the size alone does not bound the read.
@@ -118,12 +112,10 @@ class _PlainSource(Source):
         return data
 
     def open(self, name: str) -> BinaryIO:
-        """Open a file for reading and seeking; the caller closes it."""
         path, follow = self._find(name)
         return open_checked(path, what="model file", follow=follow)
 
     def local_path(self, name: str) -> Path | None:
-        """Return the path of the file."""
         path, follow = self._find(name)
         open_checked(path, what="model file", follow=follow).close()
         return path
@@ -141,7 +133,6 @@ class FilesSource(_PlainSource):
         super().__init__(", ".join(str(path) for path in self._files.values()))
 
     def names(self) -> tuple[str, ...]:
-        """Return the sorted base names of the files."""
         return tuple(sorted(self._files))
 
     def _find(self, name: str) -> tuple[Path, bool]:
@@ -211,7 +202,6 @@ class FolderSource(_PlainSource):
             )
 
     def names(self) -> tuple[str, ...]:
-        """Return the sorted base names of the files."""
         return tuple(sorted(self._found))
 
     def _find(self, name: str) -> tuple[Path, bool]:

@@ -57,9 +57,6 @@ class TarSource(ArchiveSource):
     `tarfile` parses each header; the walk over them and the extended headers are ours. Its own
     walk ends silently at a broken header, and a pax header of 60 kB keeps it busy for ten seconds
     in Python releases that we support (CVE-2024-6232).
-
-    Args:
-        path: the tar.
     """
 
     kind = "tar"

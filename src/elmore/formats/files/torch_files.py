@@ -77,10 +77,6 @@ class StateDict:
 def read_state_dict(source: Source, name: str) -> StateDict:
     """Read the names and shapes of a state dict; the tensors are read on request.
 
-    Args:
-        source: where the file is.
-        name: the file.
-
     Raises:
         FormatError: broken, hostile, or not a dictionary of tensors.
     """
