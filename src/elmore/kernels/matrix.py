@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.kernels.native import aligned, native, pointer, workspace
+from elmore.kernels.native import aligned, aligned_bytes, native, pointer, workspace
 
 __all__ = [
     "KINDS",
@@ -180,15 +180,11 @@ def _interleave(scales: Array, columns: int) -> Array:
 def _aligned(size: int) -> NDArray[np.uint8]:
     """Reserve memory for panels, in huge pages where the system gives them for the asking."""
     if size < _HUGE_PAGE or sys.platform != "linux":
-        space = np.empty(size + 64, np.uint8)
-        first = -space.ctypes.data % 64
-        return space[first : first + size]
+        return aligned_bytes(np.empty(size + 64, np.uint8), size)
     pages = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError, AttributeError):  # a kernel or Python without them
         pages.madvise(mmap.MADV_HUGEPAGE)
-    space = np.frombuffer(pages, np.uint8)
-    first = -space.ctypes.data % _HUGE_PAGE
-    return space[first : first + size]
+    return aligned_bytes(np.frombuffer(pages, np.uint8), size, _HUGE_PAGE)
 
 
 def _up(value: int, unit: int) -> int:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from elmore.errors import ConfigError, NativeError
 
-__all__ = ["Native", "aligned", "native", "pointer", "workspace"]
+__all__ = ["Native", "aligned", "aligned_bytes", "native", "pointer", "workspace"]
 
 _local = threading.local()
 # Bytes of a cache line.
@@ -89,6 +89,12 @@ def aligned(*shape: int) -> NDArray[np.float32]:
     return space[first : first + size].reshape(shape)
 
 
+def aligned_bytes(space: NDArray[np.uint8], size: int, unit: int = _LINE) -> NDArray[np.uint8]:
+    """The `size` bytes of larger memory that start at a multiple of `unit`."""
+    first = -space.ctypes.data % unit
+    return space[first : first + size]
+
+
 def workspace(size: int) -> int:
     """The address of this thread's scratch memory, which any kernel of the thread may use.
 
@@ -96,7 +102,6 @@ def workspace(size: int) -> int:
     """
     space: tuple[int, int, object] = getattr(_local, "space", (0, 0, None))
     if space[0] < size or space[2] is None:
-        fresh = np.empty(size + _LINE, np.uint8)
-        first = -fresh.ctypes.data % _LINE
-        space = _local.space = (size, fresh.ctypes.data + first, fresh)
+        fresh = aligned_bytes(np.empty(size + _LINE, np.uint8), size)
+        space = _local.space = (size, fresh.ctypes.data, fresh)
     return space[1]

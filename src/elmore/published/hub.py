@@ -293,16 +293,16 @@ def fetch_hugging_face(name: str) -> Path:
         raise ConfigError(
             f"'{shown(name)}' is not a valid name of a model on the hub; write hf://owner/name"
         )
-    if name.startswith(_HUGGING_FACE):
+    try:
         hub = require("huggingface_hub", "hub", f"'{shown(name)}'")
-    else:
-        try:
-            hub = require("huggingface_hub", "hub", f"'{shown(name)}'")
-        except ElmoreError:
-            raise ModelNotFound(
-                f"'{shown(name)}' does not exist; check the path, or install elmore[hub] if it "
-                "is a model on the Hugging Face hub"
-            ) from None
+    except ElmoreError:
+        if name.startswith(_HUGGING_FACE):
+            raise
+        # A path with a typing error looks like owner/name, too.
+        raise ModelNotFound(
+            f"'{shown(name)}' does not exist; check the path, or install elmore[hub] if it "
+            "is a model on the Hugging Face hub"
+        ) from None
     offline = is_offline()
     try:
         folder = hub.snapshot_download(

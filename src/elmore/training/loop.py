@@ -222,7 +222,7 @@ class _Window:
     def _reset(self) -> None:
         self._losses: dict[str, float] = {}
         self._seen = 0
-        self._last: StepReport | None = None
+        self._last = StepReport({}, 0.0, 0.0)
         self._started = time.monotonic()
 
     def add(self, done: StepReport, seen: int) -> None:
@@ -234,11 +234,10 @@ class _Window:
     def summary(self) -> dict[str, Any]:
         """The means; the next window starts."""
         seconds = time.monotonic() - self._started
-        last = self._last
         line = {
             "loss": {name: total / self._seen for name, total in self._losses.items()},
-            "lr": last.lr if last else 0.0,
-            "norm": last.norm if last else 0.0,
+            "lr": self._last.lr,
+            "norm": self._last.norm,
             f"{self._unit}_per_s": self._seen / max(seconds, 1e-9),
         }
         self._reset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -215,9 +216,7 @@ def disk_bytes(recipe: Recipe, n_words: int) -> int:
     kept = {"adagrad": 1, "adam": 2, "muon": 2}[recipe.optimizer.name]
     weights = state = 0
     for name, shape in shapes.items():
-        size = _FLOAT
-        for extent in shape:
-            size *= extent
+        size = _FLOAT * math.prod(shape)
         weights += size
         # Muon keeps one mean of the LSTMs' matrices, and both of Adam for all other weights.
         muon = recipe.optimizer.name == "muon" and is_lstm_matrix(name)

@@ -99,10 +99,14 @@ class Run:
         """Load the trained model, the best one if there is one; options as in `Elmo.load`."""
         from elmore.embedding.elmo import Elmo
 
+        return Elmo.load(self.model_path(best=best), **options)
+
+    def model_path(self, *, best: bool = True) -> Path:
+        """The folder of the trained model, of the best one if there is one."""
         folder = self.best_path if best and self.best_path.is_dir() else self.checkpoint_path
         if not folder.is_dir():
             raise ResumeError(f"'{self.path}' has no checkpoint yet; let it train a little longer")
-        return Elmo.load(folder, **options)
+        return folder
 
     @property
     def task(self) -> str | None:

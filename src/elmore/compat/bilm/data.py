@@ -178,11 +178,7 @@ class Batcher:
         """
         begin, end = self._alphabet.markers
         rows = [self._alphabet.encode([begin, *tokens, end]) for tokens in sentences]
-        longest = max((len(row) for row in rows), default=0)
-        ids = np.zeros((len(rows), longest, self._alphabet.max_chars), np.int64)
-        for place, row in zip(ids, rows, strict=True):
-            place[: len(row)] = row
-        return ids
+        return _padded(rows, self._alphabet.max_chars)
 
 
 class TokenBatcher:
@@ -206,11 +202,14 @@ class TokenBatcher:
         """
         # Shifted by one, because 0 is padding.
         rows = [self._words.encode([BEGIN, *tokens, END]) + 1 for tokens in sentences]
-        longest = max((len(row) for row in rows), default=0)
-        ids = np.zeros((len(rows), longest), np.int64)
-        for place, row in zip(ids, rows, strict=True):
-            place[: len(row)] = row
-        return ids
+        return _padded(rows)
+
+
+def _padded(rows: Sequence[NDArray[np.integer]], *width: int) -> NDArray[np.int64]:
+    ids = np.zeros((len(rows), max(map(len, rows), default=0), *width), np.int64)
+    for place, row in zip(ids, rows, strict=True):
+        place[: len(row)] = row
+    return ids
 
 
 def _tokens(sentence: Sentence, split: bool) -> list[str]:
