@@ -72,6 +72,7 @@ def lazy_names(
             if error.name != "torch":
                 raise
             raise missing_extra("torch", "torch", f"{package}.{name}") from None
+        # A name may be a submodule itself, such as elmore.tasks.
         return module if table[name] == f"{package}.{name}" else getattr(module, name)
 
     def names() -> list[str]:

@@ -125,6 +125,7 @@ def _decompressed(raw: BinaryIO, path: Path) -> contextlib.AbstractContextManage
     stream: Any = contextlib.nullcontext(raw)
     if head.startswith(_GZIP):
         stream = gzip.GzipFile(fileobj=raw)
+    # "BZh" alone could be the first word of a text.
     elif head.startswith(_BZIP2) and head[4:] in _BZIP2_NEXT:
         stream = bz2.BZ2File(raw)
     elif head.startswith(_XZ):

@@ -78,6 +78,7 @@ class _CheckedValues:
     limits: Limits
 
     def pairs(self, items: list[tuple[str, Any]]) -> dict[str, Any]:
+        # json keeps the last of two equal keys in silence; other readers may keep the first.
         result = dict(items)
         if len(result) != len(items):
             seen: set[str] = set()

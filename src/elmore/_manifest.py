@@ -36,6 +36,7 @@ class FolderFormat:
 
     def check(self, data: Mapping[str, Any], *, what: str) -> None:
         """Refuse another format, and a version that cannot be read."""
+        # The format first: the version of another format means nothing.
         if data.get("format") != self.name:
             raise FormatError(f"'{shown(what, 120)}' does not belong to {self.label}; {self.fix}")
         version = data.get("version")

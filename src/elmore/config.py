@@ -263,6 +263,7 @@ def filters_from_json(value: Any, *, what: str) -> tuple[tuple[int, int], ...]:
 
 
 def _check_count(name: str, value: int, low: int, high: int) -> None:
+    # True is an int in Python.
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         found = shown(repr(value))
         raise ConfigError(f"{name}={found} is out of range; use a whole number {low}..{high}")

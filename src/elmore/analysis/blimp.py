@@ -145,6 +145,7 @@ class Blimp:
         owners: list[NDArray[np.int64]] = []
         n_directions = 1 + model.bidirectional
         for row, tokens in enumerate(texts):
+            # Good and bad sentences alternate: the number of the other differs in its last bit.
             other = texts[row ^ 1]
             ids = np.array([begin, *model.vocabulary.encode(tokens), end])
             top = layers[-1, row]

@@ -221,6 +221,7 @@ class _Sentences:
     """A text as token lists, read again each time: for the key, the layers and the index."""
 
     def __init__(self, data: Text, elmo: Elmo, limit: int | None, name: str | None) -> None:
+        # An iterator can be read only once.
         if not isinstance(data, str | Path) and iter(data) is data:
             data = list(data)
         self._data = data

@@ -434,6 +434,7 @@ def _choose(
     for place, mine in enumerate(senses):
         member[list(mine), place] = 1
     votes = member.T[order]
+    # Rows become averages over the instances of a sense; the votes above count each of them once.
     member /= member.sum(1, keepdims=True)
     for name, view in views:
         weights = layer_weights(view, seen.shape[1]).astype(np.float64)

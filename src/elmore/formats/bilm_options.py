@@ -50,6 +50,7 @@ def find_options(source: Source) -> str | None:
 def read_options(source: Source, name: str) -> dict[str, Any]:
     """Read an options file."""
     data = source.read(name, LIMITS.json_bytes + 1)
+    # The two files are often passed in the wrong order.
     if data.startswith(b"\x89HDF"):
         raise FormatError(f"'{name}' is an HDF5 file, not options; pass (options, weights)")
     return parse_json(data, what=name)

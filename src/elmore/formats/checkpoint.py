@@ -249,6 +249,7 @@ _MATRICES = ("input_weight", "state_weight", "projection", "projection.weight")
 
 def is_matrix(name: str) -> bool:
     """Whether a weight is one of the large matrices, which int8 applies to."""
+    # Without stack and number: "input_weight" of an LSTM layer, "0.weight" of a highway.
     last = name.split(".", 2)[-1]
     return name == "tokens.projection.weight" or (
         last in _MATRICES if "_layers." in name else "highways." in name and last.endswith("weight")

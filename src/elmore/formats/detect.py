@@ -158,6 +158,7 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
         return FolderSource(path, follow_links=follow_links)
     with open_checked(path, what="model") as stream:
         head = stream.read(8)
+    # By its first bytes: people rename archives. The second is an empty zip.
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         from elmore.formats.files.archives import ZipSource
 

@@ -191,6 +191,7 @@ def write(
             tensors[f"softmax.{part}"] = as_stored(array, kind, what="softmax")
     if checkpoint.start_state is not None:
         tensors["start.hidden"] = checkpoint.start_state.hidden
+        # The first name of the cell state, which older versions look for.
         tensors["start.memory"] = checkpoint.start_state.cell
     if checkpoint.whitening is not None:
         tensors["sif.mean"], tensors["sif.matrix"] = checkpoint.whitening

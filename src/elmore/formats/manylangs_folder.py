@@ -252,6 +252,7 @@ def _characters(section: Section, n_characters: int) -> dict[str, Any]:
 
 
 def _lstm(encoder: Section) -> LstmConfig:
+    # Clips and skip connections are parts of the `elmo` encoder alone, whatever the file says.
     mixed = encoder.choice("name", ("elmo", "lstm")) == "lstm"
     config = LstmConfig(
         dim=encoder.number("dim"),

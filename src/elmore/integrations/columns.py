@@ -76,6 +76,7 @@ class ColumnJob(Compute, Output):
     def __post_init__(self) -> None:
         Compute.__post_init__(self)
         Output.__post_init__(self)
+        # The job is frozen for everybody else; here its values are settled.
         object.__setattr__(self, "tokenizer", sendable(self.tokenizer))
         # Workers start in other folders than the program that calls them.
         object.__setattr__(self, "model", _absolute(BUNDLED if self.model is None else self.model))

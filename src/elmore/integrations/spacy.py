@@ -191,6 +191,7 @@ Language.factory(
 
 
 def _checked(settings: Any) -> Settings:
+    # They come from a file that another version of elmore may have written.
     if not isinstance(settings, dict) or settings.keys() != _DEFAULTS.keys():
         raise ConfigError(
             "these are not settings of this version of elmore's component; add it again with "

@@ -64,6 +64,7 @@ def quantize_rows(rows: Array) -> tuple[Array, Array]:
     """As `quantize`: integers from -127 to 127 as float32, (n, k), and their scales, (n,)."""
     largest = np.abs(rows).max(axis=1, initial=0)
     scales = np.where(largest > _SMALLEST, largest / np.float32(STEPS), np.float32(0))
+    # Rows of zeros, divided by infinity, stay zeros without a warning.
     divisors = np.where(scales > 0, scales, np.float32(np.inf))
     return np.rint(rows / divisors[:, None]), scales  # half to even
 
@@ -107,6 +108,7 @@ class Matrix:
 
     def _pack(self, stored: Stored) -> None:
         (n, k), kind = self.shape, KINDS[self.kind]
+        # A group holds the four gates of the same 16 cells, so that a step finds them in one place.
         columns = 4 * _up(n // 4, _GROUP // 4) if self.gates else _up(n, _GROUP)
         values = np.ascontiguousarray(stored.values)
         panels = _aligned(self._module.panels_bytes(columns, k, kind))

@@ -48,6 +48,7 @@ def native() -> Native:
     return _load(os.environ.get("ELMORE_NATIVE", "auto"))
 
 
+# By choice, not once for all: tests and benchmarks change the variable while they run.
 @lru_cache(maxsize=4)
 def _load(choice: str) -> Native:
     if choice not in ("0", "auto", "require"):

@@ -194,6 +194,7 @@ class _Table:
         """
         n = len(hidden)
         largest = np.full(n, -np.inf, np.float32)
+        # In double precision, because it adds up over all words of the vocabulary.
         total = np.zeros(n)
         picked = np.zeros(n)
         for first, matrix, bias in self._blocks():

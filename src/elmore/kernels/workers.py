@@ -104,6 +104,7 @@ class Workers:
             return self.share(jobs)
         waiting = self._started()
         futures: list[Future[Result]] = [Future() for _ in jobs]
+        # What a library inside a job may use, so that all jobs together keep to `threads`.
         inner = max(1, self.threads // max(1, min(len(jobs), self.count)))
         with self.limits.kept():
             try:
@@ -138,6 +139,8 @@ class Workers:
 
     def _started(self) -> queue.SimpleQueue[_Item | None]:
         with self._lock:
+            # A forked process has none of the threads, and a queue that may hold jobs of its
+            # parent.
             if self._jobs is None or self._process != os.getpid():
                 self._process = os.getpid()
                 self._jobs = queue.SimpleQueue()

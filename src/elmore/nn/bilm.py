@@ -57,6 +57,7 @@ class BiLm(nn.Module):
             layers = nn.ModuleList(
                 ProjectedLstm(config.lstm, k) for k in range(config.lstm.n_layers)
             )
+            # By name and not in a ModuleDict: parameters are called as in `config.weight_shapes`.
             setattr(self, f"{direction}_layers", layers)
         if config.lstm.mixed:
             self.projection = SharedProjection(config.lstm)

@@ -227,6 +227,7 @@ class _Shelf:
                 partial=None if held else path.with_name(f"{path.name}.download-{os.getpid()}"),
             )
         except ElmoreError as error:
+            # The word is in the message of a wrong checksum only.
             if known and not file.checksum and "expected" in str(error):
                 raise ElmoreError(
                     f"{error}; the first checksum seen is in '{shown(self._sums_path, 120)}', "

@@ -76,6 +76,7 @@ class TokenIndexer:
         `positions` are where they stood in the input; 0, 1, … if not given.
         """
         begin, end = self.markers
+        # The markers come first, so that their places are known before any word is seen.
         seen: dict[str, int] = {begin: 0, end: 1}
         lengths = np.fromiter((len(tokens) + 2 for tokens in sentences), np.int64, len(sentences))
         index = np.zeros((len(sentences), int(lengths.max(initial=0))), np.int64)

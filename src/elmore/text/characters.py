@@ -78,6 +78,7 @@ class ByteAlphabet:
         for special, marker in zip((_BEGIN_SENTENCE, _END_SENTENCE), self.markers, strict=True):
             for k, token in enumerate(tokens):
                 if token == marker:
+                    # The marker was spelled out like a word above; it is one character of its own.
                     ids[k, 3:] = _PAD
                     ids[k, 1:3] = special, _END_WORD
         return ids

@@ -121,6 +121,8 @@ class SentenceBatches:
         self._batch += 1
         # All processes count all rows, so that they agree on the mean of the loss.
         self.global_tokens = int((encoded.ends[pieces] - encoded.starts[pieces] + 1).sum())
+        # Every world-th row: the share stays sorted by length, as packing needs, and all shares are
+        # nearly equal.
         return encoded.batch(pieces[self._rank :: self._world], self._directions)
 
     def cursor(self) -> dict[str, Any]:
@@ -131,6 +133,8 @@ class SentenceBatches:
         self._batch = int(cursor["batch"])
 
     def _current(self) -> tuple[_Encoded, list[Ints]]:
+        # Order and plan depend on seed, epoch and shard alone, so that a resumed run makes the same
+        # ones without reading what came before (C3).
         key = (self._epoch, self._shard)
         if self._loaded is None or self._loaded[0] != key:
             order = numpy_generator(self._seed, "shards", self._epoch).permutation(self._n_shards)
@@ -161,6 +165,8 @@ def _cut(lengths: Ints, budget: int) -> list[int]:
     """Find where falling lengths must be cut so that no part exceeds the budget."""
     cuts, total = [], 0
     for k, length in enumerate(lengths.tolist()):
+        # A single sentence over the budget becomes a batch of its own: there is no cut before the
+        # first.
         if total and total + length > budget:
             cuts.append(k)
             total = 0
@@ -195,6 +201,8 @@ class _Encoded:
         )
         source = starts[:, None] + column - 1
         places[inside] = self._tokens[source[inside]]
+        # nonzero() goes through the table step by step, which is the packed order. A sentence of n
+        # words makes n + 1 predictions, hence <=.
         step, row = (np.arange(steps)[:, None] <= lengths[None, :]).nonzero()
         sizes = np.bincount(step, minlength=steps)
         reads = [places[row, step]]

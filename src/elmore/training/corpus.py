@@ -74,6 +74,7 @@ def input_paths(
 ) -> tuple[list[Path], list[Path]]:
     """Find the files to train on and those to hold out; none is in both."""
     held = expand_inputs(heldout_files)
+    # By what links lead to: a held-out text under a second name must not be trained on.
     real = {os.path.realpath(path) for path in held}
     paths = [path for path in expand_inputs(inputs) if os.path.realpath(path) not in real]
     if not paths:
@@ -112,6 +113,8 @@ def expand_inputs(inputs: Iterable[str | Path]) -> list[Path]:
 
 def inspect_file(path: str) -> dict[str, Any]:
     """The size, SHA-256 and kind of a file, as fields of `TextFile`."""
+    # Read twice: the sum is that of the bytes as stored, while borders are in the decompressed
+    # text.
     with open_checked(Path(path), what="input") as stream:
         size = os.fstat(stream.fileno()).st_size
         sha256 = sha256_stream(stream)
@@ -310,6 +313,8 @@ class _Documents:
         if len(buffer) <= room:
             return 0
         if self._file.linewise:
+            # The buffer starts with a document, so a multiple of its lines ends one: documents are
+            # the same, however a file is divided into blocks.
             lines = buffer.count(b"\n", 0, room)
             end = room
             for _ in range(LINES_PER_DOCUMENT - lines % LINES_PER_DOCUMENT):
@@ -320,6 +325,7 @@ class _Documents:
                 return end
         elif match := _BORDER.search(buffer, room):
             return match.end()
+        # No end in sight: read on, up to the bound.
         if len(buffer) <= room + _DOCUMENT_BYTES:
             return 0
         end = buffer.rfind(b"\n", 0, room + _DOCUMENT_BYTES) + 1

@@ -78,6 +78,7 @@ def _draw_training(axes: Any, steps: list[Line]) -> None:
     width = max(1, len(steps) // 50)
     for name, colour in zip(steps[0]["loss"], ("#9ecae1", "#fdae6b"), strict=False):
         losses = [line["loss"][name] for line in steps]
+        # The mean of losses, then exp: a mean of perplexities would follow the peaks.
         smooth = [
             math.exp(
                 sum(losses[max(0, k - width + 1) : k + 1])

@@ -18,6 +18,7 @@ DEFAULT = "laptop"
 _ENOUGH_TOKENS = 10_000_000
 # More passes over a small text are learned by heart.
 _MAX_EPOCHS = 6
+# Evaluations of a run, so that its best model is found and its curve can be seen.
 _MIN_EVALUATIONS = 20
 # The warm-up takes at most this share of the run.
 _WARMUP_SHARE = 0.1

@@ -191,6 +191,7 @@ def train(
             if (due or stop) and not trainable.finished():
                 trainable.save_state()
                 last_save = time.monotonic()
+            # Not on a stop: whoever stopped the run waits for it, and can resume from the state.
             if due and not stop:
                 trainable.save_model(best=False)
             # A run that has just come to its end goes on to it: stopped here, it would have no
@@ -199,6 +200,7 @@ def train(
                 raise Stopped(asked.number or signal.SIGTERM, trainable.step_number)
         if evaluated_at != trainable.seen:
             evaluate()
+        # The model first: once a state says that the run is finished, no resume writes it.
         trainable.save_model(best=False)
         trainable.save_state()
 
@@ -252,6 +254,7 @@ class _Asked:
 def _signals() -> Iterator[_Asked]:
     """Note SIGINT and SIGTERM instead of dying; a second one acts at once."""
     asked = _Asked()
+    # Python lets only the main thread set handlers; elsewhere signals keep their meaning.
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
@@ -259,6 +262,7 @@ def _signals() -> Iterator[_Asked]:
 
     def note(number: int, frame: object) -> None:
         asked.number = number
+        # From now on it acts as before, so a second one ends a step that hangs.
         signal.signal(number, before[number])
 
     for number in (int(signal.SIGINT), int(signal.SIGTERM)):

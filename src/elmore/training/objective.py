@@ -167,6 +167,7 @@ class Objective:
             return torch.autograd.grad(part, parameters, piece, allow_unused=True)
 
         jobs = [partial(back, *pair) for pair in zip(parts, pieces, strict=True)]
+        # In the order of the parts, whichever thread was first: the same bits every time (C1).
         for found in self._run(jobs):
             for parameter, grad in zip(parameters, found, strict=True):
                 if grad is not None:

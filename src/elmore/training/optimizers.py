@@ -134,6 +134,7 @@ class Adagrad(Optimizer):
                     sums = everything.addcmul_(gradient, gradient)
                     weight.addcdiv_(gradient, sums.sqrt(), value=-lr)
                 else:
+                    # Indexing by numbers copies, so both results are written back.
                     sums = everything[ids].addcmul_(gradient, gradient)
                     everything[ids] = sums
                     weight[ids] = weight[ids].addcdiv_(gradient, sums.sqrt_(), value=-lr)
@@ -174,6 +175,7 @@ class Adam(Optimizer):
         v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         if self._decay and weight.dim() > 1:  # biases never decay
             w.mul_(1 - lr * self._decay)
+        # Steps count for all weights together, also for rows that a batch left out.
         scale = (v / (1 - beta2**self._steps)).sqrt_().add_(self._epsilon)
         w.addcdiv_(m, scale, value=-lr / (1 - beta1**self._steps))
         if ids is not None:
@@ -207,6 +209,7 @@ def orthogonalize(matrices: Tensor, *, iterations: int) -> Tensor:
     """
     a, b, c = _NEWTON_SCHULZ
     square = torch.bmm(matrices, matrices.mT)
+    # At least a tiny number: a gradient of zeros gives a step of zeros, not NaN.
     bound = square.float().square().sum(dim=(1, 2), keepdim=True).sqrt_().clamp_(min=1e-30)
     square = (square / bound).to(matrices.dtype)
     product = square

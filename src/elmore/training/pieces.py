@@ -157,6 +157,7 @@ class Plan:
         n_documents = sum(piece.documents for piece in inputs)
         n_tokens = sum(piece.tokens for piece in inputs)
         min_hash = min(piece.min_hash for piece in inputs)
+        # Hashes are spread evenly below KEYS. A single document is kept for training.
         limit = math.ceil(share * KEYS) if n_documents > 1 else 0
         if limit and min_hash >= limit:
             limit = min_hash + 1  # the share of a small corpus is less than one document
@@ -180,6 +181,7 @@ def make_shards(work: Workspace, plan: Plan, pool: Pool) -> tuple[list[Path], Pa
         the shards with documents, and the held-out one if there is one.
     """
     folder = work.shards(plan)
+    # Rounded up. The last bound is KEYS itself, so every key is in a shard.
     bounds = [-(-k * KEYS // plan.n_shards) for k in range(plan.n_shards + 1)]
     paths = [folder / shard_name(k) for k in range(plan.n_shards)]
     held = folder / HELDOUT
@@ -193,6 +195,7 @@ def make_shards(work: Workspace, plan: Plan, pool: Pool) -> tuple[list[Path], Pa
     def requests() -> Iterator[Request]:
         ranges = [*itertools.pairwise(bounds), (0, KEYS)]
         for path, (low, high) in zip([*paths, held], ranges, strict=True):
+            # A shard gets its name when it is complete: one that exists was made by an earlier run.
             if not path.exists():
                 bound = {"low": low, "high": high, "heldout": path == held}
                 yield Request(path.name, {**common, **bound, "path": os.fspath(path)})

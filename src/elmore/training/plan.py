@@ -26,6 +26,7 @@ from elmore.training.scaling import expected_perplexity, nearest_curve
 
 __all__ = ["Measured", "Plan", "make_plan", "measure"]
 
+# At most; a slow model is measured for a few seconds only.
 _STEPS = 20
 _FLOAT = 4
 # Tokens that a biLM should see per weight (softmax apart). The English model saw 33.
@@ -197,6 +198,7 @@ def measure(
                 break
         speed = (trainer.seen - seen) / (time.perf_counter() - start)
         start = time.perf_counter()
+        # Two batches tell the speed. All of them, with the full softmax, may take minutes.
         everything = trainer.heldout
         trainer.heldout = everything[:2]
         trainer.evaluate()

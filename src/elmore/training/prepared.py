@@ -276,6 +276,7 @@ def _part(part: Part) -> Part:
 def _check_files(folder: Path, files: Mapping[str, _FileEntry], verify: bool) -> str:
     """Compare the files with the manifest; the digest of all."""
     total = hashlib.sha256()
+    # Sorted, so that the digest does not depend on the order in the manifest.
     for name, entry in sorted(files.items()):
         if Path(name).name != name:  # a path could lead out of the folder
             raise FormatError(f"'{MANIFEST}' names the file '{shown(name, 60)}'; {_AGAIN}")

@@ -168,6 +168,7 @@ class Run:
 
     def changed(self, recipe: Settings) -> dict[str, tuple[Any, Any]]:
         """The keys in which a recipe differs from the run's, with both values."""
+        # Only keys that the file has are compared: one that a newer version added is not a change.
         asked = json.loads(json.dumps(recipe.to_json()))  # tuples become lists, as in the file
         return {
             f"{section}.{key}": (old, new)
@@ -232,6 +233,7 @@ def save_state(
     ) as place:
         with (place / "state.safetensors").open("wb") as stream:
             write_safetensors(stream, arrays, {})
+        # A failing disk or a crash can leave a file of the right size with other contents.
         facts = {**facts, "step": step, "sha256": sha256_file(place / "state.safetensors")}
         (place / "state.json").write_text(json.dumps(facts), encoding="utf-8", newline="\n")
     # After the new one is complete, so that there is always one to resume from.

@@ -163,6 +163,7 @@ def _check_names(view: SafetensorsView, path: Path) -> None:
 
 
 def _check_offsets(offsets: NDArray[np.int64], end: int, name: str, path: Path) -> None:
+    # They rise strictly: prepare writes no empty sentence, document or type.
     complete = len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == end
     if not complete or bool((np.diff(offsets) <= 0).any()):
         raise _damaged(path, f"{name} that do not rise from 0 to {end}")
@@ -231,6 +232,7 @@ def merge(path: Path, pieces: Iterable[tuple[Path, Selection]]) -> int:
     Returns:
         the number of documents.
     """
+    # By their bytes: types get new numbers without being decoded.
     numbers: dict[bytes, int] = {}
     tokens: list[NDArray[np.int32]] = []
     lengths: list[NDArray[np.int64]] = []  # of sentences, in tokens
@@ -250,6 +252,7 @@ def merge(path: Path, pieces: Iterable[tuple[Path, Selection]]) -> int:
             sizes.append(taken[2])
     if not keys:
         return 0
+    # Stable: of equal keys the earlier piece comes first, on every machine.
     order = np.argsort(np.concatenate(keys), kind="stable")
     values, sentences, documents = _reorder(
         np.concatenate(tokens),

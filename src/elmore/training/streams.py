@@ -138,6 +138,7 @@ class _Stream:
         return sentence[::-1] if self._direction else sentence
 
     def cursor(self) -> dict[str, Any]:
+        # The rest of each sentence is stored as words: it may have been read many batches ago.
         return {"taken": self._taken, "left": self._left}
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
@@ -259,6 +260,7 @@ class WindowBatches:
         ]
 
     def _next_window(self) -> _Window:
+        # There is one start more than there are windows: the end of the last one.
         while self._window + 1 >= len(self._starts(self._epoch, self._shard)):
             self._shard, self._window = self._shard + 1, 0
             if self._shard >= self._n_shards:

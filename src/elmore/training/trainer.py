@@ -118,6 +118,7 @@ class LmTrainer(Trainable):
         if self.recipe.loss.unigram_bias:
             # Words that never occur count as one: their logarithm must be finite.
             logs = torch.from_numpy(np.log(np.maximum(counts, 1).astype(np.float64)))
+            # Centred, to stay near the weights in size: a constant for all words changes nothing.
             bias = (logs - logs.mean()).float()
         if self.recipe.model.tied_softmax:  # the same memory: whoever changes one changes both
             return self.bilm.tokens.words.detach(), bias.to(device)
@@ -410,6 +411,7 @@ def _cutoffs(recipe: Recipe, n_words: int) -> tuple[int, ...]:
 
 def _exp(loss: float) -> float:
     """The perplexity of a loss, kept finite: JSON has no infinity."""
+    # A float ends near exp(709).
     return math.exp(min(loss, 700.0))
 
 
@@ -426,6 +428,7 @@ def _optimizer(recipe: Recipe) -> Optimizer:
         return adam
     return Muon(
         adam,
+        # Relative to lr, which the schedule changes, so that both rates rise and decay together.
         rate=choice.muon_lr / choice.lr,
         momentum=choice.muon_momentum,
         weight_decay=choice.weight_decay,

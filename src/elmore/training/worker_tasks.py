@@ -50,6 +50,7 @@ def open_pool(n_workers: int | None, paths: Sequence[Path]) -> Pool:
 def inspect_files(paths: Sequence[Path], held: Sequence[Path], pool: Pool) -> list[TextFile]:
     """Read every file once, to find out what it is."""
     names = [os.fspath(path) for path in [*paths, *held]]
+    # Several files in a request: a corpus may be made of a million small ones.
     step = max(1, len(names) // 256)
     requests = (
         Request(f"looking at '{names[k]}'", {"task": "inspect", "paths": names[k : k + step]})
@@ -149,6 +150,7 @@ def tokenize_block(
     counts = Counts()
     for key, k, a, b in _shuffled(segments, data, linewise, seed):
         try:
+            # All of it first: invalid documents are rare, and line by line is slower.
             text = data[a:b].decode("utf-8")
         except UnicodeDecodeError:
             line = segments[k].start.line + data.count(b"\n", starts[k], a)
@@ -162,6 +164,8 @@ def tokenize_block(
         if len(sentences) - 1 > documents[-1]:
             documents.append(len(sentences) - 1)
             keys.append(key)
+            # By its text, without the blank lines that follow it: copies of a document are held out
+            # together, wherever they are.
             hashes.append(_key(seed, "hold out", text.rstrip(" \t\r\n")))
     shard = Shard(
         np.array(tokens, np.int32),
@@ -184,6 +188,7 @@ def _shuffled(
         for number, (a, b) in enumerate(find_documents(data, place, end, linewise[k])):
             if segment.start.offset == 0 and number == 0 and data.startswith(codecs.BOM_UTF8, a):
                 a += len(codecs.BOM_UTF8)
+            # By its place: copies of a document are dealt apart.
             key = _key(seed, "deal", f"{segment.start.file}/{segment.start.document + number}")
             found.append((key, k, a, b))
         place = end

@@ -312,6 +312,7 @@ class ZipSource(ArchiveSource):
 
     def close(self) -> None:
         """Close the zip; streams that were opened stay open."""
+        # Listing may have failed before the zip was open.
         if hasattr(self, "_zip"):
             self._zip.close()
         super().close()

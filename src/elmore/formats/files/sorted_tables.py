@@ -95,6 +95,7 @@ def _bytes_table() -> Words:
 
 @functools.cache
 def _byte_list() -> list[int]:
+    # Python numbers: indexing a numpy array byte by byte is several times slower.
     return [int(value) for value in _bytes_table()]
 
 
