@@ -221,13 +221,8 @@ def invalid_utf8(place: int, file: str, line: int, *, choice: bool) -> InputErro
 
 
 def sha256_stream(stream: BinaryIO) -> str:
-    """Return the SHA-256 of what is left in a stream, as lower-case hex."""
-    digest = hashlib.sha256()
-    buffer = bytearray(1 << 20)
-    view = memoryview(buffer)
-    while count := cast(Any, stream).readinto(buffer):
-        digest.update(view[:count])
-    return digest.hexdigest()
+    """Return the SHA-256 of a stream from its start, as lower-case hex."""
+    return hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()
 
 
 def sha256_file(path: Path) -> str:

@@ -108,10 +108,7 @@ def read_languages(source: Source) -> list[str]:
 class Section:
     """An object in a JSON file of options; each value is checked when it is read.
 
-    Attributes:
-        data: the parsed object.
-        what: name of the file, for messages.
-        path: where the object is in the file, such as "char_cnn.", for messages.
+    `path` is where the object is in the file, such as "char_cnn.", for messages.
     """
 
     data: Mapping[str, Any]

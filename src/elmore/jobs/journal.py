@@ -31,12 +31,7 @@ _JOURNAL, _LOCK = "journal.jsonl", "lock"
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedFile:
-    """A finished file; what else is known about it, a subclass adds.
-
-    Attributes:
-        file: its name in the folder.
-        bytes: its size.
-    """
+    """A file of the folder that is complete, and its size; a subclass adds what else is known."""
 
     file: str
     bytes: int

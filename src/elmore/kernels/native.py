@@ -23,12 +23,7 @@ _LINE = 64
 
 
 class Native(NamedTuple):
-    """What was chosen.
-
-    Attributes:
-        module: the extension, or None where the twins run.
-        reason: why, in a few words.
-    """
+    """The extension, or None where the twins run, and why."""
 
     module: ModuleType | None
     reason: str

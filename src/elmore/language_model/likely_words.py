@@ -91,11 +91,7 @@ def substitutes_at(
     *,
     batch_tokens: int = BATCH_TOKENS,
 ) -> list[list[tuple[str, float]]]:
-    """List the words that are likely at places of several sentences, computed together.
-
-    Returns:
-        for each place what `substitutes` gives.
-    """
+    """What `substitutes` gives for places of several sentences, computed together."""
     predictor = PlacePredictor(elmo)
     check_places(places)
     if k < 1:

@@ -146,11 +146,7 @@ def _folder_of(address: str) -> str:
 
 
 def prune(models: Sequence[Published], *, dry_run: bool = False) -> list[Path]:
-    """Delete the downloads of models, and unfinished downloads; the checksums stay.
-
-    Returns:
-        the folders and files that are deleted.
-    """
+    """Delete downloads of models, and unfinished ones; the checksums stay. Returns the paths."""
     gone = [folder for folder in map(_folder, models) if folder.is_dir()]
     left = [
         path

@@ -34,11 +34,7 @@ class Batch:
     positions: NDArray[np.int64]
 
     def some(self, rows: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64]]:
-        """Take the sentences of some rows, (n,), and say which of the words occur in them.
-
-        Returns:
-            a batch with just these words, and their places among the words of this one.
-        """
+        """Some rows, (n,), as a batch with just their words, and the places of these words here."""
         lengths = self.lengths[rows]
         index = self.index[rows, : int(lengths.max(initial=0))]
         used, places = np.unique(index, return_inverse=True)

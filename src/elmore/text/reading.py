@@ -169,12 +169,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class SentenceReader:
-    """Reads sentences for a model.
-
-    Attributes:
-        reading: how text becomes tokens; its tokenizer is the model's.
-        alphabet: the model's characters; None if it reads words alone.
-    """
+    """Reads sentences as a model does; `alphabet` is None if it reads words alone."""
 
     reading: Reading
     alphabet: Alphabet | None

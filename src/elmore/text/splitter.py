@@ -71,11 +71,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Find the sentences of a text.
-
-    Returns:
-        (start, end) of each sentence: ascending, not empty, and with only white space between them.
-    """
+    """(start, end) of each sentence: ascending, not empty, only white space between them."""
     spans: list[tuple[int, int]] = []
     start = 0
     for match in _BREAK.finditer(text):

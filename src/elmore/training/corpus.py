@@ -52,15 +52,7 @@ _LISTED_FILES = 1000  # prepared.json lists no more files, only their number and
 
 @dataclass(frozen=True, kw_only=True)
 class TextFile:
-    """A file of the corpus.
-
-    Attributes:
-        path: where it is.
-        size: bytes, as stored.
-        sha256: of the bytes as stored.
-        linewise: it has no blank lines between documents.
-        heldout: all of it is held out.
-    """
+    """A file of the corpus; size and SHA-256 are of the bytes as stored."""
 
     path: str
     size: int

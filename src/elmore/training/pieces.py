@@ -175,11 +175,7 @@ def shard_name(number: int) -> str:
 
 
 def make_shards(work: Workspace, plan: Plan, pool: Pool) -> tuple[list[Path], Path | None]:
-    """Merge the shards that do not exist yet.
-
-    Returns:
-        the shards with documents, and the held-out one if there is one.
-    """
+    """Merge the shards that do not exist yet; those with documents, and the held-out one if any."""
     folder = work.shards(plan)
     # Rounded up. The last bound is KEYS itself, so every key is in a shard.
     bounds = [-(-k * KEYS // plan.n_shards) for k in range(plan.n_shards + 1)]

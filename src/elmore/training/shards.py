@@ -193,14 +193,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which documents of the pieces a shard is made of.
-
-    Attributes:
-        low: the smallest key.
-        high: the key above the greatest.
-        min_hash: the smallest hash.
-        max_hash: the hash above the greatest.
-    """
+    """Which documents of the pieces a shard is made of; `high` and `max_hash` are exclusive."""
 
     low: int = 0
     high: int = KEYS

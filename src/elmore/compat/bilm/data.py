@@ -195,11 +195,7 @@ class TokenBatcher:
         self._words = Words.read(lm_vocab_file)
 
     def batch_sentences(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-        """The ids of sentences between their markers.
-
-        Returns:
-            (batch, longest + 2); a word's line from 1, zeros are padding.
-        """
+        """Ids of sentences between their markers, (batch, longest + 2): lines from 1, padding 0."""
         # Shifted by one, because 0 is padding.
         rows = [self._words.encode([BEGIN, *tokens, END]) + 1 for tokens in sentences]
         return _padded(rows)
