@@ -24,14 +24,14 @@ from elmore.embedding.results import LayerChoice
 from elmore.errors import FormatError
 from elmore.kernels.workers import Workers
 
-__all__ = ["Hit", "Occurrences"]
+__all__ = ["FoundToken", "Occurrences"]
 
 _VERSION = 1
 # Rows that are turned into float32 at a time: they stay in a processor's cache.
 _BLOCK_ROWS = 4096
 
 
-class Hit(NamedTuple):
+class FoundToken(NamedTuple):
     """A token that was found: its number in the text and its cosine."""
 
     token: int
@@ -126,7 +126,7 @@ class Occurrences:
         *,
         workers: Workers,
         among: NDArray[np.int64] | None = None,
-    ) -> list[Hit]:
+    ) -> list[FoundToken]:
         """The `k` tokens nearest to a vector (dim,); equally near ones in the order of the text."""
         direction = unit(np.asarray(query, np.float32)[None])[0]
         n = len(self.vectors) if among is None else len(among)
@@ -144,7 +144,7 @@ class Occurrences:
         best = np.argpartition(-cosines, k - 1)[:k] if k < n else np.arange(n)
         best = best[np.lexsort((best, -cosines[best]))]
         tokens = best if among is None else among[best]
-        return [Hit(int(t), float(cosines[b])) for t, b in zip(tokens, best, strict=True)]
+        return [FoundToken(int(t), float(cosines[b])) for t, b in zip(tokens, best, strict=True)]
 
 
 def _write_words(folder: Path, sentences: Iterable[Sequence[str]]) -> tuple[int, list[str]]:

@@ -36,7 +36,7 @@ from elmore.text.sentence import Sentence
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
 
-__all__ = ["ColumnEmbedder", "ColumnJob", "JobOptions", "Kind", "column_kind", "load_model"]
+__all__ = ["ColumnEmbedder", "ColumnJob", "ColumnOptions", "Kind", "column_kind", "load_model"]
 
 # What a column holds: texts to be split into tokens, or lists of tokens.
 Kind = Literal["text", "tokens"]
@@ -44,7 +44,7 @@ Kind = Literal["text", "tokens"]
 _CHUNK_BYTES = 16 << 20
 
 
-class JobOptions(ComputeOptions, OutputOptions, total=False):
+class ColumnOptions(ComputeOptions, OutputOptions, total=False):
     """The attributes of a `ColumnJob`, as keywords of the functions that make one."""
 
     column: str

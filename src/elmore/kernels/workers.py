@@ -21,7 +21,7 @@ import numpy as np
 from elmore._machine import available_threads
 from elmore.errors import ConfigError
 
-__all__ = ["Limits", "Workers", "one_blas_thread"]
+__all__ = ["ThreadLimits", "Workers", "one_blas_thread"]
 
 Result = TypeVar("Result")
 # What the end of a process waits for a job in hand; jobs take milliseconds.
@@ -46,7 +46,7 @@ class _Inside(threading.local):
 _inside = _Inside()
 
 
-class Limits:
+class ThreadLimits:
     """What a worker thread tells a library that has threads of its own; here, nothing."""
 
     def enter(self) -> None:
@@ -75,9 +75,12 @@ class Workers:
     """
 
     def __init__(
-        self, threads: int | None = None, count: int | None = None, limits: Limits | None = None
+        self,
+        threads: int | None = None,
+        count: int | None = None,
+        limits: ThreadLimits | None = None,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or ThreadLimits()
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[_Item | None] | None = None
         self._process = 0
@@ -192,7 +195,7 @@ def _work(
     jobs: queue.SimpleQueue[_Item | None],
     workers: weakref.ref[Workers],
     ready: threading.Barrier,
-    limits: Limits,
+    limits: ThreadLimits,
 ) -> None:
     limits.enter()
     now = 1

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import torch
 
-from elmore.kernels.workers import Limits, Workers
+from elmore.kernels.workers import ThreadLimits, Workers
 
 __all__ = ["TorchLimits", "torch_workers"]
 
 
-class TorchLimits(Limits):
+class TorchLimits(ThreadLimits):
     """Hold torch's own threads to what a worker may use."""
 
     def enter(self) -> None:

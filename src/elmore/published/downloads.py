@@ -409,19 +409,19 @@ def _connect(
     raise problem
 
 
-class _Connection(http.client.HTTPConnection):
+class _QuickConnection(http.client.HTTPConnection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._create_connection = _connect  # the base class sets its own
 
 
-class _TlsConnection(_Connection, http.client.HTTPSConnection):
+class _TlsConnection(_QuickConnection, http.client.HTTPSConnection):
     pass
 
 
 class _Http(urllib.request.HTTPHandler):
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_Connection, req)
+        return self.do_open(_QuickConnection, req)
 
 
 class _Https(urllib.request.HTTPSHandler):

@@ -148,7 +148,7 @@ def train(
     Raises:
         Stopped: after a signal, with everything saved.
     """
-    window = _Window(unit)
+    window = _LogMeans(unit)
     last_save = time.monotonic()
     every = cadence.evaluate_every
 
@@ -214,7 +214,7 @@ def _check_finite(step: int, done: StepReport) -> None:
             )
 
 
-class _Window:
+class _LogMeans:
     """Means since the last line of the log."""
 
     def __init__(self, unit: str) -> None:

@@ -30,7 +30,7 @@ from elmore.training.prepared import HELDOUT
 from elmore.training.shards import KEYS
 from elmore.training.worker_tasks import block_fields
 
-__all__ = ["PieceRecord", "Plan", "Workspace", "make_pieces", "make_shards", "shard_name"]
+__all__ = ["PieceRecord", "ShardPlan", "Workspace", "make_pieces", "make_shards", "shard_name"]
 
 _log = logging.getLogger(__name__)
 _VERSION = 2  # of what pieces look like and where blocks end
@@ -85,7 +85,7 @@ class Workspace:
         done = itertools.takewhile(self.journal.is_intact, records)
         return self.journal.begin(self._header, done)
 
-    def shards(self, plan: Plan) -> Path:
+    def shards(self, plan: ShardPlan) -> Path:
         """The folder for the shards of a plan; those of other plans are removed."""
         name = f"shards-{json_digest([self._header, asdict(plan)])[:16]}"
         for old in self.journal.path.glob("shards-*"):
@@ -135,7 +135,7 @@ def make_pieces(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ShardPlan:
     """Which documents go into which shard.
 
     Attributes:
@@ -151,7 +151,7 @@ class Plan:
     limit: int
 
     @classmethod
-    def of(cls, pieces: Sequence[PieceRecord], share: float, shard_tokens: int) -> Plan:
+    def of(cls, pieces: Sequence[PieceRecord], share: float, shard_tokens: int) -> ShardPlan:
         """Plan for these pieces, and hold out a share of their documents."""
         inputs = [piece for piece in pieces if not piece.heldout]
         n_documents = sum(piece.documents for piece in inputs)
@@ -174,7 +174,7 @@ def shard_name(number: int) -> str:
     return f"shard-{number:05d}.safetensors"
 
 
-def make_shards(work: Workspace, plan: Plan, pool: Pool) -> tuple[list[Path], Path | None]:
+def make_shards(work: Workspace, plan: ShardPlan, pool: Pool) -> tuple[list[Path], Path | None]:
     """Merge the shards that do not exist yet; those with documents, and the held-out one if any."""
     folder = work.shards(plan)
     # Rounded up. The last bound is KEYS itself, so every key is in a shard.

@@ -22,7 +22,7 @@ from elmore.text.vocabulary import Vocabulary
 from elmore.training.corpus import LINES_PER_DOCUMENT, TextFile, describe_files, input_paths
 from elmore.training.pieces import (
     PieceRecord,
-    Plan,
+    ShardPlan,
     Workspace,
     make_pieces,
     make_shards,
@@ -107,7 +107,7 @@ def prepare(
     with open_pool(workers, [*paths, *held_paths]) as pool, Workspace.opened(out) as work:
         files = inspect_files(paths, held_paths, pool)
         pieces = make_pieces(work, files, reading, seed, pool, progress or SILENT)
-        plan = Plan.of(pieces, 0.0 if held_paths else heldout, shard_tokens)
+        plan = ShardPlan.of(pieces, 0.0 if held_paths else heldout, shard_tokens)
         shards, heldout_file = make_shards(work, plan, pool)
         # Without the held-out documents, whose words must not decide on the vocabulary.
         counts, sizes = _count(shards)

@@ -51,7 +51,7 @@ _OTHER = {
 }
 
 
-class Settings(Protocol):
+class AnyRecipe(Protocol):
     """A recipe, of a language model or of a task: sections of keys."""
 
     def to_json(self) -> dict[str, Any]:
@@ -132,12 +132,12 @@ class Run:
         lines = self.log_path.read_text(encoding="utf-8").split("\n")[:-1]
         return [json.loads(line) for line in lines if line]
 
-    def start(self, recipe: Settings, facts: dict[str, Any]) -> None:
+    def start(self, recipe: AnyRecipe, facts: dict[str, Any]) -> None:
         """Write what is trained; the folder is a run from now on."""
         self.path.mkdir(parents=True, exist_ok=True)
         self._write({"recipe": recipe.to_json(), **facts})
 
-    def check(self, recipe: Settings, facts: dict[str, Any], *, write: bool = True) -> None:
+    def check(self, recipe: AnyRecipe, facts: dict[str, Any], *, write: bool = True) -> None:
         """Compare what is asked for with what the run did so far.
 
         Args:
@@ -166,7 +166,7 @@ class Run:
         if write:
             self._write({"recipe": recipe.to_json(), **facts})
 
-    def changed(self, recipe: Settings) -> dict[str, tuple[Any, Any]]:
+    def changed(self, recipe: AnyRecipe) -> dict[str, tuple[Any, Any]]:
         """The keys in which a recipe differs from the run's, with both values."""
         # Only keys that the file has are compared: one that a newer version added is not a change.
         asked = json.loads(json.dumps(recipe.to_json()))  # tuples become lists, as in the file

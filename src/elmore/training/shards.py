@@ -238,8 +238,9 @@ def merge(path: Path, pieces: Iterable[tuple[Path, Selection]]) -> int:
             if not len(chosen):
                 continue
             keys.append(own[chosen].copy())
-            stored = (view.read(name) for name in ("tokens", "sentences", "documents"))
-            taken = _reorder(*stored, chosen)
+            taken = _reorder(
+                view.read("tokens"), view.read("sentences"), view.read("documents"), chosen
+            )
             tokens.append(_renumber(view, taken[0], numbers))
             lengths.append(taken[1])
             sizes.append(taken[2])

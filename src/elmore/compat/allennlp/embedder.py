@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._imports import require_torch
-from elmore.compat.allennlp.indexing import (
+from elmore.compat.allennlp.character_ids import (
     DEFAULT_OPTIONS_FILE,
     DEFAULT_WEIGHT_FILE,
     FileName,
