@@ -134,6 +134,7 @@ def _remove(path: Path) -> None:
 
 def _sync(path: Path) -> None:
     """Bring a file to the disk."""
+    # Windows syncs only files that are open for writing.
     descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -235,6 +236,7 @@ def _move(rename: Callable[[Path, Path], None], source: Path, target: Path) -> N
 
 
 def _commit(temporary: Path, target: Path, overwrite: bool) -> None:
+    # Once more: the file may have been made by somebody else while ours was written.
     _check_target(target, overwrite)
     try:
         _move(os.replace, temporary, target)

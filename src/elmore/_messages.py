@@ -20,12 +20,7 @@ __all__ = [
 
 
 def shown(value: object, limit: int = 90) -> str:
-    """Make any text fit into a one-line message: escape what does not print, cut the middle.
-
-    Args:
-        value: a name, path or value that may come from a hostile file.
-        limit: the maximum number of characters of the result.
-    """
+    """Make any text fit into a one-line message: escape what does not print, cut the middle."""
     text = "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(value)
     )

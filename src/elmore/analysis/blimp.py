@@ -130,10 +130,9 @@ class Blimp:
         )
 
     def differences(self, pairs: Sequence[Pair]) -> NDArray[np.float64]:
-        """How much likelier each good sentence is, in natural logarithms.
+        """How much likelier good sentences are, in natural logarithms: forward, backward, sum.
 
-        Returns:
-            (n, 3): forward, backward, their sum; (n, 1) for a model of one direction.
+        (n, 3), or (n, 1) for a model of one direction.
         """
         model = self._model
         texts = [self.elmo.tokenize(text).tokens for pair in pairs for text in pair[:2]]
@@ -145,6 +144,7 @@ class Blimp:
         owners: list[NDArray[np.int64]] = []
         n_directions = 1 + model.bidirectional
         for row, tokens in enumerate(texts):
+            # Good and bad sentences alternate: the number of the other differs in its last bit.
             other = texts[row ^ 1]
             ids = np.array([begin, *model.vocabulary.encode(tokens), end])
             top = layers[-1, row]

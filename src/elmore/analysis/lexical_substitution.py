@@ -24,14 +24,14 @@ from elmore.senses.vectors import SenseSpace
 from elmore.text.reading import numbered_lines
 from elmore.text.sentence import Sentence
 
-__all__ = ["Item", "LexicalSubstitution", "gap", "read_items"]
+__all__ = ["LexicalSubstitution", "SubstitutionItem", "gap", "read_items"]
 
 # Chosen on the trial set: a frequent candidate is likely everywhere, so half of its frequency is
 # divided out, and the likeness of candidate and word (cosine of their softmax rows) is added.
 _FREQUENCY, _WORD = 0.5, 8.0
 
 
-class Item(NamedTuple):
+class SubstitutionItem(NamedTuple):
     """A word in a sentence, and what people would put in its place."""
 
     lemma: str
@@ -41,7 +41,7 @@ class Item(NamedTuple):
     candidates: tuple[str, ...]
 
 
-def read_items(path: Path) -> Iterator[Item]:
+def read_items(path: Path) -> Iterator[SubstitutionItem]:
     """Read items that have a gold substitute of one word.
 
     Raises:
@@ -54,7 +54,7 @@ def read_items(path: Path) -> Iterator[Item]:
             record = json.loads(line)
             sentence = Sentence(tuple(record["tokens"]))
             gold = {word: float(n) for word, n in record["gold"].items() if _single(word)}
-            item = Item(
+            item = SubstitutionItem(
                 record["lemma"],
                 sentence,
                 record["index"],
@@ -124,6 +124,8 @@ class LexicalSubstitution:
                 "place and word": values - _FREQUENCY * self._space.log_prior[mine] + _WORD * word,
             }
             for name, value in ways.items():
+                # A word that the vocabulary lacks has the id -1, which picked the value of the last
+                # word.
                 known = np.where(mine < 0, -np.inf, value)
                 ranked = [
                     item.gold.get(item.candidates[k], 0.0)
@@ -161,7 +163,7 @@ class LexicalSubstitution:
         found = (self._space.find(word) for word in candidates)
         return np.array([-1 if k is None else k for k in found], np.int64)
 
-    def _likeness(self, item: Item, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _likeness(self, item: SubstitutionItem, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         word = self._space.find(item.sentence.tokens[item.position])
         if word is None:
             word = self._space.find(item.lemma.partition(".")[0])

@@ -76,13 +76,7 @@ class Mixes:
 def mix_report(
     mixes: Sequence[LearnedMix], trained: Sequence[str], notes: Sequence[str] = ()
 ) -> Report:
-    """Average mixes of the same task, place, layers and lambda.
-
-    Args:
-        mixes: of all runs.
-        trained: names of the runs.
-        notes: what else a reader should know.
-    """
+    """Average mixes of the same task, place, layers and lambda."""
     groups: dict[tuple[str, str, tuple[str, ...], float], list[LearnedMix]] = {}
     for mix in mixes:
         key = (mix.task, mix.place, tuple(mix.weights), mix.penalty)

@@ -24,14 +24,14 @@ from elmore.embedding.results import LayerChoice
 from elmore.errors import FormatError
 from elmore.kernels.workers import Workers
 
-__all__ = ["Hit", "Occurrences"]
+__all__ = ["FoundToken", "Occurrences"]
 
 _VERSION = 1
 # Rows that are turned into float32 at a time: they stay in a processor's cache.
 _BLOCK_ROWS = 4096
 
 
-class Hit(NamedTuple):
+class FoundToken(NamedTuple):
     """A token that was found: its number in the text and its cosine."""
 
     token: int
@@ -80,15 +80,7 @@ class Occurrences:
         layers: CachedLayers,
         choice: LayerChoice,
     ) -> Occurrences:
-        """Write an index and open it.
-
-        Args:
-            folder: where to; its parent must exist.
-            key: digest of model, text and layers.
-            sentences: the text.
-            layers: its layers.
-            choice: which of them.
-        """
+        """Write an index and open it; `key` is a digest of model, text and layers."""
         with atomic_folder(folder) as temporary:
             n_tokens, words = _write_words(temporary, sentences)
             with open(temporary / "vectors.f16", "wb") as stream:
@@ -134,15 +126,8 @@ class Occurrences:
         *,
         workers: Workers,
         among: NDArray[np.int64] | None = None,
-    ) -> list[Hit]:
-        """The `k` nearest tokens, nearest first; equally near ones in the order of the text.
-
-        Args:
-            query: a vector, (dim,).
-            k: how many.
-            workers: threads that share the work.
-            among: only these tokens; all by default.
-        """
+    ) -> list[FoundToken]:
+        """The `k` tokens nearest to a vector (dim,); equally near ones in the order of the text."""
         direction = unit(np.asarray(query, np.float32)[None])[0]
         n = len(self.vectors) if among is None else len(among)
         cosines = np.empty(n, np.float32)
@@ -159,7 +144,7 @@ class Occurrences:
         best = np.argpartition(-cosines, k - 1)[:k] if k < n else np.arange(n)
         best = best[np.lexsort((best, -cosines[best]))]
         tokens = best if among is None else among[best]
-        return [Hit(int(t), float(cosines[b])) for t, b in zip(tokens, best, strict=True)]
+        return [FoundToken(int(t), float(cosines[b])) for t, b in zip(tokens, best, strict=True)]
 
 
 def _write_words(folder: Path, sentences: Iterable[Sequence[str]]) -> tuple[int, list[str]]:

@@ -16,13 +16,7 @@ _OURS, _CONTROL, _SECOND = "#08519c", "#bdbdbd", "#fdae6b"
 
 
 def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
-    """Draw what an analysis found.
-
-    Args:
-        report: of one of the analyses.
-        path: picture to make; the suffix (svg, png, pdf) is the format.
-        overwrite: replace a picture that is there.
-    """
+    """Draw what an analysis found; the suffix of the path (svg, png, pdf) is the format."""
     check_picture(path)
     from matplotlib.figure import Figure
 

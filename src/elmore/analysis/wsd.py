@@ -349,10 +349,6 @@ class _Scorer:
     ) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
         """Answer every test instance by each view and method.
 
-        Args:
-            vectors: of the instances of a lemma.
-            views: the layers to go by.
-
         Yields:
             (view, method) and whether each answer is right, (n_instances,).
         """
@@ -438,6 +434,7 @@ def _choose(
     for place, mine in enumerate(senses):
         member[list(mine), place] = 1
     votes = member.T[order]
+    # Rows become averages over the instances of a sense; the votes above count each of them once.
     member /= member.sum(1, keepdims=True)
     for name, view in views:
         weights = layer_weights(view, seen.shape[1]).astype(np.float64)

@@ -13,7 +13,7 @@ from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import ElmoreError, FormatError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.files.sources import FilesSource, FolderSource, Source
+from elmore.formats.files.sources import HDF5_SUFFIXES, FilesSource, FolderSource, Source
 from elmore.published.catalog import (
     BUNDLED,
     Form,
@@ -24,7 +24,12 @@ from elmore.published.catalog import (
     find_weights,
     published_name,
 )
-from elmore.published.named_files import is_named_file, open_named_file, open_named_files
+from elmore.published.named_files import (
+    NAMED_SUFFIXES,
+    is_named_file,
+    open_named_file,
+    open_named_files,
+)
 
 __all__ = [
     "FORMATS",
@@ -58,10 +63,7 @@ class Format(Protocol):
 
 
 # A name with such a suffix is a path; names of models may contain dots too.
-_SUFFIXES = (
-    *(".zip", ".tar", ".gz", ".tgz", ".hdf5", ".h5", ".json", ".safetensors"),
-    *(".th", ".pt", ".pth", ".pkl", ".index"),
-)
+_SUFFIXES = (*NAMED_SUFFIXES, ".zip", ".tar", ".gz", ".tgz", ".safetensors", ".pkl")
 
 # Modules beside this one, tried in this order: of HDF5 weights and a TensorFlow checkpoint in one
 # folder, HDF5 is read. Each is imported when those before it do not fit, so that the usual model
@@ -90,7 +92,7 @@ def detect(source: Source) -> Format:
             f"'{source.name}' has options.json but no *.hdf5 weights and no TensorFlow "
             "checkpoint; pass (options, weights) or download it again"
         )
-    if any(name.endswith((".hdf5", ".h5")) for name in names):
+    if any(name.endswith(HDF5_SUFFIXES) for name in names):
         raise FormatError(
             f"'{source.name}' has an HDF5 file but no options.json; pass (options, weights)"
         )
@@ -148,10 +150,6 @@ def _open_model(model: ModelPath) -> Source:
 def open_source(path: Path, *, follow_links: bool = False) -> Source:
     """Open a folder, zip or tar as a source.
 
-    Args:
-        path: what the user named.
-        follow_links: see `FolderSource`.
-
     Raises:
         FormatError: missing, none of the three, or broken.
     """
@@ -160,6 +158,7 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
         return FolderSource(path, follow_links=follow_links)
     with open_checked(path, what="model") as stream:
         head = stream.read(8)
+    # By its first bytes: people rename archives. The second is an empty zip.
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         from elmore.formats.files.archives import ZipSource
 

@@ -206,16 +206,9 @@ def _run(model: object) -> Run | None:
     return None
 
 
-def _run_folder(run: Run) -> Path:
-    path = run.best_path if run.best_path.is_dir() else run.checkpoint_path
-    if not path.is_dir():
-        raise ElmoreError(f"'{run.path}' has no checkpoint yet; let it train a little longer")
-    return path
-
-
 def _checkpoint(model: Any, run: Run | None) -> Checkpoint:
     if run is not None:
-        return read_checkpoint(_run_folder(run))
+        return read_checkpoint(run.model_path())
     if model is None or isinstance(model, str | Path | tuple):
         return read_checkpoint(BUNDLED if model is None else model)
     checkpoint: Checkpoint = model.checkpoint
@@ -227,7 +220,7 @@ def _as_folder(model: Any) -> Iterator[Path]:
     """A complete and checked elmore folder for any model, a temporary one if need be."""
     run = _run(model)
     checkpoint = _checkpoint(model, run)  # reading compares every file with the manifest
-    path = _run_folder(run) if run is not None else model
+    path = run.model_path() if run is not None else model
     if isinstance(path, str | Path) and elmore_folder.is_folder(Path(path)):
         yield Path(path)
         return

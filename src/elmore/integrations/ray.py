@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from elmore._imports import require
 from elmore._messages import shown
 from elmore.errors import ConfigError
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob, JobOptions, Kind, column_kind
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, Kind, column_kind
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -58,7 +58,7 @@ class EmbedRows:
 
 
 def embed_dataset(
-    ds: Dataset, *, workers: int | None = None, **options: Unpack[JobOptions]
+    ds: Dataset, *, workers: int | None = None, **options: Unpack[ColumnOptions]
 ) -> Dataset:
     """Add columns of vectors to a dataset; the work is done when it is consumed.
 
@@ -87,7 +87,7 @@ def embed_parquet(
     *,
     workers: int | None = None,
     overwrite: bool = False,
-    **options: Unpack[JobOptions],
+    **options: Unpack[ColumnOptions],
 ) -> None:
     """Embed a column of Parquet files into a folder of such files.
 

@@ -34,7 +34,7 @@ _NAME = "elmore"
 _SETTINGS = "elmore.json"
 
 
-class Settings(TypedDict):
+class ComponentSettings(TypedDict):
     """The config of the component; JSON values."""
 
     model: str | list[str] | None
@@ -46,7 +46,7 @@ class Settings(TypedDict):
     hooks: bool
 
 
-_DEFAULTS: Settings = {
+_DEFAULTS: ComponentSettings = {
     "model": None,
     "layers": "mean",
     "precision": None,
@@ -64,9 +64,9 @@ class ElmoComponent(Pipe):
     of it as one sequence. Tokens of white space are not read and get zeros.
     """
 
-    def __init__(self, name: str = _NAME, settings: Settings = _DEFAULTS) -> None:
+    def __init__(self, name: str = _NAME, settings: ComponentSettings = _DEFAULTS) -> None:
         self.name = name
-        self._settings: Settings = {**settings}
+        self._settings: ComponentSettings = {**settings}
 
     @property
     def elmo(self) -> Elmo:
@@ -170,7 +170,7 @@ def make_component(
         start: the state before each sentence: "zeros" or "warm".
         hooks: whether to call `add_hooks` for each document.
     """
-    settings: Settings = {
+    settings: ComponentSettings = {
         "model": model,
         "layers": layers,
         "precision": precision,
@@ -190,13 +190,14 @@ Language.factory(
 )
 
 
-def _checked(settings: Any) -> Settings:
+def _checked(settings: Any) -> ComponentSettings:
+    # They come from a file that another version of elmore may have written.
     if not isinstance(settings, dict) or settings.keys() != _DEFAULTS.keys():
         raise ConfigError(
             "these are not settings of this version of elmore's component; add it again with "
             'nlp.add_pipe("elmore")'
         )
-    checked: Settings = {**_DEFAULTS, **settings}
+    checked: ComponentSettings = {**_DEFAULTS, **settings}
     return checked
 
 

@@ -49,12 +49,7 @@ class Packing:
 
     @classmethod
     def plan(cls, lengths: Ints, time: int) -> Packing:
-        """Plan the packed order.
-
-        Args:
-            lengths: tokens of each sentence, (batch,).
-            time: length of the padded batch.
-        """
+        """Plan the packed order of sentences with `lengths` (batch,), padded to `time`."""
         if len(lengths) == 1 and lengths[0] == time:  # one sentence: nothing to sort
             places = np.arange(time)
             last = np.array([time - 1])

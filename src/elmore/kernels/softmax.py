@@ -69,12 +69,7 @@ class LogSoftmax:
         self._tails = [_Table(weight[a:b], bias[a:b]) for a, b in self._bounds]
 
     def of(self, hidden: Array, targets: Ints) -> Logs:
-        """The log probability of each target, (n,), in double precision.
-
-        Args:
-            hidden: (n, dim).
-            targets: word ids, (n,).
-        """
+        """The log probability of each target, (n,), in double precision, from (n, dim)."""
         if not self._cutoffs:
             return self._head.log_likelihoods(hidden, targets)
         cluster = np.searchsorted(self._cutoffs, targets, side="right")
@@ -103,9 +98,7 @@ class LogSoftmax:
     def chosen(self, hidden: Array, ids: Ints) -> Logs:
         """The sum over predictions of the log probability of chosen words, up to a constant.
 
-        Args:
-            hidden: one row per prediction, (n_predictions, dim).
-            ids: (n,).
+        `hidden` has one row per prediction, (n_predictions, dim); `ids` is (n,).
         """
         if self._cutoffs:
             return np.asarray(self.all(hidden)[:, ids].sum(axis=0))
@@ -201,6 +194,7 @@ class _Table:
         """
         n = len(hidden)
         largest = np.full(n, -np.inf, np.float32)
+        # In double precision, because it adds up over all words of the vocabulary.
         total = np.zeros(n)
         picked = np.zeros(n)
         for first, matrix, bias in self._blocks():

@@ -21,7 +21,7 @@ import numpy as np
 from elmore._machine import available_threads
 from elmore.errors import ConfigError
 
-__all__ = ["Limits", "Workers", "one_blas_thread"]
+__all__ = ["ThreadLimits", "Workers", "one_blas_thread"]
 
 Result = TypeVar("Result")
 # What the end of a process waits for a job in hand; jobs take milliseconds.
@@ -46,7 +46,7 @@ class _Inside(threading.local):
 _inside = _Inside()
 
 
-class Limits:
+class ThreadLimits:
     """What a worker thread tells a library that has threads of its own; here, nothing."""
 
     def enter(self) -> None:
@@ -75,9 +75,12 @@ class Workers:
     """
 
     def __init__(
-        self, threads: int | None = None, count: int | None = None, limits: Limits | None = None
+        self,
+        threads: int | None = None,
+        count: int | None = None,
+        limits: ThreadLimits | None = None,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or ThreadLimits()
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[_Item | None] | None = None
         self._process = 0
@@ -104,6 +107,7 @@ class Workers:
             return self.share(jobs)
         waiting = self._started()
         futures: list[Future[Result]] = [Future() for _ in jobs]
+        # What a library inside a job may use, so that all jobs together keep to `threads`.
         inner = max(1, self.threads // max(1, min(len(jobs), self.count)))
         with self.limits.kept():
             try:
@@ -138,6 +142,8 @@ class Workers:
 
     def _started(self) -> queue.SimpleQueue[_Item | None]:
         with self._lock:
+            # A forked process has none of the threads, and a queue that may hold jobs of its
+            # parent.
             if self._jobs is None or self._process != os.getpid():
                 self._process = os.getpid()
                 self._jobs = queue.SimpleQueue()
@@ -189,7 +195,7 @@ def _work(
     jobs: queue.SimpleQueue[_Item | None],
     workers: weakref.ref[Workers],
     ready: threading.Barrier,
-    limits: Limits,
+    limits: ThreadLimits,
 ) -> None:
     limits.enter()
     now = 1

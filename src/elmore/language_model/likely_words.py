@@ -91,17 +91,7 @@ def substitutes_at(
     *,
     batch_tokens: int = BATCH_TOKENS,
 ) -> list[list[tuple[str, float]]]:
-    """List the words that are likely at places of several sentences, computed together.
-
-    Args:
-        elmo: a model that has a softmax.
-        places: sentences, and a position in each.
-        k: how many words for each.
-        batch_tokens: token budget of a batch.
-
-    Returns:
-        for each place what `substitutes` gives.
-    """
+    """What `substitutes` gives for places of several sentences, computed together."""
     predictor = PlacePredictor(elmo)
     check_places(places)
     if k < 1:
@@ -132,11 +122,7 @@ def check_places(places: Sequence[tuple[Sentence, int]]) -> None:
 
 
 class PlacePredictor:
-    """How likely words are at places, given everything around them: see `substitutes`.
-
-    Args:
-        elmo: a model that has a softmax.
-    """
+    """How likely words are at places, given everything around them: see `substitutes`."""
 
     def __init__(self, elmo: Elmo) -> None:
         self.model = model = LanguageModel(elmo)
@@ -178,11 +164,9 @@ class PlacePredictor:
         return hidden
 
     def likeliest(self, hidden: Array, k: int) -> Likeliest:
-        """The k likeliest words at places, markers and `<UNK>` left out; ties by id.
+        """The k likeliest words at places, or all; markers and `<UNK>` are left out, ties by id.
 
-        Args:
-            hidden: of `hidden`, (directions, n, dim).
-            k: how many words; fewer if the vocabulary has fewer.
+        `hidden` is that of `PlacePredictor.hidden`, (directions, n, dim).
         """
         model, engine = self.model, self.model.engine
         k = min(k, len(self.prior) - len(model.special))
@@ -200,9 +184,7 @@ class PlacePredictor:
     def values(self, hidden: Array, ids: Ids) -> Array:
         """Log probabilities of chosen words at one place, up to a constant of that place.
 
-        Args:
-            hidden: of one place, (directions, dim).
-            ids: words, (n,).
+        `hidden` is of one place, (directions, dim); `ids` are words, (n,).
         """
         table = self.model.engine.log_softmax()
         return np.asarray(table.chosen(hidden, ids) + self.prior[ids], np.float32)

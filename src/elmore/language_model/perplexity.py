@@ -101,6 +101,7 @@ class Perplexity:
         }
 
     def __add__(self, other: Perplexity) -> Perplexity:
+        # None and a number have no sum, and a mean over one direction and two would be wrong.
         if (self.backward_loss is None) != (other.backward_loss is None):
             raise ConfigError(
                 "one of these perplexities has no backward direction; add those of one model"

@@ -77,10 +77,6 @@ def is_downloaded(model: Published) -> bool:
 def fetch_model(model: Published, *, reporting: Reporting = download_progress) -> dict[str, Path]:
     """Find the files of a published model; download what is missing.
 
-    Args:
-        model: an entry of the catalogue.
-        reporting: makes the progress reports.
-
     Returns:
         file name → path.
 
@@ -112,11 +108,7 @@ def fetch_model(model: Published, *, reporting: Reporting = download_progress) -
 
 
 def fetch_address(address: str) -> Path:
-    """Find the file of an address; it is downloaded the first time.
-
-    Args:
-        address: that of a published model's file, or any other.
-    """
+    """Find the file of an address; it is downloaded the first time."""
     known = find_file(address)
     if known is not None:
         model, file = known
@@ -154,15 +146,7 @@ def _folder_of(address: str) -> str:
 
 
 def prune(models: Sequence[Published], *, dry_run: bool = False) -> list[Path]:
-    """Delete the downloads of models, and unfinished downloads; the checksums stay.
-
-    Args:
-        models: which ones.
-        dry_run: delete nothing.
-
-    Returns:
-        the folders and files that are deleted.
-    """
+    """Delete downloads of models, and unfinished ones; the checksums stay. Returns the paths."""
     gone = [folder for folder in map(_folder, models) if folder.is_dir()]
     left = [
         path
@@ -239,6 +223,7 @@ class _Shelf:
                 partial=None if held else path.with_name(f"{path.name}.download-{os.getpid()}"),
             )
         except ElmoreError as error:
+            # The word is in the message of a wrong checksum only.
             if known and not file.checksum and "expected" in str(error):
                 raise ElmoreError(
                     f"{error}; the first checksum seen is in '{shown(self._sums_path, 120)}', "
@@ -305,16 +290,16 @@ def fetch_hugging_face(name: str) -> Path:
         raise ConfigError(
             f"'{shown(name)}' is not a valid name of a model on the hub; write hf://owner/name"
         )
-    if name.startswith(_HUGGING_FACE):
+    try:
         hub = require("huggingface_hub", "hub", f"'{shown(name)}'")
-    else:
-        try:
-            hub = require("huggingface_hub", "hub", f"'{shown(name)}'")
-        except ElmoreError:
-            raise ModelNotFound(
-                f"'{shown(name)}' does not exist; check the path, or install elmore[hub] if it "
-                "is a model on the Hugging Face hub"
-            ) from None
+    except ElmoreError:
+        if name.startswith(_HUGGING_FACE):
+            raise
+        # A path with a typing error looks like owner/name, too.
+        raise ModelNotFound(
+            f"'{shown(name)}' does not exist; check the path, or install elmore[hub] if it "
+            "is a model on the Hugging Face hub"
+        ) from None
     offline = is_offline()
     try:
         folder = hub.snapshot_download(

@@ -130,13 +130,7 @@ class Reading:
         return split_function(self.tokenizer)
 
     def texts(self, stream: BinaryIO, name: str, counts: Counts) -> Iterator[str]:
-        """Yield the sentences of a stream, and count the lines that are not UTF-8.
-
-        Args:
-            stream: the file.
-            name: its name for messages.
-            counts: where to count.
-        """
+        """Yield the sentences of a stream, and count the lines that are not UTF-8."""
         lines = self._lines(stream, name, counts)
         return _split_paragraphs(lines, name) if self.split_sentences else lines
 
@@ -175,12 +169,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class SentenceReader:
-    """Reads sentences for a model.
-
-    Attributes:
-        reading: how text becomes tokens; its tokenizer is the model's.
-        alphabet: the model's characters; None if it reads words alone.
-    """
+    """Reads sentences as a model does; `alphabet` is None if it reads words alone."""
 
     reading: Reading
     alphabet: Alphabet | None

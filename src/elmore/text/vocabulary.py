@@ -41,13 +41,7 @@ USUAL = Specials()
 
 
 class Vocabulary:
-    """Words in id order; the special words are found by name, wherever they are.
-
-    Args:
-        words: all words, each once.
-        what: name of the origin, for messages.
-        specials: how words are looked up.
-    """
+    """Words in id order; the special words are found by name, wherever they are."""
 
     def __init__(
         self,
@@ -165,10 +159,12 @@ def _plain_words(stream: BinaryIO) -> list[str] | None:
     data = stream.read(_PLAIN_BYTES + 1)
     stream.seek(start)
     text = data.decode("utf-8", "replace") if len(data) <= _PLAIN_BYTES else ""
+    # U+FFFD stands for bytes that were not UTF-8: the careful way reports where they are.
     strange = any(mark in text for mark in (" ", "\t", "\r", "\ufffd", "\ufeff", "!!!MAXTERMID"))
     if strange or not text.endswith("\n"):
         return None
     words = text[:-1].split("\n")
     longest = max(map(len, words))
+    # A character has at most four bytes.
     fine = len(words) <= LIMITS.vocabulary_lines and 4 * longest <= LIMITS.vocabulary_line_bytes
     return words if fine and "" not in words else None

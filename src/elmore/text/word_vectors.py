@@ -49,6 +49,7 @@ class WordVectors:
     def __init__(self, words: list[str], vectors: NDArray[np.float32]) -> None:
         self.words = words
         self.vectors = vectors
+        # Reversed: of equal words the first is entered last, and stays.
         self._rows = {word: row for row, word in reversed(list(enumerate(words)))}
 
     @property

@@ -19,10 +19,7 @@ Line = dict[str, Any]  # of the log
 def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
     """Draw perplexity and learning rate against tokens seen; of a task, scores and loss.
 
-    Args:
-        run: the run.
-        path: picture to make; the suffix (svg, png, pdf) tells the format.
-        overwrite: replace a picture that is there.
+    The suffix of the path (svg, png, pdf) is the format.
     """
     check_picture(path)
     from matplotlib.figure import Figure
@@ -81,6 +78,7 @@ def _draw_training(axes: Any, steps: list[Line]) -> None:
     width = max(1, len(steps) // 50)
     for name, colour in zip(steps[0]["loss"], ("#9ecae1", "#fdae6b"), strict=False):
         losses = [line["loss"][name] for line in steps]
+        # The mean of losses, then exp: a mean of perplexities would follow the peaks.
         smooth = [
             math.exp(
                 sum(losses[max(0, k - width + 1) : k + 1])

@@ -79,6 +79,7 @@ class Group:
         """Add up numbers over all processes."""
         if self.world == 1:
             return list(numbers)
+        # In double precision: counts of tokens go beyond the integers that float32 holds.
         tensor = torch.tensor(list(numbers), dtype=torch.float64)
         torch.distributed.all_reduce(tensor)
         return [float(value) for value in tensor]
@@ -98,6 +99,7 @@ class Group:
     def leave(self) -> None:
         """Wait for all and end what `join_group` began."""
         if self._ours:
+            # A process that left early would break the last messages of the others.
             self.barrier()
             torch.distributed.destroy_process_group()
             self._ours = False

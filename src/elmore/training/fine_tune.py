@@ -118,6 +118,7 @@ def _prepare(
 ) -> Prepared:
     """Prepare the text inside the run's folder, with the model's own words and tokens."""
     folder = run.path / "data"
+    # It gets its name when it is complete, so what is there can be used.
     if folder.is_dir():  # a resumed run
         return Prepared.open(folder)
     run.path.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from elmore.text.vocabulary import Vocabulary
 from elmore.training.corpus import LINES_PER_DOCUMENT, TextFile, describe_files, input_paths
 from elmore.training.pieces import (
     PieceRecord,
-    Plan,
+    ShardPlan,
     Workspace,
     make_pieces,
     make_shards,
@@ -107,12 +107,13 @@ def prepare(
     with open_pool(workers, [*paths, *held_paths]) as pool, Workspace.opened(out) as work:
         files = inspect_files(paths, held_paths, pool)
         pieces = make_pieces(work, files, reading, seed, pool, progress or SILENT)
-        plan = Plan.of(pieces, 0.0 if held_paths else heldout, shard_tokens)
+        plan = ShardPlan.of(pieces, 0.0 if held_paths else heldout, shard_tokens)
         shards, heldout_file = make_shards(work, plan, pool)
         # Without the held-out documents, whose words must not decide on the vocabulary.
         counts, sizes = _count(shards)
         words = choice.make(counts)
         held = _Heldout.of(heldout_file, words)
+        total = sum(sizes, Part())
         facts = {
             "elmore": __version__,
             "options": {
@@ -126,7 +127,11 @@ def prepare(
             "inputs": describe_files(files),
             "tokenizer": reading.convention,
             "segmenter": reading.segmenter,
-            "training": _training_facts(sizes, counts, words),
+            "training": {
+                **asdict(total),
+                "types": len(counts),
+                "oov": total.tokens - counts.covered(words),
+            },
             "heldout": held.facts(),
             "shards": [{"file": shard_name(k), **asdict(size)} for k, size in enumerate(sizes)],
             "notes": [*choice.notes(counts, words), *_notes(files, pieces, counts, held)],
@@ -134,7 +139,7 @@ def prepare(
         with atomic_folder(out, overwrite=overwrite, looks_ours=is_prepared) as folder:
             _fill(folder, shards, heldout_file, words, counts)
             write_manifest(folder, facts)
-        work.remove()
+        work.journal.clear()  # the folder itself goes when it is closed
     return Prepared.open(out)
 
 
@@ -177,11 +182,6 @@ def _count(paths: Sequence[Path]) -> tuple[WordCounts, list[Part]]:
         counts.add(shard.types, shard.type_counts().tolist())
         sizes.append(_part(shard))
     return counts, sizes
-
-
-def _training_facts(sizes: Sequence[Part], counts: WordCounts, words: Vocabulary) -> dict[str, int]:
-    total = sum(sizes, Part())
-    return {**asdict(total), "types": len(counts), "oov": total.tokens - counts.covered(words)}
 
 
 def _fill(

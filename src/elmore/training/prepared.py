@@ -276,6 +276,7 @@ def _part(part: Part) -> Part:
 def _check_files(folder: Path, files: Mapping[str, _FileEntry], verify: bool) -> str:
     """Compare the files with the manifest; the digest of all."""
     total = hashlib.sha256()
+    # Sorted, so that the digest does not depend on the order in the manifest.
     for name, entry in sorted(files.items()):
         if Path(name).name != name:  # a path could lead out of the folder
             raise FormatError(f"'{MANIFEST}' names the file '{shown(name, 60)}'; {_AGAIN}")
@@ -296,12 +297,7 @@ def is_prepared(folder: Path) -> bool:
 
 
 def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write prepared.json over the files that are in the folder.
-
-    Args:
-        folder: filled, but for the manifest.
-        facts: everything but format, version and files.
-    """
+    """Write prepared.json over the files of a folder that is complete but for it."""
     data = {**_FORMAT.head(), **facts, "files": file_entries(folder)}
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8", newline="\n")

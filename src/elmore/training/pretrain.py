@@ -84,6 +84,7 @@ def pretrain(
             run.check(recipe, facts, write=group.main)
             if trainer.load_state() and group.main:
                 run.forget_after(trainer.step_number)
+            # Killed before its first save: the run starts again, and so does its log.
             elif group.main:
                 run.forget_after(-1)
         elif group.main:
@@ -121,15 +122,11 @@ def one_thread() -> Iterator[None]:
 
 
 def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
-    """Change a recipe so that the run in `out` ends after `tokens` more, its rate falling from now.
-
-    Args:
-        recipe: what the run follows.
-        out: the folder of the run.
-        tokens: how many more.
-    """
+    """Change a recipe so that the run in `out` ends after `tokens` more, its rate falling."""
     state = load_state(Run.open(out).resume_path)
     seen = 0 if state is None else int(state[1]["seen"])
+    # A constant rate has no decay to begin; any other keeps its form, over the tokens that are
+    # left.
     schedule = dataclasses.replace(
         recipe.schedule,
         tokens=seen + tokens,

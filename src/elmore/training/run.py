@@ -51,7 +51,7 @@ _OTHER = {
 }
 
 
-class Settings(Protocol):
+class AnyRecipe(Protocol):
     """A recipe, of a language model or of a task: sections of keys."""
 
     def to_json(self) -> dict[str, Any]:
@@ -99,10 +99,14 @@ class Run:
         """Load the trained model, the best one if there is one; options as in `Elmo.load`."""
         from elmore.embedding.elmo import Elmo
 
+        return Elmo.load(self.model_path(best=best), **options)
+
+    def model_path(self, *, best: bool = True) -> Path:
+        """The folder of the trained model, of the best one if there is one."""
         folder = self.best_path if best and self.best_path.is_dir() else self.checkpoint_path
         if not folder.is_dir():
             raise ResumeError(f"'{self.path}' has no checkpoint yet; let it train a little longer")
-        return Elmo.load(folder, **options)
+        return folder
 
     @property
     def task(self) -> str | None:
@@ -128,12 +132,12 @@ class Run:
         lines = self.log_path.read_text(encoding="utf-8").split("\n")[:-1]
         return [json.loads(line) for line in lines if line]
 
-    def start(self, recipe: Settings, facts: dict[str, Any]) -> None:
+    def start(self, recipe: AnyRecipe, facts: dict[str, Any]) -> None:
         """Write what is trained; the folder is a run from now on."""
         self.path.mkdir(parents=True, exist_ok=True)
         self._write({"recipe": recipe.to_json(), **facts})
 
-    def check(self, recipe: Settings, facts: dict[str, Any], *, write: bool = True) -> None:
+    def check(self, recipe: AnyRecipe, facts: dict[str, Any], *, write: bool = True) -> None:
         """Compare what is asked for with what the run did so far.
 
         Args:
@@ -162,8 +166,9 @@ class Run:
         if write:
             self._write({"recipe": recipe.to_json(), **facts})
 
-    def changed(self, recipe: Settings) -> dict[str, tuple[Any, Any]]:
+    def changed(self, recipe: AnyRecipe) -> dict[str, tuple[Any, Any]]:
         """The keys in which a recipe differs from the run's, with both values."""
+        # Only keys that the file has are compared: one that a newer version added is not a change.
         asked = json.loads(json.dumps(recipe.to_json()))  # tuples become lists, as in the file
         return {
             f"{section}.{key}": (old, new)
@@ -220,14 +225,7 @@ class Run:
 def save_state(
     folder: Path, step: int, tensors: Mapping[str, Tensor], facts: dict[str, Any]
 ) -> None:
-    """Write the state after a step, then drop all but the two newest.
-
-    Args:
-        folder: where states are.
-        step: number of the step.
-        tensors: weights, optimizer, carried LSTM state.
-        facts: cursor, counters; JSON values.
-    """
+    """Write the state after a step, then drop all but the two newest."""
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {name: t.detach().cpu().contiguous().numpy() for name, t in tensors.items()}
     with atomic_folder(
@@ -235,6 +233,7 @@ def save_state(
     ) as place:
         with (place / "state.safetensors").open("wb") as stream:
             write_safetensors(stream, arrays, {})
+        # A failing disk or a crash can leave a file of the right size with other contents.
         facts = {**facts, "step": step, "sha256": sha256_file(place / "state.safetensors")}
         (place / "state.json").write_text(json.dumps(facts), encoding="utf-8", newline="\n")
     # After the new one is complete, so that there is always one to resume from.

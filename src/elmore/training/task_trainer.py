@@ -82,14 +82,7 @@ class PaceRecipe:
 
 
 class LengthBatches(Generic[Example]):
-    """Batches of examples of similar length; the order is a function of seed and epoch alone.
-
-    Args:
-        examples: what to learn from.
-        lengths: of each.
-        size: examples of a batch.
-        seed: the one seed.
-    """
+    """Batches of examples of similar length; the order is a function of seed and epoch alone."""
 
     def __init__(
         self, examples: Sequence[Example], lengths: Sequence[int], *, size: int, seed: int
@@ -206,6 +199,8 @@ class TaskTrainer(Trainable, Generic[Example]):
         for name, weight in self._weights.items():
             if weight.grad is None:
                 continue
+            # The gradient of l2 * |w|^2. It is added before clipping, so it counts towards the
+            # norm.
             if learning.l2 and weight.dim() > 1:  # matrices only
                 weight.grad.add_(weight.detach(), alpha=2 * learning.l2)
             updates.append(Update(name, weight.detach(), weight.grad))
@@ -264,7 +259,6 @@ class TaskTrainer(Trainable, Generic[Example]):
         self.network.eval()
 
     def save_state(self) -> None:
-        """Write what a resumed run needs."""
         self._check_weights(self._weights.values())
         tensors: dict[str, Tensor] = {}
         parts: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.compat.allennlp.character_encoder import _ElmoCharacterEncoder, keep_allennlp_layout
-from elmore.compat.allennlp.indexing import FileName, read_files
+from elmore.compat.allennlp.character_ids import FileName, read_files
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.embedding.torch_network import build_bilm
 from elmore.errors import ConfigError

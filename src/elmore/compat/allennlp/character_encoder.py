@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from elmore.compat.allennlp.indexing import FileName, read_files
+from elmore.compat.allennlp.character_ids import FileName, read_files
 from elmore.embedding.torch_network import build_bilm
 from elmore.kernels.recurrence import FORGET_BIAS
 from elmore.nn.charcnn import TokenEncoder

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.compat.allennlp.bilm_modules import _ElmoBiLm
-from elmore.compat.allennlp.indexing import (
+from elmore.compat.allennlp.character_ids import (
     DEFAULT_OPTIONS_FILE,
     DEFAULT_WEIGHT_FILE,
     FileName,

@@ -53,6 +53,7 @@ _plugin_lock = threading.RLock()
 def _no_plugins() -> Iterator[None]:
     """Remove the search path of plugins, which belongs to the process; restore it afterwards."""
     with _plugin_lock:
+        # A filter that the library does not have is looked up in these folders and loaded as code.
         paths: list[bytes] = []
         while h5py.h5pl.size():
             paths.append(h5py.h5pl.get(0))
@@ -189,6 +190,8 @@ class Hdf5View:
         shape = tuple(int(n) for n in space.get_simple_extent_dims())
         self._check_sizes(dataset, plan, shape, int(kind.get_size()), label)
         dtype: np.dtype[Any] | None = None
+        # Text and other types are listed, so that a wrong file can be recognised; `read` refuses
+        # them.
         with contextlib.suppress(*_LIBRARY_ERRORS):
             dtype = np.dtype(kind.dtype)
         self._datasets[name] = dataset

@@ -95,6 +95,7 @@ class SafetensorsView:
         dtype = np.dtype(_DTYPES[tensor.dtype])
         self._check_size()
         if self._owned and not copy and tensor.end > tensor.begin:
+            # Pages are read when a number is used, and the processes of a machine share them.
             values = self._mapped()[tensor.begin : tensor.end]
             if (self._start + tensor.begin) % dtype.itemsize:
                 values = values.copy()  # other writers need not align

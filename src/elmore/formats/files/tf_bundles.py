@@ -231,6 +231,7 @@ def _fields(data: bytes, what: str) -> dict[int, list[int | bytes]]:
 
 def _number(fields: Mapping[int, list[int | bytes]], field: int, what: str) -> int:
     values = fields.get(field, [0])
+    # Protocol buffers store a negative number as 64 bits with the highest one set.
     if len(values) != 1 or not isinstance(values[0], int) or values[0] >> 63:
         raise _broken(what, f"field {field} that is not a number")
     return values[0]
