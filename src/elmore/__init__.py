@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from elmore.config import BiLmConfig
     from elmore.embedding.elmo import Elmo
     from elmore.embedding.results import SentenceLayers, cosine
+    from elmore.embedding.search import search
     from elmore.language_model.likely_words import substitutes
     from elmore.language_model.perplexity import perplexity
     from elmore.language_model.scores import score
@@ -46,6 +47,7 @@ __all__ = [
     "prepare",
     "pretrain",
     "score",
+    "search",
     "senses",
     "substitutes",
     "tasks",
@@ -67,6 +69,7 @@ _NAMES = {
     "prepare": "elmore.training.prepare",
     "pretrain": "elmore.training.pretrain",
     "score": "elmore.language_model.scores",
+    "search": "elmore.embedding.search",
     "senses": "elmore.senses",
     "substitutes": "elmore.language_model.likely_words",
     "tasks": "elmore.tasks",

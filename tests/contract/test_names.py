@@ -24,6 +24,7 @@ NAMES = [
     "prepare",
     "pretrain",
     "score",
+    "search",
     "senses",
     "substitutes",
     "tasks",

@@ -67,6 +67,19 @@ def test_there_and_back(hub: FakeHub, tiny_folder: Path, tiny_elmo: Elmo) -> Non
         np.testing.assert_allclose(found, tiny_elmo.embed(SENTENCE), atol=1e-5)
 
 
+def test_the_names_of_other_libraries(hub: FakeHub, tiny_elmo: Elmo, tmp_path: Path) -> None:
+    address = tiny_elmo.push_to_hub(
+        "ada/tiny", token="other", revision="two", card="# Card", message="Hello"
+    )
+    assert address.startswith(hub.address)
+    assert hub.commits == [("ada/tiny", "two", "Hello")]
+    assert hub.repositories["ada/tiny"]["two"]["README.md"] == b"# Card"
+    assert hub.tokens["/api/models/ada/tiny/commit/two"] == "Bearer other"
+    again = Elmo.from_pretrained("ada/tiny", revision="two", cache_dir=tmp_path / "here")
+    np.testing.assert_allclose(again.embed(SENTENCE), tiny_elmo.embed(SENTENCE), atol=1e-5)
+    assert any((tmp_path / "here").rglob("model.safetensors"))
+
+
 def test_a_loaded_model_and_other_formats(
     hub: FakeHub, tiny_elmo: Elmo, tiny_checkpoint: Any, tmp_path: Path
 ) -> None:

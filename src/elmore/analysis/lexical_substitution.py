@@ -26,10 +26,6 @@ from elmore.text.sentence import Sentence
 
 __all__ = ["LexicalSubstitution", "SubstitutionItem", "gap", "read_items"]
 
-# Chosen on the trial set: a frequent candidate is likely everywhere, so half of its frequency is
-# divided out, and the likeness of candidate and word (cosine of their softmax rows) is added.
-_FREQUENCY, _WORD = 0.5, 8.0
-
 
 class SubstitutionItem(NamedTuple):
     """A word in a sentence, and what people would put in its place."""
@@ -116,12 +112,11 @@ class LexicalSubstitution:
         scores: dict[str, list[tuple[float, bool]]] = {}
         for item in items:
             mine = self._ids(item.candidates)
-            values = self._space.values((item.sentence, item.position), mine)
-            word = self._likeness(item, mine)
+            word, place = self._word(item), (item.sentence, item.position)
             ways = {
-                "word": word,
-                "place": values,
-                "place and word": values - _FREQUENCY * self._space.log_prior[mine] + _WORD * word,
+                "word": self._space.likeness(word, mine),
+                "place": self._space.values(place, mine),
+                "place and word": self._space.substitution(place, word, mine),
             }
             for name, value in ways.items():
                 # A word that the vocabulary lacks has the id -1, which picked the value of the last
@@ -163,13 +158,9 @@ class LexicalSubstitution:
         found = (self._space.find(word) for word in candidates)
         return np.array([-1 if k is None else k for k in found], np.int64)
 
-    def _likeness(self, item: SubstitutionItem, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _word(self, item: SubstitutionItem) -> int | None:
         word = self._space.find(item.sentence.tokens[item.position])
-        if word is None:
-            word = self._space.find(item.lemma.partition(".")[0])
-        if word is None:
-            return np.zeros(len(ids), np.float32)
-        return np.asarray(self._space.rows[ids] @ self._space.rows[word])
+        return self._space.find(item.lemma.partition(".")[0]) if word is None else word
 
 
 def _single(word: str) -> bool:

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from elmore._messages import SILENT, Progress
 from elmore.analysis.occurrences import FoundToken, Occurrences
-from elmore.analysis.probe import unit
 from elmore.embedding.centroids import k_means
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder, make_room
-from elmore.embedding.results import LayerChoice, layer_weights
+from elmore.embedding.results import LayerChoice, cosine, layer_weights
+from elmore.embedding.search import search
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row
 from elmore.text.reading import numbered_lines
@@ -142,8 +142,8 @@ class Neighbors:
             if hits:
                 metrics[f"nearest cosine, source {number}"] = round(hits[0].cosine, 4)
         if len(sources) == 2:
-            one, two = unit(np.stack([source.vector for source in sources]))
-            metrics["cosine of the sources"] = round(float(one @ two), 4)
+            both = cosine(sources[0].vector, sources[1].vector)
+            metrics["cosine of the sources"] = round(float(both), 4)
         tables["static: nearest words of the token layer"] = self._token_layer(index, query)
         if self.vectors is not None:
             name = Path(self.vectors).name
@@ -265,16 +265,12 @@ def _snippet(tokens: Sequence[str], position: int) -> str:
 def _nearest_words(
     itself: Collection[str], vector: Vectors, words: Sequence[str], vectors: Vectors, top: int
 ) -> list[Row]:
-    cosines = unit(vectors) @ unit(vector[None])[0]
-    rows: list[Row] = []
-    for k in np.argsort(-cosines, kind="stable"):
-        if words[k] not in itself:
-            rows.append(
-                {"rank": len(rows) + 1, "cosine": round(float(cosines[k]), 4), "word": words[k]}
-            )
-        if len(rows) == top:
-            break
-    return rows
+    found = zip(*search(vector, vectors, top + len(itself)), strict=True)
+    others = [(words[k], float(score)) for k, score in found if words[k] not in itself]
+    return [
+        {"rank": rank, "cosine": round(score, 4), "word": word}
+        for rank, (word, score) in enumerate(others[:top], 1)
+    ]
 
 
 def _two_central(vectors: Vectors) -> list[int]:

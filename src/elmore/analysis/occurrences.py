@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from elmore._atomic import atomic_folder
 from elmore._json import read_json
-from elmore.analysis.probe import unit
 from elmore.embedding.layer_cache import CachedLayers
-from elmore.embedding.results import LayerChoice
+from elmore.embedding.results import LayerChoice, unit
+from elmore.embedding.search import largest
 from elmore.errors import FormatError
 from elmore.kernels.workers import Workers
 
@@ -141,8 +141,7 @@ class Occurrences:
 
         borders = np.linspace(0, n, workers.count + 1).astype(int).tolist()
         workers.run([lambda p=p: part(*p) for p in itertools.pairwise(borders)])  # type: ignore[misc]  # mypy cannot infer a default
-        best = np.argpartition(-cosines, k - 1)[:k] if k < n else np.arange(n)
-        best = best[np.lexsort((best, -cosines[best]))]
+        best = largest(cosines, k)
         tokens = best if among is None else among[best]
         return [FoundToken(int(t), float(cosines[b])) for t, b in zip(tokens, best, strict=True)]
 

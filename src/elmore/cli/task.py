@@ -16,7 +16,7 @@ from elmore._imports import require_torch
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, write_json, write_result
-from elmore.cli.training import Display, add_recipe, ending_by_signal, overrides
+from elmore.cli.training import add_recipe, ending_by_signal, overrides
 from elmore.errors import ConfigError
 from elmore.tasks.task import TASKS
 from elmore.text.reading import check_inputs, read_input
@@ -132,6 +132,7 @@ def _train(args: argparse.Namespace, model: Any) -> None:
     elmo = None if args.no_elmo else _elmo(args, model)
     from elmore.tasks.recipe import TaskRecipe
     from elmore.tasks.seeds import over_seeds
+    from elmore.training.display import Display
 
     _set_threads(args.threads)
     kind = _class(args.name)
@@ -147,7 +148,13 @@ def _train(args: argparse.Namespace, model: Any) -> None:
         prefix = f"seed {seed}: " if args.seeds > 1 else ""
         with (
             contextlib.closing(make_progress(unit="sentences", quiet=args.quiet)) as progress,
-            Display(args, folder, metric=kind.metric, prefix=prefix) as display,
+            Display(
+                folder,
+                metric=kind.metric,
+                resume=args.resume,
+                prefix=prefix,
+                quiet=args.quiet,
+            ) as display,
         ):
             task = kind(
                 elmo,

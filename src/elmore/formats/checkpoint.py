@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._messages import shown
-from elmore.config import BiLmConfig, Precision, weight_shapes
+from elmore.config import BiLmConfig, Precision, count_parameters, weight_shapes
 from elmore.errors import ConfigError, FormatError
 from elmore.kernels.matrix import Stored, quantize
 from elmore.options import StoredType
@@ -110,7 +110,7 @@ class Whitening(NamedTuple):
     matrix: NDArray[np.float32]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Checkpoint:
     """A model as values, independent of torch and of any file format.
 
@@ -170,6 +170,12 @@ class Checkpoint:
             self._check_rows("word table", tokens.n_words)
         if self.softmax is not None:
             self._check_rows("softmax", self.softmax.n_words)
+
+    def __repr__(self) -> str:
+        # Not the weights: a model has millions of them.
+        softmax = "no softmax" if self.softmax is None else f"{self.softmax.n_words:,} words"
+        size = f"{count_parameters(self.config):,} parameters, {self.precision}"
+        return f"<Checkpoint {self.origin}: {size}, {softmax}>"
 
     def _check_rows(self, what: str, rows: int) -> None:
         if self.vocabulary is None:

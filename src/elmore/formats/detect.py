@@ -14,6 +14,7 @@ from elmore._messages import shown
 from elmore.errors import ElmoreError, FormatError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.files.sources import HDF5_SUFFIXES, FilesSource, FolderSource, Source
+from elmore.options import Fetch
 from elmore.published.catalog import (
     BUNDLED,
     Form,
@@ -45,6 +46,7 @@ __all__ = [
 
 # A name or path, or the files (options, weights[, vocabulary[, softmax]]).
 ModelPath = str | Path | tuple[str | Path, ...]
+_FETCH = Fetch()
 
 
 class Format(Protocol):
@@ -103,18 +105,19 @@ def detect(source: Source) -> Format:
     )
 
 
-def open_model(model: ModelPath) -> Source:
+def open_model(model: ModelPath, fetch: Fetch = _FETCH) -> Source:
     """Open the files of a model; a published one is downloaded the first time.
 
     Args:
         model: a path, a tuple of files, a name of `elmore models`, or `hf://owner/name`.
+        fetch: how to download it.
 
     Raises:
         ModelNotFound: no such path, and no published model of that name.
         FormatError: the path cannot be read.
     """
     try:
-        return _open_model(model)
+        return _open_model(model, fetch)
     except OSError as error:  # such as a path that is too long, or a file of /proc
         if isinstance(error, ElmoreError):
             raise
@@ -122,7 +125,7 @@ def open_model(model: ModelPath) -> Source:
         raise FormatError(f"'{shown(model, 120)}' cannot be read: {reason}; check it") from None
 
 
-def _open_model(model: ModelPath) -> Source:
+def _open_model(model: ModelPath, fetch: Fetch) -> Source:
     if isinstance(model, tuple):
         return open_named_files(model)
     path = Path(model)
@@ -138,10 +141,10 @@ def _open_model(model: ModelPath) -> Source:
     from elmore.published import hub  # the network is not needed above
 
     if isinstance(model, str) and path.suffix not in _SUFFIXES and hub.is_hugging_face(name):
-        return open_source(hub.fetch_hugging_face(name), follow_links=True)
+        return open_source(hub.fetch_hugging_face(name, fetch), follow_links=True)
     if isinstance(model, Path) or "/" in name or path.suffix in _SUFFIXES:
         raise ModelNotFound(f"'{model}' does not exist; check the path, or see `elmore models`")
-    files = hub.fetch_model(find_published(name))
+    files = hub.fetch_model(find_published(name), fetch)
     if len(files) == 1:
         return open_source(next(iter(files.values())))
     return FilesSource(files)
@@ -172,9 +175,9 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
     return TarSource(path)
 
 
-def read_checkpoint(model: ModelPath) -> Checkpoint:
+def read_checkpoint(model: ModelPath, fetch: Fetch = _FETCH) -> Checkpoint:
     """Read a model from a name, a folder, an archive or single files."""
-    with open_model(model) as source:
+    with open_model(model, fetch) as source:
         return read_source(source, model)
 
 

@@ -161,6 +161,7 @@ class ElmoVectorizer(
             pool=self.pool,
             tokenized=self.tokenized,
             batch_tokens=self.batch_tokens,
+            progress=False,  # as scikit-learn's own
         )
 
     def _check_parameters(self) -> Elmo:

@@ -118,7 +118,8 @@ class ElmoComponent(Pipe):
             if self._settings["hooks"]:
                 add_hooks(doc)
         layers: Any = self._settings["layers"]
-        for tokens, vectors in zip(places, elmo.embed_tokens(words, layers=layers), strict=True):
+        found = elmo.embed_tokens(words, layers=layers, progress=False)
+        for tokens, vectors in zip(places, found, strict=True):
             tokens[0].doc.tensor[[token.i for token in tokens]] = vectors
 
     # Writing and reading: the model is named, not written --------------------------------------

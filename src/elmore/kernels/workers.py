@@ -94,6 +94,7 @@ class Workers:
         self,
         jobs: Sequence[Callable[[], Result]],
         give_up: Callable[[], None] = lambda: None,
+        done: Callable[[Result], object] = lambda result: None,
     ) -> list[Result]:
         """Run jobs and give their results in order; the first error is raised here.
 
@@ -102,9 +103,13 @@ class Workers:
         Args:
             jobs: what to run.
             give_up: called after an error or an interrupt, to tell long jobs that they may end.
+            done: gets each result as soon as those before it are there, in the calling thread.
         """
         if _inside.workers is self:  # a thread that waited for itself would wait forever
-            return self.share(jobs)
+            results = self.share(jobs)
+            for result in results:
+                done(result)
+            return results
         waiting = self._started()
         futures: list[Future[Result]] = [Future() for _ in jobs]
         # What a library inside a job may use, so that all jobs together keep to `threads`.
@@ -113,7 +118,11 @@ class Workers:
             try:
                 for job, future in zip(jobs, futures, strict=True):
                     waiting.put((job, future, inner))
-                return [future.result() for future in futures]
+                results = []
+                for future in futures:
+                    results.append(future.result())
+                    done(results[-1])
+                return results
             except BaseException:
                 give_up()
                 _end(futures)

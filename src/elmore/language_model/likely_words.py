@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from elmore.embedding.elmo import Elmo
+from elmore.embedding.search import largest
 from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, FormatError
 from elmore.kernels.softmax import Likeliest
@@ -196,10 +197,5 @@ def _best(model: LanguageModel, logs: Logs, k: int) -> list[tuple[str, float]]:
         raise ConfigError(f"k={k}; use 1 or more")
     logs = logs.copy()
     logs[model.special] = -np.inf
-    k = min(k, len(logs) - len(model.special))
-    if k == 0:
-        return []
-    # Sorting all words for the first ten of them would take longer than the model.
-    likely = np.flatnonzero(logs >= np.partition(logs, -k)[-k])
-    order = likely[np.argsort(-logs[likely], kind="stable")[:k]]
+    order = largest(logs, min(k, len(logs) - len(model.special)))
     return [(model.vocabulary.words[i], float(logs[i])) for i in order]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from elmore.embedding.search import largest
 from elmore.errors import ConfigError
 from elmore.report import Report, Row
 from elmore.senses.index import Index, Rows, Use
@@ -140,7 +140,7 @@ def find_similar(
     signs = np.array([1 / n_like] * n_like + [-1 / max(1, len(unlike))] * len(unlike), np.float32)
     found = index.space.vectors(asked)
     query = signs @ unit(found.dense())
-    best = rows[_largest(_scores(index, rows, query), max(k, _RERANKED))]
+    best = rows[largest(_scores(index, rows, query), max(k, _RERANKED))]
     best = np.sort(best)  # the order of the text decides between equals
     stored = index.substitutes(best)
     # As many words as the index keeps, or cosines would be too small.
@@ -148,7 +148,7 @@ def find_similar(
     examples = SenseVectors(found.space, found.ids[:, :n], found.weights[:, :n])
     scores = stored.similarity(examples) @ signs
     hits = []
-    for row in _largest(scores, k):
+    for row in largest(scores, k):
         pair = SenseVectors(
             found.space,
             np.concatenate([examples.ids[:1], stored.ids[[row]]]),
@@ -172,9 +172,3 @@ def _scores(index: Index, rows: Rows, query: Array) -> Array:
         part = slice(start, start + _BLOCK)
         scores[part] = index.vectors(rows[part]) @ query
     return scores
-
-
-def _largest(values: Array, k: int) -> NDArray[np.int64]:
-    """Where the k largest values are, in falling order; of equal ones the first."""
-    some = np.argpartition(-values, k - 1)[:k] if k < len(values) else np.arange(len(values))
-    return np.asarray(some[np.lexsort((some, -values[some]))], np.int64)

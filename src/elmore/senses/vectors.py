@@ -22,9 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.embedding.elmo import Elmo
+from elmore.embedding.results import unit
+from elmore.embedding.search import largest
 from elmore.embedding.stream import BATCH_TOKENS, windows
+from elmore.embedding.word_uses import find_uses
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.likely_words import PlacePredictor, check_places
+from elmore.language_model.predictions import read_sentence
 from elmore.text.sentence import Sentence
 
 __all__ = [
@@ -34,6 +38,7 @@ __all__ = [
     "SenseVectors",
     "marked_place",
     "sense_vectors",
+    "similar_words",
     "unit",
 ]
 
@@ -45,6 +50,9 @@ Place = tuple[Sentence, int]
 # 64.4, 64.9 and 64.4 per cent; the layers gave at most 62.5.
 N_WORDS = 200
 _OPEN, _CLOSE = "[", "]"
+# Chosen on the trial set of lexical substitution: a frequent word is likely everywhere, so half of
+# its frequency is divided out, and the likeness of both words (cosine of softmax rows) is added.
+_FREQUENCY, _WORD = 0.5, 8.0
 
 
 class Space(Protocol):
@@ -144,6 +152,7 @@ class SenseSpace:
         self._predictor = PlacePredictor(elmo)
         vocabulary = self._predictor.model.vocabulary
         self.words, self.find = vocabulary.words, vocabulary.find
+        self.special = self._predictor.model.special
         self.softmax = self._predictor.model.softmax
         self.k = min(k, len(self.words) - len(self._predictor.model.special))
         self._rows: Array | None = None
@@ -202,6 +211,17 @@ class SenseSpace:
         hidden = self._predictor.hidden([sentence], [np.array([position])], BATCH_TOKENS)
         return self._predictor.values(hidden[:, 0], ids)
 
+    def likeness(self, word: int | None, ids: NDArray[np.int64]) -> Array:
+        """The cosine of words with one word, without any sentence, (n,); zeros for None."""
+        if word is None:
+            return np.zeros(len(ids), np.float32)
+        return np.asarray(self.rows[ids] @ self.rows[word])
+
+    def substitution(self, place: Place, word: int | None, ids: NDArray[np.int64]) -> Array:
+        """How well words could replace a word at a place: log probability, likeness added, (n,)."""
+        fit = self.values(place, ids) - _FREQUENCY * self.log_prior[ids]
+        return np.asarray(fit + _WORD * self.likeness(word, ids))
+
     def _weigh(self, hidden: Array) -> SenseVectors:
         if not hidden.shape[1]:  # a window of empty sentences
             return self.vectors([])
@@ -219,6 +239,35 @@ def sense_vectors(elmo: Elmo, places: Sequence[Place], *, k: int = N_WORDS) -> S
         k: words kept for each place.
     """
     return SenseSpace(elmo, k).vectors(places)
+
+
+def similar_words(
+    elmo: Elmo, word: str, context: str | Sequence[str] | None, k: int
+) -> list[tuple[str, float]]:
+    """The words nearest in meaning to a word; see `Elmo.most_similar`."""
+    if k < 1:
+        raise ConfigError(f"k={k} asks for no word; use 1 or more")
+    space = SenseSpace(elmo)
+    ids = np.arange(len(space.words))
+    forms = (word, word.lower(), word.capitalize(), word.upper())
+    known = [found for form in forms if (found := space.find(form)) is not None]
+    mine = known[0] if known else None
+    if context is None:
+        if mine is None:
+            raise ConfigError(f"{word!r} is not in the vocabulary; give a sentence as context=")
+        scores = space.likeness(mine, ids).copy()
+    else:
+        sentence = read_sentence(elmo, context)
+        uses = find_uses([sentence.tokens], word)
+        if not uses:
+            raise ConfigError(f"the context has no {word!r}; use a sentence with that word")
+        scores = space.substitution((sentence, uses[0].position), mine, ids)
+        scores = np.exp(scores - scores.max())
+        scores /= scores.sum()
+    hidden = {*known, *space.special}  # the word itself, and markers
+    scores[list(hidden)] = -np.inf
+    best = largest(scores, min(k, len(ids) - len(hidden)))
+    return [(space.words[i], float(scores[i])) for i in best]
 
 
 def marked_place(elmo: Elmo, text: str) -> Place:
@@ -242,9 +291,3 @@ def marked_place(elmo: Elmo, text: str) -> Place:
         marked = text[start + 1 : end]
         raise InputError(f"'{marked}' in brackets is {len(inside)} tokens; mark one word")
     return sentence, inside[0]
-
-
-def unit(rows: Array) -> Array:
-    """Rows of length 1; rows of zeros stay."""
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(norms == 0, 1, norms), np.float32)

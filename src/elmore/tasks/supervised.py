@@ -7,7 +7,7 @@ import copy
 import hashlib
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from elmore._io import sha256_file
-from elmore._messages import SILENT, Progress, shown
+from elmore._messages import ProgressOption, shown
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, model_digest
 from elmore.embedding.torch_network import find_device
@@ -39,6 +39,7 @@ from elmore.tasks.recipe import TaskRecipe
 from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.tokenizer import tokenize
 from elmore.text.word_vectors import read_word_vectors
+from elmore.training.display import LogReader, TrainingProgress, reporting
 from elmore.training.loop import Cadence, Stopped
 from elmore.training.loop import train as run_loop
 from elmore.training.run import Run
@@ -49,7 +50,6 @@ __all__ = ["Data", "Task"]
 
 # Files to read, or examples.
 Data = str | Path | Sequence[Any]
-Reporter = Callable[[dict[str, Any]], None]
 
 
 class Task(TaskParts[Example, Prediction]):
@@ -63,7 +63,7 @@ class Task(TaskParts[Example, Prediction]):
         max_bytes: what that folder may hold.
         seed: the one seed.
         device: where to compute.
-        progress: counts sentences whose layers are computed.
+        progress: as in `Elmo.embed`, for sentences whose layers are computed.
 
     Attributes:
         tokenizer: how raw text is split, as in `Elmo.load`; None for the tokenizer of `elmo`.
@@ -81,7 +81,7 @@ class Task(TaskParts[Example, Prediction]):
         max_bytes: int = MAX_BYTES,
         seed: int = 0,
         device: str = "cpu",
-        progress: Progress = SILENT,
+        progress: ProgressOption = None,
     ) -> None:
         if elmo is not None and not isinstance(elmo, Elmo):
             raise ConfigError(f"elmo={elmo!r} is not a model; pass Elmo.load(...) or None")
@@ -107,6 +107,12 @@ class Task(TaskParts[Example, Prediction]):
         self._network: Network | None = None
         self._index: TokenIndex | None = None
 
+    def __repr__(self) -> str:
+        state = "not trained" if self._network is None else "trained"
+        scores = [f"{name} {value:.2f}" for name, value in self.scores.items()][:2]
+        facts = ", ".join([f"recipe {self.recipe.name!r}", state, *scores])
+        return f"<{type(self).__name__}: elmo={self.elmo!r}, {facts}>"
+
     # ------------------------------------------------------------------- what users call
 
     def fit(
@@ -116,7 +122,8 @@ class Task(TaskParts[Example, Prediction]):
         dev: Data | None = None,
         out: str | Path | None = None,
         resume: bool = False,
-        report: Reporter | None = None,
+        progress: TrainingProgress = None,
+        report: LogReader | None = None,
         evaluate_epochs: int = 1,
         look_epochs: int | None = None,
     ) -> Report:
@@ -127,7 +134,10 @@ class Task(TaskParts[Example, Prediction]):
             dev: the same, to evaluate on; without it, training continues to the end.
             out: folder of the run; the trained model is in its `checkpoint`.
             resume: continue the run in `out`; without a run there, start one.
-            report: gets every line of the log as it is written.
+            progress: whether to show the live report of the command line: a bar in a terminal or
+                notebook, elsewhere one line per evaluation. Or a function that gets every line of
+                the log instead. By default it is shown, unless there is a `report`.
+            report: gets every line of the log as it is written, whatever is shown.
             evaluate_epochs: epochs between evaluations, by which patience counts.
             look_epochs: the earlier name of `evaluate_epochs`; deprecated.
         """
@@ -150,7 +160,8 @@ class Task(TaskParts[Example, Prediction]):
             run.check_new(resume=resume)
             self._prepare(examples)
             learns = self.recipe.elmo.trainable
-            stack.enter_context(self._layers([] if learns else [*examples, *held_out]))
+            known = [] if learns else [*examples, *held_out]
+            stack.enter_context(self._layers(known, silent=progress is False))
             stack.enter_context(run.locked())
             trainer = self._trainer(examples, held_out, run)
             self._start(run, trainer, examples, held_out)
@@ -165,9 +176,12 @@ class Task(TaskParts[Example, Prediction]):
                 trainer.finished() or (patience and trainer.evaluations_since_best >= patience)
             ):
                 try:
-                    run_loop(
-                        trainer, run, cadence, unit="examples", score=self._score, report=report
-                    )
+                    with reporting(
+                        progress, report, run.path, metric=self.metric, resume=resume
+                    ) as read:
+                        run_loop(
+                            trainer, run, cadence, unit="examples", score=self._score, report=read
+                        )
                 except Stopped:
                     if trainer.scores or not held_out:
                         self._keep(trainer, run)
@@ -260,7 +274,7 @@ class Task(TaskParts[Example, Prediction]):
         max_bytes: int = MAX_BYTES,
         device: str = "cpu",
         threads: int | None = None,
-        progress: Progress = SILENT,
+        progress: ProgressOption = None,
     ) -> Self:
         """Load a trained model.
 
@@ -271,7 +285,7 @@ class Task(TaskParts[Example, Prediction]):
             max_bytes: what that folder may hold.
             device: where to compute.
             threads: processors for the biLM; all by default.
-            progress: counts sentences whose layers are computed.
+            progress: as in `Elmo.embed`, for sentences whose layers are computed.
         """
         content, inside = read_task(path)
         if content.task != cls.name:
@@ -387,15 +401,16 @@ class Task(TaskParts[Example, Prediction]):
         self._index = TokenIndex(self._words, self.recipe.characters.max_chars, self.device)
 
     @contextlib.contextmanager
-    def _layers(self, examples: Iterable[Example]) -> Iterator[None]:
+    def _layers(self, examples: Iterable[Example], *, silent: bool = False) -> Iterator[None]:
         """Have the frozen layers of examples at hand."""
         index, network = self._index, self.network
         if index is None or self.elmo is None or network.features.elmo is None:
             yield
             return
+        progress = False if silent else self.progress
         with cache_folder(self.cache) as folder:
             index.layers = FrozenLayers(
-                self.elmo, folder, max_bytes=self.max_bytes, progress=self.progress
+                self.elmo, folder, max_bytes=self.max_bytes, progress=progress
             )
             index.layers.announce(text for e in examples for text in self.texts(e))
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -62,6 +63,9 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({reprlib.repr(self.words)}, n_words={len(self)})"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.words)

@@ -130,7 +130,7 @@ def train(
     unit: str = "tokens",
     score: Callable[[dict[str, float]], float] = lambda found: -found["loss"],
     main: bool = True,
-    report: Callable[[dict[str, Any]], None] | None = None,
+    report: Callable[[dict[str, Any]], object] | None = None,
     agree: Callable[[bool], bool] = lambda asked: asked,
 ) -> None:
     """Train until the run has come to its end, or a signal asks to stop.

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from elmore._atomic import atomic_folder
-from elmore._messages import SILENT, Progress, shown
+from elmore._messages import ProgressOption, progress_of, shown
 from elmore._version import __version__
 from elmore.errors import ConfigError
 from elmore.text.reading import Errors, Reading
@@ -60,7 +61,7 @@ def prepare(
     shard_tokens: int = 1_000_000,
     workers: int | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressOption = None,
 ) -> Prepared:
     """Turn text files into a corpus to train on.
 
@@ -86,7 +87,7 @@ def prepare(
         shard_tokens: tokens per shard, roughly.
         workers: processes to use; as many as there are processors by default.
         overwrite: replace a prepared corpus that is there.
-        progress: counts tokens.
+        progress: as in `Elmo.embed`, for tokens.
 
     Raises:
         InputError: nothing to read, or not UTF-8.
@@ -106,7 +107,8 @@ def prepare(
     paths, held_paths = input_paths(inputs, heldout_files)
     with open_pool(workers, [*paths, *held_paths]) as pool, Workspace.opened(out) as work:
         files = inspect_files(paths, held_paths, pool)
-        pieces = make_pieces(work, files, reading, seed, pool, progress or SILENT)
+        with closing(progress_of(progress, unit="tokens")) as report:
+            pieces = make_pieces(work, files, reading, seed, pool, report)
         plan = ShardPlan.of(pieces, 0.0 if held_paths else heldout, shard_tokens)
         shards, heldout_file = make_shards(work, plan, pool)
         # Without the held-out documents, whose words must not decide on the vocabulary.

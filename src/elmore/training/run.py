@@ -9,6 +9,7 @@ resume/        the two newest states to resume from
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from elmore._json import read_json
 from elmore._locks import locked
 from elmore._manifest import FolderFormat
 from elmore._messages import shown
-from elmore.errors import FormatError, ResumeError
+from elmore.errors import ElmoreError, FormatError, ResumeError
 from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 from elmore.training.recipe import Recipe
 
@@ -42,6 +43,10 @@ _KEPT_STATES = 2  # the newest may be damaged by a crash of the machine
 _FREE = ("schedule", "run", "name")
 # What must be changed to resume a run whose loss became infinite.
 _FREE_KEYS = ("optimizer.lr", "optimizer.muon_lr", "optimizer.clip_norm")
+# What reading a damaged folder raises; showing it must not.
+_DAMAGE = (ElmoreError, OSError, ValueError, KeyError, TypeError)
+# Of an evaluation of a language model, in its repr.
+_SHOWN = ("perplexity", "without_unknown")
 # What is compared by its digest, which would mean nothing in a message.
 _OTHER = {
     "data": "other training data",
@@ -71,6 +76,31 @@ class Run:
         self.checkpoint_path = self.path / "checkpoint"
         self.best_path = self.path / "best"
         self.resume_path = self.path / "resume"
+
+    def __repr__(self) -> str:
+        try:
+            return f"<Run '{self.path}': {self._summary()}>"
+        except _DAMAGE:
+            return f"<Run '{self.path}'>"
+
+    def _summary(self) -> str:
+        if not self.exists():
+            return "not started"
+        unit = "tokens" if self.task is None else "examples"
+        lines = self.log()
+        seen = f"{lines[-1][unit]:,} {unit}" if lines else "no step yet"
+        found = [line["heldout"] for line in lines if "heldout" in line]
+        last = found[-1].items() if found else ()
+        scores = [f"{name} {value:.4g}" for name, value in last if name in _SHOWN or self.task]
+        return ", ".join([self.recipe_name, seen, *scores[:2]])
+
+    def _repr_html_(self) -> str:
+        from elmore.training.curves import curve_html
+
+        try:
+            return curve_html(self)
+        except _DAMAGE:
+            return f"<p>{html.escape(repr(self))}</p>"
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
