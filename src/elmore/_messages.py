@@ -213,10 +213,9 @@ def wants_reports() -> bool:
 
 def say(line: str) -> None:
     """Write a line for people on stderr; a closed stderr is not a reason to fail."""
-    if sys.stderr is None:
-        return  # print would take stdout instead
-    with contextlib.suppress(OSError, ValueError):
-        print(line, file=sys.stderr)
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"{line}\n")
 
 
 def say_download(line: str) -> None:
