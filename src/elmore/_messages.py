@@ -33,7 +33,12 @@ __all__ = [
 
 
 def shown(value: object, limit: int = 90) -> str:
-    """Make any text fit into a one-line message: escape what does not print, cut the middle."""
+    """Make any text fit into a one-line message: escape what does not print, cut the middle.
+
+    Args:
+        value: a name, path or value that may come from a hostile file.
+        limit: the maximum number of characters of the result.
+    """
     text = "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(value)
     )
@@ -208,7 +213,7 @@ def wants_reports() -> bool:
 
 def say(line: str) -> None:
     """Write a line for people on stderr; a closed stderr is not a reason to fail."""
-    if sys.stderr is not None:  # as under pythonw
+    if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"{line}\n")
 
