@@ -96,10 +96,8 @@ def fetch_model(model: Published, *, reporting: Reporting = download_progress) -
     gone = [file for file in model.files if not (_folder(model) / file.name).is_file()]
     if gone and not is_offline():
         size = "of unknown size" if model.megabytes is None else f"about {model.megabytes} MB"
-        say_download(
-            f"downloading model {model.name!r} ({size}) from {_folder_of(gone[-1].addresses[0])} "
-            f"to {_folder(model)}"
-        )
+        place = gone[-1].addresses[0].rpartition("/")[0]
+        say_download(f"downloading model {model.name!r} ({size}) from {place} to {_folder(model)}")
     missing = _missing(model)
     try:
         return {file.name: shelf.get(file, missing, reporting) for file in model.files}
@@ -139,10 +137,6 @@ def _with_help(error: ElmoreError, files: Sequence[PublishedFile], folder: Path)
             places = "\n    or ".join(file.addresses)
             error.add_note(f"  {places}\n    as {folder / file.name}")
     return error
-
-
-def _folder_of(address: str) -> str:
-    return address.rpartition("/")[0]
 
 
 def prune(models: Sequence[Published], *, dry_run: bool = False) -> list[Path]:
@@ -274,9 +268,7 @@ def _missing(model: Published) -> str:
 
 def is_hugging_face(name: str) -> bool:
     """Whether a name is `hf://owner/name`, or looks like `owner/name`."""
-    if name.startswith(_HUGGING_FACE):
-        return True
-    return _REPOSITORY.fullmatch(name) is not None
+    return name.startswith(_HUGGING_FACE) or _REPOSITORY.fullmatch(name) is not None
 
 
 def fetch_hugging_face(name: str) -> Path:
