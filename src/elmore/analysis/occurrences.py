@@ -54,6 +54,7 @@ class Occurrences:
         self.word_ids = _map(folder / "words.i32", np.int32, (n_tokens,))
         self._sentences = _map(folder / "sentences.i64", np.int64, (n_sentences, 2))
         self.words = json.loads((folder / "words.json").read_text("utf-8"))
+        # Of objects: numpy would give each string the memory of the longest.
         self._lower = np.array([word.lower() for word in self.words], dtype=object)
 
     @classmethod
@@ -141,6 +142,7 @@ class Occurrences:
 
         borders = np.linspace(0, n, workers.count + 1).astype(int).tolist()
         workers.run([lambda p=p: part(*p) for p in itertools.pairwise(borders)])  # type: ignore[misc]  # mypy cannot infer a default
+        # A text has millions of tokens: find the best first, then sort those.
         best = np.argpartition(-cosines, k - 1)[:k] if k < n else np.arange(n)
         best = best[np.lexsort((best, -cosines[best]))]
         tokens = best if among is None else among[best]

@@ -205,6 +205,7 @@ def tally(
         n_sentences: sentences that they come from.
         n_markers: how many targets of the first direction are markers.
     """
+    # No target is -1, so without an <UNK> all words are known.
     known = [targets != unknown for targets in ids]
     return Perplexity(
         n_sentences=n_sentences,

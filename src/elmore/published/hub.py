@@ -241,6 +241,7 @@ class _Shelf:
         if not self._sums_path.is_file():
             return {}
         files = read_json(self._sums_path).get("files")
+        # People may edit the file; what cannot be read counts as not seen.
         found = files if isinstance(files, dict) else {}
         return {
             name: str(entry["sha256"])

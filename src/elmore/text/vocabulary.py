@@ -105,6 +105,7 @@ class Vocabulary:
                     f"{missing[0]!r} is not in the vocabulary, which has no "
                     f"{self.specials.unknown} either; add a line {self.specials.unknown} to it"
                 )
+            # Never used: every word was found.
             unknown = -1
         ids = self._ids
         return np.fromiter((ids.get(word, unknown) for word in words), np.int64, len(words))

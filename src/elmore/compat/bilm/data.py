@@ -103,6 +103,7 @@ class Vocabulary:
 
     def _id(self, word: str) -> int:
         found = self.words.find(word)
+        # What bilm-tf has for a word that the file lacks.
         return -1 if found is None else found
 
 
