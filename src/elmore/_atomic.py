@@ -247,10 +247,7 @@ def _commit(temporary: Path, target: Path, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def atomic_file(
-    path: Path,
-    *,
-    overwrite: bool = False,
-    mode: Literal["wb", "w+b"] = "wb",
+    path: Path, *, overwrite: bool = False, mode: Literal["wb", "w+b"] = "wb"
 ) -> Iterator[BinaryIO]:
     """Write a file so that its name holds the complete new content or the old one.
 
@@ -357,10 +354,7 @@ def _sync_tree(folder: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_folder(
-    path: Path,
-    *,
-    overwrite: bool = False,
-    looks_ours: Callable[[Path], bool] | None = None,
+    path: Path, *, overwrite: bool = False, looks_ours: Callable[[Path], bool] | None = None
 ) -> Iterator[Path]:
     """Write a folder so that its name holds the complete new content or the old one.
 

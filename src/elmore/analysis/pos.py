@@ -97,7 +97,7 @@ class Pos(LayerProbe):
             tables={**tables, **dict(labels.values())},
             notes=[
                 "accuracy in per cent on syntactic words; known, unseen: forms in the training "
-                "file or not; ambiguous: forms with two or more tags there",
+                "file or not; ambiguous: forms with two or more tags there"
             ],
         )
 

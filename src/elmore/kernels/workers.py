@@ -91,9 +91,7 @@ class Workers:
         self.count = min(2 if count is None else count, self.threads)
 
     def run(
-        self,
-        jobs: Sequence[Callable[[], Result]],
-        give_up: Callable[[], None] = lambda: None,
+        self, jobs: Sequence[Callable[[], Result]], give_up: Callable[[], None] = lambda: None
     ) -> list[Result]:
         """Run jobs and give their results in order; the first error is raised here.
 

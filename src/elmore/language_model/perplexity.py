@@ -189,12 +189,7 @@ def no_predictions(model: LanguageModel) -> Perplexity:
 
 
 def tally(
-    unknown: int,
-    logs: list[Logs],
-    ids: list[Ids],
-    *,
-    n_sentences: int,
-    n_markers: int,
+    unknown: int, logs: list[Logs], ids: list[Ids], *, n_sentences: int, n_markers: int
 ) -> Perplexity:
     """The sum of some predictions.
 

@@ -98,10 +98,7 @@ def score(
     elmo: Elmo, sentences: Sequence[str] | Sequence[Sequence[str]], *, tokenized: bool = ...
 ) -> list[SentenceScore]: ...
 def score(
-    elmo: Elmo,
-    sentences: str | Sequence[str] | Sequence[Sequence[str]],
-    *,
-    tokenized: bool = False,
+    elmo: Elmo, sentences: str | Sequence[str] | Sequence[Sequence[str]], *, tokenized: bool = False
 ) -> SentenceScore | list[SentenceScore]:
     """The log probability of every token, in both directions.
 

@@ -44,11 +44,7 @@ class Vocabulary:
     """Words in id order; the special words are found by name, wherever they are."""
 
     def __init__(
-        self,
-        words: Iterable[str],
-        *,
-        what: str = "vocabulary",
-        specials: Specials = USUAL,
+        self, words: Iterable[str], *, what: str = "vocabulary", specials: Specials = USUAL
     ) -> None:
         self.words = tuple(words)
         self.specials = specials
@@ -117,13 +113,7 @@ class Vocabulary:
             return cls.from_stream(stream, what=str(path))
 
     @classmethod
-    def from_stream(
-        cls,
-        stream: BinaryIO,
-        *,
-        what: str,
-        specials: Specials = USUAL,
-    ) -> Vocabulary:
+    def from_stream(cls, stream: BinaryIO, *, what: str, specials: Specials = USUAL) -> Vocabulary:
         """Read a vocabulary from an open file; bilm-tf's `!!!MAXTERMID` line is skipped."""
         plain = _plain_words(stream)
         if plain is not None:

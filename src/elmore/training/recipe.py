@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from elmore._json import from_json
-from elmore.config import (
-    Activation,
-    BiLmConfig,
-    LstmConfig,
-    TokenEncoderConfig,
-)
+from elmore.config import Activation, BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.errors import ConfigError
 from elmore.text.characters import ByteAlphabet
 from elmore.training.recipe_files import (

@@ -424,9 +424,7 @@ def _optimizer(recipe: Recipe) -> Optimizer:
     if choice.name == "adagrad":
         return Adagrad(accumulator=choice.accumulator)
     adam = Adam(
-        betas=(choice.beta1, choice.beta2),
-        epsilon=choice.epsilon,
-        weight_decay=choice.weight_decay,
+        betas=(choice.beta1, choice.beta2), epsilon=choice.epsilon, weight_decay=choice.weight_decay
     )
     if choice.name == "adam":
         return adam

@@ -236,10 +236,7 @@ class _ElmoBiLm(nn.Module):
                 vectors = self._token_embedder.vectors(batch)
                 layers = self._elmo_lstm.run(vectors, batch.index, batch.lengths)
         places = torch.arange(layers.values.shape[2], device=layers.values.device)
-        return {
-            "activations": list(layers.values),
-            "mask": places < layers.lengths[:, None],
-        }
+        return {"activations": list(layers.values), "mask": places < layers.lengths[:, None]}
 
     def _cache(self, checkpoint: Checkpoint, words: Sequence[str]) -> None:
         alphabet = checkpoint.alphabet

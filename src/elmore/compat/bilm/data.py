@@ -30,8 +30,7 @@ __all__ = [
 
 # bilm-tf had its data sets in this module too; ours build on it.
 __getattr__, __dir__ = lazy_names(
-    __name__,
-    dict.fromkeys(("BidirectionalLMDataset", "LMDataset"), "elmore.compat.bilm.datasets"),
+    __name__, dict.fromkeys(("BidirectionalLMDataset", "LMDataset"), "elmore.compat.bilm.datasets")
 )
 
 Ids = NDArray[np.int32]
