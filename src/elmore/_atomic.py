@@ -247,10 +247,7 @@ def _commit(temporary: Path, target: Path, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def atomic_file(
-    path: Path,
-    *,
-    overwrite: bool = False,
-    mode: Literal["wb", "w+b"] = "wb",
+    path: Path, *, overwrite: bool = False, mode: Literal["wb", "w+b"] = "wb"
 ) -> Iterator[BinaryIO]:
     """Write a file so that its name holds the complete new content or the old one.
 
@@ -310,24 +307,17 @@ def atomic_path(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     os.close(_create(temporary, path))
     with _guarded(temporary, path):
         yield temporary
-        try:
-            _sync(temporary)
-        except OSError as error:
-            raise write_error(error, path) from error
-        _commit(temporary, path, overwrite)
+        finish_file(temporary, path, overwrite=overwrite)
 
 
-def finish_file(temporary: Path, path: Path) -> None:
-    """Sync a file that was written under another name of the same folder, and rename it.
-
-    For files that grow over several runs; it replaces what has the name.
-    """
+def finish_file(temporary: Path, path: Path, *, overwrite: bool = True) -> None:
+    """Sync a file that was written under another name of the same folder, and rename it."""
     path = _absolute(path)
     try:
         _sync(temporary)
     except OSError as error:
         raise write_error(error, path) from error
-    _commit(temporary, path, overwrite=True)
+    _commit(temporary, path, overwrite)
 
 
 def _check_folder(path: Path, overwrite: bool, looks_ours: Callable[[Path], bool] | None) -> bool:
@@ -364,10 +354,7 @@ def _sync_tree(folder: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_folder(
-    path: Path,
-    *,
-    overwrite: bool = False,
-    looks_ours: Callable[[Path], bool] | None = None,
+    path: Path, *, overwrite: bool = False, looks_ours: Callable[[Path], bool] | None = None
 ) -> Iterator[Path]:
     """Write a folder so that its name holds the complete new content or the old one.
 

@@ -150,7 +150,7 @@ class LexicalSubstitution:
             },
             notes=[
                 "word: cosine of candidate and word, without the sentence; place: probability in "
-                "the sentence; place and word: both",
+                "the sentence; place and word: both"
             ],
         )
 

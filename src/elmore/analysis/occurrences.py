@@ -54,6 +54,7 @@ class Occurrences:
         self.word_ids = _map(folder / "words.i32", np.int32, (n_tokens,))
         self._sentences = _map(folder / "sentences.i64", np.int64, (n_sentences, 2))
         self.words = json.loads((folder / "words.json").read_text("utf-8"))
+        # Of objects: numpy would give each string the memory of the longest.
         self._lower = np.array([word.lower() for word in self.words], dtype=object)
 
     @classmethod

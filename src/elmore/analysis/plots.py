@@ -87,6 +87,7 @@ def _draw_study(report: Report, figure: Any) -> None:
                       ha="center", fontsize=8)  # fmt: skip
     axes.axvline(float(rows[0][metric] or 0), color="#555555", linewidth=1, linestyle="--")
     axes.set_yticks(range(len(rows)), [str(row["system"]) for row in rows], fontsize=8)
+    # Upside down, so that the first system is on top.
     axes.set_ylim(len(rows) - 0.5, -0.7)
     axes.margins(x=0.15)
     axes.grid(alpha=0.3, axis="x")

@@ -273,11 +273,7 @@ def options_from_sizes(
             "proj_clip": 3,
             "use_skip_connections": True,
         },
-        "char_cnn": {
-            "embedding": {"dim": char_dim},
-            "filters": filters,
-            "n_highway": n_highway,
-        },
+        "char_cnn": {"embedding": {"dim": char_dim}, "filters": filters, "n_highway": n_highway},
     }
 
 

@@ -159,12 +159,7 @@ def dump_names(config: BiLmConfig, present: Iterable[str] = ()) -> LstmNames:
 
 def _matrix(dataset: str, weight: str, shape: tuple[int, ...], rows: slice | None = None) -> Link:
     return Link(
-        dataset,
-        weight,
-        shape,
-        weight_rows=rows or slice(None),
-        there=_transpose,
-        back=_transpose,
+        dataset, weight, shape, weight_rows=rows or slice(None), there=_transpose, back=_transpose
     )
 
 
@@ -224,12 +219,7 @@ def linked_weights(
 
 
 def check_arrays(
-    table: Sequence[Link],
-    shapes: Shapes,
-    options: str,
-    weights: str,
-    *,
-    all_known: bool = False,
+    table: Sequence[Link], shapes: Shapes, options: str, weights: str, *, all_known: bool = False
 ) -> None:
     """Compare the arrays of a file with the options.
 

@@ -192,12 +192,7 @@ class Checkpoint:
     def with_weights(self, weights: Mapping[str, NDArray[np.float32]]) -> Checkpoint:
         """A model of the same shape with other weights, and nothing left of the old ones."""
         return dataclasses.replace(
-            self,
-            weights=weights,
-            precision="float32",
-            stored={},
-            start_state=None,
-            whitening=None,
+            self, weights=weights, precision="float32", stored={}, start_state=None, whitening=None
         )
 
     def with_tokenizer(self, tokenizer: Tokenizer | None) -> Checkpoint:

@@ -166,11 +166,7 @@ def stored_types(source: Source) -> set[str]:
 
 
 def write(
-    checkpoint: Checkpoint,
-    path: Path,
-    *,
-    overwrite: bool = False,
-    precision: Precision = "float32",
+    checkpoint: Checkpoint, path: Path, *, overwrite: bool = False, precision: Precision = "float32"
 ) -> None:
     """Write a model folder; it appears under its name only when it is complete.
 

@@ -97,6 +97,7 @@ def read_words(source: Source, specials: Specials, files: Collection[str]) -> Vo
     """Read the vocabulary, if the manifest lists one; `specials` as config.json says."""
     if VOCABULARY not in files:
         return None
+    # A length of 0 would make all words the same.
     if specials.longest is not None and not 1 <= specials.longest <= LIMITS.max_chars:
         raise FormatError(f"'config.json': vocabulary.longest={specials.longest}; correct it")
     with closing(source.open(VOCABULARY)) as stream:

@@ -190,9 +190,7 @@ class ColumnEmbedder:
         """
         name = self.job.column
         names = self.job.check(
-            rows.schema.names,
-            lambda: column_kind(rows.column(name).type, name),
-            self.elmo.config,
+            rows.schema.names, lambda: column_kind(rows.column(name).type, name), self.elmo.config
         )
         start = 0
         for arrays in self.columns(rows.column(name)):

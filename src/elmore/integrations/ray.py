@@ -78,7 +78,18 @@ def embed_dataset(
         ConfigError: a bad option; no such column, or one of another type.
         ModelNotFound: there is no such model here.
     """
-    return _mapped(ds, ColumnJob(**options), workers)
+    job, data = ColumnJob(**options), _ray_data()
+    _check(ds, job)
+    _check_workers(workers, job.threads or 1)
+    ds.context.execution_options.preserve_order = True
+    return ds.map_batches(
+        EmbedRows,
+        fn_constructor_args=[job],
+        batch_size=BATCH_ROWS,
+        batch_format="pyarrow",
+        compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
+        num_cpus=job.threads or 1,
+    )
 
 
 def embed_parquet(
@@ -259,21 +270,6 @@ def _make_folder(system: Any, folder: str, out: str | Path, *, overwrite: bool) 
             raise ConfigError(f"'{out}' exists; choose another folder or pass overwrite=True")
         system.delete_dir_contents(folder)
     system.create_dir(folder, recursive=True)
-
-
-def _mapped(ds: Dataset, job: ColumnJob, workers: int | None) -> Dataset:
-    data = _ray_data()
-    _check(ds, job)
-    _check_workers(workers, job.threads or 1)
-    ds.context.execution_options.preserve_order = True
-    return ds.map_batches(
-        EmbedRows,
-        fn_constructor_args=[job],
-        batch_size=BATCH_ROWS,
-        batch_format="pyarrow",
-        compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
-        num_cpus=job.threads or 1,
-    )
 
 
 def _check(ds: Dataset, job: ColumnJob) -> None:

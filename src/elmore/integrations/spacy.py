@@ -183,12 +183,7 @@ def make_component(
     return ElmoComponent(name, settings)
 
 
-Language.factory(
-    _NAME,
-    default_config=dict(_DEFAULTS),
-    assigns=["doc.tensor"],
-    func=make_component,
-)
+Language.factory(_NAME, default_config=dict(_DEFAULTS), assigns=["doc.tensor"], func=make_component)
 
 
 def _checked(settings: Any) -> ComponentSettings:

@@ -64,6 +64,7 @@ class Packing:
         sizes = alive.sum(axis=1)
         starts = np.cumsum(sizes) - sizes
         last = np.full(len(order), -1)
+        # Empty sentences come last in the order, and have no last row.
         living = int((ordered > 0).sum())
         last[:living] = starts[ordered[:living] - 1] + np.arange(living)
         first = order[row] * time

@@ -191,12 +191,7 @@ def no_predictions(model: LanguageModel) -> Perplexity:
 
 
 def tally(
-    unknown: int,
-    logs: list[Logs],
-    ids: list[Ids],
-    *,
-    n_sentences: int,
-    n_markers: int,
+    unknown: int, logs: list[Logs], ids: list[Ids], *, n_sentences: int, n_markers: int
 ) -> Perplexity:
     """The sum of some predictions.
 
@@ -207,6 +202,7 @@ def tally(
         n_sentences: sentences that they come from.
         n_markers: how many targets of the first direction are markers.
     """
+    # No target is -1, so without an <UNK> all words are known.
     known = [targets != unknown for targets in ids]
     return Perplexity(
         n_sentences=n_sentences,

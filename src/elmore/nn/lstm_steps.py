@@ -199,12 +199,7 @@ def differentiate_gates(
 
 
 def _differentiation(
-    d_gates: Tensor,
-    d_cell: Tensor,
-    gates: Tensor,
-    kept: _Kept,
-    cell0: Tensor,
-    clip: float | None,
+    d_gates: Tensor, d_cell: Tensor, gates: Tensor, kept: _Kept, cell0: Tensor, clip: float | None
 ) -> Callable[[int, int | None, int, Tensor], None]:
     """Choose how to go back through the element-wise part of a step.
 

@@ -104,10 +104,8 @@ def fetch_model(model: Published, fetch: Fetch = _FETCH) -> dict[str, Path]:
     gone = [file for file in model.files if not (folder / file.name).is_file()]
     if gone and not is_offline():
         size = "of unknown size" if model.megabytes is None else f"about {model.megabytes} MB"
-        say_download(
-            f"downloading model {model.name!r} ({size}) from {_folder_of(gone[-1].addresses[0])} "
-            f"to {folder}"
-        )
+        place = gone[-1].addresses[0].rpartition("/")[0]
+        say_download(f"downloading model {model.name!r} ({size}) from {place} to {folder}")
     missing, reporting = _missing(model), partial(download_progress, option=fetch.progress)
     try:
         return {file.name: shelf.get(file, missing, reporting) for file in model.files}
@@ -147,10 +145,6 @@ def _with_help(error: ElmoreError, files: Sequence[PublishedFile], folder: Path)
             places = "\n    or ".join(file.addresses)
             error.add_note(f"  {places}\n    as {folder / file.name}")
     return error
-
-
-def _folder_of(address: str) -> str:
-    return address.rpartition("/")[0]
 
 
 def prune(models: Sequence[Published], *, dry_run: bool = False) -> list[Path]:
@@ -255,6 +249,7 @@ class _Shelf:
         if not self._sums_path.is_file():
             return {}
         files = read_json(self._sums_path).get("files")
+        # People may edit the file; what cannot be read counts as not seen.
         found = files if isinstance(files, dict) else {}
         return {
             name: str(entry["sha256"])
@@ -282,9 +277,7 @@ def _missing(model: Published) -> str:
 
 def is_hugging_face(name: str) -> bool:
     """Whether a name is `hf://owner/name`, or looks like `owner/name`."""
-    if name.startswith(_HUGGING_FACE):
-        return True
-    return _REPOSITORY.fullmatch(name) is not None
+    return name.startswith(_HUGGING_FACE) or _REPOSITORY.fullmatch(name) is not None
 
 
 def fetch_hugging_face(name: str, fetch: Fetch = _FETCH) -> Path:

@@ -37,6 +37,7 @@ class Batch:
         """Some rows, (n,), as a batch with just their words, and the places of these words here."""
         lengths = self.lengths[rows]
         index = self.index[rows, : int(lengths.max(initial=0))]
+        # Padding has the number of the opening marker, which every sentence has anyway.
         used, places = np.unique(index, return_inverse=True)
         part = Batch(
             words=None if self.words is None else self.words[used],

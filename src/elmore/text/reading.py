@@ -157,11 +157,7 @@ class Reading:
                 counts.replaced += 1
 
         lines = read_lines(
-            stream,
-            what=name,
-            max_line=LIMITS.text_line_bytes,
-            errors=self.errors,
-            on_invalid=count,
+            stream, what=name, max_line=LIMITS.text_line_bytes, errors=self.errors, on_invalid=count
         )
         for _, line in lines:
             yield line

@@ -89,14 +89,7 @@ _SUFFIXES: Final = word_set(
     conf yml yaml toml sql db dat bin url
     """
 )
-_FUSED: Final = {
-    "cannot": 3,
-    "gimme": 3,
-    "lemme": 3,
-    "gonna": 3,
-    "gotta": 3,
-    "wanna": 3,
-}
+_FUSED: Final = {"cannot": 3, "gimme": 3, "lemme": 3, "gonna": 3, "gotta": 3, "wanna": 3}
 _DROPPED: Final = word_set("o ol th an wi lil mo po fo d y")  # ol' man, th' other
 
 

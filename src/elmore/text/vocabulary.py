@@ -45,11 +45,7 @@ class Vocabulary:
     """Words in id order; the special words are found by name, wherever they are."""
 
     def __init__(
-        self,
-        words: Iterable[str],
-        *,
-        what: str = "vocabulary",
-        specials: Specials = USUAL,
+        self, words: Iterable[str], *, what: str = "vocabulary", specials: Specials = USUAL
     ) -> None:
         self.words = tuple(words)
         self.specials = specials
@@ -109,6 +105,7 @@ class Vocabulary:
                     f"{missing[0]!r} is not in the vocabulary, which has no "
                     f"{self.specials.unknown} either; add a line {self.specials.unknown} to it"
                 )
+            # Never used: every word was found.
             unknown = -1
         ids = self._ids
         return np.fromiter((ids.get(word, unknown) for word in words), np.int64, len(words))
@@ -120,13 +117,7 @@ class Vocabulary:
             return cls.from_stream(stream, what=str(path))
 
     @classmethod
-    def from_stream(
-        cls,
-        stream: BinaryIO,
-        *,
-        what: str,
-        specials: Specials = USUAL,
-    ) -> Vocabulary:
+    def from_stream(cls, stream: BinaryIO, *, what: str, specials: Specials = USUAL) -> Vocabulary:
         """Read a vocabulary from an open file; bilm-tf's `!!!MAXTERMID` line is skipped."""
         plain = _plain_words(stream)
         if plain is not None:

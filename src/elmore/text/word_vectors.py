@@ -21,12 +21,7 @@ from elmore._messages import shown
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.text.reading import numbered_lines
 
-__all__ = [
-    "WordVectors",
-    "is_binary",
-    "read_word_vectors",
-    "write_word_vectors",
-]
+__all__ = ["WordVectors", "is_binary", "read_word_vectors", "write_word_vectors"]
 
 # What the original word2vec and gensim call their binary files.
 _BINARY = ".bin"

@@ -50,6 +50,7 @@ def _draw_language_model(
     _draw_training(upper, steps)
     _draw_heldout(upper, evaluations)
     upper.set_yscale("log")
+    # Plain numbers: a logarithmic axis labels powers of ten only.
     for formatter in (upper.yaxis.set_major_formatter, upper.yaxis.set_minor_formatter):
         formatter("{x:g}")
     upper.set_ylabel("perplexity")

@@ -56,6 +56,7 @@ class Group:
         if rows.ids is None:
             self.sum_dense([rows.weight, rows.bias])
             return [rows]
+        # Processes touch different numbers of rows, so they tell each other how many come.
         count = torch.tensor([len(rows.ids)])
         counts = [torch.zeros_like(count) for _ in range(self.world)]
         torch.distributed.all_gather(counts, count)

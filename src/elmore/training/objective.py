@@ -15,12 +15,7 @@ from torch import Tensor
 from elmore.kernels.workers import Workers
 from elmore.nn.bilm import BiLm, BiLmState
 from elmore.nn.lstm import walk
-from elmore.nn.softmax import (
-    RowGradient,
-    SoftmaxLoss,
-    adaptive_log_likelihoods,
-    log_likelihoods,
-)
+from elmore.nn.softmax import RowGradient, SoftmaxLoss, adaptive_log_likelihoods, log_likelihoods
 from elmore.training.batches import LmBatch
 
 __all__ = ["Objective", "StepResult"]

@@ -334,14 +334,7 @@ class Adadelta(Optimizer):
 
 
 def learning_rate(
-    seen: int,
-    *,
-    peak: float,
-    warmup: int,
-    total: int,
-    decay: Decay,
-    decay_from: int,
-    floor: float,
+    seen: int, *, peak: float, warmup: int, total: int, decay: Decay, decay_from: int, floor: float
 ) -> float:
     """The learning rate after `seen` tokens.
 

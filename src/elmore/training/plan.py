@@ -205,9 +205,7 @@ def measure(
         taken = time.perf_counter() - start
     share = len(everything) / max(1, len(trainer.heldout))
     return Measured(
-        tokens_per_second=speed,
-        evaluation_seconds=taken * share,
-        memory_bytes=peak_memory(),
+        tokens_per_second=speed, evaluation_seconds=taken * share, memory_bytes=peak_memory()
     )
 
 

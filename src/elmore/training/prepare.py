@@ -195,6 +195,7 @@ def _fill(
 ) -> None:
     """Move and write everything but the manifest into the folder."""
     # Moved, not copied: OUT.partial is beside OUT, so on the same file system.
+    # Shards that got no documents do not exist, so the others are numbered again.
     for k, path in enumerate(shards):
         os.replace(path, folder / shard_name(k))
     if heldout is not None:

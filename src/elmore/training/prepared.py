@@ -150,6 +150,7 @@ class Prepared:
         counts = np.zeros(len(vocabulary), np.int64)
         specials = vocabulary.specials
         for word, count in read_counts(self.folder / COUNTS):
+            # As the model looks words up: some vocabularies cut them first.
             number = vocabulary.find(word[: specials.longest])
             if number is not None:
                 counts[number] += count

@@ -258,6 +258,7 @@ def _heldout_batches(
         vocabulary,
         batch_tokens=2048,
         max_length=recipe.data.max_length,
+        # One pool: there is nothing to shuffle, and sorted batches waste the fewest steps.
         pool=len(shard.sentences),
         seed=0,
         bidirectional=recipe.model.bidirectional,

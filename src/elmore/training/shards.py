@@ -255,10 +255,7 @@ def merge(path: Path, pieces: Iterable[tuple[Path, Selection]]) -> int:
         order,
     )
     tensors = _with_types(
-        list(numbers),
-        tokens=values,
-        sentences=_offsets(sentences),
-        documents=_offsets(documents),
+        list(numbers), tokens=values, sentences=_offsets(sentences), documents=_offsets(documents)
     )
     _write(path, tensors, overwrite=True)
     return len(order)

@@ -158,6 +158,8 @@ class LmTrainer(Trainable):
             result = self.objective.step(
                 batch, self._start_state(batch), losses, scale, self._dropout_generators(part)
             )
+            # Batches of complete sentences, which may come between two windows, leave the state
+            # alone.
             if batch.fresh is not None:
                 self._carried = result.state
             rows += [gathered for r in result.rows for gathered in self.group.gather_rows(r)]
@@ -208,6 +210,7 @@ class LmTrainer(Trainable):
         self._check_weights(tensors.values())
         tensors.update({f"optimizer/{k}": t for k, t in self.optimizer.state().items()})
         if self._carried is not None:
+            # On every process, also those that write nothing: gathering needs all of them.
             for name, tensor in zip(("hidden", "cell"), self._carried, strict=True):
                 tensors[f"carried/{name}"] = torch.stack(self.group.gather_tensors(tensor))
         if self.group.main:
@@ -223,6 +226,7 @@ class LmTrainer(Trainable):
         tensors, facts = loaded
         with torch.no_grad():
             for name, weight in self.bilm.named_parameters():
+                # In place: the objective and a tied softmax hold these very tensors.
                 weight.copy_(tensors[f"bilm/{name}"])
             self.softmax_weight.copy_(tensors["softmax/weight"])
             self.softmax_bias.copy_(tensors["softmax/bias"])
@@ -420,9 +424,7 @@ def _optimizer(recipe: Recipe) -> Optimizer:
     if choice.name == "adagrad":
         return Adagrad(accumulator=choice.accumulator)
     adam = Adam(
-        betas=(choice.beta1, choice.beta2),
-        epsilon=choice.epsilon,
-        weight_decay=choice.weight_decay,
+        betas=(choice.beta1, choice.beta2), epsilon=choice.epsilon, weight_decay=choice.weight_decay
     )
     if choice.name == "adam":
         return adam

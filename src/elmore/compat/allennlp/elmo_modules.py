@@ -142,10 +142,7 @@ class Elmo(nn.Module):
                 vectors, mask = without_markers(vectors, lengths)
             vectors = self._dropout(vectors)
             representations.append(vectors.view(*shape, *vectors.shape[1:]))
-        return {
-            "elmo_representations": representations,
-            "mask": mask.view(*shape, mask.shape[-1]),
-        }
+        return {"elmo_representations": representations, "mask": mask.view(*shape, mask.shape[-1])}
 
 
 class ScalarMix(nn.Module):

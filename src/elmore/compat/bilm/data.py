@@ -30,8 +30,7 @@ __all__ = [
 
 # bilm-tf had its data sets in this module too; ours build on it.
 __getattr__, __dir__ = lazy_names(
-    __name__,
-    dict.fromkeys(("BidirectionalLMDataset", "LMDataset"), "elmore.compat.bilm.datasets"),
+    __name__, dict.fromkeys(("BidirectionalLMDataset", "LMDataset"), "elmore.compat.bilm.datasets")
 )
 
 Ids = NDArray[np.int32]
@@ -103,6 +102,7 @@ class Vocabulary:
 
     def _id(self, word: str) -> int:
         found = self.words.find(word)
+        # What bilm-tf has for a word that the file lacks.
         return -1 if found is None else found
 
 

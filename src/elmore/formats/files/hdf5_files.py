@@ -213,8 +213,7 @@ class Hdf5View:
         self._stored += stored
         if self._stored > self._size:
             raise self._error(
-                f"claims more stored bytes up to {label} than its {self._size}",
-                "download it again",
+                f"claims more stored bytes up to {label} than its {self._size}", "download it again"
             )
         self._check_ratio(claimed, stored, label)
         layout = plan.get_layout()
@@ -237,8 +236,7 @@ class Hdf5View:
         # The library allocates complete chunks, however little of one the dataset needs.
         if chunk > max(claimed, LIMITS.hdf5_ratio_from):
             raise self._error(
-                f"splits {label} of {claimed} bytes into chunks of {chunk}",
-                "do not chunk it",
+                f"splits {label} of {claimed} bytes into chunks of {chunk}", "do not chunk it"
             )
         if chunk > LIMITS.hdf5_ratio_from:
             for i in range(dataset.get_num_chunks()):

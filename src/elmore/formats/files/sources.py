@@ -182,10 +182,7 @@ class FolderSource(_PlainSource):
                     self._found[entry.name] = [self._path / entry.name]
         for folder in sorted(folders):
             # If a folder cannot be listed, a file that is missing later is the error to report.
-            with (
-                contextlib.suppress(OSError),
-                os.scandir(self._path / folder) as entries,
-            ):
+            with contextlib.suppress(OSError), os.scandir(self._path / folder) as entries:
                 for entry in entries:
                     count += 1
                     self._check_count(count)
