@@ -254,3 +254,17 @@ def test_failure_leaves_the_old_file(cli, tiny_folder, tmp_path):
         assert (result.code, out.read_text()) == (1, "old")
         out.unlink()
     assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"]
+
+
+def test_pooled_rows_for_numpy_and_spreadsheets(cli, tiny_elmo, tiny_folder, text, tmp_path):
+    expected = tiny_elmo.encode(LINES)
+    for suffix in ("npy", "csv"):
+        out = tmp_path / f"out.{suffix}"
+        assert cli("embed", text, "--model", tiny_folder, "-o", out, "--pool", "mean").code == 0
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-5)
+    rows = (tmp_path / "out.csv").read_text("utf-8").splitlines()
+    assert rows[0].startswith("number,text,v0,v1,")
+    assert rows[3].startswith('2,"He said ""no"".",')
+    assert [float(cell) for cell in rows[1].split(",")[2:]] == pytest.approx(expected[0], abs=1e-5)
+    piped = cli("embed", text, "--model", tiny_folder, "-f", "tsv", "--pool", "mean")
+    assert piped.out.splitlines()[3].startswith('2\tHe said "no".\t')

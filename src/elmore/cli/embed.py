@@ -18,7 +18,7 @@ from elmore.cli.report import (
     several,
     write_json,
 )
-from elmore.embedding.writers import WRITERS, Settings, open_writer
+from elmore.embedding.writers import WRITERS, Settings, check_format, open_writer
 from elmore.errors import ConfigError
 from elmore.options import Output
 
@@ -41,9 +41,12 @@ formats:
   jsonl  one object per sentence: {"tokens": [...], "spans": [...], "vectors": [[...], ...]};
          "layers" with --layers all, "vector" with --pool
   npz    arrays "0", "1", ... (time, dim) for numpy.load; with --pool one matrix "vectors"
-  hdf5   datasets "0", "1", ... and sentence_to_index, as the `allennlp elmo` command wrote them
+  npy    one matrix for numpy.load, with --pool only
+  hdf5   datasets "0", "1", ... and sentence_to_index, as the `allennlp elmo` command wrote them;
+         tokens and spans are attributes of each dataset
   parquet      one row per sentence: number, tokens, spans, vectors; needs elmore[parquet]
   safetensors  one matrix "vectors" of all tokens, and "offsets", where each sentence starts
+  csv, tsv     one line per sentence: number, text, v0, v1, ...; with --pool only
 
 With --workers, -o is a folder: shards in the order of the input, and manifest.json when all are
 there. An interrupted run resumes when it is started again. The bytes are the same for any number of
@@ -55,7 +58,7 @@ def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     flags.add_inputs(parser)
     flags.add_model(parser)
-    flags.add_output(parser, "file to create; - or none for stdout (jsonl only)")
+    flags.add_output(parser, "file to create; - or none for stdout (jsonl, csv, tsv)")
     flags.add(parser, "--format", "--layers", "--pool")
     parser.add_argument(
         "--dtype",
@@ -183,7 +186,7 @@ def _format(args: argparse.Namespace, output: Path | None) -> str:
         suffix = "" if output is None else output.suffix.lower()
         known = {suffix: name for name, info in WRITERS.items() for suffix in info.suffixes}
         if suffix and suffix not in known:
-            # JSON lines in a file called x.npy would be a surprise later.
+            # JSON lines in a file called x.pt would be a surprise later.
             raise ConfigError(f"'{output}' has an unknown suffix; pass -f {', '.join(WRITERS)}")
         form = known.get(suffix, "jsonl")
     if args.workers is None and args.shard_bytes is not None:
@@ -192,6 +195,7 @@ def _format(args: argparse.Namespace, output: Path | None) -> str:
         raise ConfigError("--workers fills a folder; pass -o FOLDER")
     if output is None and not WRITERS[form].streams:
         raise ConfigError(f"{form} cannot be written to stdout; pass -o FILE")
+    check_format(form, pooled=args.pool is not None)
     if output is None and args.json:
         raise ConfigError("--json would mix with the vectors on stdout; pass -o FILE")
     if args.sentence_index is not None and form != "hdf5":

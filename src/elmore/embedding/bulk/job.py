@@ -15,7 +15,7 @@ from elmore._io import sha256_file
 from elmore._version import __version__
 from elmore.config import BiLmConfig
 from elmore.embedding.results import value_shape
-from elmore.embedding.writers import WRITERS, Settings, open_writer
+from elmore.embedding.writers import WRITERS, Settings, check_format, open_writer
 from elmore.errors import ConfigError
 from elmore.formats.detect import ModelPath
 from elmore.jobs.worker import Worker
@@ -50,7 +50,7 @@ class Job(Compute, Output):
 
     Attributes:
         model: what `Elmo.load` takes.
-        format: of the shards: "parquet", "safetensors", "hdf5", "npz" or "jsonl".
+        format: of the shards, one of `WRITERS`.
         tokenized: lines are tokens separated by spaces.
         split_sentences: lines are running text, with blank lines between paragraphs.
         errors: what to do with lines that are not UTF-8.
@@ -76,6 +76,7 @@ class Job(Compute, Output):
         Output.__post_init__(self)
         if self.format not in WRITERS:
             raise ConfigError(f"format={self.format!r}; use one of {', '.join(WRITERS)}")
+        check_format(self.format, pooled=self.pool is not None)
         # Workers find a function by its name.
         object.__setattr__(self, "tokenizer", sendable(self.tokenizer))
         self.reading()  # refuses what does not fit together

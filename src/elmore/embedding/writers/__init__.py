@@ -6,12 +6,14 @@ Nothing here imports numpy or h5py, so that the command line can list the format
 from __future__ import annotations
 
 import importlib
-from contextlib import AbstractContextManager
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
-from elmore.errors import ConfigError
+from elmore._atomic import atomic_file
+from elmore.errors import ConfigError, ElmoreError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +21,18 @@ if TYPE_CHECKING:
 
     from elmore.options import StoredType
 
-__all__ = ["WRITERS", "Record", "Settings", "Writer", "WriterInfo", "open_writer", "stored"]
+__all__ = [
+    "WRITERS",
+    "Record",
+    "Settings",
+    "Writer",
+    "WriterInfo",
+    "check_format",
+    "open_writer",
+    "output_stream",
+    "stored",
+    "utf8",
+]
 
 
 class Record(NamedTuple):
@@ -87,33 +100,60 @@ class WriterInfo(NamedTuple):
     """One format.
 
     Attributes:
-        module: imported when it is needed. Its `open(path, settings)` is a context manager that
-            gives a `Writer`; the file appears under its name only when it is complete.
+        module: in this folder, imported when it is needed. Its `open(path, settings)` is a context
+            manager that gives a `Writer`; the file appears under its name only when it is complete.
         suffixes: file names that mean this format.
         streams: whether it can be written to a pipe.
+        pooled: whether it holds one vector per sentence only.
+        opener: the function to call instead of `open`.
     """
 
     module: str
     suffixes: tuple[str, ...]
-    streams: bool
+    streams: bool = False
+    pooled: bool = False
+    opener: str = "open"
 
 
 WRITERS: dict[str, WriterInfo] = {
-    "jsonl": WriterInfo("elmore.embedding.writers.jsonl", (".jsonl", ".json", ".txt"), True),
-    "npz": WriterInfo("elmore.embedding.writers.npz", (".npz",), False),
-    "hdf5": WriterInfo("elmore.embedding.writers.hdf5", (".hdf5", ".h5"), False),
-    "parquet": WriterInfo("elmore.embedding.writers.parquet", (".parquet",), False),
-    "safetensors": WriterInfo("elmore.embedding.writers.safetensors", (".safetensors",), False),
+    "jsonl": WriterInfo("jsonl", (".jsonl", ".json", ".txt"), streams=True),
+    "npz": WriterInfo("npz", (".npz",)),
+    "npy": WriterInfo("npy", (".npy",), pooled=True),
+    "hdf5": WriterInfo("hdf5", (".hdf5", ".h5")),
+    "parquet": WriterInfo("parquet", (".parquet",)),
+    "safetensors": WriterInfo("safetensors", (".safetensors",)),
+    "csv": WriterInfo("table", (".csv",), streams=True, pooled=True),
+    "tsv": WriterInfo("table", (".tsv",), streams=True, pooled=True, opener="open_tsv"),
 }
+
+
+def check_format(name: str, *, pooled: bool) -> None:
+    """Refuse a format that cannot hold one vector per token, if these are asked for."""
+    if WRITERS[name].pooled and not pooled:
+        raise ConfigError(
+            f"{name} holds one vector per sentence; pass --pool mean, or use npz or safetensors "
+            "for one per token"
+        )
 
 
 def open_writer(name: str, path: Path | None, settings: Settings) -> AbstractContextManager[Writer]:
     """Open a writer by the name of its format, for a file or, with None, for stdout."""
-    if path is None and not WRITERS[name].streams:
+    info = WRITERS[name]
+    if path is None and not info.streams:
         raise ConfigError(f"{name} cannot be written to a pipe; pass -o FILE")
-    module: Any = importlib.import_module(WRITERS[name].module)
-    writer: AbstractContextManager[Writer] = module.open(path, settings)
+    check_format(name, pooled=settings.pooled)
+    module = importlib.import_module(f"{__name__}.{info.module}")
+    writer: AbstractContextManager[Writer] = getattr(module, info.opener)(path, settings)
     return writer
+
+
+def output_stream(path: Path | None, settings: Settings) -> AbstractContextManager[BinaryIO]:
+    """The file of a format that streams, or stdout for None."""
+    if path is not None:
+        return atomic_file(path, overwrite=settings.overwrite)
+    if sys.stdout is None:  # closed before we were started
+        raise ElmoreError("stdout is closed; pass -o FILE")
+    return nullcontext(sys.stdout.buffer)
 
 
 def stored(record: Record, dtype: StoredType) -> NDArray[Any]:
@@ -126,3 +166,8 @@ def stored(record: Record, dtype: StoredType) -> NDArray[Any]:
     from elmore.formats.checkpoint import as_stored
 
     return as_stored(record.values, dtype, what="a vector")
+
+
+def utf8(text: str) -> str:
+    """A text with "?" for lone surrogates, which UTF-8 cannot hold and no UTF-8 input has."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -3,7 +3,8 @@
 One dataset per sentence, its key the number of the sentence from 0 over the complete input:
 (layers, time, dim) for all layers, else (time, dim); with pooling without the time axis.
 `sentence_to_index`, shape (1,), holds a JSON object of each line, stripped, to its key; of equal
-lines the last one counts.
+lines the last one counts. New are attributes of each dataset, which old readers do not see:
+`tokens`, (time,) strings, and `spans`, (time, 2) int32, if the tokens came from a text.
 
 Memory stays flat: lines are spooled to disk. Only that JSON text is in memory, at the very end,
 because HDF5 takes a string at once (and copies it twice). So it is left out above a million lines;
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 from elmore._atomic import atomic_file
 from elmore._messages import shown
-from elmore.embedding.writers import Record, Settings, stored
+from elmore.embedding.writers import Record, Settings, stored, utf8
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Hdf5Writer:
     def __init__(
         self, file: Any, patient: PatientFile, spool: BinaryIO, path: Path, settings: Settings
     ) -> None:
+        import h5py
         from h5py import h5p, h5t
 
         self._file = file
@@ -58,6 +60,7 @@ class Hdf5Writer:
         self._type = h5t.IEEE_F16LE if settings.dtype == "float16" else h5t.IEEE_F32LE
         self._properties = h5p.create(h5p.DATASET_CREATE)
         self._properties.set_obj_track_times(False)  # same input, same bytes
+        self._strings = h5t.py_create(h5py.string_dtype(), logical=True)
         self._links = h5p.create(h5p.LINK_CREATE)
         self._links.set_char_encoding(h5t.CSET_UTF8)
         self._links.set_create_intermediate_group(True)  # a "/" in a line opens a group
@@ -75,6 +78,7 @@ class Hdf5Writer:
             h5o.link(dataset, self._file.id, key, lcpl=self._links)
             if values.size:
                 dataset.write(h5s.ALL, h5s.ALL, values)
+            self._describe(dataset, record)
             self._count += 1
             if self._spool is not None:
                 self._index(self._spool, record.text)
@@ -99,6 +103,23 @@ class Hdf5Writer:
             what = f"the line {shown(key, 60)!r} occurs twice" if key else "a line is blank"
             raise ConfigError(f"{what} and cannot be the name of a dataset; use numbers as names")
         return key.encode("utf-8", "surrogateescape")
+
+    def _describe(self, dataset: Any, record: Record) -> None:
+        """Write the attributes of a dataset."""
+        from h5py import h5a, h5s, h5t
+
+        # A string of HDF5 ends at its first NUL, and none can hold a lone surrogate.
+        tokens = [utf8(token).replace("\0", "\ufffd") for token in record.tokens]
+        space = h5s.create_simple((len(tokens),))
+        attribute = h5a.create(dataset, b"tokens", self._strings, space)
+        if tokens:
+            attribute.write(np.array(tokens, object))
+        if record.spans is not None:
+            spans = np.array(record.spans, np.int32).reshape(-1, 2)
+            space = h5s.create_simple(spans.shape)
+            attribute = h5a.create(dataset, b"spans", h5t.STD_I32LE, space)
+            if tokens:
+                attribute.write(spans)
 
     def _index(self, spool: BinaryIO, text: str) -> None:
         if self._count > _MAX_LINES and not self._settings.sentence_index:

@@ -10,22 +10,19 @@ comes first if sentences were split.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from numpy.typing import NDArray
 
-from elmore._atomic import atomic_file
-from elmore.embedding.writers import Record, Settings, stored
-from elmore.errors import ElmoreError
+from elmore.embedding.writers import Record, Settings, output_stream, stored
 
-__all__ = ["JsonlWriter", "open"]
+__all__ = ["NUMBER", "JsonlWriter", "open"]
 
 # float32 in 7 digits is right to 1 part in 10 million; float16 needs 5 to be exact.
-_NUMBER = {"float32": "%.7g", "float16": "%.5g"}
+NUMBER = {"float32": "%.7g", "float16": "%.5g"}
 
 _NUMBERS_AT_ONCE = 1 << 18
 
@@ -36,7 +33,7 @@ class JsonlWriter:
     def __init__(self, stream: BinaryIO, settings: Settings) -> None:
         self._stream = stream
         self._settings = settings
-        number = _NUMBER[settings.dtype]
+        number = NUMBER[settings.dtype]
         # One % for a complete sentence is three times as fast as json.dumps of its numbers.
         self._row = "[" + ", ".join([number] * int(settings.shape[-1] or 0)) + "]"
         vectors = "vector" if settings.pooled else "vectors"
@@ -81,13 +78,7 @@ class JsonlWriter:
 @contextmanager
 def open(path: Path | None, settings: Settings) -> Iterator[JsonlWriter]:
     """Open a file, or stdout for None."""
-    if path is None:
-        if sys.stdout is None:  # closed before we were started
-            raise ElmoreError("stdout is closed; pass -o FILE")
-        target: AbstractContextManager[BinaryIO] = nullcontext(sys.stdout.buffer)
-    else:
-        target = atomic_file(path, overwrite=settings.overwrite)
-    with target as stream:
+    with output_stream(path, settings) as stream:
         writer = JsonlWriter(stream, settings)
         yield writer
         writer.close()

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from elmore._atomic import atomic_file
 from elmore._imports import require
-from elmore.embedding.writers import Record, Settings, stored
+from elmore.embedding.writers import Record, Settings, stored, utf8
 from elmore.options import StoredType
 
-__all__ = ["ParquetWriter", "VectorColumns", "open", "utf8"]
+__all__ = ["ParquetWriter", "VectorColumns", "open"]
 
 # Bytes of vectors in a row group; a reader holds one at a time.
 _GROUP_BYTES = 16 << 20
@@ -105,11 +105,6 @@ class ParquetWriter:
             columns.append(self._columns.make(values))
         self._file.write_batch(arrow.record_batch(columns, schema=self._schema))
         self._count += len(records)
-
-
-def utf8(text: str) -> str:
-    """A text with "?" for lone surrogates, which UTF-8 cannot hold and no UTF-8 input has."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 @contextmanager
