@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from elmore.config import BiLmConfig
     from elmore.embedding.elmo import Elmo
     from elmore.embedding.results import SentenceLayers, cosine
+    from elmore.embedding.vectors import read_vectors
     from elmore.language_model.likely_words import substitutes
     from elmore.language_model.perplexity import perplexity
     from elmore.language_model.scores import score
@@ -45,6 +46,7 @@ __all__ = [
     "perplexity",
     "prepare",
     "pretrain",
+    "read_vectors",
     "score",
     "senses",
     "substitutes",
@@ -66,6 +68,7 @@ _NAMES = {
     "perplexity": "elmore.language_model.perplexity",
     "prepare": "elmore.training.prepare",
     "pretrain": "elmore.training.pretrain",
+    "read_vectors": "elmore.embedding.vectors",
     "score": "elmore.language_model.scores",
     "senses": "elmore.senses",
     "substitutes": "elmore.language_model.likely_words",

@@ -1,4 +1,4 @@
-"""Files of vectors: the table of writers, and what a writer is given.
+"""Files of vectors: the table of formats, what a writer is given, and what a reader gives.
 
 Nothing here imports numpy or h5py, so that the command line can list the formats at no cost.
 """
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 from elmore._atomic import atomic_file
-from elmore.errors import ConfigError, ElmoreError
+from elmore._messages import shown
+from elmore.errors import ConfigError, ElmoreError, FormatError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WRITERS",
+    "Reader",
     "Record",
     "Settings",
+    "StoredRecord",
     "Writer",
     "WriterInfo",
     "check_format",
+    "damaged",
+    "open_reader",
     "open_writer",
     "output_stream",
     "stored",
@@ -49,6 +54,22 @@ class Record(NamedTuple):
     tokens: tuple[str, ...]
     spans: tuple[tuple[int, int], ...] | None
     values: NDArray[np.float32]
+
+
+class StoredRecord(NamedTuple):
+    """What a file holds of one sentence; None for what its format or its writer left out.
+
+    Attributes:
+        values: shaped like those of a `Record`, in the type of the file.
+        tokens: its tokens.
+        spans: where each token is in the text.
+        text: the sentence as it was read.
+    """
+
+    values: NDArray[Any]
+    tokens: tuple[str, ...] | None = None
+    spans: tuple[tuple[int, int], ...] | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,12 +117,30 @@ class Writer(Protocol):
         """Write what comes after the last record."""
 
 
+class Reader(Protocol):
+    """An open file of vectors; nothing is read before it is asked for."""
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """As in `Settings`; () for a file without sentences that does not say."""
+
+    def __len__(self) -> int:
+        """How many sentences there are."""
+
+    def record(self, k: int) -> StoredRecord:
+        """Read a sentence, counted from 0 in this file."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
 class WriterInfo(NamedTuple):
     """One format.
 
     Attributes:
         module: in this folder, imported when it is needed. Its `open(path, settings)` is a context
             manager that gives a `Writer`; the file appears under its name only when it is complete.
+            Its `read(path)` gives a `Reader`.
         suffixes: file names that mean this format.
         streams: whether it can be written to a pipe.
         pooled: whether it holds one vector per sentence only.
@@ -145,6 +184,25 @@ def open_writer(name: str, path: Path | None, settings: Settings) -> AbstractCon
     module = importlib.import_module(f"{__name__}.{info.module}")
     writer: AbstractContextManager[Writer] = getattr(module, info.opener)(path, settings)
     return writer
+
+
+def open_reader(name: str, path: Path) -> Reader:
+    """Open a file of vectors by the name of its format.
+
+    Raises:
+        FormatError: it is damaged, or not a file of vectors.
+    """
+    module: Any = importlib.import_module(f"{__name__}.{WRITERS[name].module}")
+    reader: Reader = module.read(path)
+    return reader
+
+
+def damaged(path: Path, problem: object) -> FormatError:
+    """The error for a file of vectors that cannot be read."""
+    return FormatError(
+        f"'{shown(path, 120)}' is not a complete file of vectors: {shown(problem, 120)}; write it "
+        "again with `elmore embed`"
+    )
 
 
 def output_stream(path: Path | None, settings: Settings) -> AbstractContextManager[BinaryIO]:

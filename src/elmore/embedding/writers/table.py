@@ -9,16 +9,26 @@ a text become spaces too.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from elmore.embedding.writers import Record, Settings, output_stream, stored
-from elmore.embedding.writers.jsonl import NUMBER
+import numpy as np
 
-__all__ = ["TableWriter", "open", "open_tsv"]
+from elmore.embedding.writers import (
+    Record,
+    Settings,
+    StoredRecord,
+    damaged,
+    output_stream,
+    stored,
+)
+from elmore.embedding.writers.jsonl import NUMBER, Lines
+
+__all__ = ["TableReader", "TableWriter", "open", "open_tsv", "read"]
 
 _BREAKS = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
@@ -76,3 +86,46 @@ def _opened(path: Path | None, settings: Settings, delimiter: str) -> Iterator[T
         writer = TableWriter(stream, settings, delimiter)
         yield writer
         writer.close()
+
+
+class TableReader:
+    """Reads lines that `TableWriter` wrote; the header says which kind of table it is."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = lines = Lines(path)
+        header = lines[0].decode("utf-8", "replace").strip() if len(lines) else ""
+        self._delimiter = "\t" if header.startswith("number\ttext\t") else ","
+        names = header.split(self._delimiter)
+        if names[:2] != ["number", "text"] or len(names) < 3:
+            lines.close()
+            raise damaged(path, "it does not start with number, text, v0, ...")
+        layer = re.fullmatch(r"layer(\d+)_v(\d+)", names[-1])
+        sizes = [int(number) + 1 for number in layer.groups()] if layer else [len(names) - 2]
+        self.shape: tuple[int | None, ...] = tuple(sizes)
+
+    def __len__(self) -> int:
+        return len(self._lines) - 1
+
+    def record(self, k: int) -> StoredRecord:
+        """Parse a line."""
+        sizes = [size or 0 for size in self.shape]
+        try:
+            line = self._lines[k + 1].decode("utf-8").rstrip("\r\n")
+            # From the right: only the text can hold the delimiter.
+            head, *numbers = line.rsplit(self._delimiter, math.prod(sizes))
+            values = np.array(numbers, np.float32).reshape(sizes)
+        except ValueError:
+            raise damaged(self._lines.path, f"line {k + 2} is not one of ours") from None
+        text = head.partition(self._delimiter)[2]
+        if self._delimiter == "," and text.startswith('"'):
+            text = text[1:-1].replace('""', '"')
+        return StoredRecord(values, text=text)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._lines.close()
+
+
+def read(path: Path) -> TableReader:
+    """Open a file of either kind."""
+    return TableReader(path)
