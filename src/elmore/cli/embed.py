@@ -35,6 +35,7 @@ EXAMPLES = """\
   echo "A plant grew ." | elmore embed --model my-model
   elmore embed --model my-model news.txt -o news.hdf5 --layers all --tokenized
   elmore embed --model options.json weights.hdf5 book.txt --split-sentences --pool mean -o book.npz
+  elmore embed reviews.csv --column review --pool mean -o reviews.npy
   elmore embed --model my-model corpus/*.txt --workers 4 -f parquet --dtype float16 -o vectors/
 
 formats:
@@ -107,7 +108,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         check_inputs(inputs, output)
     say_waiting(inputs, quiet=args.quiet)
-    progress = make_progress(unit="sentences", quiet=args.quiet)
+    total = flags.count_inputs(args)
+    progress = make_progress(unit="sentences", total=total, quiet=args.quiet)
     try:
         if args.workers is not None:
             counts = _run_bulk(args, model, inputs, form, progress)
@@ -167,6 +169,9 @@ def _run_bulk(
         dtype=args.dtype,
         tokenized=args.tokenized,
         split_sentences=args.split_sentences,
+        field=args.field,
+        column=args.column,
+        conllu=args.conllu,
         errors=args.errors,
         limit=args.limit,
         sentence_index=args.sentence_index,
@@ -209,7 +214,7 @@ def _settings(args: argparse.Namespace, checkpoint: Checkpoint) -> Settings:
     return Settings(
         shape=value_shape(checkpoint.config, _output(args)),
         dtype=args.dtype,
-        texts=args.split_sentences,
+        texts=args.split_sentences or args.field is not None or args.column is not None,
         sentence_index=args.sentence_index,
         overwrite=args.force,
     )
