@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
     from elmore.embedding.results import SentenceLayers, cosine
     from elmore.embedding.search import search
+    from elmore.embedding.vectors import read_vectors
     from elmore.language_model.likely_words import substitutes
     from elmore.language_model.perplexity import perplexity
     from elmore.language_model.scores import score
@@ -46,6 +47,7 @@ __all__ = [
     "perplexity",
     "prepare",
     "pretrain",
+    "read_vectors",
     "score",
     "search",
     "senses",
@@ -68,6 +70,7 @@ _NAMES = {
     "perplexity": "elmore.language_model.perplexity",
     "prepare": "elmore.training.prepare",
     "pretrain": "elmore.training.pretrain",
+    "read_vectors": "elmore.embedding.vectors",
     "score": "elmore.language_model.scores",
     "search": "elmore.embedding.search",
     "senses": "elmore.senses",

@@ -23,6 +23,7 @@ NAMES = [
     "perplexity",
     "prepare",
     "pretrain",
+    "read_vectors",
     "score",
     "search",
     "senses",

@@ -18,7 +18,7 @@ from elmore.cli.report import (
     several,
     write_json,
 )
-from elmore.embedding.writers import WRITERS, Settings, open_writer
+from elmore.embedding.writers import WRITERS, Settings, check_format, open_writer
 from elmore.errors import ConfigError
 from elmore.options import Output
 
@@ -35,15 +35,19 @@ EXAMPLES = """\
   echo "A plant grew ." | elmore embed --model my-model
   elmore embed --model my-model news.txt -o news.hdf5 --layers all --tokenized
   elmore embed --model options.json weights.hdf5 book.txt --split-sentences --pool mean -o book.npz
+  elmore embed reviews.csv --column review --pool mean -o reviews.npy
   elmore embed --model my-model corpus/*.txt --workers 4 -f parquet --dtype float16 -o vectors/
 
 formats:
   jsonl  one object per sentence: {"tokens": [...], "spans": [...], "vectors": [[...], ...]};
          "layers" with --layers all, "vector" with --pool
   npz    arrays "0", "1", ... (time, dim) for numpy.load; with --pool one matrix "vectors"
-  hdf5   datasets "0", "1", ... and sentence_to_index, as the `allennlp elmo` command wrote them
+  npy    one matrix for numpy.load, with --pool only
+  hdf5   datasets "0", "1", ... and sentence_to_index, as the `allennlp elmo` command wrote them;
+         tokens and spans are attributes of each dataset
   parquet      one row per sentence: number, tokens, spans, vectors; needs elmore[parquet]
   safetensors  one matrix "vectors" of all tokens, and "offsets", where each sentence starts
+  csv, tsv     one line per sentence: number, text, v0, v1, ...; with --pool only
 
 With --workers, -o is a folder: shards in the order of the input, and manifest.json when all are
 there. An interrupted run resumes when it is started again. The bytes are the same for any number of
@@ -55,7 +59,7 @@ def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     flags.add_inputs(parser)
     flags.add_model(parser)
-    flags.add_output(parser, "file to create; - or none for stdout (jsonl only)")
+    flags.add_output(parser, "file to create; - or none for stdout (jsonl, csv, tsv)")
     flags.add(parser, "--format", "--layers", "--pool")
     parser.add_argument(
         "--dtype",
@@ -104,7 +108,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         check_inputs(inputs, output)
     say_waiting(inputs, quiet=args.quiet)
-    progress = make_progress(unit="sentences", quiet=args.quiet)
+    total = flags.count_inputs(args)
+    progress = make_progress(unit="sentences", total=total, quiet=args.quiet)
     try:
         if args.workers is not None:
             counts = _run_bulk(args, model, inputs, form, progress)
@@ -164,6 +169,9 @@ def _run_bulk(
         dtype=args.dtype,
         tokenized=args.tokenized,
         split_sentences=args.split_sentences,
+        field=args.field,
+        column=args.column,
+        conllu=args.conllu,
         errors=args.errors,
         limit=args.limit,
         sentence_index=args.sentence_index,
@@ -183,7 +191,7 @@ def _format(args: argparse.Namespace, output: Path | None) -> str:
         suffix = "" if output is None else output.suffix.lower()
         known = {suffix: name for name, info in WRITERS.items() for suffix in info.suffixes}
         if suffix and suffix not in known:
-            # JSON lines in a file called x.npy would be a surprise later.
+            # JSON lines in a file called x.pt would be a surprise later.
             raise ConfigError(f"'{output}' has an unknown suffix; pass -f {', '.join(WRITERS)}")
         form = known.get(suffix, "jsonl")
     if args.workers is None and args.shard_bytes is not None:
@@ -192,6 +200,7 @@ def _format(args: argparse.Namespace, output: Path | None) -> str:
         raise ConfigError("--workers fills a folder; pass -o FOLDER")
     if output is None and not WRITERS[form].streams:
         raise ConfigError(f"{form} cannot be written to stdout; pass -o FILE")
+    check_format(form, pooled=args.pool is not None)
     if output is None and args.json:
         raise ConfigError("--json would mix with the vectors on stdout; pass -o FILE")
     if args.sentence_index is not None and form != "hdf5":
@@ -205,7 +214,7 @@ def _settings(args: argparse.Namespace, checkpoint: Checkpoint) -> Settings:
     return Settings(
         shape=value_shape(checkpoint.config, _output(args)),
         dtype=args.dtype,
-        texts=args.split_sentences,
+        texts=args.split_sentences or args.field is not None or args.column is not None,
         sentence_index=args.sentence_index,
         overwrite=args.force,
     )

@@ -306,7 +306,12 @@ class _Builder:
             limit = None if self.job.limit is None else self.job.limit - first
             before = first
             for shard in cut_shards(
-                [file], self.job.reading(), Counts(), shard_bytes=self.job.shard_bytes, limit=limit
+                [file],
+                self.job.reading(),
+                Counts(),
+                shard_bytes=self.job.shard_bytes,
+                limit=limit,
+                records=self.job.records(),
             ):
                 yield source, shard.first + 1, TextShard(number, before + shard.first, shard.texts)
                 number, first = number + 1, first + len(shard.texts)

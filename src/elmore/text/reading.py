@@ -21,6 +21,7 @@ from elmore._messages import shown
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet
+from elmore.text.records import LINES, Lines, Records, Text, as_text
 from elmore.text.segmenter import Split, Tokenizer, is_convention, split_function, tokenizer_name
 from elmore.text.sentence import Sentence
 from elmore.text.splitter import sentence_spans, split_sentences
@@ -129,13 +130,27 @@ class Reading:
     def _split(self) -> Split:
         return split_function(self.tokenizer)
 
-    def texts(self, stream: BinaryIO, name: str, counts: Counts) -> Iterator[str]:
-        """Yield the sentences of a stream, and count the lines that are not UTF-8."""
-        lines = self._lines(stream, name, counts)
-        return _split_paragraphs(lines, name) if self.split_sentences else lines
+    def texts(
+        self, stream: BinaryIO, name: str, counts: Counts, records: Records = LINES
+    ) -> Iterator[Text]:
+        """Yield the sentences of a stream, and count the lines that are not UTF-8.
 
-    def sentence(self, text: str) -> Sentence:
-        """Split a sentence into tokens."""
+        Args:
+            stream: the file.
+            name: its name, for messages and for what its suffix tells.
+            counts: where to count.
+            records: where the texts are in the file.
+        """
+        texts = records.read(self._lines(stream, name, counts), name)
+        if self.split_sentences:
+            return _split_paragraphs(_paragraphs(texts, name, records), name)
+        # A cell of a table may have several lines; its spans stay the same.
+        return (t.replace("\n", " ") if isinstance(t, str) else t for t in texts)
+
+    def sentence(self, text: Text) -> Sentence:
+        """Split a sentence into tokens, if it is not."""
+        if not isinstance(text, str):
+            return Sentence(tuple(text))
         return Sentence(_spaced(text)) if self.tokenized else self._split(text)
 
     def document(self, text: str) -> Iterator[Sequence[str]]:
@@ -149,35 +164,53 @@ class Reading:
             for line in texts:
                 yield self._split(line).tokens
 
-    def _lines(self, stream: BinaryIO, name: str, counts: Counts) -> Iterator[str]:
+    def _lines(self, stream: BinaryIO, name: str, counts: Counts) -> Lines:
         def count(_: int) -> None:
             if self.errors == "skip":
                 counts.skipped += 1
             else:
                 counts.replaced += 1
 
-        lines = read_lines(
-            stream, what=name, max_line=LIMITS.text_line_bytes, errors=self.errors, on_invalid=count
+        return read_lines(
+            stream,
+            what=name,
+            max_line=LIMITS.text_line_bytes,
+            errors=self.errors,
+            on_invalid=count,
         )
-        for _, line in lines:
-            yield line
 
 
 @dataclass(frozen=True)
 class SentenceReader:
-    """Reads sentences as a model does; `alphabet` is None if it reads words alone."""
+    """Reads sentences for a model.
+
+    Attributes:
+        reading: how text becomes tokens; its tokenizer is the model's.
+        alphabet: the model's characters; None if it reads words alone.
+        records: where the texts are in a file.
+    """
 
     reading: Reading
     alphabet: Alphabet | None
+    records: Records = LINES
 
     def read(self, inputs: Sequence[str], counts: Counts) -> Iterator[tuple[str, Sentence]]:
         """Yield each sentence of files and stdin as text and as tokens, and count."""
+        for text in self._texts(inputs, counts):
+            yield as_text(text), self.sentence(text, counts)
+
+    def count(self, inputs: Sequence[str]) -> int | None:
+        """How many sentences there are; None for stdin and pipes, which can be read only once."""
+        if any(name == STDIN or _is_pipe(name) for name in inputs or [STDIN]):
+            return None
+        return sum(1 for _ in self._texts(inputs, Counts()))
+
+    def _texts(self, inputs: Sequence[str], counts: Counts) -> Iterator[Text]:
         for name in inputs or [STDIN]:
             with _open_input(name) as stream:
-                for text in self.reading.texts(stream, _label(name), counts):
-                    yield text, self.sentence(text, counts)
+                yield from self.reading.texts(stream, _label(name), counts, self.records)
 
-    def sentence(self, text: str, counts: Counts) -> Sentence:
+    def sentence(self, text: Text, counts: Counts) -> Sentence:
         """Split a sentence into tokens, and count."""
         sentence = self.reading.sentence(text)
         counts.sentences += 1
@@ -191,6 +224,19 @@ class SentenceReader:
 def _spaced(line: str) -> tuple[str, ...]:
     # str.split() also splits at U+00A0 and its relatives, which may be inside tokens.
     return tuple([token for token in line.split(" ") if token])
+
+
+def _paragraphs(texts: Iterator[Text], name: str, records: Records) -> Iterator[str]:
+    """The lines of texts, with a blank one after each record: no sentence goes on in the next."""
+    for text in texts:
+        if not isinstance(text, str):
+            raise ConfigError(
+                f"{shown(name, 120)} has tokens, not running text; leave out --split-sentences"
+            )
+        if records.named:
+            yield from (*text.split("\n"), "")
+        else:
+            yield text
 
 
 def _split_paragraphs(lines: Iterator[str], name: str) -> Iterator[str]:

@@ -75,13 +75,14 @@ class SafetensorsView:
         """Every tensor by name, without reading it."""
         return dict(self._tensors)
 
-    def read(self, name: str, *, copy: bool = False) -> NDArray[Any]:
+    def read(self, name: str, *, copy: bool = False, check: bool = True) -> NDArray[Any]:
         """Read a tensor in its own type; NaN and infinite values are refused.
 
         Args:
             name: one of `names()`.
             copy: return writable memory of its own. Otherwise a local file is mapped: the
                 array is read-only and shares its memory with other processes.
+            check: look for NaN and infinite values, which reads all of it.
         """
         tensor = self._tensors.get(name)
         label = f"'{shown(name, 80)}'"
@@ -103,7 +104,8 @@ class SafetensorsView:
         else:
             array = np.empty(tensor.shape, dtype)
             self._fill(array, tensor)
-        check_finite(array, what=self._what, name=name)
+        if check:
+            check_finite(array, what=self._what, name=name)
         return array
 
     def _check_size(self) -> None:
