@@ -1,10 +1,11 @@
 """The page in a real browser: typing, picking, sliding, and what goes wrong.
 
-ELMORE_PICTURES=1 writes the pictures of the documentation anew.
+ELMORE_PICTURES=1 writes the pictures of the documentation again.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from elmore import Elmo
 from serve.running import Running, start, start_verb
 
 playwright = pytest.importorskip(
@@ -76,8 +78,37 @@ def until(page: Any, expression: str, seconds: float = 20) -> None:
 
 
 def heat(page: Any) -> list[list[float]]:
-    rows = page.locator("#heat tbody tr").all()
-    return [[float(c.inner_text()) for c in row.locator("[data-cell]").all()] for row in rows]
+    rows = page.locator("#heat [role=row]").all()[1:]
+    return [[float(c.inner_text()) for c in row.locator("[role=gridcell]").all()] for row in rows]
+
+
+def violations(page: Any) -> list[str]:
+    """What axe-core finds wrong with the page as it is."""
+    found = importlib.util.find_spec("axe_playwright_python")
+    if found is None or found.origin is None:
+        pytest.skip("axe-core is not installed: pip install axe-playwright-python")
+    source = Path(found.origin).with_name("axe.min.js").read_text(encoding="utf-8")
+    page.evaluate(source + "; undefined")  # a script element would break the page's policy
+    result = page.evaluate("axe.run()")
+    assert len(result["passes"]) > 15
+    return [
+        f"{one['id']}: {node['target']} {node['failureSummary']}"
+        for one in result["violations"]
+        for node in one["nodes"]
+    ]
+
+
+def picture(page: Any, folder: Path, name: str) -> None:
+    """Take a picture of the complete page; it must not scroll sideways."""
+    scroll = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    assert page.evaluate(scroll), "the page must not scroll sideways"
+    page.mouse.move(0, 0)
+    path = folder / f"{name}.png"
+    page.screenshot(path=path, full_page=True)
+    assert 10_000 < path.stat().st_size < 500_000
+    if os.environ.get("ELMORE_PICTURES"):
+        image = pytest.importorskip("PIL.Image").open(path)
+        image.convert("RGB").quantize(96).save(PICTURES / path.name, optimize=True)
 
 
 def test_it_starts_with_an_example(page: Any, tmp_path: Path) -> None:
@@ -89,22 +120,113 @@ def test_it_starts_with_an_example(page: Any, tmp_path: Path) -> None:
         assert [r[i] for r in table] == row
     assert min(map(min, table)) < 0.9
     assert page.locator("#map g").count() == 6
-    assert page.locator("#small figure").count() == 3
+    assert page.locator("#small figure").count() == 4  # sense vectors and three layers
     assert page.locator("#likely li").count() == 6
-    assert page.locator("#likely li").first.locator(".bars span").count() == 8
+    assert page.locator("#likely li").first.locator(".chip").count() == 8
     assert page.locator("#problem").is_hidden()
-    wide = tmp_path / "page.png"
-    page.screenshot(path=wide, full_page=True)
-    page.set_viewport_size({"width": 390, "height": 800})
-    small = tmp_path / "page-small.png"
-    page.screenshot(path=small)
-    scroll = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-    assert page.evaluate(scroll), "a small screen must not scroll sideways"
-    for picture in (wide, small):
-        assert 10_000 < picture.stat().st_size < 400_000
-        if os.environ.get("ELMORE_PICTURES"):
-            image = pytest.importorskip("PIL.Image").open(picture)
-            image.convert("RGB").quantize(64).save(PICTURES / picture.name, optimize=True)
+    picture(page, tmp_path, "page")
+
+
+def test_it_says_what_it_is(page: Any, service: Running) -> None:
+    description = service.ask("/openapi.json")[1]
+    assert page.locator(".brand").inner_text() == f"elmore {description['info']['version']}"
+    assert "Model: english" in page.locator("header").inner_text()
+    assert page.get_by_role("link", name="Docs").get_attribute("href").startswith("https://")
+    page.get_by_role("link", name="API").click()
+    assert page.url.endswith("/openapi.json")
+
+
+def test_accessibility(page: Any) -> None:
+    assert violations(page) == []
+    page.get_by_role("button", name="own mix").click()
+    page.locator("#stretch").check()
+    page.locator("#map g").first.focus()
+    assert violations(page) == []
+    page.fill("#text", "")
+    until(page, "document.getElementById('note').textContent.includes('Write a')")
+    assert violations(page) == []
+
+
+def test_the_dark_page(browser: Any, service: Running, tmp_path: Path) -> None:
+    page = browser.new_page(viewport={"width": 1100, "height": 900}, color_scheme="dark")
+    page.goto(f"http://127.0.0.1:{service.port}/")
+    changed(page, 1)
+    assert violations(page) == []
+    picture(page, tmp_path, "page-dark")
+    cell = "getComputedStyle(document.querySelector('#heat [data-key=\"0.5\"]')).backgroundColor"
+    dark = page.evaluate(cell)
+    page.emulate_media(color_scheme="light")
+    until(page, f"{cell} !== '{dark}'")  # the colours follow the system while it is open
+    page.close()
+
+
+def test_the_page_on_a_phone(browser: Any, service: Running, tmp_path: Path) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844}, has_touch=True)
+    page.goto(f"http://127.0.0.1:{service.port}/")
+    changed(page, 1)
+    picture(page, tmp_path, "page-small")
+    assert violations(page) == []
+    sizes = [grid.bounding_box() for grid in page.locator("#small .grid").all()]
+    assert len({(round(box["width"]), round(box["height"])) for box in sizes}) == 1
+    for row in page.locator("#heat [role=rowheader]").all():
+        assert row.bounding_box()["width"] > 200  # the sentence is visible, not the number alone
+    page.locator("#map g").nth(3).tap()
+    assert page.locator("#tip").inner_text() == "4 The play was first performed in London ."
+    page.close()
+
+
+def test_uses_have_the_numbers_of_their_sentences(page: Any) -> None:
+    page.fill("#text", "Nothing here .\nThe bank of the bank .\nA bank .")
+    changed(page, 2)
+    assert page.locator("#sentences .number").all_inner_texts() == ["1", "2", "3"]
+    wanted = ["2a", "2b", "3"]
+    assert page.locator("#heat [role=rowheader] .number").all_inner_texts() == wanted
+    assert page.locator("#heat [role=columnheader]").all_inner_texts()[1:] == wanted
+    assert page.locator("#map text").all_text_contents() == wanted
+    assert page.locator("#likely .number").all_inner_texts() == wanted
+
+
+def test_numbers_on_the_map_do_not_overlap(page: Any) -> None:
+    page.fill("#text", "The bank lent money .\n" * 12)  # twelve points in one place
+    until(page, "document.querySelectorAll('#map g').length === 12")
+    boxes = [badge.bounding_box() for badge in page.locator("#map .badge").all()]
+    centres = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes]
+    for k, (x, y) in enumerate(centres):
+        for left, top in centres[:k]:
+            assert ((x - left) ** 2 + (y - top) ** 2) ** 0.5 > 20
+    page.locator("#map .badge").nth(5).hover()
+    assert page.locator("#tip").inner_text() == "6 The bank lent money ."
+    page.mouse.move(0, 0)
+    assert page.locator("#tip").is_hidden()
+
+
+def test_why_two_uses_are_similar(page: Any, service: Running) -> None:
+    sentences = page.locator("#text").input_value().split("\n")
+    senses = service.ask("/v1/explore", {"sentences": sentences, "word": "play"})[1]["senses"]
+    four, six = (dict(zip(senses[k]["words"], senses[k]["weights"], strict=True)) for k in (3, 5))
+    lengths = [sum(w * w for w in one.values()) ** 0.5 for one in (four, six)]
+    parts = {word: four[word] * six[word] for word in four if word in six}
+    page.locator("#heat [data-key='3.5']").click()
+    assert heat(page)[3][5] == round(sum(parts.values()) / lengths[0] / lengths[1], 2)
+    best = sorted(parts, key=lambda word: -parts[word])[:8]
+    assert page.locator("#pair .chip").all_inner_texts() == best
+    page.locator("#heat [data-key='3.3']").click()  # one use: its own words
+    best = sorted(four, key=lambda word: -four[word])[:8]
+    assert page.locator("#pair .chip").all_inner_texts() == best
+
+
+def test_the_scale_of_the_colours(page: Any) -> None:
+    colour = "getComputedStyle(document.querySelector('#heat [data-key=\"0.2\"]')).backgroundColor"
+    page.get_by_role("button", name="layer 2").click()
+    fixed, value = page.evaluate(colour), heat(page)[0][2]
+    assert page.locator("#low").inner_text() == "0"
+    page.locator("#stretch").check()
+    assert page.evaluate(colour) != fixed
+    lowest = min(map(min, heat(page)))
+    assert page.locator("#low").inner_text() == f"{lowest:.2f}"
+    page.locator("#stretch").uncheck()
+    assert page.evaluate(colour) == fixed
+    assert heat(page)[0][2] == value
 
 
 def test_typing_and_picking(page: Any) -> None:
@@ -114,7 +236,7 @@ def test_typing_and_picking(page: Any) -> None:
     assert len(heat(page)) == 3
     page.locator("#text").press("End")
     page.locator("#text").type("\nThe bank was closed .")
-    until(page, "document.querySelectorAll('#heat tbody tr').length === 4")
+    until(page, "document.querySelectorAll('#heat [role=rowheader]').length === 4")
     page.get_by_role("button", name="the", exact=True).first.click()
     until(page, "document.getElementById('word').textContent === 'the'")
     assert len(heat(page)) == 3
@@ -126,34 +248,43 @@ def test_a_word_that_is_used_once_or_gone(page: Any) -> None:
     page.get_by_role("button", name="garden", exact=True).click()
     until(page, "document.getElementById('word').textContent === 'garden'")
     assert "used once" in page.locator("#note").inner_text()
+    assert "used once" in page.locator("#compare .empty").inner_text()
+    assert page.locator("#heat").is_hidden()
+    assert page.locator("#likely li").count() == 1
     page.fill("#text", BANK)  # without a garden: the service chooses again
     until(page, "document.getElementById('word').textContent === 'bank'")
+    assert page.locator("#compare .empty").is_hidden()
     page.fill("#text", "One of each .")
     until(page, "document.getElementById('note').textContent.includes('No word')")
     page.fill("#text", "")
     until(page, "document.getElementById('note').textContent.includes('Write a')")
-    assert page.locator("#heat td").count() == 0
+    assert page.locator("#heat, #map, #small, #likely").filter(visible=True).count() == 0
+    assert page.locator(".empty").filter(visible=True).count() == 4
 
 
 def test_the_mix(page: Any) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
+    page.get_by_role("button", name="mean of all layers").click()
     mean = heat(page)
-    page.get_by_role("button", name="word alone").click()
+    page.get_by_role("button", name="layer 0").click()
     assert all(value == 1 for row in heat(page) for value in row)
-    page.get_by_role("button", name="layer 2 alone").click()
+    page.get_by_role("button", name="layer 2").click()
     top = heat(page)
     assert top != mean
-    assert page.locator("#layer-2-value").inner_text() == "1.00"
+    assert page.locator("#sliders").is_hidden()
+    page.get_by_role("button", name="own mix").click()
+    assert heat(page) == mean  # until somebody moves a slider
+    page.locator("#layer-1").fill("0")
+    page.locator("#layer-0").fill("0")
+    assert heat(page) == top
     slider = page.locator("#layer-0")
     slider.focus()
     for _ in range(20):
         slider.press("ArrowRight")
     assert page.locator("#layer-0-value").inner_text() == "1.00"
     both = heat(page)
-    assert min(map(min, both)) > min(map(min, top))  # the word itself makes all uses alike
-    page.get_by_role("button", name="all alike").click()
-    assert heat(page) == mean
+    assert min(map(min, both)) > min(map(min, top))  # the word itself makes all uses similar
     for layer in range(3):
         page.locator(f"#layer-{layer}").fill("0")
     assert all(value == 0 for row in heat(page) for value in row)
@@ -161,6 +292,7 @@ def test_the_mix(page: Any) -> None:
 
 
 def test_the_numbers_are_the_services(page: Any, service: Running) -> None:
+    page.get_by_role("button", name="mean of all layers").click()
     sentences = page.locator("#text").input_value().split("\n")
     body = {"sentences": sentences, "word": "play"}
     products = service.ask("/v1/explore", body)[1]["products"]
@@ -175,28 +307,34 @@ def test_the_numbers_are_the_services(page: Any, service: Running) -> None:
 
 
 def test_keys_alone(page: Any) -> None:
-    page.locator("[data-cell='0.0']").focus()
+    page.locator("#heat [data-key='0.0']").click()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
-    assert page.evaluate("document.activeElement.dataset.cell") == "1.1"
+    assert page.evaluate("document.activeElement.dataset.key") == "1.1"
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
-    assert page.evaluate("document.activeElement.dataset.cell") == "1.0"
+    assert page.evaluate("document.activeElement.dataset.key") == "1.0"
     said = page.locator("#pair").inner_text()
     assert "The children play in the garden" in said
     assert "They play football" in said
+    page.locator("#map g").nth(2).focus()
+    page.keyboard.press("Enter")
+    assert "He will play the second match" in page.locator("#pair").inner_text()
+    assert page.locator("#tip").is_visible()
     page.locator("#sentences button").nth(1).focus()
     page.keyboard.press("Enter")
     until(page, "document.getElementById('word').textContent === 'children'")
-    assert page.evaluate("document.activeElement.dataset.place") == "0.1"
+    assert page.evaluate("document.activeElement.dataset.key") == "0.1"
 
 
 def test_errors_are_shown_kindly(page: Any, browser: Any) -> None:
     page.fill("#text", "a\n" * 300)
     page.wait_for_selector("#problem:not([hidden])")
     assert "300 sentences, more than the limit of 256" in page.locator("#problem").inner_text()
+    assert page.locator("body.stale").count() == 1  # what is shown belongs to other sentences
     page.fill("#text", BANK)
     page.wait_for_selector("#problem", state="hidden")
+    assert page.locator("body.stale").count() == 0
     page.route("**/v1/explore", lambda route: route.abort())
     page.fill("#text", BANK + "\n")
     page.wait_for_selector("#problem:not([hidden])")
@@ -217,6 +355,37 @@ def test_a_text_is_no_markup(page: Any) -> None:
     assert page.locator("main b").count() == 0
 
 
+def test_a_saved_page_needs_no_service(browser: Any, tmp_path: Path) -> None:
+    elmo = Elmo.load(tokenizer="spaces")
+    found = elmo.explore(["They play chess .", "The play </script> was long .", "We play ."])
+    found.save(tmp_path / "uses.html")
+    page = browser.new_page(viewport={"width": 1100, "height": 900})
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    address = (tmp_path / "uses.html").as_uri()
+    page.goto(address)
+    assert len(heat(page)) == 3
+    assert "The play </script> was long" in page.locator("#sentences").inner_text()
+    for hidden in ("#text", "#examples", "a[href='openapi.json']"):
+        assert page.locator(hidden).is_hidden()
+    page.get_by_role("button", name="layer 0").click()
+    assert heat(page) == [[1.0] * 3] * 3
+    assert violations(page) == []
+    # In a notebook it is in a frame.
+    page.set_content(f"<title>n</title><main>{found._repr_html_()}</main>")
+    frame = page.frame_locator("iframe")
+    frame.locator("#heat [role=gridcell]").first.wait_for()
+    assert frame.locator("#map g").count() == 3
+    page.close()
+    assert [
+        url for url in asked if url != address and not url.startswith(("data:", "about:"))
+    ] == []
+    assert said == []
+
+
 @pytest.mark.slow  # a claim about time
 def test_a_change_takes_less_than_200_ms(page: Any) -> None:
     spent = []
@@ -224,7 +393,7 @@ def test_a_change_takes_less_than_200_ms(page: Any) -> None:
         page.fill("#text", f"{BANK}\nThe bank number {k} is here .")
         changed(page, 2 + k)
         spent.append(float(page.evaluate("document.body.dataset.ms")))
-    print(f"milliseconds a change: {spent}")
+    print(f"milliseconds per change: {spent}")
     assert min(spent) < 200  # others may use the machine meanwhile
 
 

@@ -48,6 +48,7 @@ from elmore.text.sentence import Sentence
 
 if TYPE_CHECKING:
     from elmore.nn.elmo_layer import ElmoLayer, LayerNorm
+    from elmore.senses.explore import Exploration
     from elmore.senses.vectors import SenseVectors
 
 __all__ = ["Elmo", "Precision"]
@@ -313,6 +314,25 @@ class Elmo:
             for sentence, vectors in zip(sentences, found, strict=True)
         ]
         return result[0] if isinstance(texts, str) else result
+
+    def explore(self, texts: Sequence[str], *, word: str | None = None) -> Exploration:
+        """Compare the uses of a word, with pictures: the page of `elmore serve` in a notebook.
+
+        Args:
+            texts: sentences.
+            word: the word; by default the rarest one that is repeated.
+
+        Returns:
+            an object that a notebook shows, without a service or a network; `save("uses.html")`
+            writes it as a file.
+
+        Examples:
+            >>> elmo.explore(["She sat on the bank .", "The bank lent money ."])
+            Exploration('bank', 2 uses)
+        """
+        from elmore.senses.explore import explore
+
+        return explore(self, texts, word=word)
 
     def pipe(
         self,

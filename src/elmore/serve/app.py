@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -18,6 +17,7 @@ from starlette.types import ASGIApp
 
 from elmore._version import __version__
 from elmore.embedding.elmo import Elmo
+from elmore.senses.explore import page_file
 from elmore.serve import schemas
 from elmore.serve.batcher import Batcher
 from elmore.serve.bodies import ARROW, JSON, NPZ, JsonRequest, encode_json
@@ -53,12 +53,8 @@ _WORK: dict[str, tuple[str, type[BaseModel]]] = {
     "explore": ("The uses of a word, compared", schemas.ExploreResponse),
 }
 _BINARY = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in (NPZ, ARROW)}
-# Path to file and media type; nothing in the files is loaded from elsewhere.
-_PAGE = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-}
+# Nothing in the files is loaded from elsewhere.
+_PAGE = {"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -68,7 +64,6 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-_PAGE_FOLDER = Path(__file__).parent / "page"
 
 
 class _Route(APIRoute):
@@ -202,8 +197,9 @@ def _add_page(app: FastAPI) -> None:
 
         return respond
 
-    for path, (name, kind) in _PAGE.items():
-        response = Response((_PAGE_FOLDER / name).read_bytes(), 200, _PAGE_HEADERS, kind)
+    for path, kind in _PAGE.items():
+        content = page_file(path.removeprefix("/") or "index.html")
+        response = Response(content, 200, _PAGE_HEADERS, f"{kind}; charset=utf-8")
         app.add_route(path, always(response), methods=["GET"])
 
 

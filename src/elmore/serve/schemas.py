@@ -219,6 +219,13 @@ class Place(BaseModel):
     position: int
 
 
+class SenseWords(BaseModel):
+    """The likeliest words in the place of a use, and how much likelier each is than in general."""
+
+    words: list[str]
+    weights: list[float]
+
+
 class ExploreResponse(_Answer):
     """`products[i][l][j][m]`: inner product of use i in layer l and use j in layer m."""
 
@@ -230,6 +237,7 @@ class ExploreResponse(_Answer):
     uses: list[Place]
     left_out: int
     products: list[list[list[list[float]]]]
+    senses: list[SenseWords] | None
 
 
 class ModelEntry(BaseModel):

@@ -10,11 +10,12 @@ from elmore.embedding.results import Array, Finish, all_layers
 from elmore.embedding.stream import embed_stream
 from elmore.language_model.likely_words import substitutes_at
 from elmore.language_model.scores import pipe_scores
+from elmore.senses.vectors import SenseSpace
 
 if TYPE_CHECKING:
     from elmore.text.sentence import Sentence
 
-__all__ = ["Item", "Likely", "Scored", "Vectors", "compute"]
+__all__ = ["Item", "Likely", "Scored", "Sensed", "Vectors", "compute"]
 
 
 class Item(Protocol):
@@ -53,6 +54,15 @@ class Likely:
         self.sentence, self.position, self.k = sentence, position, k
 
 
+class Sensed:
+    """Sense vectors of places of a sentence."""
+
+    __slots__ = ("positions", "sentence")
+
+    def __init__(self, sentence: Sentence, positions: Sequence[int]) -> None:
+        self.sentence, self.positions = sentence, positions
+
+
 def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
     """Compute items of all kinds, those of a kind together; the results are in their order."""
     results: list[Any] = [None] * len(items)
@@ -82,4 +92,10 @@ def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
         words = substitutes_at(elmo, places, most, batch_tokens=batch_tokens)
         for (k, item), some in zip(likely, words, strict=True):
             results[k] = some[: item.k]
+    sensed = [(k, item) for k, item in enumerate(items) if isinstance(item, Sensed)]
+    if sensed:
+        asked = ((item.sentence, item.positions) for _, item in sensed)
+        senses = SenseSpace(elmo).pipe(asked, batch_tokens=batch_tokens)
+        for (k, _), some_senses in zip(sensed, senses, strict=True):
+            results[k] = some_senses
     return results
