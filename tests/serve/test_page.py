@@ -374,7 +374,7 @@ def test_a_saved_page_needs_no_service(browser: Any, tmp_path: Path) -> None:
     page.get_by_role("button", name="layer 0").click()
     assert heat(page) == [[1.0] * 3] * 3
     assert violations(page) == []
-    # In a notebook it is in a frame.
+    page.goto("about:blank")  # In a notebook it is in a frame.
     page.set_content(f"<title>n</title><main>{found._repr_html_()}</main>")
     frame = page.frame_locator("iframe")
     frame.locator("#heat [role=gridcell]").first.wait_for()

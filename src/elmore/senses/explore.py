@@ -20,7 +20,15 @@ from elmore.senses.vectors import SenseSpace, SenseVectors
 from elmore.text.sentence import Sentence
 from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["ChosenUses", "Exploration", "choose_uses", "describe_uses", "explore", "page_file"]
+__all__ = [
+    "ChosenUses",
+    "Exploration",
+    "choose_uses",
+    "describe_uses",
+    "explore",
+    "page_file",
+    "sense_words",
+]
 
 _FOLDER = Path(__file__).parent / "page"
 _DOCS = "https://elmore-nlp.github.io/elmore/"
@@ -29,6 +37,9 @@ _LINK, _SCRIPT = '<link rel="stylesheet" href="page.css">', '<script src="page.j
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 _MAX_USES = 60
 _MAX_WORDS = 50  # of those that are repeated
+
+
+SenseWords = dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -115,7 +126,8 @@ def explore(elmo: Elmo, texts: Sequence[str], *, word: str | None = None) -> Exp
     except ConfigError:  # it has no softmax; the page says so
         senses = None
     else:
-        senses = list(space.pipe((sentences[k], mine) for k, mine in places.items()))
+        asked = ((sentences[k], mine) for k, mine in places.items())
+        senses = [sense_words(found) for found in space.pipe(asked)]
     name = Path(str(elmo.checkpoint.origin)).name
     by_number = dict(zip(places, layers, strict=True))
     return Exploration(describe_uses(name, elmo.n_layers, chosen, by_number, senses))
@@ -137,7 +149,7 @@ def describe_uses(
     n_layers: int,
     chosen: ChosenUses,
     layers: Mapping[int, SentenceLayers],
-    senses: Sequence[SenseVectors] | None,
+    senses: Sequence[Sequence[SenseWords]] | None,
 ) -> dict[str, Any]:
     """What the page shows, as JSON values.
 
@@ -146,14 +158,13 @@ def describe_uses(
         n_layers: of the model.
         chosen: the uses.
         layers: of each sentence with a use.
-        senses: of the same sentences, one row per use; None if the model has no softmax.
+        senses: of the uses in the same sentences; None if the model has no softmax.
     """
     tokens = [sentence.tokens for sentence in chosen.sentences]
     products: list[Any] = []
     if chosen.uses:
         inner = word_uses(layers, chosen.uses).inner_products()
         products = inner.astype(float).round(4).tolist()
-    words = None if senses is None else [_words(f, k) for f in senses for k in range(len(f))]
     return {
         "model": model,
         "n_layers": n_layers,
@@ -164,15 +175,17 @@ def describe_uses(
         "uses": [use._asdict() for use in chosen.uses],
         "left_out": chosen.left_out,
         "products": products,
-        "senses": words,
+        "senses": None if senses is None else [words for some in senses for words in some],
     }
 
 
-def _words(found: SenseVectors, row: int) -> dict[str, list[Any]]:
-    """The sparse vector of a place, the likeliest word first."""
-    here = found.weights[row] > 0
+def sense_words(found: SenseVectors) -> list[SenseWords]:
+    """The words of each place with their weights, the likeliest first."""
     names = found.space.words
-    return {
-        "words": [names[k] for k in found.ids[row][here]],
-        "weights": found.weights[row][here].astype(float).round(3).tolist(),
-    }
+    return [
+        {
+            "words": [names[k] for k in ids[weights > 0]],
+            "weights": weights[weights > 0].astype(float).round(3).tolist(),
+        }
+        for ids, weights in zip(found.ids, found.weights, strict=True)
+    ]

@@ -18,7 +18,7 @@ from elmore.embedding.stream import finish_of, sentence_from_tokens
 from elmore.embedding.writers import Record
 from elmore.errors import ConfigError, ElmoreError
 from elmore.language_model.predictions import LanguageModel
-from elmore.senses.explore import choose_uses, describe_uses
+from elmore.senses.explore import choose_uses, describe_uses, sense_words
 from elmore.serve.batcher import Batcher
 from elmore.serve.bodies import ARROW, JSON, NPZ, choose_type, encode_json, encode_vectors, number
 from elmore.serve.errors import ServiceError
@@ -30,7 +30,7 @@ from elmore.serve.schemas import (
     SubstitutesRequest,
 )
 from elmore.serve.settings import Settings
-from elmore.serve.work import Item, Likely, Scored, Sensed, Vectors, compute
+from elmore.serve.work import Item, Likely, Scored, Senses, Vectors, compute
 
 if TYPE_CHECKING:
     from elmore.text.sentence import Sentence
@@ -183,7 +183,7 @@ class Service:
         size = _text_bytes(sentences) + 4 * rows * self._elmo.n_layers * self._elmo.dim
         items: list[Item] = [Vectors(sentences[k]) for k in places]
         if self._no_softmax is None:
-            items += [Sensed(sentences[k], positions) for k, positions in places.items()]
+            items += [Senses(sentences[k], mine, sense_words) for k, mine in places.items()]
         found = await self._run(request, items, size)
         layers = dict(zip(places, found[: len(places)], strict=True))
         senses = None if self._no_softmax else found[len(places) :]

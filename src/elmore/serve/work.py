@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from elmore.embedding.elmo import Elmo
@@ -10,12 +10,12 @@ from elmore.embedding.results import Array, Finish, all_layers
 from elmore.embedding.stream import embed_stream
 from elmore.language_model.likely_words import substitutes_at
 from elmore.language_model.scores import pipe_scores
-from elmore.senses.vectors import SenseSpace
+from elmore.senses.vectors import SenseSpace, SenseVectors
 
 if TYPE_CHECKING:
     from elmore.text.sentence import Sentence
 
-__all__ = ["Item", "Likely", "Scored", "Sensed", "Vectors", "compute"]
+__all__ = ["Item", "Likely", "Scored", "Senses", "Vectors", "compute"]
 
 
 class Item(Protocol):
@@ -54,13 +54,15 @@ class Likely:
         self.sentence, self.position, self.k = sentence, position, k
 
 
-class Sensed:
-    """Sense vectors of places of a sentence."""
+class Senses:
+    """Sense vectors of places in a sentence: whatever `finish` makes of them."""
 
-    __slots__ = ("positions", "sentence")
+    __slots__ = ("finish", "positions", "sentence")
 
-    def __init__(self, sentence: Sentence, positions: Sequence[int]) -> None:
-        self.sentence, self.positions = sentence, positions
+    def __init__(
+        self, sentence: Sentence, positions: Sequence[int], finish: Callable[[SenseVectors], Any]
+    ) -> None:
+        self.sentence, self.positions, self.finish = sentence, positions, finish
 
 
 def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
@@ -92,10 +94,10 @@ def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
         words = substitutes_at(elmo, places, most, batch_tokens=batch_tokens)
         for (k, item), some in zip(likely, words, strict=True):
             results[k] = some[: item.k]
-    sensed = [(k, item) for k, item in enumerate(items) if isinstance(item, Sensed)]
-    if sensed:
-        asked = ((item.sentence, item.positions) for _, item in sensed)
-        senses = SenseSpace(elmo).pipe(asked, batch_tokens=batch_tokens)
-        for (k, _), some_senses in zip(sensed, senses, strict=True):
-            results[k] = some_senses
+    senses = [(k, item) for k, item in enumerate(items) if isinstance(item, Senses)]
+    if senses:
+        asked = ((item.sentence, item.positions) for _, item in senses)
+        parts = SenseSpace(elmo).pipe(asked, batch_tokens=batch_tokens)
+        for (k, item), part in zip(senses, parts, strict=True):
+            results[k] = item.finish(part)
     return results
