@@ -18,7 +18,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """Take the settings instead of serving."""
     taken: list[Settings] = []
 
-    def serve(elmo: Any, settings: Settings, listener: Any, *, started: Any) -> None:
+    def serve(elmo: Any, settings: Settings, listener: Any, *, index: Any, started: Any) -> None:
         taken.append(settings)
         started()
 

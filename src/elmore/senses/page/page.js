@@ -496,6 +496,335 @@ function tip(box, x, y, content) {
   box.style.top = `${above >= 0 ? above : y + 16}px`;
 }
 
+// ------------------------------------------------------------------ a corpus
+
+// The senses of a word in the index that is served: /v1/index says whether there is one.
+const corpus = {
+  about: null,
+  data: null, // senses and points of a word
+  names: {}, // of senses, as somebody renamed them
+  sense: 0, // the one to show; 0: all
+  picked: null, // uses inside the brush, as places in data.rows
+  hits: null, // of a search by example
+  most: 100, // lines to show
+  texts: new Map(), // row of the index to its line
+  base: null, // the picture of all points
+  brush: null, hover: -1, shown: 0,
+};
+const PER_SENSE = 6, LINES = 100, PER_REQUEST = 500;
+const sensecolour = (number) => `var(--s${((number - 1) % 8) + 1})`;
+
+async function openCorpus() {
+  try {
+    corpus.about = await ask("v1/index");
+  } catch (error) {
+    return; // there is none
+  }
+  const { n_uses, n_words, name, words } = corpus.about;
+  $("views").hidden = false;
+  $("about").textContent = `${n_uses.toLocaleString("en")} uses of ${n_words.toLocaleString("en")} words in “${name}”.`;
+  $("indexed").replaceChildren(...words.map(({ word }) => make("option", { value: word })));
+  $("frequent").replaceChildren(make("span", { class: "quiet" }, "Frequent:"), ...words.slice(0, 12).map(({ word }) => make("button", {
+    type: "button", onclick: () => { $("query").value = word; search(word); },
+  }, word)));
+  view("corpus");
+  drawCorpus();
+}
+
+function view(name) {
+  for (const one of $("views").children) one.setAttribute("aria-pressed", String(one.dataset.view === name));
+  for (const one of ["sentences", "corpus"]) $(`${one}-view`).hidden = one !== name;
+}
+
+async function search(text) {
+  const marked = /\[([^\]]+)\]/.exec(text);
+  const word = (marked ? marked[1] : text).trim();
+  if (!word) return;
+  document.body.classList.add("stale");
+  try {
+    const data = await ask("v1/index/senses", { word });
+    const found = marked && await ask("v1/index/find", { text, k: 50 });
+    Object.assign(corpus, { data, sense: 0, picked: null, most: LINES, hover: -1, hits: found ? found.hits : null });
+    corpus.names = remembered();
+    for (const hit of corpus.hits || []) corpus.texts.set(hit.row, hit);
+    problem(null);
+    drawCorpus();
+    document.body.dataset.searches = String(Number(document.body.dataset.searches || 0) + 1);
+  } catch (error) {
+    complain(error);
+  }
+}
+
+// Names live in this browser, and in what is exported; the service never writes.
+const drawer = () => `elmore ${corpus.about.name} ${corpus.data.word}`;
+
+function remembered() {
+  try {
+    return JSON.parse(localStorage.getItem(drawer())) || {};
+  } catch (error) {
+    return {};
+  }
+}
+
+function rename(number, name) {
+  corpus.names[number] = name.trim() || undefined;
+  try {
+    localStorage.setItem(drawer(), JSON.stringify(corpus.names));
+  } catch (error) {
+    // A browser may refuse to keep anything; the names hold until the page is closed.
+  }
+  showLines();
+}
+
+const senseName = (sense) => corpus.names[sense.number] || sense.name.slice(0, 3).join(", ") || `sense ${sense.number}`;
+
+function drawCorpus() {
+  const { data } = corpus;
+  const reason = data ? null : "Search for a word to see its senses.";
+  for (const id of ["atlas", "senses", "lines"]) empty(id, reason);
+  if (!data) return;
+  const n = data.rows.length;
+  $("atlas-word").textContent = data.word;
+  $("dots").setAttribute("aria-label", `Map of ${n} uses of ${data.word} in ${data.senses.length} senses`);
+  $("how-sure").textContent = data.senses.length > 1
+    ? `Silhouette ${data.silhouette.toFixed(2)}, stability ${data.stability.toFixed(2)}. Each sense is named by the words that could stand there; write a better name.`
+    : "One sense: no division of the uses is clear and stable.";
+  replace($("sense-list"), ...data.senses.map((sense) => {
+    const item = make("li", {},
+      button(`${sense.number}`, corpus.sense === sense.number, () => {
+        Object.assign(corpus, { sense: corpus.sense === sense.number ? 0 : sense.number, picked: null, hits: null, most: LINES });
+        drawCorpus();
+      }, { "data-key": `sense-${sense.number}`, "aria-label": `Show sense ${sense.number}` }),
+      make("input", {
+        value: senseName(sense), "aria-label": `Name of sense ${sense.number}`, maxlength: "80",
+        onchange: (event) => rename(sense.number, event.target.value),
+      }),
+      make("span", { class: "quiet" }, `${sense.count} (${Math.round(100 * sense.share)} %)`),
+      make("div", { class: "bar" }, make("div")),
+      make("span", { class: "quiet words" }, sense.name.join(", ")));
+    item.style.setProperty("--sense", sensecolour(sense.number));
+    item.querySelector("button").prepend(make("span", { class: "dot" }));
+    item.querySelector(".bar div").style.width = `${100 * sense.share}%`;
+    return item;
+  }));
+  paint();
+  showLines();
+}
+
+// The uses to list, as places in data.rows.
+function chosenUses() {
+  const { data, sense, picked, hits } = corpus;
+  if (hits) {
+    const at = new Map(data.rows.map((row, k) => [row, k]));
+    return hits.map((hit) => at.get(hit.row)).filter((k) => k !== undefined);
+  }
+  if (picked) return picked;
+  return data.rows.map((_, k) => k).filter((k) => !sense || data.numbers[k] === sense);
+}
+
+async function texts(rows) {
+  const missing = rows.filter((row) => !corpus.texts.has(row));
+  for (let at = 0; at < missing.length; at += PER_REQUEST) {
+    const found = await ask("v1/index/uses", { rows: missing.slice(at, at + PER_REQUEST) });
+    for (const line of found.uses) corpus.texts.set(line.row, line);
+  }
+  return rows.map((row) => corpus.texts.get(row));
+}
+
+async function showLines() {
+  const { data, picked, hits, sense } = corpus;
+  const turn = corpus.shown += 1;
+  const all = chosenUses();
+  const grouped = !picked && !hits && !sense;
+  const seen = {};
+  const some = grouped ? all.filter((k) => { const n = data.numbers[k]; seen[n] = (seen[n] || 0) + 1; return seen[n] <= PER_SENSE; }) : all.slice(0, corpus.most);
+  try {
+    const found = await texts(some.map((k) => data.rows[k]));
+    if (turn !== corpus.shown) return; // somebody has chosen other uses meanwhile
+    const rows = [];
+    let last = 0;
+    some.forEach((k, at) => {
+      const number = data.numbers[k];
+      if (number !== last && !hits) rows.push(heading(data.senses[number - 1]));
+      last = number;
+      rows.push(lineOf(found[at], k, hits));
+    });
+    $("kwic").replaceChildren(make("tbody", {}, ...rows));
+    $("chosen").textContent = hits ? `${all.length} uses, the most similar first` : picked ? `${all.length} selected uses`
+      : sense ? `${all.length} uses of sense ${sense}, the most typical first` : `The most typical uses of each sense, of ${all.length}`;
+    $("everything").hidden = grouped;
+    $("more-row").hidden = grouped || some.length >= all.length;
+  } catch (error) {
+    complain(error);
+  }
+}
+
+function heading(sense) {
+  const cell = make("th", { colspan: "4", scope: "colgroup" }, make("span", { class: "dot" }), `${sense.number}. ${senseName(sense)}`);
+  cell.style.setProperty("--sense", sensecolour(sense.number));
+  return make("tr", {}, cell);
+}
+
+function lineOf(line, k, hits) {
+  const hit = hits && hits.find((one) => one.row === line.row);
+  const why = hit ? `${hit.cosine.toFixed(2)}  ${hit.shared.join(", ")}` : `${line.source}:${line.line}`;
+  const row = make("tr", { title: `${line.left} ${line.word} ${line.right} (${line.source}:${line.line})`, onpointerenter: () => { corpus.hover = k; frame(); } },
+    make("td", { class: "left" }, make("bdi", {}, line.left), " "), make("td", { class: "word" }, make("mark", {}, line.word), " "),
+    make("td", { class: "right" }, line.right), make("td", { class: "where quiet" }, why));
+  return row;
+}
+
+// -------------------------------------------------------------- the map, on a canvas
+
+// All points are drawn once; while the pointer moves, that picture is copied.
+function paint() {
+  const { width, height } = $("plane").getBoundingClientRect();
+  if (!width || !corpus.data) return;
+  const { data } = corpus;
+  const ratio = window.devicePixelRatio || 1;
+  const dots = $("dots");
+  dots.width = Math.round(width * ratio);
+  dots.height = Math.round(height * ratio);
+  const reach = (values) => { const [low, high] = ends(values); return [(low + high) / 2, Math.max(1e-9, high - low)]; };
+  const [x, dx] = reach(data.x), [y, dy] = reach(data.y);
+  const radius = data.rows.length > 5000 ? 1.7 : data.rows.length > 800 ? 2.5 : 4;
+  const scale = Math.min((width - 24) / dx, (height - 24) / dy);
+  corpus.places = data.rows.map((_, k) => [width / 2 + (data.x[k] - x) * scale, height / 2 - (data.y[k] - y) * scale]);
+  const on = corpus.picked || corpus.hits || corpus.sense ? new Set(chosenUses()) : null;
+  const base = document.createElement("canvas");
+  base.width = dots.width;
+  base.height = dots.height;
+  const pen = base.getContext("2d");
+  pen.scale(ratio, ratio);
+  const style = getComputedStyle(document.documentElement);
+  const colours = data.senses.map((sense) => style.getPropertyValue(`--s${((sense.number - 1) % 8) + 1}`));
+  for (const strong of [false, true]) { // those that are chosen above the others
+    corpus.places.forEach(([left, top], k) => {
+      if ((!on || on.has(k)) !== strong) return;
+      pen.globalAlpha = strong ? 0.75 : 0.15;
+      pen.fillStyle = colours[data.numbers[k] - 1];
+      pen.beginPath();
+      pen.arc(left, top, radius, 0, 7);
+      pen.fill();
+    });
+  }
+  Object.assign(corpus, { base, ratio, radius });
+  frame();
+}
+
+// Math.min(...values) has a limit on how many it takes.
+const ends = (values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+
+function frame() {
+  if (!corpus.base) return;
+  const pen = $("dots").getContext("2d");
+  const ink = getComputedStyle(document.documentElement).getPropertyValue("--ink");
+  pen.setTransform(1, 0, 0, 1, 0, 0);
+  pen.clearRect(0, 0, $("dots").width, $("dots").height);
+  pen.drawImage(corpus.base, 0, 0);
+  pen.scale(corpus.ratio, corpus.ratio);
+  pen.strokeStyle = ink;
+  if (corpus.hover >= 0) {
+    const [left, top] = corpus.places[corpus.hover];
+    pen.lineWidth = 2;
+    pen.beginPath();
+    pen.arc(left, top, corpus.radius + 4, 0, 7);
+    pen.stroke();
+  }
+  if (corpus.brush) {
+    const { x, y, left, top } = corpus.brush;
+    pen.lineWidth = 1;
+    pen.setLineDash([4, 3]);
+    pen.strokeRect(Math.min(x, left), Math.min(y, top), Math.abs(x - left), Math.abs(y - top));
+    pen.setLineDash([]);
+  }
+}
+
+function nearest(x, y) {
+  let best = -1, least = 14 * 14;
+  corpus.places.forEach(([left, top], k) => {
+    const distance = (left - x) ** 2 + (top - y) ** 2;
+    if (distance < least) { best = k; least = distance; }
+  });
+  return best;
+}
+
+async function pointAt(x, y) {
+  const found = nearest(x, y);
+  if (found === corpus.hover) return;
+  corpus.hover = found;
+  frame();
+  $("plane-tip").hidden = true;
+  if (found < 0) return;
+  try {
+    const [line] = await texts([corpus.data.rows[found]]);
+    if (corpus.hover === found) tip($("plane-tip"), x, y, [`${line.left} `, make("mark", {}, line.word), ` ${line.right}`]);
+  } catch (error) {
+    complain(error);
+  }
+}
+
+function select(brush) {
+  const inside = (value, a, b) => value >= Math.min(a, b) && value <= Math.max(a, b);
+  const all = corpus.places.map((_, k) => k).filter((k) => !corpus.sense || corpus.data.numbers[k] === corpus.sense);
+  const small = Math.abs(brush.x - brush.left) + Math.abs(brush.y - brush.top) < 6;
+  const one = nearest(brush.x, brush.y);
+  const picked = small ? (one < 0 ? [] : [one])
+    : all.filter((k) => inside(corpus.places[k][0], brush.x, brush.left) && inside(corpus.places[k][1], brush.y, brush.top));
+  Object.assign(corpus, { picked: picked.length ? picked : null, hits: null, most: LINES });
+  paint();
+  showLines();
+}
+
+function watchPlane() {
+  const dots = $("dots");
+  const at = (event) => { const box = dots.getBoundingClientRect(); return [event.clientX - box.left, event.clientY - box.top]; };
+  dots.addEventListener("pointerdown", (event) => {
+    const [x, y] = at(event);
+    if (!corpus.base) return;
+    dots.setPointerCapture(event.pointerId);
+    corpus.brush = { x, y, left: x, top: y };
+  });
+  dots.addEventListener("pointermove", (event) => {
+    const [x, y] = at(event);
+    if (!corpus.base) return;
+    if (!corpus.brush) { pointAt(x, y); return; }
+    Object.assign(corpus.brush, { left: x, top: y });
+    $("plane-tip").hidden = true;
+    requestAnimationFrame(frame);
+  });
+  dots.addEventListener("pointerup", (event) => {
+    const brush = corpus.brush;
+    corpus.brush = null;
+    if (brush) select(brush);
+    pointAt(...at(event));
+  });
+  dots.addEventListener("pointercancel", () => { corpus.brush = null; frame(); });
+  dots.addEventListener("pointerleave", () => { corpus.hover = -1; $("plane-tip").hidden = true; frame(); });
+  new ResizeObserver(paint).observe($("plane"));
+}
+
+async function download(kind) {
+  const { data } = corpus;
+  try {
+    const all = chosenUses();
+    const found = await texts(all.map((k) => data.rows[k]));
+    const uses = found.map(({ left, word, right, source, line }, at) => {
+      const number = data.numbers[all[at]];
+      return { sense: number, name: senseName(data.senses[number - 1]), left, word, right, source, line };
+    });
+    const quoted = (value) => `"${String(value).replaceAll('"', '""')}"`;
+    const text = kind === "json"
+      ? JSON.stringify({ word: data.word, senses: data.senses.map((sense) => ({ ...sense, name: senseName(sense), words: sense.name })), uses }, null, 1)
+      : [["sense", "name", "left", "word", "right", "source", "line"].join(","), ...uses.map((use) => Object.values(use).map(quoted).join(","))].join("\n") + "\n";
+    const address = URL.createObjectURL(new Blob([text], { type: kind === "json" ? "application/json" : "text/csv" }));
+    make("a", { href: address, download: `${data.word.replace(/[^\p{L}\p{N}]+/gu, "_")}.${kind}` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10_000);
+  } catch (error) {
+    complain(error);
+  }
+}
+
 // ------------------------------------------------------------------ arithmetic
 
 // Words and weights of each use: the cosine of every two.
@@ -582,7 +911,7 @@ function eigen(matrix) {
 function start() {
   $("stretch").addEventListener("change", redraw);
   new ResizeObserver(() => { if (state.answer && state.answer.uses.length > 1) showMap(state.table); }).observe($("chart"));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { redraw(); paint(); });
   if (saved) {
     document.body.classList.add("still");
     show(saved);
@@ -610,9 +939,17 @@ function start() {
     event.preventDefault();
     state.token = $("token").value.trim();
     update();
+    openCorpus();
   });
+  for (const one of $("views").children) one.addEventListener("click", () => { view(one.dataset.view); redraw(); drawCorpus(); });
+  $("ask").addEventListener("submit", (event) => { event.preventDefault(); search($("query").value); });
+  $("everything").addEventListener("click", () => { Object.assign(corpus, { sense: 0, picked: null, hits: null }); drawCorpus(); });
+  $("more").addEventListener("click", () => { corpus.most += LINES; showLines(); });
+  for (const kind of ["csv", "json"]) $(`export-${kind}`).addEventListener("click", () => download(kind));
+  watchPlane();
   if (!$("text").value) $("text").value = EXAMPLES.play.join("\n");
   update();
+  openCorpus();
 }
 
 start();
