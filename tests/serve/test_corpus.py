@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,34 +12,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from elmore import Elmo
-from elmore.senses import Index, build_index
+from elmore.senses import Index
 from elmore.senses.vectors import unit
 from elmore.serve.app import make_app
 from elmore.serve.corpus import Corpus
 from elmore.serve.errors import ServiceError
 from elmore.serve.schemas import IndexSensesRequest
 from elmore.serve.settings import Settings
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    """The bundled model on a file of rivers and one of money, in a folder nobody must see."""
-    return make_index(tmp_path_factory.mktemp("secret-place"))
-
-
-def make_index(folder: Path) -> Index:
-    sides = ["left", "right", "north", "south", "far", "other"]
-    rivers = [
-        f"They {verb} on the {side} bank of the river ."
-        for verb in ("sat", "walked", "slept")
-        for side in sides
-    ]
-    verbs = ["lent", "gave", "offered", "paid", "owed", "sent"]
-    money = [f"The bank {verb} {who} the money ." for verb in verbs for who in ("him", "her", "us")]
-    (folder / "rivers.txt").write_text("\n".join(rivers), "utf-8")
-    (folder / "money.txt").write_text("\n".join(money), "utf-8")
-    files = [folder / "rivers.txt", folder / "money.txt"]
-    return build_index(files, folder / "uses", words=["bank", "the"])
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,14 @@
 """The page in a real browser: typing, picking, sliding, and what goes wrong.
 
-ELMORE_PICTURES=1 writes the pictures of the documentation again.
+ELMORE_PICTURES=1 writes the pictures of the documentation again; ELMORE_PAGE_INDEX names an index
+of real text for the one of a corpus.
 """
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import json
 import os
 import shutil
 import time
@@ -16,6 +19,7 @@ from typing import Any
 import pytest
 
 from elmore import Elmo
+from elmore.senses import Index
 from serve.running import Running, start, start_verb
 
 playwright = pytest.importorskip(
@@ -23,6 +27,7 @@ playwright = pytest.importorskip(
 )
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+SHOWN = ("page", "page-small", "page-dark", "page-corpus")  # in the documentation
 CHROMIUM = os.environ.get("ELMORE_CHROMIUM") or shutil.which("chromium")
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="there is no chromium here: apt-get install chromium"
@@ -106,7 +111,7 @@ def picture(page: Any, folder: Path, name: str) -> None:
     path = folder / f"{name}.png"
     page.screenshot(path=path, full_page=True)
     assert 10_000 < path.stat().st_size < 500_000
-    if os.environ.get("ELMORE_PICTURES"):
+    if os.environ.get("ELMORE_PICTURES") and name in SHOWN:
         image = pytest.importorskip("PIL.Image").open(path)
         image.convert("RGB").quantize(96).save(PICTURES / path.name, optimize=True)
 
@@ -395,6 +400,185 @@ def test_a_change_takes_less_than_200_ms(page: Any) -> None:
         spent.append(float(page.evaluate("document.body.dataset.ms")))
     print(f"milliseconds per change: {spent}")
     assert min(spent) < 200  # others may use the machine meanwhile
+
+
+@pytest.fixture(scope="module")
+def corpus_service(index: Index) -> Iterator[Running]:
+    """The page over an index."""
+    path = os.environ.get("ELMORE_PAGE_INDEX", index.path)
+    running = start_verb("--threads", "1", "--index", str(path))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def corpus(browser: Any, corpus_service: Running) -> Iterator[Any]:
+    """The page over an index, with the senses of a word."""
+    page = browser.new_page(viewport={"width": 1100, "height": 900})
+    said: list[str] = []
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(f"http://127.0.0.1:{corpus_service.port}/")
+    page.locator("#corpus-view").wait_for()
+    look_for(page, "bank")
+    yield page
+    page.close()
+    assert said == []
+
+
+def look_for(page: Any, text: str) -> None:
+    searches = int(page.evaluate("document.body.dataset.searches || 0"))
+    page.fill("#query", text)
+    page.keyboard.press("Enter")
+    until(page, f"Number(document.body.dataset.searches || 0) > {searches}")
+    page.locator("#kwic td").first.wait_for()
+
+
+def concordance(page: Any) -> list[str]:
+    rows = page.locator("#kwic tr").filter(has=page.locator("td")).all()
+    return [" ".join(cell.inner_text() for cell in row.locator("td").all()[:3]) for row in rows]
+
+
+def brush(page: Any, left: float, top: float, right: float, bottom: float) -> None:
+    """Drag over a part of the map, from 0 to 1."""
+    box = page.locator("#dots").bounding_box()
+    page.mouse.move(box["x"] + left * box["width"], box["y"] + top * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + right * box["width"], box["y"] + bottom * box["height"], steps=4)
+    page.mouse.up()
+
+
+def test_a_concordance_by_sense(corpus: Any) -> None:
+    assert corpus.locator("#sense-list li").count() == 2
+    assert corpus.locator("#sentences-view").is_hidden()
+    headings = corpus.locator("#kwic th").all_inner_texts()
+    assert [text[:2] for text in headings] == ["1.", "2."]
+    lines = concordance(corpus)
+    assert len(lines) == 12  # six of each sense
+    money = [line.startswith("The bank") for line in lines]
+    assert money in ([True] * 6 + [False] * 6, [False] * 6 + [True] * 6)
+    corpus.get_by_role("button", name="Show sense 2").click()
+    until(corpus, "document.querySelectorAll('#kwic td.left').length === 18")
+    assert {line.startswith("The bank") for line in concordance(corpus)} == {money[-1]}
+    corpus.get_by_role("button", name="Show all").click()
+    until(corpus, "document.querySelectorAll('#kwic td.left').length === 12")
+    assert violations(corpus) == []
+
+
+def test_brush_to_see_the_sentences(corpus: Any) -> None:
+    corpus.locator("#plane").scroll_into_view_if_needed()
+    brush(corpus, 0.01, 0.01, 0.99, 0.99)
+    until(corpus, "document.getElementById('chosen').textContent === '36 selected uses'")
+    assert len(concordance(corpus)) == 36
+    brush(corpus, 0.01, 0.01, 0.5, 0.99)  # the senses are left and right
+    until(corpus, "document.getElementById('chosen').textContent === '18 selected uses'")
+    assert len({line.startswith("The bank") for line in concordance(corpus)}) == 1
+    places = corpus.evaluate("corpus.places[0]")
+    box = corpus.locator("#dots").bounding_box()
+    corpus.mouse.move(box["x"] + places[0], box["y"] + places[1])
+    corpus.locator("#plane-tip").wait_for()
+    assert "bank" in corpus.locator("#plane-tip").inner_text()
+
+
+def test_rename_and_export(corpus: Any) -> None:
+    name = 'ground beside "water", wet'
+    river = "1" if "on the" in concordance(corpus)[0] else "2"
+    field = corpus.get_by_label(f"Name of sense {river}")
+    field.fill(name)
+    field.press("Tab")
+    until(corpus, f"document.getElementById('kwic').textContent.includes({json.dumps(name)})")
+    corpus.reload()
+    look_for(corpus, "bank")  # a browser remembers the name
+    assert corpus.get_by_label(f"Name of sense {river}").input_value() == name
+    with corpus.expect_download() as started:
+        corpus.get_by_role("button", name="Export CSV").click()
+    assert started.value.suggested_filename == "bank.csv"
+    with Path(started.value.path()).open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 36
+    for row in rows:
+        assert (row["name"] == name) == (row["sense"] == river) == (row["source"] == "rivers.txt")
+        assert row["word"] == "bank"
+    corpus.get_by_role("button", name=f"Show sense {river}").click()
+    until(corpus, "document.querySelectorAll('#kwic td.left').length === 18")
+    with corpus.expect_download() as started:
+        corpus.get_by_role("button", name="Export JSON").click()
+    found = json.loads(Path(started.value.path()).read_text("utf-8"))
+    assert found["senses"][int(river) - 1]["name"] == name
+    assert len(found["uses"]) == 18
+    assert {use["name"] for use in found["uses"]} == {name}
+
+
+def test_search_by_example(corpus: Any) -> None:
+    look_for(corpus, "She lay on the [bank] of the stream .")
+    assert "most similar first" in corpus.locator("#chosen").inner_text()
+    assert "on the" in concordance(corpus)[0]
+    corpus.fill("#query", "xyz")
+    corpus.keyboard.press("Enter")
+    corpus.locator("#problem").wait_for()
+    assert "'xyz' is not in the index" in corpus.locator("#problem").inner_text()
+    look_for(corpus, "bank")
+    assert corpus.locator("#problem").is_hidden()
+    corpus.get_by_role("button", name="Your sentences").click()
+    assert corpus.locator("#corpus-view").is_hidden()
+    assert len(heat(corpus)) == 6
+    assert corpus.locator("#map g").count() == 6
+
+
+def test_a_map_of_many_uses(corpus: Any) -> None:
+    n = 20_000
+    sense = {"name": ["a"], "count": n // 2, "share": 0.5, "sources": {"a.txt": 0.5}}
+    answer = {
+        "word": "many",
+        "silhouette": 0.5,
+        "stability": 1,
+        "senses": [{"number": 1, **sense}, {"number": 2, **sense}],
+        "rows": list(range(n)),
+        "numbers": [1 + 2 * k // n for k in range(n)],
+        "cosines": [1] * n,
+        "x": [k % 141 for k in range(n)],
+        "y": [k // 141 for k in range(n)],
+    }
+
+    def line(row: int) -> dict[str, Any]:
+        where = {"source": "a.txt", "line": row}
+        return {"row": row, "left": f"number {row}", "word": "many", "right": "", **where}
+
+    def lines(route: Any) -> None:
+        rows = route.request.post_data_json["rows"]
+        route.fulfill(json={"uses": [line(row) for row in rows]})
+
+    corpus.route("**/v1/index/senses", lambda route: route.fulfill(json=answer))
+    corpus.route("**/v1/index/uses", lines)
+    look_for(corpus, "many")
+    brush(corpus, 0.2, 0.2, 0.8, 0.8)
+    until(corpus, "document.getElementById('chosen').textContent.endsWith('selected uses')")
+    assert int(corpus.locator("#chosen").inner_text().split(" ")[0]) > 5000
+    assert len(concordance(corpus)) == 100
+    corpus.locator("#more").click()
+    until(corpus, "document.querySelectorAll('#kwic td.left').length === 200")
+    # A move of the pointer copies a picture and does not draw all points again.
+    spent = corpus.evaluate(
+        "(() => { const start = performance.now(); for (let k = 0; k < 50; k += 1) { "
+        "nearest(k, k); frame(); } return (performance.now() - start) / 50; })()"
+    )
+    print(f"milliseconds per move over {n} uses: {spent:.2f}")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1100, "light"), (390, "light"), (1100, "dark")])
+def test_the_corpus_in_all_forms(
+    browser: Any, corpus_service: Running, tmp_path: Path, width: int, scheme: str
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.goto(f"http://127.0.0.1:{corpus_service.port}/")
+    page.locator("#corpus-view").wait_for()
+    assert "Search for a word" in page.locator("#atlas .empty").inner_text()
+    assert violations(page) == []
+    look_for(page, "play" if "ELMORE_PAGE_INDEX" in os.environ else "bank")
+    assert violations(page) == []
+    page.locator("h1").last.click()  # away from the field
+    form = {(390, "light"): "-small", (1100, "dark"): "-dark"}.get((width, scheme), "")
+    picture(page, tmp_path, f"page-corpus{form}")
+    page.close()
 
 
 def test_a_token_is_asked_for(browser: Any, lm_folder: Path) -> None:

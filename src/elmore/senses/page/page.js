@@ -511,7 +511,7 @@ const corpus = {
   base: null, // the picture of all points
   brush: null, hover: -1, shown: 0,
 };
-const PER_SENSE = 6, LINES = 100, PER_REQUEST = 500;
+const PER_SENSE = 6, LINES = 100, PER_REQUEST = 500, MOST_SOURCES = 10;
 const sensecolour = (number) => `var(--s${((number - 1) % 8) + 1})`;
 
 async function openCorpus() {
@@ -600,15 +600,27 @@ function drawCorpus() {
         onchange: (event) => rename(sense.number, event.target.value),
       }),
       make("span", { class: "quiet" }, `${sense.count} (${Math.round(100 * sense.share)} %)`),
-      make("div", { class: "bar" }, make("div")),
+      bar([sense], () => sense.share),
       make("span", { class: "quiet words" }, sense.name.join(", ")));
     item.style.setProperty("--sense", sensecolour(sense.number));
     item.querySelector("button").prepend(make("span", { class: "dot" }));
-    item.querySelector(".bar div").style.width = `${100 * sense.share}%`;
     return item;
   }));
+  const sources = data.senses.length > 1 ? Object.keys(data.senses[0].sources).slice(0, MOST_SOURCES) : [];
+  $("shares").replaceChildren(...sources.flatMap((source) => [make("span", { title: source }, source), bar(data.senses, (sense) => sense.sources[source])]));
   paint();
   showLines();
+}
+
+// A bar of the shares of senses.
+function bar(senses, share) {
+  const title = senses.map((sense) => `sense ${sense.number}: ${Math.round(100 * share(sense))} %`).join(", ");
+  return make("div", { class: "bar", role: "img", "aria-label": title, title }, ...senses.map((sense) => {
+    const part = make("div");
+    part.style.setProperty("--sense", sensecolour(sense.number));
+    part.style.width = `${100 * share(sense)}%`;
+    return part;
+  }));
 }
 
 // The uses to list, as places in data.rows.
@@ -649,7 +661,8 @@ async function showLines() {
       last = number;
       rows.push(lineOf(found[at], k, hits));
     });
-    $("kwic").replaceChildren(make("tbody", {}, ...rows));
+    const columns = ["left", "word", "right", "where"].map((name) => make("col", { class: name }));
+    $("kwic").replaceChildren(make("colgroup", {}, ...columns), make("tbody", {}, ...rows));
     $("chosen").textContent = hits ? `${all.length} uses, the most similar first` : picked ? `${all.length} selected uses`
       : sense ? `${all.length} uses of sense ${sense}, the most typical first` : `The most typical uses of each sense, of ${all.length}`;
     $("everything").hidden = grouped;
