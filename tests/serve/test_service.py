@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import threading
 from typing import Any
 
@@ -14,6 +15,8 @@ from small_models import SENTENCES, TEXT
 from starlette.testclient import TestClient
 
 from elmore import Elmo, score, substitutes
+from elmore.senses.explore import explore
+from elmore.senses.vectors import SenseSpace
 from elmore.serve.app import make_app
 from elmore.serve.bodies import ARROW, JSON, NPZ
 from elmore.serve.settings import Settings
@@ -175,11 +178,23 @@ def test_explore(client: TestClient, lm: Elmo) -> None:
     values = np.stack([lm.layers(sentences)[s].values[:, p] for s, p in places])
     wanted = np.einsum("ild,jmd->iljm", values, values)
     np.testing.assert_allclose(answer["products"], wanted, atol=2e-4)
+    found = SenseSpace(lm).vectors([(lm.tokenize(sentences[s]), p) for s, p in places])
+    for row, one in enumerate(answer["senses"]):
+        here = found.weights[row] > 0
+        assert one["words"] == [found.space.words[k] for k in found.ids[row][here]]
+        np.testing.assert_allclose(one["weights"], found.weights[row][here], atol=6e-4)
     other = post(client, "/v1/explore", {"sentences": sentences, "word": "NOTHING"})
     assert [use["sentence"] for use in other["uses"]] == [2]
     nowhere = post(client, "/v1/explore", {"sentences": sentences, "word": "xyz"})
-    assert (nowhere["uses"], nowhere["products"]) == ([], [])
+    assert (nowhere["uses"], nowhere["products"], nowhere["senses"]) == ([], [], [])
     assert post(client, "/v1/explore", {"sentences": ["One of each ."]})["word"] is None
+
+
+def test_a_notebook_shows_what_the_page_shows(client: TestClient, lm: Elmo) -> None:
+    sentences = ["The bank fell .", "A bank , the Bank .", "Nothing ."]
+    found = post(client, "/v1/explore", {"sentences": sentences})
+    mine = json.loads(json.dumps({**explore(lm, sentences).answer, "model": "small"}))
+    assert mine == found
 
 
 def test_explore_leaves_out_too_many_uses(lm: Elmo) -> None:
@@ -196,7 +211,8 @@ def test_a_model_without_a_softmax_says_so(tiny_elmo: Elmo) -> None:
             assert "no softmax" in response.json()["error"]["message"]
         assert client.get("/v1/models").json()["data"][0]["language_model"] is False
         explored = client.post("/v1/explore", json={"sentences": ["a a"]}).json()
-        assert explored["language_model"] is False
+        assert (explored["language_model"], explored["senses"]) == (False, None)
+        assert len(explored["products"]) == 2
 
 
 def test_state(client: TestClient, lm: Elmo) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from elmore.nn.elmo_layer import ElmoLayer, LayerNorm
+    from elmore.senses.explore import Exploration
     from elmore.senses.vectors import SenseVectors
 
 __all__ = ["Elmo", "Precision"]
@@ -214,6 +215,25 @@ class Elmo(Embedder):
                 result.append(dataclasses.replace(vectors, tokens=sentence.tokens))
                 report.update(1)
         return result[0] if isinstance(texts, str) else result
+
+    def explore(self, texts: Sequence[str], *, word: str | None = None) -> Exploration:
+        """Compare the uses of a word, with pictures: the page of `elmore serve` in a notebook.
+
+        Args:
+            texts: sentences.
+            word: the word; by default the rarest one that is repeated.
+
+        Returns:
+            an object that a notebook shows, without a service or a network; `save("uses.html")`
+            writes it as a file.
+
+        Examples:
+            >>> elmo.explore(["She sat on the bank .", "The bank lent money ."])
+            Exploration('bank', 2 uses)
+        """
+        from elmore.senses.explore import explore
+
+        return explore(self, texts, word=word)
 
     @overload
     def similarity(self, a: str, b: str, *, pool: Pooling | None = ...) -> float: ...

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -18,9 +17,12 @@ from starlette.types import ASGIApp
 
 from elmore._version import __version__
 from elmore.embedding.elmo import Elmo
+from elmore.senses.explore import page_file
+from elmore.senses.index import Index
 from elmore.serve import schemas
 from elmore.serve.batcher import Batcher
 from elmore.serve.bodies import ARROW, JSON, NPZ, JsonRequest, encode_json
+from elmore.serve.corpus import Corpus
 from elmore.serve.errors import ServiceError, error_response, from_status, from_validation
 from elmore.serve.guard import Guard
 from elmore.serve.metrics import Metrics
@@ -52,13 +54,15 @@ _WORK: dict[str, tuple[str, type[BaseModel]]] = {
     "substitutes": ("Likely words in context", schemas.SubstitutesResponse),
     "explore": ("The uses of a word, compared", schemas.ExploreResponse),
 }
-_BINARY = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in (NPZ, ARROW)}
-# Path to file and media type; nothing in the files is loaded from elsewhere.
-_PAGE = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+# The same below /v1/index/, for the methods of `Corpus`.
+_INDEX: dict[str, tuple[str, type[BaseModel]]] = {
+    "find": ("Uses that are similar to a given one", schemas.IndexFindResponse),
+    "senses": ("The uses of a word, grouped by sense", schemas.IndexSensesResponse),
+    "uses": ("The sentences of uses", schemas.IndexUsesResponse),
 }
+_BINARY = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in (NPZ, ARROW)}
+# Nothing in the files is loaded from elsewhere.
+_PAGE = {"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -68,7 +72,6 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-_PAGE_FOLDER = Path(__file__).parent / "page"
 
 
 class _Route(APIRoute):
@@ -84,15 +87,24 @@ class _Route(APIRoute):
 
 
 def make_app(
-    elmo: Elmo, settings: Settings, draining: Callable[[], bool] = lambda: False
+    elmo: Elmo,
+    settings: Settings,
+    draining: Callable[[], bool] = lambda: False,
+    *,
+    index: Index | None = None,
 ) -> ASGIApp:
     """The ASGI application around a loaded model; its thread runs from startup to shutdown.
 
-    `draining` tells whether the server is stopping: no new requests are accepted from then on.
+    Args:
+        elmo: the model.
+        settings: limits, token, name.
+        draining: whether the server is stopping: no new requests are accepted from then on.
+        index: uses of words that can be searched too, made with the same model.
     """
     metrics, stopping = Metrics(), draining
     batcher = Batcher(elmo, settings, metrics)
     service = Service(elmo, settings, batcher)
+    corpus = None if index is None else Corpus(index, settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -103,6 +115,8 @@ def make_app(
         finally:
             batcher.close()
             service.close()
+            if corpus is not None:
+                corpus.close()
 
     app = FastAPI(
         title="elmore",
@@ -114,7 +128,15 @@ def make_app(
         lifespan=lifespan,
     )
     app.router.route_class = _Route  # before any route is added
-    _add_work(app, service)
+    _add_work(app, "/v1", _WORK, service)
+    if corpus is not None:
+        _add_work(app, "/v1/index", _INDEX, corpus)
+        app.get(
+            "/v1/index",
+            summary="The index that is served",
+            response_model=None,
+            responses={200: {"model": schemas.IndexResponse}, 401: _ERRORS[401]},
+        )(corpus.about)
     _add_state(app, service, settings, metrics, lambda: batcher.alive and not stopping())
     if settings.page:
         _add_page(app)
@@ -143,11 +165,13 @@ def make_app(
     )
 
 
-def _add_work(app: FastAPI, service: Service) -> None:
-    for name, (summary, model) in _WORK.items():
+def _add_work(
+    app: FastAPI, prefix: str, work: dict[str, tuple[str, type[BaseModel]]], service: object
+) -> None:
+    for name, (summary, model) in work.items():
         binary = {"content": _BINARY} if name == "embed" else {}
         app.post(
-            f"/v1/{name}",
+            f"{prefix}/{name}",
             summary=summary,
             response_model=None,  # the methods encode their responses themselves, faster
             responses={**_ERRORS, 200: {"model": model, **binary}},
@@ -202,8 +226,9 @@ def _add_page(app: FastAPI) -> None:
 
         return respond
 
-    for path, (name, kind) in _PAGE.items():
-        response = Response((_PAGE_FOLDER / name).read_bytes(), 200, _PAGE_HEADERS, kind)
+    for path, kind in _PAGE.items():
+        content = page_file(path.removeprefix("/") or "index.html")
+        response = Response(content, 200, _PAGE_HEADERS, f"{kind}; charset=utf-8")
         app.add_route(path, always(response), methods=["GET"])
 
 

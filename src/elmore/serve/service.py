@@ -15,10 +15,10 @@ from starlette.responses import Response, StreamingResponse
 
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import finish_of, sentence_from_tokens
-from elmore.embedding.word_uses import find_uses, repeated_words, shared_word, word_uses
 from elmore.embedding.writers import Record
 from elmore.errors import ConfigError, ElmoreError
 from elmore.language_model.predictions import LanguageModel
+from elmore.senses.explore import choose_uses, describe_uses, sense_words
 from elmore.serve.batcher import Batcher
 from elmore.serve.bodies import ARROW, JSON, NPZ, choose_type, encode_json, encode_vectors, number
 from elmore.serve.errors import ServiceError
@@ -30,7 +30,7 @@ from elmore.serve.schemas import (
     SubstitutesRequest,
 )
 from elmore.serve.settings import Settings
-from elmore.serve.work import Item, Likely, Scored, Vectors, compute
+from elmore.serve.work import Item, Likely, Scored, Senses, Vectors, compute
 
 if TYPE_CHECKING:
     from elmore.text.sentence import Sentence
@@ -173,36 +173,23 @@ class Service:
         return _json({"model": self._settings.name, "results": results})
 
     async def explore(self, body: ExploreRequest, request: Request) -> Response:
-        """Inner products of all uses of a word, in all layers."""
+        """Inner products of all uses of a word in all layers, and their sense vectors."""
         sentences = await self._sentences(body.sentences, body.tokens)
-        tokens = [sentence.tokens for sentence in sentences]
-        word = body.word
-        if word is None:
-            word = shared_word(tokens, self._elmo.checkpoint.vocabulary)
-        every = () if word is None else find_uses(tokens, word)
-        uses = every[: self._settings.uses]
-        used = sorted({use.sentence for use in uses})
-        rows = sum(len(sentences[k]) for k in used)
-        # The products are few; what takes memory are the layers they are made from.
+        vocabulary = self._elmo.checkpoint.vocabulary
+        chosen = choose_uses(sentences, body.word, vocabulary, self._settings.uses)
+        places = chosen.by_sentence
+        rows = sum(len(sentences[k]) for k in places)
+        # The answer is small; what takes memory are the layers it is made from.
         size = _text_bytes(sentences) + 4 * rows * self._elmo.n_layers * self._elmo.dim
-        layers = await self._run(request, [Vectors(sentences[k]) for k in used], size)
-        products: list[Any] = []
-        if uses:
-            row = {k: at for at, k in enumerate(used)}
-            places = [use._replace(sentence=row[use.sentence]) for use in uses]
-            products = word_uses(layers, places).inner_products().astype(float).round(4).tolist()
-        answer = {
-            "model": self._settings.name,
-            "n_layers": self._elmo.n_layers,
-            "language_model": self._no_softmax is None,
-            "sentences": [{"tokens": s.tokens, "spans": s.spans} for s in sentences],
-            "words": [{"word": name, "count": n} for name, n in repeated_words(tokens)[:50]],
-            "word": word,
-            "uses": [use._asdict() for use in uses],
-            "left_out": len(every) - len(uses),
-            "products": products,
-        }
-        return _json(answer)
+        items: list[Item] = [Vectors(sentences[k]) for k in places]
+        if self._no_softmax is None:
+            items += [Senses(sentences[k], mine, sense_words) for k, mine in places.items()]
+        found = await self._run(request, items, size)
+        layers = dict(zip(places, found[: len(places)], strict=True))
+        senses = None if self._no_softmax else found[len(places) :]
+        return _json(
+            describe_uses(self._settings.name, self._elmo.n_layers, chosen, layers, senses)
+        )
 
     # ----------------------------------------------------------------------- helpers
 

@@ -23,6 +23,8 @@ class Settings:
         answer_bytes: limit of a response, by its predicted size.
         pending_bytes: limit of all responses that are being computed or sent.
         uses: limit of the uses of a word that are compared.
+        index_uses: limit of the uses of a word in an index that are grouped.
+        index_lines: limit of the sentences of an index per request.
         queue_requests: limit of requests in progress.
         queue_tokens: limit of tokens in the queue.
         body_seconds: how long a client may take to send a body.
@@ -47,6 +49,8 @@ class Settings:
     answer_bytes: int = 256_000_000
     pending_bytes: int = 1_000_000_000
     uses: int = 60
+    index_uses: int = 20_000
+    index_lines: int = 500
     queue_requests: int = 512
     queue_tokens: int = 262_144
     body_seconds: float = 10.0
