@@ -7,6 +7,7 @@ import dataclasses
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
@@ -48,7 +49,7 @@ from elmore.text.sentence import Sentence
 
 if TYPE_CHECKING:
     from elmore.nn.elmo_layer import ElmoLayer, LayerNorm
-    from elmore.senses.vectors import SenseVectors
+    from elmore.senses.vectors import SenseSpace, SenseVectors
 
 __all__ = ["Elmo", "Precision"]
 
@@ -303,16 +304,21 @@ class Elmo:
             >>> found.dense().shape
             (9, 128)
         """
-        from elmore.senses.vectors import SenseSpace
-
         given = [texts] if isinstance(texts, str) else texts
         sentences = list(sentences_from_texts(given, self.tokenize, "elmore.senses.sense_vectors"))
-        found = SenseSpace(self).pipe((one, range(len(one))) for one in sentences)
+        found = self.sense_space.pipe((one, range(len(one))) for one in sentences)
         result = [
             dataclasses.replace(vectors, tokens=sentence.tokens)
             for sentence, vectors in zip(sentences, found, strict=True)
         ]
         return result[0] if isinstance(texts, str) else result
+
+    @cached_property
+    def sense_space(self) -> SenseSpace:
+        """What computes sense vectors: for chosen places, or for streams of sentences."""
+        from elmore.senses.vectors import SenseSpace
+
+        return SenseSpace(self)
 
     def pipe(
         self,

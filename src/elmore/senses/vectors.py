@@ -85,10 +85,10 @@ class SenseVectors:
         return f"SenseVectors({len(self)} places, {self.ids.shape[1]} words each)"
 
     def words(self, row: int, n: int = 10) -> list[tuple[str, float]]:
-        """The n words with the largest weights of one place, with their weights."""
-        best = np.argsort(-self.weights[row], kind="stable")[:n]
-        names = self.space.words
-        return [(names[self.ids[row, k]], float(self.weights[row, k])) for k in best]
+        """The n words with the largest weights of one place; words without weight say nothing."""
+        weights, names = self.weights[row], self.space.words
+        best = np.argsort(-weights, kind="stable")[:n]
+        return [(names[self.ids[row, k]], float(weights[k])) for k in best if weights[k] > 0]
 
     def shared(self, row: int, other: int, n: int = 10) -> list[tuple[str, float]]:
         """Why two places are similar: words of both, with what each adds to the cosine."""

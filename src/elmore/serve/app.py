@@ -50,6 +50,7 @@ _WORK: dict[str, tuple[str, type[BaseModel]]] = {
     "embeddings": ("Sentence vectors in the format of OpenAI's API", schemas.EmbeddingsResponse),
     "score": ("Log probabilities of sentences", schemas.ScoreResponse),
     "substitutes": ("Likely words in context", schemas.SubstitutesResponse),
+    "senses": ("Sense vectors: words with weights", schemas.SensesResponse),
     "explore": ("The uses of a word, compared", schemas.ExploreResponse),
 }
 _BINARY = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in (NPZ, ARROW)}
