@@ -311,3 +311,44 @@ def test_the_bar_knows_how_many_sentences_there_are(cli, tiny_folder, text, tmp_
     cli("embed", *flags, stdin=b"It fell .")
     cli("embed", text, "-q", *flags)
     assert totals == [None, 6, 4, None, None]
+
+
+def test_sense_vectors_equal_the_api(cli, lm_model: Path, text, tmp_path):
+    elmo, out = Elmo.load(lm_model), tmp_path / "out.npz"
+    assert cli("embed", text, "--model", lm_model, "--view", "senses", "-o", out).code == 0
+    wanted = elmo.senses(LINES)
+    with np.load(out) as found:
+        for k, one in enumerate(wanted):
+            np.testing.assert_allclose(found[str(k)], one.dense(), atol=1e-5)
+    result = cli("embed", text, "--model", lm_model, "--view", "substitutes")
+    records = result.records()
+    assert [len(record["senses"]) for record in records] == [3, 0, 6]
+    assert records[0]["spans"] == [[0, 2], [3, 7], [8, 9]]
+    assert [word for word, _ in records[0]["senses"][1]] == [w for w, _ in wanted[0].words(1)]
+    file = tmp_path / "words.jsonl"
+    cli("embed", text, "--model", lm_model, "--view", "substitutes", "-o", file)
+    assert [json.loads(line) for line in file.read_text("utf-8").splitlines()] == records
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--layers", "top"], "neither layers nor pooling"),
+        (["--pool", "mean"], "neither layers nor pooling"),
+        (["--workers", 2, "-o", "folder"], "use `elmore index`"),
+        (["-o", "x.npz"], "pass -f jsonl"),
+    ],
+)
+def test_what_senses_do_not_have(cli, lm_model: Path, text, more, message):
+    result = cli("embed", text, "--model", lm_model, "--view", "substitutes", *more)
+    assert result.code == 2
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_sense_vectors_need_a_softmax(cli, tiny_folder: Path, text, tmp_path):
+    out = tmp_path / "out.npz"
+    result = cli("embed", text, "--model", tiny_folder, "--view", "senses", "-o", out)
+    assert result.code == 2
+    assert "no softmax" in result.err
+    assert not out.exists()

@@ -72,10 +72,10 @@ def test_vectors_are_those_of_the_model(
     index = build(files, tmp_path / "uses", model, k=5)
     rows = index.rows("the")
     places = [(Sentence(use.tokens), use.position) for use in map(index.use, rows)]
-    expected, stored = sense_vectors(lm, places), index.substitutes(rows)
-    np.testing.assert_array_equal(stored.ids, expected.ids[:, :5])
+    expected, stored = sense_vectors(lm, places, k=5), index.substitutes(rows)
+    np.testing.assert_array_equal(stored.ids, expected.ids)
     steps = expected.weights.max(axis=1, keepdims=True) / 255
-    assert (np.abs(stored.weights - expected.weights[:, :5]) <= steps).all()
+    assert (np.abs(stored.weights - expected.weights) <= steps).all()
     dense = expected.dense()
     dense /= np.linalg.norm(dense, axis=1, keepdims=True)
     steps = np.abs(dense).max(axis=1, keepdims=True) / 127
@@ -83,6 +83,14 @@ def test_vectors_are_those_of_the_model(
     assert stored.words(0, 1) == [
         (expected.words(0, 1)[0][0], pytest.approx(stored.weights[0].max()))
     ]
+
+
+def test_substitutes_among_frequent_words(files: list[Path], tmp_path: Path, model: Path) -> None:
+    index = build(files, tmp_path / "uses", model, k=3, candidates=9)
+    assert index.substitutes(index.rows("*")).ids.max() < 9
+    assert Index.open(tmp_path / "uses").space.candidates == 9
+    with pytest.raises(ResumeError):
+        build(files, tmp_path / "uses", model, k=3)
 
 
 def test_frequent_words_are_sampled_and_bytes_depend_on_nothing_else(

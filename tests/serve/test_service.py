@@ -15,11 +15,13 @@ from small_models import SENTENCES, TEXT
 from starlette.testclient import TestClient
 
 from elmore import Elmo, score, substitutes
+from elmore.senses import sense_vectors
 from elmore.senses.explore import explore
 from elmore.senses.vectors import SenseSpace
 from elmore.serve.app import make_app
 from elmore.serve.bodies import ARROW, JSON, NPZ
 from elmore.serve.settings import Settings
+from elmore.text.sentence import Sentence
 
 TEXTS = ["The outbreaks occurred .", "", "She fell, and it rained.", "naïve 🦊"]
 CHOICES: list[tuple[Any, str | None]] = [
@@ -168,6 +170,29 @@ def test_substitutes(client: TestClient, lm: Elmo) -> None:
         assert response.json()["error"]["param"].startswith("positions")
 
 
+def test_senses(client: TestClient, lm: Elmo) -> None:
+    sentences = [list(TEXT[:9]), list(TEXT[3:5]), []]
+    body = {"tokens": sentences, "positions": [[4, 0], [], []], "k": 3}
+    first, *others = post(client, "/v1/senses", body)["results"]
+    wanted = sense_vectors(lm, [(Sentence(tuple(sentences[0])), place) for place in (4, 0)])
+    for row, (place, result) in enumerate(zip((4, 0), first["places"], strict=True)):
+        assert (result["position"], result["token"]) == (place, sentences[0][place])
+        words = [
+            (word["word"], pytest.approx(word["weight"], abs=1e-4)) for word in result["words"]
+        ]
+        assert words == wanted.words(row, 3)
+    assert [one["places"] for one in others] == [[], []]
+    every = post(client, "/v1/senses", {"tokens": sentences})["results"]
+    assert [len(one["places"]) for one in every] == [9, 2, 0]
+    dense = post(client, "/v1/embed", {"tokens": sentences, "view": "senses"})
+    assert dense["dim"] == len(dense["results"][0]["vectors"][0]) == lm.config.lstm.projection_dim
+    vectors = np.asarray(dense["results"][0]["vectors"])[[4, 0]]
+    np.testing.assert_allclose(vectors, wanted.dense(), atol=1e-4)
+    with TestClient(make_app(lm, Settings(tokens=3))) as small:
+        asked = {"tokens": [["It"]], "positions": [[0] * 4]}
+        assert small.post("/v1/senses", json=asked).json()["error"]["param"] == "positions"
+
+
 def test_explore(client: TestClient, lm: Elmo) -> None:
     sentences = ["The bank fell .", "A bank , the Bank .", "Nothing ."]
     answer = post(client, "/v1/explore", {"sentences": sentences})
@@ -204,8 +229,14 @@ def test_explore_leaves_out_too_many_uses(lm: Elmo) -> None:
 
 
 def test_a_model_without_a_softmax_says_so(tiny_elmo: Elmo) -> None:
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("/v1/score", {}),
+        ("/v1/substitutes", {"positions": [0]}),
+        ("/v1/senses", {}),
+        ("/v1/embed", {"view": "senses"}),
+    ]
     with TestClient(make_app(tiny_elmo, Settings())) as client:
-        for path, extra in (("/v1/score", {}), ("/v1/substitutes", {"positions": [0]})):
+        for path, extra in cases:
             response = client.post(path, json={"sentences": ["a"], **extra})
             assert response.status_code == 422
             assert "no softmax" in response.json()["error"]["message"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
+import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,17 +19,22 @@ from elmore.cli.report import (
     say_waiting,
     several,
     write_json,
+    write_result,
 )
-from elmore.embedding.writers import WRITERS, Settings, check_format, open_writer
+from elmore.embedding.writers import WRITERS, Record, Settings, check_format, open_writer
 from elmore.errors import ConfigError
 from elmore.options import Output
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from elmore._messages import Progress
     from elmore.embedding.elmo import Elmo
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath
+    from elmore.senses.vectors import SenseVectors
     from elmore.text.reading import Counts
+    from elmore.text.sentence import Sentence
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -37,6 +44,7 @@ EXAMPLES = """\
   elmore embed --model options.json weights.hdf5 book.txt --split-sentences --pool mean -o book.npz
   elmore embed reviews.csv --column review --pool mean -o reviews.npy
   elmore embed --model my-model corpus/*.txt --workers 4 -f parquet --dtype float16 -o vectors/
+  echo "She sat on the bank ." | elmore embed --view substitutes
 
 formats:
   jsonl  one object per sentence: {"tokens": [...], "spans": [...], "vectors": [[...], ...]};
@@ -49,10 +57,19 @@ formats:
   safetensors  one matrix "vectors" of all tokens, and "offsets", where each sentence starts
   csv, tsv     one line per sentence: number, text, v0, v1, ...; with --pool only
 
+--view senses writes sense vectors, which separate the senses of a word better than layers do: one
+short vector per token. --view substitutes writes what they are made of, as jsonl: "senses" has for
+each token the words that could stand in its place, with weights.
+
 With --workers, -o is a folder: shards in the order of the input, and manifest.json when all are
 there. An interrupted run resumes when it is started again. The bytes are the same for any number of
 workers.
 """
+
+
+_VIEWS = ("layers", "senses", "substitutes")
+# Words of each token with --view substitutes: what a person can read.
+_WORDS = 10
 
 
 def add_arguments(parser: Parser) -> None:
@@ -61,6 +78,12 @@ def add_arguments(parser: Parser) -> None:
     flags.add_model(parser)
     flags.add_output(parser, "file to create; - or none for stdout (jsonl, csv, tsv)")
     flags.add(parser, "--format", "--layers", "--pool")
+    parser.add_argument(
+        "--view",
+        choices=_VIEWS,
+        default="layers",
+        help="what a vector is made of: layers, or substitutes of the word (default: layers)",
+    )
     parser.add_argument(
         "--dtype",
         choices=("float32", "float16"),
@@ -113,6 +136,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.workers is not None:
             counts = _run_bulk(args, model, inputs, form, progress)
+        elif args.view == "substitutes":
+            counts = _run_substitutes(args, checkpoint, inputs, progress)
         else:
             counts = _run_single(args, checkpoint, inputs, form, progress)
     finally:
@@ -141,13 +166,60 @@ def _run_single(
         from elmore.embedding.stream import embed_records
 
         elmo = _load(args, checkpoint)
-        sentences = flags.make_reader(args, elmo).read(inputs, counts)
-        some = itertools.islice(sentences, args.limit)
-        records = embed_records(elmo.engine, some, _output(args))
+        if args.view == "senses":
+            records = (
+                Record(text, sentence.tokens, sentence.spans, found.dense())
+                for text, sentence, found in _senses(args, elmo, inputs, counts)
+            )
+        else:
+            some = itertools.islice(flags.make_reader(args, elmo).read(inputs, counts), args.limit)
+            records = embed_records(elmo.engine, some, _output(args))
         for record in records:
             writer.write(record)
             progress.update(1)
     return counts
+
+
+def _run_substitutes(
+    args: argparse.Namespace, checkpoint: Checkpoint, inputs: list[str], progress: Progress
+) -> Counts:
+    """Write the words that could stand in each place, one line of JSON per sentence."""
+    from elmore._atomic import atomic_file
+    from elmore.text.reading import Counts
+
+    counts, elmo = Counts(), _load(args, checkpoint)
+    to_file = args.output not in (None, "-")
+    with atomic_file(Path(args.output), overwrite=args.force) if to_file else nullcontext() as file:
+        for text, sentence, found in _senses(args, elmo, inputs, counts):
+            fields: dict[str, Any] = {"text": text} if args.split_sentences else {}
+            fields["tokens"] = sentence.tokens
+            if sentence.spans is not None:
+                fields["spans"] = sentence.spans
+            fields["senses"] = [
+                [[word, round(weight, 3)] for word, weight in found.words(row, _WORDS)]
+                for row in range(len(found))
+            ]
+            line = json.dumps(fields, ensure_ascii=False)
+            if file is None:
+                write_result(line)
+            else:
+                file.write(line.encode("utf-8", "replace") + b"\n")
+            progress.update(1)
+    return counts
+
+
+def _senses(
+    args: argparse.Namespace, elmo: Elmo, inputs: list[str], counts: Counts
+) -> Iterator[tuple[str, Sentence, SenseVectors]]:
+    """Each sentence of the inputs with the sense vectors of its tokens."""
+    read = itertools.islice(flags.make_reader(args, elmo).read(inputs, counts), args.limit)
+    read, again = itertools.tee(read)
+    found = elmo.sense_space.pipe(
+        ((sentence, range(len(sentence))) for _, sentence in again),
+        batch_tokens=elmo.engine.batch_tokens,
+    )
+    for (text, sentence), vectors in zip(read, found, strict=True):
+        yield text, sentence, vectors
 
 
 def _run_bulk(
@@ -203,16 +275,30 @@ def _format(args: argparse.Namespace, output: Path | None) -> str:
     check_format(form, pooled=args.pool is not None)
     if output is None and args.json:
         raise ConfigError("--json would mix with the vectors on stdout; pass -o FILE")
+    if args.view != "layers":
+        _check_view(args, form)
     if args.sentence_index is not None and form != "hdf5":
         raise ConfigError(f"--sentence-index is for hdf5, not {form}; leave it out")
     return form
+
+
+def _check_view(args: argparse.Namespace, form: str) -> None:
+    view = args.view
+    if args.layers != "mean" or args.pool:
+        raise ConfigError(f"--view {view} has neither layers nor pooling; leave them out")
+    if args.workers is not None:
+        raise ConfigError(f"--view {view} runs in one process; for a corpus use `elmore index`")
+    if view == "substitutes" and form != "jsonl":
+        raise ConfigError(f"substitutes are words, which {form} cannot hold; pass -f jsonl")
 
 
 def _settings(args: argparse.Namespace, checkpoint: Checkpoint) -> Settings:
     from elmore.embedding.results import value_shape
 
     return Settings(
-        shape=value_shape(checkpoint.config, _output(args)),
+        shape=(None, checkpoint.config.lstm.projection_dim)
+        if args.view == "senses"
+        else value_shape(checkpoint.config, _output(args)),
         dtype=args.dtype,
         texts=args.split_sentences or args.field is not None or args.column is not None,
         sentence_index=args.sentence_index,

@@ -51,6 +51,12 @@ def add_arguments(parser: Parser) -> None:
         metavar="K",
         help="keep the K likeliest substitutes of each use (default: 64)",
     )
+    parser.add_argument(
+        "--candidates",
+        type=flags.parse_count,
+        metavar="N",
+        help="choose substitutes among the N most frequent words, which is faster (default: all)",
+    )
     flags.add(parser, "--workers", help="processes (default: 1)")
     flags.add_compute(parser)
     flags.add_common(parser)
@@ -75,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
             min_count=args.min_count,
             max_uses=args.max_uses,
             k=args.substitutes,
+            candidates=args.candidates,
             workers=args.workers or 1,
             overwrite=args.force,
             progress=progress,

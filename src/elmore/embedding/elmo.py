@@ -8,6 +8,7 @@ import importlib
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from elmore.nn.elmo_layer import ElmoLayer, LayerNorm
     from elmore.senses.explore import Exploration
-    from elmore.senses.vectors import SenseVectors
+    from elmore.senses.vectors import SenseSpace, SenseVectors
 
 __all__ = ["Elmo", "Precision"]
 
@@ -202,19 +203,24 @@ class Elmo(Embedder):
             >>> found.dense().shape
             (9, 128)
         """
-        from elmore.senses.vectors import SenseSpace
-
         given = [texts] if isinstance(texts, str) else texts
         sentences = list(sentences_from_texts(given, self.tokenize, "elmore.senses.sense_vectors"))
         places = ((sentence, range(len(sentence))) for sentence in sentences)
         budget = self._engine.batch_tokens if batch_tokens is None else batch_tokens
         result = []
         with closing(progress_of(progress, unit="sentences", total=len(sentences))) as report:
-            found = SenseSpace(self).pipe(places, batch_tokens=budget)
+            found = self.sense_space.pipe(places, batch_tokens=budget)
             for sentence, vectors in zip(sentences, found, strict=True):
                 result.append(dataclasses.replace(vectors, tokens=sentence.tokens))
                 report.update(1)
         return result[0] if isinstance(texts, str) else result
+
+    @cached_property
+    def sense_space(self) -> SenseSpace:
+        """What computes sense vectors: for chosen places, or for streams of sentences."""
+        from elmore.senses.vectors import SenseSpace
+
+        return SenseSpace(self)
 
     def explore(self, texts: Sequence[str], *, word: str | None = None) -> Exploration:
         """Compare the uses of a word, with pictures: the page of `elmore serve` in a notebook.

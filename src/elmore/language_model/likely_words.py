@@ -11,7 +11,7 @@ from elmore.embedding.elmo import Elmo
 from elmore.embedding.search import largest
 from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, FormatError
-from elmore.kernels.softmax import Likeliest
+from elmore.kernels.softmax import Likeliest, LogSoftmax
 from elmore.language_model.predictions import Array, Ids, LanguageModel, Logs, read_sentence
 from elmore.text.batching import plan_batches
 from elmore.text.sentence import Sentence
@@ -123,14 +123,27 @@ def check_places(places: Sequence[tuple[Sentence, int]]) -> None:
 
 
 class PlacePredictor:
-    """How likely words are at places, given everything around them: see `substitutes`."""
+    """How likely words are at places, given everything around them: see `substitutes`.
 
-    def __init__(self, elmo: Elmo) -> None:
+    Args:
+        elmo: a model that has a softmax.
+        n_words: judge the most frequent words only; all by default.
+    """
+
+    def __init__(self, elmo: Elmo, n_words: int | None = None) -> None:
         self.model = model = LanguageModel(elmo)
+        self.table = model.engine.log_softmax()
+        if n_words is not None and n_words < len(model.vocabulary):
+            if model.softmax.cutoffs:
+                raise ConfigError("a softmax with clusters judges all words; leave out candidates")
+            weight, bias = model.softmax.weight, model.softmax.bias
+            self.table = LogSoftmax(weight[:n_words], bias[:n_words])
         # Both directions count how frequent a word is, so that it is divided out once.
-        rank = np.arange(1, len(model.vocabulary) + 1)
+        n_words = min(n_words or len(model.vocabulary), len(model.vocabulary))
+        rank = np.arange(1, n_words + 1)
         self.prior = np.log(rank if model.bidirectional else np.ones(len(rank))).astype(np.float32)
-        self.prior[model.special] = -np.inf
+        self.special = [k for k in model.special if k < n_words]
+        self.prior[self.special] = -np.inf
 
     def hidden(
         self, sentences: Sequence[Sentence], positions: Sequence[Ids], batch_tokens: int
@@ -164,18 +177,23 @@ class PlacePredictor:
                     hidden[1, here] = model.half(layers[-1, row, last + 2], 1)
         return hidden
 
-    def likeliest(self, hidden: Array, k: int) -> Likeliest:
-        """The k likeliest words at places, or all; markers and `<UNK>` are left out, ties by id.
+    def likeliest(self, hidden: Array, k: int, *, rounded: bool = False) -> Likeliest:
+        """The k likeliest words at places, markers and `<UNK>` left out; ties by id.
 
-        `hidden` is that of `PlacePredictor.hidden`, (directions, n, dim).
+        Args:
+            hidden: of `hidden`, (directions, n, dim).
+            k: how many words; fewer if the vocabulary has fewer.
+            rounded: see `LogSoftmax.likeliest`.
         """
-        model, engine = self.model, self.model.engine
-        k = min(k, len(self.prior) - len(model.special))
-        table = engine.log_softmax()
+        engine = self.model.engine
+        k, table = min(k, len(self.prior) - len(self.special)), self.table
         parts = np.array_split(hidden, max(1, min(engine.workers.count, hidden.shape[1])), axis=1)
         with engine.alone():
             done = engine.workers.share(
-                [partial(table.likeliest, list(part), self.prior, k) for part in parts]
+                [
+                    partial(table.likeliest, list(part), self.prior, k, rounded=rounded)
+                    for part in parts
+                ]
             )
         found = Likeliest(*map(np.concatenate, zip(*done, strict=True)))
         if not np.isfinite(found.total).all():
@@ -187,8 +205,7 @@ class PlacePredictor:
 
         `hidden` is of one place, (directions, dim); `ids` are words, (n,).
         """
-        table = self.model.engine.log_softmax()
-        return np.asarray(table.chosen(hidden, ids) + self.prior[ids], np.float32)
+        return np.asarray(self.table.chosen(hidden, ids) + self.prior[ids], np.float32)
 
 
 def _best(model: LanguageModel, logs: Logs, k: int) -> list[tuple[str, float]]:

@@ -143,16 +143,13 @@ def find_similar(
     best = rows[largest(_scores(index, rows, query), max(k, _RERANKED))]
     best = np.sort(best)  # the order of the text decides between equals
     stored = index.substitutes(best)
-    # As many words as the index keeps, or cosines would be too small.
-    n = stored.ids.shape[1]
-    examples = SenseVectors(found.space, found.ids[:, :n], found.weights[:, :n])
-    scores = stored.similarity(examples) @ signs
+    scores = stored.similarity(found) @ signs
     hits = []
     for row in largest(scores, k):
         pair = SenseVectors(
             found.space,
-            np.concatenate([examples.ids[:1], stored.ids[[row]]]),
-            np.concatenate([examples.weights[:1], stored.weights[[row]]]),
+            np.concatenate([found.ids[:1], stored.ids[[row]]]),
+            np.concatenate([found.weights[:1], stored.weights[[row]]]),
         )
         shared = tuple(name for name, _ in pair.shared(0, 1, 5))
         hits.append(Hit(index.use(int(best[row])), float(scores[row]), shared))

@@ -141,7 +141,9 @@ class Index:
         name = self.manifest.get("model_name")
         if self._elmo is None and name is None:
             raise ConfigError("the index does not name its model; pass it (--model)")
-        space = SenseSpace(self._elmo or Elmo.load(name))
+        settings = self.manifest["settings"]
+        elmo = self._elmo or Elmo.load(name)
+        space = SenseSpace(elmo, settings["k"], candidates=settings.get("candidates"))
         if space_digest(space) != self.manifest["model"]["sha256"]:
             raise ConfigError(
                 f"'{shown(self.path, 100)}' was made with another model than "

@@ -52,6 +52,7 @@ _WORK: dict[str, tuple[str, type[BaseModel]]] = {
     "embeddings": ("Sentence vectors in the format of OpenAI's API", schemas.EmbeddingsResponse),
     "score": ("Log probabilities of sentences", schemas.ScoreResponse),
     "substitutes": ("Likely words in context", schemas.SubstitutesResponse),
+    "senses": ("Sense vectors: words with weights", schemas.SensesResponse),
     "explore": ("The uses of a word, compared", schemas.ExploreResponse),
 }
 # The same below /v1/index/, for the methods of `Corpus`.

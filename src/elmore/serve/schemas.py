@@ -26,6 +26,8 @@ __all__ = [
     "ModelsResponse",
     "ScoreRequest",
     "ScoreResponse",
+    "SensesRequest",
+    "SensesResponse",
     "State",
     "SubstitutesRequest",
     "SubstitutesResponse",
@@ -77,6 +79,15 @@ class EmbedRequest(_Sentences):
     pooling: Pooling | None = Field(
         None, description="one vector per sentence instead of one per token"
     )
+    view: Literal["layers", "senses"] = Field(
+        "layers", description="senses: the dense form of sense vectors instead of layers"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> EmbedRequest:
+        if self.view == "senses" and (self.layers != "mean" or self.pooling):
+            raise ValueError("senses have neither layers nor pooling; leave them out")
+        return self
 
 
 class EmbeddingsRequest(_Request):
@@ -109,6 +120,16 @@ class SubstitutesRequest(_Sentences):
     model_config = _examples({"sentences": ["She sat on the bank ."], "positions": [4], "k": 5})
     positions: list[int] = Field(description="one position per sentence, from 0")
     k: int = Field(10, ge=1, le=100, description="how many words")
+
+
+class SensesRequest(_Sentences):
+    """Sense vectors: words that could stand in a place, each weighted by how specific it is."""
+
+    model_config = _examples({"sentences": ["She sat on the bank ."], "positions": [[4]], "k": 5})
+    positions: list[list[int]] | None = Field(
+        None, description="positions in each sentence, from 0; all by default"
+    )
+    k: int = Field(10, ge=1, le=200, description="how many words for each position")
 
 
 class ExploreRequest(_Sentences):
@@ -233,6 +254,34 @@ class SubstitutesResponse(_Answer):
     """Sentences in the order of the request."""
 
     results: list[SentenceSubstitutes]
+
+
+class WeightedWord(BaseModel):
+    """A word and its weight: how much likelier it is here than in general, as a logarithm."""
+
+    word: str
+    weight: float
+
+
+class PlaceSense(BaseModel):
+    """The words with the largest weights first."""
+
+    position: int
+    token: str
+    words: list[WeightedWord]
+
+
+class SentenceSenses(BaseModel):
+    """A sentence and its places."""
+
+    tokens: list[str]
+    places: list[PlaceSense]
+
+
+class SensesResponse(_Answer):
+    """Sentences in the order of the request."""
+
+    results: list[SentenceSenses]
 
 
 class ExploredSentence(BaseModel):

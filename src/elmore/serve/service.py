@@ -27,12 +27,14 @@ from elmore.serve.schemas import (
     EmbedRequest,
     ExploreRequest,
     ScoreRequest,
+    SensesRequest,
     SubstitutesRequest,
 )
 from elmore.serve.settings import Settings
 from elmore.serve.work import Item, Likely, Scored, Senses, Vectors, compute
 
 if TYPE_CHECKING:
+    from elmore.senses.vectors import SenseVectors
     from elmore.text.sentence import Sentence
 
 __all__ = ["Service"]
@@ -93,18 +95,25 @@ class Service:
             finish = finish_of(self._elmo.engine, body.layers, body.pooling)
         except ConfigError as error:
             raise ServiceError(422, str(error), param="layers") from None
+        senses = body.view == "senses"
+        if senses:
+            self._need_softmax()
         sentences = await self._sentences(body.sentences, body.tokens)
         rows = len(sentences) if body.pooling else sum(len(sentence) for sentence in sentences)
-        numbers = rows * self._elmo.dim * (self._elmo.n_layers if body.layers == "all" else 1)
+        dim = self._elmo.config.lstm.projection_dim if senses else self._elmo.dim
+        numbers = rows * dim * (self._elmo.n_layers if body.layers == "all" else 1)
         size = numbers * _NUMBER_BYTES[kind] + _text_bytes(sentences)
-        items = [Vectors(sentence, finish) for sentence in sentences]
+        items: list[Item] = [
+            Senses(sentence, range(len(sentence)), _dense) if senses else Vectors(sentence, finish)
+            for sentence in sentences
+        ]
         values = await self._run(request, items, size)
         records = deque(
             Record("", sentence.tokens, sentence.spans, value)
             for sentence, value in zip(sentences, values, strict=True)
         )
         request.scope["elmore.place"].hold(records)
-        head = {"model": self._settings.name, "dim": self._elmo.dim}
+        head = {"model": self._settings.name, "dim": dim}
         pieces = encode_vectors(kind, head, records, body.pooling is not None)
         if numbers > _STREAMED_NUMBERS:
             return StreamingResponse(self._each(pieces), media_type=kind)
@@ -151,13 +160,7 @@ class Service:
             )
         sentences = await self._sentences(body.sentences, body.tokens)
         for k, (sentence, place) in enumerate(zip(sentences, body.positions, strict=True)):
-            if not 0 <= place < len(sentence):
-                raise ServiceError(
-                    422,
-                    f"positions.{k} is {place} but the sentence has {len(sentence)} tokens; "
-                    "count from 0",
-                    param=f"positions.{k}",
-                )
+            _check_place(f"positions.{k}", place, sentence)
         pairs = list(zip(sentences, body.positions, strict=True))
         size = _text_bytes(sentences) + len(pairs) * body.k * 2 * _TOKEN_BYTES
         found = await self._run(request, [Likely(s, place, body.k) for s, place in pairs], size)
@@ -171,6 +174,47 @@ class Service:
             for (sentence, place), words in zip(pairs, found, strict=True)
         ]
         return _json({"model": self._settings.name, "results": results})
+
+    async def senses(self, body: SensesRequest, request: Request) -> Response:
+        """Words that could stand in places, weighted by how specific to the place they are."""
+        self._need_softmax()
+        if body.positions is not None and len(body.positions) != body.count:
+            raise ServiceError(
+                422,
+                f"positions for {len(body.positions)} of {body.count} sentences; give a list for "
+                "each, or leave it out for all tokens",
+                param="positions",
+            )
+        sentences = await self._sentences(body.sentences, body.tokens)
+        chosen: list[Sequence[int]] = [range(len(sentence)) for sentence in sentences]
+        if body.positions is not None:
+            chosen = list(body.positions)
+            for k, (sentence, places) in enumerate(zip(sentences, chosen, strict=True)):
+                for n, place in enumerate(places):
+                    _check_place(f"positions.{k}.{n}", place, sentence)
+        n_places = sum(map(len, chosen))
+        if n_places > self._settings.tokens:  # a place may be asked for several times
+            raise ServiceError(
+                422,
+                f"{n_places} places, more than the limit of {self._settings.tokens}; send several "
+                "requests",
+                param="positions",
+            )
+        size = _text_bytes(sentences) + n_places * (body.k + 1) * 2 * _TOKEN_BYTES
+
+        def readable(found: SenseVectors) -> list[list[tuple[str, float]]]:
+            return [found.words(row, body.k) for row in range(len(found))]
+
+        items = [Senses(s, places, readable) for s, places in zip(sentences, chosen, strict=True)]
+        found = await self._run(request, items, size)
+        answer = {
+            "model": self._settings.name,
+            "results": [
+                {"tokens": s.tokens, "places": _places(s, places, words)}
+                for s, places, words in zip(sentences, chosen, found, strict=True)
+            ],
+        }
+        return await self._call(n_places * body.k > _MANY_NUMBERS, _json, answer)
 
     async def explore(self, body: ExploreRequest, request: Request) -> Response:
         """Inner products of all uses of a word in all layers, and their sense vectors."""
@@ -273,6 +317,32 @@ def _text_bytes(sentences: Sequence[Sentence]) -> int:
     characters = sum(len(token) for sentence in sentences for token in sentence.tokens)
     tokens = sum(len(sentence) for sentence in sentences)
     return characters + tokens * _TOKEN_BYTES + len(sentences) * _SENTENCE_BYTES
+
+
+def _check_place(name: str, place: int, sentence: Sentence) -> None:
+    if not 0 <= place < len(sentence):
+        raise ServiceError(
+            422,
+            f"{name} is {place} but the sentence has {len(sentence)} tokens; count from 0",
+            param=name,
+        )
+
+
+def _places(
+    sentence: Sentence, places: Sequence[int], found: Sequence[Sequence[tuple[str, float]]]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "position": place,
+            "token": sentence.tokens[place],
+            "words": [{"word": word, "weight": number(weight)} for word, weight in words],
+        }
+        for place, words in zip(places, found, strict=True)
+    ]
+
+
+def _dense(found: SenseVectors) -> Any:
+    return found.dense()
 
 
 def _json(value: Any) -> Response:

@@ -10,9 +10,10 @@ from elmore.embedding.results import Array, Finish, all_layers
 from elmore.embedding.stream import embed_stream
 from elmore.language_model.likely_words import substitutes_at
 from elmore.language_model.scores import pipe_scores
-from elmore.senses.vectors import SenseSpace, SenseVectors
+from elmore.senses.vectors import SenseVectors
 
 if TYPE_CHECKING:
+    from elmore.senses.vectors import SenseVectors
     from elmore.text.sentence import Sentence
 
 __all__ = ["Item", "Likely", "Scored", "Senses", "Vectors", "compute"]
@@ -97,7 +98,7 @@ def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
     senses = [(k, item) for k, item in enumerate(items) if isinstance(item, Senses)]
     if senses:
         asked = ((item.sentence, item.positions) for _, item in senses)
-        parts = SenseSpace(elmo).pipe(asked, batch_tokens=batch_tokens)
+        parts = elmo.sense_space.pipe(asked, batch_tokens=batch_tokens)
         for (k, item), part in zip(senses, parts, strict=True):
             results[k] = item.finish(part)
     return results
