@@ -402,6 +402,40 @@ def test_a_change_takes_less_than_200_ms(page: Any) -> None:
     assert min(spent) < 200  # others may use the machine meanwhile
 
 
+def test_tag_these_sentences(page: Any, service: Running) -> None:
+    assert page.locator("#tagging").is_hidden()  # the service has no trained models
+
+    def respond(route: Any) -> None:
+        name = route.request.url.rpartition("/")[2]
+        if name == "tasks":
+            return route.fulfill(json={"object": "list", "data": [{"id": "ner"}, {"id": "mood"}]})
+        sentences = route.request.post_data_json["sentences"]
+        if name == "mood":
+            one = {"label": "good", "probabilities": {"good": 0.87, "bad": 0.13}}
+            return route.fulfill(json={"results": [one] * len(sentences)})
+        found = [
+            {"tokens": s.split(), "tags": ["O", *["LOC"] * (len(s.split()) - 1)]} for s in sentences
+        ]
+        return route.fulfill(json={"results": found})
+
+    page.route("**/v1/tasks", respond)
+    page.route("**/v1/tasks/*", respond)
+    page.reload()
+    page.locator("#tagged li").first.wait_for()
+    first = page.locator("#tagged li").first
+    assert first.locator(".token").count() == 7
+    assert first.locator(".marked").all_inner_texts()[0].split() == ["children", "LOC"]
+    assert violations(page) == []
+    page.fill("#text", "Rome <b>is big")
+    until(page, "document.querySelectorAll('#tagged li').length === 1")
+    assert page.locator("#tagged .token").count() == 3
+    page.get_by_role("button", name="mood").click()
+    until(page, "document.getElementById('tagged').textContent.includes('good 87 %')")
+    assert "Rome <b>is big" in page.locator("#tagged").inner_text()
+    page.fill("#text", "")
+    page.locator("#tagging").wait_for(state="hidden")
+
+
 @pytest.fixture(scope="module")
 def corpus_service(index: Index) -> Iterator[Running]:
     """The page over an index."""

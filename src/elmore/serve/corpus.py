@@ -100,7 +100,8 @@ class Corpus:
             body.text, word=body.word, k=body.k, like=body.like, unlike=body.unlike
         )
         hits = [
-            {"cosine": round(hit.score, 4), **_line(hit.use), "shared": hit.shared} for hit in found
+            {"cosine": round(hit.score, 4), **_line(hit.use), "shared": hit.shared}
+            for hit in found.hits
         ]
         return encode_json({"query": found.query, "hits": hits})
 
@@ -201,4 +202,5 @@ def _spread(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def _rounded(values: NDArray[Any]) -> list[float]:
-    return values.astype(float).round(4).tolist()
+    rounded: list[float] = values.astype(float).round(4).tolist()
+    return rounded

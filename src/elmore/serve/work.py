@@ -99,6 +99,6 @@ def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
     if senses:
         asked = ((item.sentence, item.positions) for _, item in senses)
         parts = elmo.sense_space.pipe(asked, batch_tokens=batch_tokens)
-        for (k, item), part in zip(senses, parts, strict=True):
-            results[k] = item.finish(part)
+        for (k, asking), part in zip(senses, parts, strict=True):
+            results[k] = asking.finish(part)
     return results

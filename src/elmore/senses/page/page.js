@@ -139,6 +139,7 @@ async function update() {
     }
     problem(null);
     show(answer);
+    labelSentences(request.signal);
     const spent = performance.now() - start;
     $("time").textContent = `Last change: ${Math.round(spent)} ms.`;
     document.body.dataset.ms = spent.toFixed(1);
@@ -172,12 +173,13 @@ function clear() {
   $("word").textContent = "…";
   $("sentences").replaceChildren();
   redraw();
+  $("tagging").hidden = true;
 }
 
 // ------------------------------------------------------------------ showing
 
 function show(answer) {
-  const views = views_of(answer);
+  const views = viewsOf(answer);
   if (!views.some(([view]) => view === state.view)) state.view = views[0][0];
   if (state.weights.length !== answer.n_layers) {
     state.weights = Array(answer.n_layers).fill(1 / answer.n_layers);
@@ -192,7 +194,7 @@ function show(answer) {
   redraw();
 }
 
-function views_of(answer) {
+function viewsOf(answer) {
   const layers = Array.from({ length: answer.n_layers }, (_, k) => [k, `layer ${k}`]);
   const senses = answer.senses ? [["senses", "sense vectors"]] : [];
   return [...senses, ["mean", "mean of all layers"], ...layers, ["mix", "own mix"]];
@@ -264,7 +266,7 @@ function tableOf(view) {
 
 function redraw() {
   const answer = state.answer;
-  replace($("choices"), ...(answer ? views_of(answer) : []).map(([view, name]) => button(name, view === state.view, () => {
+  replace($("choices"), ...(answer ? viewsOf(answer) : []).map(([view, name]) => button(name, view === state.view, () => {
     state.view = view;
     redraw();
   }, { "data-key": view })));
@@ -414,7 +416,7 @@ function showWords() {
 }
 
 function showSmall(answer) {
-  const figures = views_of(answer).filter(([view]) => view === "senses" || typeof view === "number").map(([view, name]) => {
+  const figures = viewsOf(answer).filter(([view]) => view === "senses" || typeof view === "number").map(([view, name]) => {
     const table = tableOf(view);
     const { shade } = shading(table);
     const cells = table.flatMap((row, i) => row.map((value, j) => {
@@ -496,6 +498,48 @@ function tip(box, x, y, content) {
   box.style.top = `${above >= 0 ? above : y + 16}px`;
 }
 
+// ------------------------------------------------------------------ trained models
+
+const tasks = { models: [], chosen: null };
+
+async function openTasks() {
+  try {
+    tasks.models = (await ask("v1/tasks")).data.map((model) => model.id);
+  } catch (error) {
+    return; // there are none
+  }
+  tasks.chosen = tasks.chosen || tasks.models[0];
+  labelSentences();
+}
+
+async function labelSentences(signal) {
+  const sentences = lines();
+  $("tagging").hidden = !tasks.models.length || !sentences.length;
+  if ($("tagging").hidden) return;
+  replace($("models"), ...tasks.models.map((name) => button(name, name === tasks.chosen, () => {
+    tasks.chosen = name;
+    labelSentences();
+  }, { "data-key": name })));
+  try {
+    const found = await ask(`v1/tasks/${encodeURIComponent(tasks.chosen)}`, { sentences }, signal);
+    $("tagged").replaceChildren(...found.results.map((result, k) => make("li", {}, badge(String(k + 1)), make("span", {}, ...labelled(result, sentences[k])))));
+  } catch (error) {
+    complain(error);
+  }
+}
+
+// One label below each token, or one for the sentence.
+function labelled(result, sentence) {
+  const percent = (value) => (value === undefined ? undefined : `${Math.round(100 * value)} %`);
+  if (!result.tags) {
+    const names = [].concat(result.label).map(String);
+    const of = (name) => percent((result.probabilities || {})[name]);
+    return [...names.map((name) => chip(of(name) ? `${name} ${of(name)}` : name, true)), ` ${sentence}`];
+  }
+  return result.tokens.map((token, at) => make("span", { class: result.tags[at] === "O" ? "token" : "token marked", title: percent((result.probabilities || [])[at]) },
+    token, make("small", {}, result.tags[at] === "O" ? "\u00a0" : result.tags[at])));
+}
+
 // ------------------------------------------------------------------ a corpus
 
 // The senses of a word in the index that is served: /v1/index says whether there is one.
@@ -512,7 +556,7 @@ const corpus = {
   brush: null, hover: -1, shown: 0,
 };
 const PER_SENSE = 6, LINES = 100, PER_REQUEST = 500, MOST_SOURCES = 10;
-const sensecolour = (number) => `var(--s${((number - 1) % 8) + 1})`;
+const senseColour = (number) => `var(--s${((number - 1) % 8) + 1})`;
 
 async function openCorpus() {
   try {
@@ -602,7 +646,7 @@ function drawCorpus() {
       make("span", { class: "quiet" }, `${sense.count} (${Math.round(100 * sense.share)} %)`),
       bar([sense], () => sense.share),
       make("span", { class: "quiet words" }, sense.name.join(", ")));
-    item.style.setProperty("--sense", sensecolour(sense.number));
+    item.style.setProperty("--sense", senseColour(sense.number));
     item.querySelector("button").prepend(make("span", { class: "dot" }));
     return item;
   }));
@@ -617,7 +661,7 @@ function bar(senses, share) {
   const title = senses.map((sense) => `sense ${sense.number}: ${Math.round(100 * share(sense))} %`).join(", ");
   return make("div", { class: "bar", role: "img", "aria-label": title, title }, ...senses.map((sense) => {
     const part = make("div");
-    part.style.setProperty("--sense", sensecolour(sense.number));
+    part.style.setProperty("--sense", senseColour(sense.number));
     part.style.width = `${100 * share(sense)}%`;
     return part;
   }));
@@ -674,7 +718,7 @@ async function showLines() {
 
 function heading(sense) {
   const cell = make("th", { colspan: "4", scope: "colgroup" }, make("span", { class: "dot" }), `${sense.number}. ${senseName(sense)}`);
-  cell.style.setProperty("--sense", sensecolour(sense.number));
+  cell.style.setProperty("--sense", senseColour(sense.number));
   return make("tr", {}, cell);
 }
 
@@ -953,6 +997,7 @@ function start() {
     state.token = $("token").value.trim();
     update();
     openCorpus();
+    openTasks();
   });
   for (const one of $("views").children) one.addEventListener("click", () => { view(one.dataset.view); redraw(); drawCorpus(); });
   $("ask").addEventListener("submit", (event) => { event.preventDefault(); search($("query").value); });
@@ -963,6 +1008,7 @@ function start() {
   if (!$("text").value) $("text").value = EXAMPLES.play.join("\n");
   update();
   openCorpus();
+  openTasks();
 }
 
 start();
