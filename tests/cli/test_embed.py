@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+import re
 from pathlib import Path
 
 import h5py
@@ -352,3 +353,13 @@ def test_sense_vectors_need_a_softmax(cli, tiny_folder: Path, text, tmp_path):
     assert result.code == 2
     assert "no softmax" in result.err
     assert not out.exists()
+
+
+def test_verbose_says_where_the_time_goes(cli, tiny_folder, tmp_path):
+    flags = ["--model", tiny_folder, "-o", tmp_path / "x.npz", "--force", "-v"]
+    # Two windows of the same words: the second finds all of them, with its two markers.
+    lines = b"It fell .\n" * 1500
+    result = cli("embed", *flags, stdin=lines)
+    stages = r"loading .*, reading .*, computing .*, writing .*, [\d,]+ tokens per second"
+    assert re.search(rf"{stages}, word cache: 50 % of 10 words found\n", result.err)
+    assert "word cache" not in cli("embed", *flags[:-1], stdin=lines).err

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import json
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from elmore._messages import readable_time
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import (
@@ -26,8 +30,6 @@ from elmore.errors import ConfigError
 from elmore.options import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from elmore._messages import Progress
     from elmore.embedding.elmo import Elmo
     from elmore.formats.checkpoint import Checkpoint
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from elmore.text.sentence import Sentence
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
+
+Item = TypeVar("Item")
 
 EXAMPLES = """\
   echo "A plant grew ." | elmore embed --model my-model
@@ -160,12 +164,13 @@ def _run_single(
     """Embed into one file, or to stdout."""
     from elmore.text.reading import Counts
 
-    counts = Counts()
+    counts, times = Counts(), _Times()
     output = None if args.output in (None, "-") else Path(args.output)
     with open_writer(form, output, _settings(args, checkpoint)) as writer:
-        from elmore.embedding.stream import embed_records
+        with times.of("loading"):
+            from elmore.embedding.stream import embed_records
 
-        elmo = _load(args, checkpoint)
+            elmo = _load(args, checkpoint)
         records: Iterator[Record]
         if args.view == "senses":
             records = (
@@ -173,11 +178,16 @@ def _run_single(
                 for text, sentence, found in _senses(args, elmo, inputs, counts)
             )
         else:
-            some = itertools.islice(flags.make_reader(args, elmo).read(inputs, counts), args.limit)
+            sentences = flags.make_reader(args, elmo).read(inputs, counts)
+            some = times.each("reading", itertools.islice(sentences, args.limit))
             records = embed_records(elmo.engine, some, _output(args))
-        for record in records:
-            writer.write(record)
+        # The sentences of a batch are read before it is computed.
+        for record in times.each("reading and computing", records):
+            with times.of("writing"):
+                writer.write(record)
             progress.update(1)
+    if args.verbose and not args.quiet:
+        say(times.summary(counts.tokens, elmo))
     return counts
 
 
@@ -221,6 +231,46 @@ def _senses(
     )
     for (text, sentence), vectors in zip(read, found, strict=True):
         yield text, sentence, vectors
+
+
+class _Times:
+    """How long each stage takes, for --verbose."""
+
+    def __init__(self) -> None:
+        self._seconds = dict.fromkeys(
+            ("loading", "reading", "reading and computing", "writing"), 0.0
+        )
+
+    @contextlib.contextmanager
+    def of(self, stage: str) -> Iterator[None]:
+        """Count the time of a block."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[stage] += time.perf_counter() - start
+
+    def each(self, stage: str, items: Iterable[Item]) -> Iterator[Item]:
+        """Count the time that items take to come."""
+        iterator = iter(items)
+        while True:
+            with self.of(stage):
+                item = next(iterator, None)
+            if item is None:
+                return
+            yield item
+
+    def summary(self, tokens: int, elmo: Elmo) -> str:
+        """One line: seconds, tokens per second, and how many words the cache knew."""
+        both = self._seconds["reading and computing"]
+        stages = {**self._seconds, "computing": both - self._seconds["reading"]}
+        names = ("loading", "reading", "computing", "writing")
+        parts = [f"{name} {readable_time(stages[name])}" for name in names]
+        cache = elmo.engine.cache
+        looked_up = max(1, cache.hits + cache.misses)
+        parts.append(f"{tokens / max(both, 1e-9):,.0f} tokens per second")
+        parts.append(f"word cache: {100 * cache.hits / looked_up:.0f} % of {looked_up} words found")
+        return ", ".join(parts)
 
 
 def _run_bulk(
