@@ -35,6 +35,11 @@ def test_it_says_what_the_command_line_says(
     assert " tokens: sampled perplexity " in shown.err
 
 
+def test_prepared_text_is_shown_in_a_line(data: Prepared) -> None:
+    assert repr(data).startswith(f"<Prepared '{data.folder.name}': {data.n_tokens:,} tokens, ")
+    assert len(repr(data)) < 120
+
+
 def test_it_can_be_silenced(
     data: Prepared,
     tmp_path: Path,
@@ -59,6 +64,7 @@ def test_a_bar_in_a_terminal(
     shown = capsys.readouterr().err
     assert "%|" in shown
     assert "held-out" in shown
+    assert "100%|" in shown  # although the last batch goes beyond the total
     assert " tokens: " not in shown
 
 

@@ -9,6 +9,7 @@ and a rate, or `heldout` with the scores of an evaluation.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -93,6 +94,7 @@ class Display(AbstractContextManager["Display"]):
         self._quiet, self._metric, self._prefix = quiet, metric, prefix
         self._unit = "tokens" if metric is None else "examples"
         self._bar: Any = None
+        self._started = time.time()
         self._tensorboard: Any = None
         self.last_heldout: dict[str, float] | None = None
         # By step: what a resumed run does again takes the place of the old evaluations.
@@ -149,7 +151,9 @@ class Display(AbstractContextManager["Display"]):
         if self._bar is None:
             name, total = self._prefix or None, line.get("total")
             self._bar = make_bar(unit=self._unit, total=total, desc=name, leave=True, scale=True)
-        self._bar.n = line[self._unit]
+            self._bar.start_t = self._started  # not when the first line came: for the rate
+        # The last batch may go beyond the total, and tqdm would forget it.
+        self._bar.n = min(line[self._unit], line.get("total") or math.inf)
         parts = []
         if "loss" in line:
             parts = [_losses(line) if self._metric is None else f"loss {line['loss']['loss']:.3f}"]

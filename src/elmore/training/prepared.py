@@ -73,7 +73,7 @@ class Part:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Prepared:
     """A prepared corpus on disk; made by `prepare` or `Prepared.open`.
 
@@ -106,9 +106,13 @@ class Prepared:
     heldout_oov_rate: float
     notes: tuple[str, ...]
     digest: str
-    sums: Mapping[str, str] = field(repr=False)
+    sums: Mapping[str, str]
     segmenter: str | None = None
-    _verified: set[Path] = field(default_factory=set, repr=False, compare=False)
+    _verified: set[Path] = field(default_factory=set, compare=False)
+
+    def __repr__(self) -> str:
+        size = f"{self.training.tokens:,} tokens, {self.heldout.tokens:,} held out"
+        return f"<Prepared '{self.folder.name}': {size}, vocabulary of {len(self.vocabulary):,}>"
 
     def read(self, path: Path) -> Shard:
         """Read one of `shard_paths`, or `heldout_path`.
