@@ -114,8 +114,8 @@ class LexicalSubstitution:
                 "place and word": values - _FREQUENCY * self._space.log_prior[mine] + _WORD * word,
             }
             for name, value in ways.items():
-                # A word that the vocabulary lacks has the id -1, which picked the value of the last
-                # word.
+                # A word that the vocabulary lacks has the id -1, which picked the last word's
+                # value.
                 known = np.where(mine < 0, -np.inf, value)
                 ranked = [
                     item.gold.get(item.candidates[k], 0.0)
