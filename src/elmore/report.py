@@ -78,7 +78,7 @@ class Report:
         path = Path(path)
         text = self.to_json() if path.suffix.lower() == ".json" else str(self)
         with atomic_file(path, overwrite=overwrite) as stream:
-            # Words of a broken text may hold lone surrogates, which UTF-8 cannot.
+            # Words of a broken text may hold lone surrogates, which UTF-8 cannot express.
             stream.write(f"{text}\n".encode("utf-8", "backslashreplace"))
 
     def __repr__(self) -> str:

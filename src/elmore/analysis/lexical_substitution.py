@@ -8,10 +8,9 @@ and answers of several words are left out; candidates outside the vocabulary are
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from elmore.embedding.elmo import Elmo
 from elmore.errors import InputError
 from elmore.report import Report
 from elmore.senses.vectors import SenseSpace
-from elmore.text.reading import numbered_lines
+from elmore.text.reading import json_records
 from elmore.text.sentence import Sentence
 
 __all__ = ["LexicalSubstitution", "SubstitutionItem", "gap", "read_items"]
@@ -43,32 +42,23 @@ def read_items(path: Path) -> Iterator[SubstitutionItem]:
     Raises:
         InputError: a line is not such an item.
     """
-    for number, line in numbered_lines(path):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            sentence = Sentence(tuple(record["tokens"]))
-            gold = {word: float(n) for word, n in record["gold"].items() if _single(word)}
-            item = SubstitutionItem(
-                record["lemma"],
-                sentence,
-                record["index"],
-                gold,
-                tuple(word for word in record["candidates"] if _single(word)),
-            )
-            if not 0 <= item.position < len(sentence):
-                raise ValueError(f"index {item.position} of {len(sentence)} tokens")
-            if not all(isinstance(token, str) for token in (*sentence.tokens, item.lemma)):
-                raise TypeError("a token is not a string")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InputError(
-                f"not an item of lexical substitution ({type(error).__name__}: {error})",
-                file=str(path),
-                line=number,
-            ) from None
-        if gold:
-            yield item
+    error = "not an item of lexical substitution ({reason})"
+    return (item for _, item in json_records(path, _item, error) if item.gold)
+
+
+def _item(record: Any) -> SubstitutionItem:
+    item = SubstitutionItem(
+        record["lemma"],
+        Sentence(tuple(record["tokens"])),
+        record["index"],
+        {word: float(n) for word, n in record["gold"].items() if _single(word)},
+        tuple(word for word in record["candidates"] if _single(word)),
+    )
+    if not 0 <= item.position < len(item.sentence):
+        raise ValueError(f"index {item.position} of {len(item.sentence)} tokens")
+    if not all(isinstance(token, str) for token in (*item.sentence.tokens, item.lemma)):
+        raise TypeError("a token is not a string")
+    return item
 
 
 def gap(ranked: Sequence[float], gold: Sequence[float]) -> float:
@@ -119,8 +109,8 @@ class LexicalSubstitution:
                 "place and word": self._space.substitution(place, word, mine),
             }
             for name, value in ways.items():
-                # A word that the vocabulary lacks has the id -1, which picked the value of the last
-                # word.
+                # A word that the vocabulary lacks has the id -1, which picked the last word's
+                # value.
                 known = np.where(mine < 0, -np.inf, value)
                 ranked = [
                     item.gold.get(item.candidates[k], 0.0)

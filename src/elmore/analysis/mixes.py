@@ -79,8 +79,7 @@ def mix_report(
     """Average mixes of the same task, place, layers and lambda."""
     groups: dict[tuple[str, str, tuple[str, ...], float], list[LearnedMix]] = {}
     for mix in mixes:
-        # Weights are shares of a softmax over just these layers: others cannot be averaged with
-        # them.
+        # Shares of a softmax over just these layers: those of others cannot be averaged with them.
         key = (mix.task, mix.place, tuple(mix.weights), mix.penalty)
         groups.setdefault(key, []).append(mix)
     every = sorted({name for mix in mixes for name in mix.weights}, key=_order)

@@ -83,8 +83,7 @@ class ElmoVectorizer(
         batch_tokens: int = 4096,
         tokenizer: Tokenizer | None = None,
     ) -> None:
-        # Stored as they are, without checks: scikit-learn's `clone` compares them with the
-        # arguments.
+        # Stored unchecked: scikit-learn's `clone` compares them with the arguments.
         self.model = model
         self.pool = pool
         self.layers = layers

@@ -155,8 +155,7 @@ class JournalFolder(Generic[_R]):
         """Record a finished file."""
         self._n_records += 1
         try:
-            # Not synced: a line that a crash of the machine loses costs one file, which is made
-            # again.
+            # Not synced: a line that a crash loses costs one file, which is made again.
             with (self.path / _JOURNAL).open("ab") as stream:
                 stream.write(_line(asdict(record)))
         except OSError as error:

@@ -151,8 +151,7 @@ class Workers:
 
     def _started(self) -> queue.SimpleQueue[_Item | None]:
         with self._lock:
-            # A forked process has none of the threads, and a queue that may hold jobs of its
-            # parent.
+            # A forked process has none of the threads, and its queue may hold jobs of the parent.
             if self._jobs is None or self._process != os.getpid():
                 self._process = os.getpid()
                 self._jobs = queue.SimpleQueue()

@@ -329,8 +329,7 @@ class LstmSteps(torch.autograd.Function):
             start -= size
             rows = slice(start, start + size)
             d_out = d_projected[rows]
-            # A sentence whose last step this is gets nothing from later ones: its row is still
-            # zero.
+            # A sentence that ends here gets nothing from later steps: its row is still zero.
             torch.add(d_output[rows], d_hidden[:size], out=d_out)
             d_unprojected = d_out
             if projection is not None:

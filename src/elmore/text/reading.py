@@ -6,15 +6,16 @@ Files may be compressed (gz, bz2, xz, zst). Memory is bounded by one line or par
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, get_args
+from typing import Any, BinaryIO, TypeVar, get_args
 
 from elmore._io import Errors, open_text, read_lines
 from elmore._messages import shown
@@ -35,12 +36,14 @@ __all__ = [
     "SentenceReader",
     "check_inputs",
     "check_rereadable",
+    "json_records",
     "numbered_lines",
     "read_input",
     "split_columns",
 ]
 
 STDIN = "-"
+_Parsed = TypeVar("_Parsed")
 _COLUMN = re.compile(r"[^ \t\r\n]+")
 # A paragraph is searched for sentences as soon as it is this long, in characters.
 _PARAGRAPH = 1 << 16
@@ -53,6 +56,26 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a UTF-8 file, plain or compressed, with their numbers from 1."""
     with open_text(path, what="data file") as stream:
         yield from read_lines(stream, what=str(path), max_line=LIMITS.text_line_bytes)
+
+
+def json_records(
+    path: Path, parse: Callable[[Any], _Parsed], error: str
+) -> Iterator[tuple[int, _Parsed]]:
+    """Yield line numbers and what `parse` makes of each line of JSON; blank lines are left out.
+
+    `error` is the message for a line that cannot be parsed, with {reason} for what Python says.
+    """
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        try:
+            record = parse(json.loads(line))
+        # Whatever a value of the wrong type or a missing one leads to.
+        except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as problem:
+            reason = f"{type(problem).__name__}: {problem}"
+            text = error.replace("{reason}", reason)
+            raise InputError(text, file=str(path), line=number) from None
+        yield number, record
 
 
 def split_columns(line: str) -> list[str]:

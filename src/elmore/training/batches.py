@@ -165,8 +165,7 @@ def _cut(lengths: Ints, budget: int) -> list[int]:
     """Find where falling lengths must be cut so that no part exceeds the budget."""
     cuts, total = [], 0
     for k, length in enumerate(lengths.tolist()):
-        # A single sentence over the budget becomes a batch of its own: there is no cut before the
-        # first.
+        # A sentence over the budget is a batch of its own: there is no cut before the first.
         if total and total + length > budget:
             cuts.append(k)
             total = 0

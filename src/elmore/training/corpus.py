@@ -105,8 +105,7 @@ def expand_inputs(inputs: Iterable[str | Path]) -> list[Path]:
 
 def inspect_file(path: str) -> dict[str, Any]:
     """The size, SHA-256 and kind of a file, as fields of `TextFile`."""
-    # Read twice: the sum is that of the bytes as stored, while borders are in the decompressed
-    # text.
+    # Read twice: the sum is of the bytes as stored, borders are in the decompressed text.
     with open_checked(Path(path), what="input") as stream:
         size = os.fstat(stream.fileno()).st_size
         sha256 = sha256_stream(stream)
@@ -305,8 +304,8 @@ class _Documents:
         if len(buffer) <= room:
             return 0
         if self._file.linewise:
-            # The buffer starts with a document, so a multiple of its lines ends one: documents are
-            # the same, however a file is divided into blocks.
+            # The buffer starts with a document, so a multiple of a hundred lines ends one:
+            # documents are the same, however a file is divided into blocks.
             lines = buffer.count(b"\n", 0, room)
             end = room
             for _ in range(LINES_PER_DOCUMENT - lines % LINES_PER_DOCUMENT):

@@ -128,8 +128,7 @@ def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
     """Change a recipe so that the run in `out` ends after `tokens` more, its rate falling."""
     state = load_state(Run.open(out).resume_path)
     seen = 0 if state is None else int(state[1]["seen"])
-    # A constant rate has no decay to begin; any other keeps its form, over the tokens that are
-    # left.
+    # A constant rate has no decay to begin; any other keeps its form for the tokens that are left.
     schedule = dataclasses.replace(
         recipe.schedule,
         tokens=seen + tokens,
@@ -258,7 +257,8 @@ def _heldout_batches(
         vocabulary,
         batch_tokens=2048,
         max_length=recipe.data.max_length,
-        # One pool: there is nothing to shuffle, and sorted batches waste the fewest steps.
+        # One pool: sorted batches waste the fewest steps. They are shuffled, so a few have all
+        # lengths.
         pool=len(shard.sentences),
         seed=0,
         bidirectional=recipe.model.bidirectional,

@@ -112,8 +112,7 @@ class ModelRecipe:
             vectors=None,
             alphabet=alphabet,
         )
-        # Not every model can be described by these keys: what they would build must be this very
-        # one.
+        # Not every model can be described by these keys: what they would build must be this one.
         if reads == "characters" and shape.config(0, tokens.n_characters) != config:
             return dataclasses.replace(shape, tokens="model")
         return shape

@@ -199,8 +199,7 @@ class TaskTrainer(Trainable, Generic[Example]):
         for name, weight in self._weights.items():
             if weight.grad is None:
                 continue
-            # The gradient of l2 * |w|^2. It is added before clipping, so it counts towards the
-            # norm.
+            # The gradient of l2 * |w|^2, added before clipping, so that it counts towards the norm.
             if learning.l2 and weight.dim() > 1:  # matrices only
                 weight.grad.add_(weight.detach(), alpha=2 * learning.l2)
             updates.append(Update(name, weight.detach(), weight.grad))

@@ -158,8 +158,7 @@ class LmTrainer(Trainable):
             result = self.objective.step(
                 batch, self._start_state(batch), losses, scale, self._dropout_generators(part)
             )
-            # Batches of complete sentences, which may come between two windows, leave the state
-            # alone.
+            # Batches of complete sentences, which come between two windows, leave the state alone.
             if batch.fresh is not None:
                 self._carried = result.state
             rows += [gathered for r in result.rows for gathered in self.group.gather_rows(r)]

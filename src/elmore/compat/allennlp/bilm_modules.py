@@ -173,12 +173,8 @@ class BiLmOutput(TypedDict):
 class _ElmoBiLm(nn.Module):
     """A biLM that carries its state from call to call.
 
-    Args:
-        options_file: options.json; a path or an address.
-        weight_file: the HDF5 weights.
-        requires_grad: whether it learns.
-        vocab_to_cache: words whose token layer is computed once; the first means padding.
-            Their ids, passed as `word_inputs`, then replace the characters.
+    `vocab_to_cache` are words whose token layer is computed once; the first means padding. Their
+    ids, passed as `word_inputs`, then replace the characters.
     """
 
     def __init__(

@@ -191,8 +191,7 @@ class Hdf5View:
         shape = tuple(int(n) for n in space.get_simple_extent_dims())
         self._check_sizes(dataset, plan, shape, int(kind.get_size()), label)
         dtype: np.dtype[Any] | None = None
-        # Text and other types are listed, so that a wrong file can be recognised; `read` refuses
-        # them.
+        # Other types are listed, so that a wrong file can be recognised; `read` refuses them.
         with contextlib.suppress(*_LIBRARY_ERRORS):
             dtype = np.dtype(kind.dtype)
         self._datasets[name] = dataset
