@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from small_models import needs_torch
 
-from elmore import Elmo, Run, SentenceLayers, score
+from elmore import Elmo, ElmoreError, Run, SentenceLayers, score
 from elmore.text.vocabulary import Vocabulary
 
 
@@ -41,7 +41,19 @@ def test_they_are_short(english: Elmo, tiny_elmo: Elmo) -> None:
         assert "\n" not in repr(thing)
 
 
+def test_an_error_in_a_notebook_shows_the_users_code_alone(tiny_elmo: Elmo) -> None:
+    with pytest.raises(ElmoreError) as caught:
+        tiny_elmo.embed(5)  # type: ignore[call-overload]
+    caught.value.add_note("a note")
+    *frames, message, note = caught.value._render_traceback_()
+    assert message == "ConfigError: got an int where sentences belong; pass a list"
+    assert note == "a note"
+    assert len(frames) == 1
+    assert "tiny_elmo.embed(5)" in frames[0]
+
+
 def test_what_they_say(english: Elmo) -> None:
+    assert repr(english) == "Elmo('english', dim=256, n_layers=3)"
     assert repr(Vocabulary(["a", "b"])) == "Vocabulary(('a', 'b'), n_words=2)"
     assert "parameters" in repr(english.checkpoint)
     assert re.search(r"total=-\d+\.\d\d, perplexity=", repr(score(english, "It fell .")))

@@ -202,7 +202,9 @@ def make_bar(
 
 def is_watched() -> bool:
     """Whether somebody watches the work: in a terminal, or in a notebook."""
-    return wants_reports() and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+    # The shell of a notebook has a kernel. Programs that run notebooks import ipykernel too.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return wants_reports() and (sys.stderr.isatty() or hasattr(shell, "kernel"))
 
 
 def wants_reports() -> bool:

@@ -100,7 +100,9 @@ def test_a_bar_appears_when_it_takes_longer(
     if place == "terminal":
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     else:
-        monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+        shell = types.SimpleNamespace(kernel=None)
+        notebook = types.SimpleNamespace(get_ipython=lambda: shell)
+        monkeypatch.setitem(sys.modules, "IPython", notebook)
     now = [0.0]
     monkeypatch.setattr(_messages.time, "monotonic", lambda: now[0])
     bar = progress_of(None, unit="sentences", total=10)

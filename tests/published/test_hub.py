@@ -184,7 +184,9 @@ def test_a_download_shows_its_progress(
     if place == "terminal":
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     else:
-        monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+        shell = types.SimpleNamespace(kernel=None)
+        notebook = types.SimpleNamespace(get_ipython=lambda: shell)
+        monkeypatch.setitem(sys.modules, "IPython", notebook)
     hub.fetch_model(published(server))
     said = capsys.readouterr().err
     assert "weights.hdf5:" in said

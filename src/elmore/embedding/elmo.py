@@ -273,7 +273,7 @@ class Elmo(Embedder):
         return cosine(self.encode(a, pool=pool), self.encode(b, pool=pool))
 
     def most_similar(
-        self, word: str, *, context: str | Sequence[str] | None = None, k: int = 10
+        self, word: str, context: str | Sequence[str] | None = None, *, k: int = 10
     ) -> list[tuple[str, float]]:
         """The words nearest in meaning to a word, as it is used in a sentence.
 
@@ -460,7 +460,8 @@ class Elmo(Embedder):
         )
 
     def __repr__(self) -> str:
-        return f"Elmo({self._checkpoint.origin!r}, dim={self.dim}, n_layers={self.n_layers})"
+        name = BUNDLED if self._model == BUNDLED else self._checkpoint.origin  # not a long path
+        return f"Elmo({name!r}, dim={self.dim}, n_layers={self.n_layers})"
 
     def __deepcopy__(self, memo: object) -> Elmo:
         return self  # it never changes, so one is as good as two
