@@ -16,7 +16,7 @@ CASES = [
     (2, "train", "unknown verb"),
     (2, "embed {t} --model {m} --formt npz", "did you mean --format?"),
     (2, "embed {t} --model {m} --layer top", "did you mean --layers?"),
-    (2, "embed {t} --model {m} --completely-unknown", "see `elmore embed --help`"),
+    (2, "embed {t} --model {m} --wholly-unheard-of", "see `elmore embed --help`"),
     (1, "embed {t} --model no-such-model", "`elmore models` lists the names"),
     (1, "embed {t} --model orginal", "did you mean original"),
     (1, "embed {t} --model {d}/nothing", "does not exist"),

@@ -172,6 +172,31 @@ def test_damage_is_one_line(tmp_path, name, shape):
             list(vectors)
 
 
+def test_hdf5_that_leads_elsewhere_is_refused(tmp_path):
+    """Each dataset is checked when it is read, as weights are when they are opened."""
+    secret = tmp_path / "secret.hdf5"
+    with h5py.File(secret, "w") as file:
+        file["x"] = np.ones((2, 4), np.float32)
+        file["text"] = np.array(["secret"], h5py.string_dtype())
+    layout, text = h5py.VirtualLayout((2, 4), "f4"), h5py.VirtualLayout((1,), h5py.string_dtype())
+    layout[:] = h5py.VirtualSource(secret, "x", (2, 4))
+    text[:] = h5py.VirtualSource(secret, "text", (1,), h5py.string_dtype())
+    path = tmp_path / "vectors.hdf5"
+    with h5py.File(path, "w") as file:
+        file["0"] = h5py.ExternalLink(secret, "x")
+        file["1"] = h5py.SoftLink("/0")
+        file.create_virtual_dataset("2", layout)
+        file["3"] = np.ones((2, 4), np.float32)
+        file.create_group("4")
+        file.create_virtual_dataset("sentence_to_index", text)
+    vectors = read_vectors(path)
+    for k, problem in enumerate(
+        ["external link", "soft link", "virtual", "no text of its", "group"]
+    ):
+        with pytest.raises(FormatError, match=problem):
+            vectors[k]
+
+
 def test_an_array_of_objects_is_never_unpickled(tmp_path):
     stream = io.BytesIO()
     np.save(stream, np.array([{}], object), allow_pickle=True)

@@ -193,11 +193,10 @@ class Hdf5Reader:
             self._view = stack.enter_context(open_hdf5(path, what=f"'{path}'", walk=False))
             names = self._view.links()
             keys = [name for name in names if name != _INDEX]
-            if _INDEX not in names and not all(key.isdecimal() for key in keys):
+            # Weights have others, and so have files with `sentence_keys`, which forgot the order.
+            if not all(key.isdecimal() for key in keys):
                 raise damaged(path, "its datasets have other names than 0, 1, ...")
-            # Keys that are lines (`sentence_keys`) stay in the order of the file.
-            numbered = all(key.isdecimal() for key in keys)
-            self._keys = sorted(keys, key=int) if numbered else keys
+            self._keys = sorted(keys, key=int)
             self._indexed = _INDEX in names
             self._texts: dict[str, str] | None = None
             self._stack = stack.pop_all()

@@ -290,8 +290,9 @@ class Hdf5View:
             self._check_link(self._file.id, name.encode(), name)
             item = h5py.h5o.open(self._file.id, name.encode())
             plan = item.get_create_plist()
-            if item.get_type().get_class() != h5py.h5t.STRING or plan.get_external_count():
-                raise self._error(f"has no text in '{name}'")
+            elsewhere = plan.get_layout() == h5py.h5d.VIRTUAL or plan.get_external_count()
+            if elsewhere or item.get_type().get_class() != h5py.h5t.STRING:
+                raise self._error(f"has no text of its own in '{name}'", "store the data itself")
             value = h5py.Dataset(item)[0]
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
