@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, several, write_json
 from elmore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from elmore.embedding.bulk.job import JobOptions
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -51,6 +55,12 @@ def add_arguments(parser: Parser) -> None:
         metavar="K",
         help="keep the K likeliest substitutes of each use (default: 64)",
     )
+    flags.add(
+        parser,
+        "--layers",
+        default=None,
+        help="also keep these layers of each use: mean, top, a number, or weights w0,w1,w2",
+    )
     parser.add_argument(
         "--candidates",
         type=flags.parse_count,
@@ -72,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("an index is a folder; pass -o FOLDER")
     check_rereadable(args.inputs)
     model = flags.chosen_model(args)
+    more: JobOptions = {} if args.layers is None else {"layers": args.layers}
     with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
         index = build_index(
             args.inputs,
@@ -86,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
             overwrite=args.force,
             progress=progress,
             report=lambda line: None if args.quiet else say(line),
+            **more,
             tokenized=args.tokenized,
             split_sentences=args.split_sentences,
             field=args.field,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -146,7 +146,11 @@ class PlacePredictor:
         self.prior[self.special] = -np.inf
 
     def hidden(
-        self, sentences: Sequence[Sentence], positions: Sequence[Ids], batch_tokens: int
+        self,
+        sentences: Sequence[Sentence],
+        positions: Sequence[Ids],
+        batch_tokens: int,
+        keep: Callable[[slice, Array], None] | None = None,
     ) -> Array:
         """What each direction knows about chosen places.
 
@@ -155,6 +159,8 @@ class PlacePredictor:
             positions: places in each sentence, (n,), or first and last token of spans, (n, 2); a
                 sentence without is not computed.
             batch_tokens: token budget of a batch.
+            keep: called with where places are in the result, and with all layers of their (first)
+                tokens, (layers, n, dim).
 
         Returns:
             top-layer vectors, (directions, places of all sentences, dim).
@@ -173,6 +179,8 @@ class PlacePredictor:
                 mine, here = positions[k], slice(ends[k], ends[k + 1])
                 first, last = mine.T if mine.ndim == 2 else (mine, mine)
                 hidden[0, here] = model.half(layers[-1, row, first], 0)
+                if keep is not None:
+                    keep(here, layers[:, row, first + 1])
                 if model.bidirectional:
                     hidden[1, here] = model.half(layers[-1, row, last + 2], 1)
         return hidden

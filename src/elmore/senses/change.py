@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from elmore.senses.groups import group_vectors, sense_names
 from elmore.senses.index import Index, Use
 from elmore.senses.vectors import Array, SenseVectors, unit
 
-__all__ = ["Changes", "SenseShare", "WordChange", "compare"]
+__all__ = ["Changes", "SenseShare", "Shift", "WordChange", "compare", "prototype_shift"]
 
 Shares = NDArray[np.float64]
 # Distances that float32 cannot tell apart.
@@ -175,9 +175,7 @@ def _word_change(
     rows = old.rows(word), new.rows(word)
     n_old, n_new = map(len, rows)
     vectors = unit(np.concatenate([old.vectors(rows[0]), new.vectors(rows[1])]))
-    means = vectors[:n_old].mean(axis=0), vectors[n_old:].mean(axis=0)
-    prototype = float(_distances(means[0][None], means[1][None])[0])
-    random = _random_distances(vectors, n_old, permutations, np.random.default_rng(seed))
+    shift = prototype_shift(vectors[:n_old], vectors[n_old:], permutations, seed)
     grouping = group_vectors(vectors, max_senses, seed)
     n = len(grouping.centres)
     shares = [
@@ -201,14 +199,38 @@ def _word_change(
         n_old=n_old,
         n_new=n_new,
         # The mean product of all pairs is the product of the means.
-        pairwise=float(1 - means[0] @ means[1]),
-        prototype=prototype,
+        pairwise=float(1 - vectors[:n_old].mean(axis=0) @ vectors[n_old:].mean(axis=0)),
+        prototype=shift.distance,
         divergence=_divergence(*shares),
-        p=float((1 + (random >= prototype - _ROUNDING).sum()) / (1 + permutations)),
+        p=shift.p,
         q=1.0,
         senses=tuple(senses),
     )
-    return float((prototype - random.mean()) / max(float(random.std()), 1e-9)), change
+    return shift.score, change
+
+
+class Shift(NamedTuple):
+    """How far two sets of vectors are from each other.
+
+    Attributes:
+        distance: cosine distance of their means.
+        score: in standard deviations of random divisions, from their mean.
+        p: share of random divisions with a distance at least as large.
+    """
+
+    distance: float
+    score: float
+    p: float
+
+
+def prototype_shift(old: Array, new: Array, permutations: int, seed: int) -> Shift:
+    """Compare unit vectors of two corpora by a permutation test."""
+    distance = float(_distances(old.mean(axis=0)[None], new.mean(axis=0)[None])[0])
+    draws = np.random.default_rng(seed)
+    random = _random_distances(np.concatenate([old, new]), len(old), permutations, draws)
+    score = float((distance - random.mean()) / max(float(random.std()), 1e-9))
+    p = float((1 + (random >= distance - _ROUNDING).sum()) / (1 + permutations))
+    return Shift(distance, score, p)
 
 
 def _random_distances(

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.results import unit
+from elmore.embedding.results import LayerChoice, layer_weights, unit
 from elmore.embedding.search import largest
 from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.embedding.word_uses import find_uses
@@ -78,18 +78,22 @@ class SenseVectors:
         ids: words, the likeliest first, (n, k).
         weights: how much likelier each is here than in general, 0 or more, (n, k).
         tokens: of the sentence, if there is one row for each of them.
+        layers: a mix of the layers of each place, if the space was asked for one, (n, dim). For a
+            model without a softmax this is all there is: k is 0.
     """
 
     space: Space
     ids: NDArray[np.int32]
     weights: Array
     tokens: tuple[str, ...] | None = None
+    layers: Array | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __getitem__(self, rows: slice | Sequence[int] | NDArray[np.int64]) -> SenseVectors:
-        return SenseVectors(self.space, self.ids[rows], self.weights[rows])
+        layers = None if self.layers is None else self.layers[rows]
+        return SenseVectors(self.space, self.ids[rows], self.weights[rows], layers=layers)
 
     def __repr__(self) -> str:
         return f"SenseVectors({len(self)} places, {self.ids.shape[1]} words each)"
@@ -116,6 +120,8 @@ class SenseVectors:
     def similarity(self, other: SenseVectors | None = None) -> Array:
         """The cosine of each place with each place of `other` (or of these), (n, m)."""
         other = self if other is None else other
+        if not self.ids.shape[1]:
+            return np.asarray(unit(self.dense()) @ unit(other.dense()).T)
         # Only words that occur matter: the matrix is much narrower than the vocabulary.
         used, columns = np.unique(other.ids, return_inverse=True)
         table = np.zeros((len(other), len(used) + 1), np.float32)
@@ -129,6 +135,8 @@ class SenseVectors:
 
     def dense(self) -> Array:
         """One short vector per place: the weighted sum of its words' softmax rows, (n, dim)."""
+        if self.layers is not None and not self.ids.shape[1]:
+            return self.layers
         rows = self.space.rows
         result = np.empty((len(self), rows.shape[1]), np.float32)
         for start in range(0, len(self), _DENSE_PLACES):
@@ -145,23 +153,38 @@ class SenseSpace:
         k: words kept for each place.
         candidates: judge only so many of the most frequent words, which takes less time; all by
             default.
+        layers: also give this mix of the layers. A model without a softmax has nothing else.
 
     Raises:
-        ConfigError: the model has no softmax.
+        ConfigError: the model has no softmax, and no layers are asked for.
     """
 
-    def __init__(self, elmo: Elmo, k: int = N_WORDS, *, candidates: int | None = None) -> None:
+    def __init__(
+        self,
+        elmo: Elmo,
+        k: int = N_WORDS,
+        *,
+        candidates: int | None = None,
+        layers: LayerChoice | None = None,
+    ) -> None:
         for name, value in (("k", k), ("candidates", candidates)):
             if value is not None and value < 1:
                 raise ConfigError(f"{name}={value} words cannot describe a place; use 1 or more")
         self.elmo, self.candidates = elmo, candidates
+        self._rows: Array | None = None
+        self._mix = None if layers is None else layer_weights(layers, elmo.n_layers)
+        self._choice = layers
+        self._by_layers = layers is not None and elmo.checkpoint.softmax is None
+        self.words: Sequence[str] = ()
+        self.k = 0
+        if self._by_layers:
+            return
         self._predictor = PlacePredictor(elmo, candidates)
         vocabulary = self._predictor.model.vocabulary
         self.words, self.find = vocabulary.words, vocabulary.find
         self.special = self._predictor.model.special
         self.softmax = self._predictor.model.softmax
         self.k = min(k, len(self._predictor.prior) - len(self._predictor.special))
-        self._rows: Array | None = None
         rank = np.log(np.arange(1, len(self.words) + 1))
         # log p(w), (n_words,)
         self.log_prior = (-rank - np.log(np.exp(-rank).sum())).astype(np.float32)
@@ -169,7 +192,7 @@ class SenseSpace:
     @property
     def dim(self) -> int:
         """Size of a dense vector."""
-        return int(self.softmax.weight.shape[1])
+        return self.elmo.dim if self._by_layers else int(self.softmax.weight.shape[1])
 
     @property
     def rows(self) -> Array:
@@ -187,12 +210,18 @@ class SenseSpace:
         for row, (sentence, _) in enumerate(places):
             rows.setdefault(sentence, []).append(row)
         asked = ((sentence, [places[row][1] for row in mine]) for sentence, mine in rows.items())
-        ids = np.zeros((len(places), self.k), np.int32)
-        weights = np.zeros((len(places), self.k), np.float32)
+        result = self._empty(len(places))
         found = self.pipe(asked, batch_tokens=batch_tokens)
         for mine, part in zip(rows.values(), found, strict=True):
-            ids[mine], weights[mine] = part.ids, part.weights
-        return SenseVectors(self, ids, weights)
+            result.ids[mine], result.weights[mine] = part.ids, part.weights
+            if result.layers is not None:
+                result.layers[mine] = part.layers
+        return result
+
+    def _empty(self, n: int) -> SenseVectors:
+        layers = None if self._mix is None else np.zeros((n, self.elmo.dim), np.float32)
+        ids, weights = np.zeros((n, self.k), np.int32), np.zeros((n, self.k), np.float32)
+        return SenseVectors(self, ids, weights, layers=layers)
 
     def pipe(
         self,
@@ -222,7 +251,37 @@ class SenseSpace:
         """As `pipe`, but all at once: those of the first sentence come first."""
         sentences = [sentence for sentence, _ in places]
         mine = [np.asarray(positions, np.int64) for _, positions in places]
-        return self._weigh(self._predictor.hidden(sentences, mine, batch_tokens))
+        result = self._empty(sum(map(len, mine)))
+        if self._by_layers:
+            self._fill_layers(result, sentences, mine, batch_tokens)
+            return result
+
+        def keep(here: slice, layers: Array) -> None:
+            if result.layers is not None and self._mix is not None:
+                result.layers[here] = np.einsum("l,lnd->nd", self._mix, layers)
+
+        hidden = self._predictor.hidden(
+            sentences, mine, batch_tokens, None if self._mix is None else keep
+        )
+        return self._weigh(hidden, result.layers)
+
+    def _fill_layers(
+        self,
+        result: SenseVectors,
+        sentences: Sequence[Sentence],
+        positions: Sequence[NDArray[np.int64]],
+        batch_tokens: int,
+    ) -> None:
+        """The layers alone, for a model without a softmax; of spans the first token."""
+        tokens = [sentence.tokens for sentence in sentences]
+        vectors = self.elmo.pipe(
+            tokens, layers=self._choice or "top", tokenized=True, batch_tokens=batch_tokens
+        )
+        stop = 0
+        for mine, values in zip(positions, vectors, strict=True):
+            start, stop = stop, stop + len(mine)
+            if len(mine) and result.layers is not None:
+                result.layers[start:stop] = values[mine[:, 0] if mine.ndim == 2 else mine]
 
     def values(self, place: Place, ids: NDArray[np.int64]) -> Array:
         """How likely chosen words are at a place: log p(w | context) up to a constant, (n,)."""
@@ -241,13 +300,13 @@ class SenseSpace:
         fit = self.values(place, ids) - _FREQUENCY * self.log_prior[ids]
         return np.asarray(fit + _WORD * self.likeness(word, ids))
 
-    def _weigh(self, hidden: Array) -> SenseVectors:
+    def _weigh(self, hidden: Array, layers: Array | None) -> SenseVectors:
         if not hidden.shape[1]:  # a window of empty sentences
-            return self.vectors([])
+            return self._empty(0)
         # int8 has changed no figure that was measured: on SemCor 68.6 per cent with and without.
         found = self._predictor.likeliest(hidden, self.k, rounded=True)
         weights = found.values - found.total[:, None] - self.log_prior[found.ids]
-        return SenseVectors(self, found.ids, np.maximum(weights, 0))
+        return SenseVectors(self, found.ids, np.maximum(weights, 0), layers=layers)
 
 
 def sense_vectors(elmo: Elmo, places: Sequence[Place], *, k: int = N_WORDS) -> SenseVectors:
