@@ -166,7 +166,8 @@ def _svg(
             parts += [f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in dots]
         parts.append(_text(60 + 150 * k, 12, name, "start", colour))
     frame = f'<path d="M60,18V{height - 28}H{width - 8}" fill="none" stroke="currentColor"/>'
-    return f'<svg width="{width}" height="{height}" role="img">{frame}{"".join(parts)}</svg>'
+    style = f'viewBox="0 0 {width} {height}" style="width:100%;max-width:{width}px"'
+    return f'<svg {style} role="img" aria-label="curve">{frame}{"".join(parts)}</svg>'
 
 
 def _text(x: float, y: float, text: str, anchor: str, colour: str = "currentColor") -> str:
