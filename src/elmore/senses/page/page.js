@@ -340,7 +340,7 @@ function showHeat(table) {
   const head = make("div", { role: "row" }, make("div", { role: "columnheader", class: "corner" }, "use"),
     ...table.map((_, k) => make("div", { role: "columnheader" }, label(k))));
   const rows = table.map((row, i) => make("div", { role: "row" },
-    make("div", { role: "rowheader" }, badge(label(i)), make("span", { class: "context" }, ...context(i, 5))),
+    make("div", { role: "rowheader" }, badge(label(i)), make("span", { class: "context" }, ...context(i, 3))),
     ...row.map((value, j) => {
       const here = i === first && j === second;
       const cell = make("div", {
@@ -971,6 +971,7 @@ function start() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { redraw(); paint(); });
   if (saved) {
     document.body.classList.add("still");
+    $("pick").textContent = "Sentences";
     show(saved);
     return;
   }
