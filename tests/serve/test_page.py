@@ -513,6 +513,23 @@ def test_brush_to_see_the_sentences(corpus: Any) -> None:
     assert "bank" in corpus.locator("#plane-tip").inner_text()
 
 
+def test_late_sentences_do_not_replace_new_ones(corpus: Any) -> None:
+    late: list[Any] = []
+    corpus.evaluate("corpus.texts.clear()")  # so that they are asked for again
+    hold_first = lambda route: route.continue_() if late else late.append(route)  # noqa: E731
+    corpus.route("**/v1/index/uses", hold_first)
+    corpus.get_by_role("button", name="Show sense 1").click()
+    until(corpus, "document.querySelectorAll('#sense-list [aria-pressed=true]').length === 1")
+    while not late:
+        corpus.wait_for_timeout(20)
+    corpus.get_by_role("button", name="Show sense 2").click()
+    until(corpus, "document.getElementById('chosen').textContent.startsWith('18 uses of sense 2')")
+    lines = concordance(corpus)
+    late[0].continue_()
+    until(corpus, "corpus.texts.size === 36")
+    assert concordance(corpus) == lines
+
+
 def test_rename_and_export(corpus: Any) -> None:
     name = 'ground beside "water", wet'
     river = "1" if "on the" in concordance(corpus)[0] else "2"

@@ -129,15 +129,9 @@ def make_app(
         lifespan=lifespan,
     )
     app.router.route_class = _Route  # before any route is added
-    _add_work(app, "/v1", _WORK, service)
+    _add_work(app, service)
     if corpus is not None:
-        _add_work(app, "/v1/index", _INDEX, corpus)
-        app.get(
-            "/v1/index",
-            summary="The index that is served",
-            response_model=None,
-            responses={200: {"model": schemas.IndexResponse}, 401: _ERRORS[401]},
-        )(corpus.about)
+        _add_index(app, corpus)
     _add_state(app, service, settings, metrics, lambda: batcher.alive and not stopping())
     if settings.page:
         _add_page(app)
@@ -166,17 +160,29 @@ def make_app(
     )
 
 
-def _add_work(
-    app: FastAPI, prefix: str, work: dict[str, tuple[str, type[BaseModel]]], service: object
-) -> None:
-    for name, (summary, model) in work.items():
+def _add_work(app: FastAPI, service: Service) -> None:
+    for name, (summary, model) in _WORK.items():
         binary = {"content": _BINARY} if name == "embed" else {}
         app.post(
-            f"{prefix}/{name}",
+            f"/v1/{name}",
             summary=summary,
             response_model=None,  # the methods encode their responses themselves, faster
             responses={**_ERRORS, 200: {"model": model, **binary}},
         )(getattr(service, name))
+
+
+def _add_index(app: FastAPI, corpus: Corpus) -> None:
+    app.get(
+        "/v1/index",
+        summary="The index that is served",
+        response_model=None,
+        responses={200: {"model": schemas.IndexResponse}, 401: _ERRORS[401], 503: _ERRORS[503]},
+    )(corpus.about)
+    for name, (summary, model) in _INDEX.items():
+        responses = {**_ERRORS, 200: {"model": model}}
+        app.post(f"/v1/index/{name}", summary=summary, response_model=None, responses=responses)(
+            getattr(corpus, name)
+        )
 
 
 def _add_state(

@@ -232,11 +232,11 @@ function showSentences(answer) {
   }));
 }
 
-function context(k, around) {
+function context(k, before, after = before) {
   const use = state.answer.uses[k];
   const tokens = state.answer.sentences[use.sentence].tokens;
-  const start = Math.max(0, use.position - around);
-  const end = Math.min(tokens.length, use.position + 1 + around);
+  const start = Math.max(0, use.position - before);
+  const end = Math.min(tokens.length, use.position + 1 + after);
   return [
     (start ? "… " : "") + tokens.slice(start, use.position).map((token) => `${token} `).join(""),
     make("mark", {}, tokens[use.position]),
@@ -340,7 +340,7 @@ function showHeat(table) {
   const head = make("div", { role: "row" }, make("div", { role: "columnheader", class: "corner" }, "use"),
     ...table.map((_, k) => make("div", { role: "columnheader" }, label(k))));
   const rows = table.map((row, i) => make("div", { role: "row" },
-    make("div", { role: "rowheader" }, badge(label(i)), make("span", { class: "context" }, ...context(i, 5))),
+    make("div", { role: "rowheader" }, badge(label(i)), make("span", { class: "context" }, ...context(i, 3, 9))),
     ...row.map((value, j) => {
       const here = i === first && j === second;
       const cell = make("div", {
@@ -971,6 +971,7 @@ function start() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { redraw(); paint(); });
   if (saved) {
     document.body.classList.add("still");
+    $("pick").textContent = "Sentences";
     show(saved);
     return;
   }
