@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.errors import ConfigError, InputError
-from elmore.report import Report, Row
+from elmore.report import PICTURES, Report, Row
 from elmore.senses.groups import group_vectors, sense_names
 from elmore.senses.index import Index, Use
 from elmore.senses.vectors import Array, SenseVectors, unit
@@ -114,6 +115,16 @@ class Changes:
 
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the ranking as the suffix says: .html, .json, .txt or a picture (.svg, .png)."""
+        path = Path(path)
+        if path.suffix.lower() in PICTURES:
+            from elmore.senses.pictures import draw_change
+
+            draw_change(self, path, overwrite=overwrite)
+        else:
+            self.report.save(path, overwrite=overwrite)
 
     def to_pandas(self, table: str | None = None) -> Any:
         """The ranking, or another table of the report, as a `pandas.DataFrame`."""

@@ -6,13 +6,15 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from elmore._atomic import atomic_file
 from elmore.embedding.search import largest
 from elmore.errors import ConfigError
-from elmore.report import Report, Row
+from elmore.report import PICTURES, Report, Row
 from elmore.senses.index import Index, Rows, Use
 from elmore.senses.vectors import Array, Place, SenseVectors, marked_place, unit
 
@@ -100,6 +102,19 @@ class Concordance:
             for hit in self.hits
         ]
         return {"query": self.query, "hits": hits}
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the hits as the suffix says: .csv, .html, .json, .txt or a picture (.svg, .png)."""
+        path = Path(path)
+        if path.suffix.lower() in PICTURES:
+            from elmore.senses.pictures import draw_find
+
+            draw_find(self, path, overwrite=overwrite)
+        elif path.suffix.lower() == ".csv":
+            with atomic_file(path, overwrite=overwrite) as stream:
+                stream.write(self.to_csv().encode("utf-8", "backslashreplace"))
+        else:
+            self.report.save(path, overwrite=overwrite)
 
     def to_csv(self) -> str:
         """The hits as CSV."""

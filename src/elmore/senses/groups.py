@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 
 from elmore.embedding.centroids import k_means
 from elmore.errors import ConfigError
-from elmore.report import Report, Row
+from elmore.report import PICTURES, Report, Row
 from elmore.senses.index import Index, Rows, Use
 from elmore.senses.vectors import Array, Place, SenseVectors, unit
 from elmore.text.sentence import Sentence
+from elmore.text.word_vectors import write_word_vectors
 
 __all__ = [
     "Grouping",
@@ -23,6 +25,7 @@ __all__ = [
     "find_senses",
     "group_vectors",
     "rand_index",
+    "save_senses",
     "sense_names",
 ]
 
@@ -139,10 +142,12 @@ class WordSenses:
         return Report(
             name=f"senses of {self.word}",
             metrics=metrics,
-            tables={self._title(): senses, "examples": examples, "share of each source": shares},
+            tables={self.title: senses, "examples": examples, "share of each source": shares},
         )
 
-    def _title(self) -> str:
+    @property
+    def title(self) -> str:
+        """How many senses there are, in one line."""
         n = sum(len(one.rows) for one in self.senses)
         if len(self) == 1:
             return f"{self.word}: one sense in {n} uses"
@@ -151,7 +156,7 @@ class WordSenses:
         return f"{self.word}: {len(self)} senses in {n} uses ({how})"
 
     def __repr__(self) -> str:
-        lines = [self._title()]
+        lines = [self.title]
         for one in self.senses:
             lines.append(f"  {one.number}. {one.share:4.0%}  {', '.join(one.name)}")
             lines += [f"           {_marked(use)}" for use in one.typical]
@@ -167,6 +172,44 @@ class WordSenses:
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values."""
         return {"word": self.word, **self.report.to_dict()}
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the senses; see `save_senses`."""
+        save_senses([self], path, overwrite=overwrite)
+
+
+def save_senses(found: Sequence[WordSenses], path: str | Path, *, overwrite: bool = False) -> None:
+    """Write the senses of words as the suffix says.
+
+    Args:
+        found: of `Index.senses`.
+        path: .html, .json or .txt for all tables; .svg, .png or .pdf for a picture; .vec or .bin
+            for one vector per sense, called word%1, word%2 and so on, which gensim's
+            `KeyedVectors.load_word2vec_format` reads.
+        overwrite: replace a file that is there.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix in PICTURES:
+        from elmore.senses.pictures import draw_senses
+
+        draw_senses(found, path, overwrite=overwrite)
+    elif suffix in (".vec", ".bin"):
+        rows = [
+            (f"{one.word.replace(' ', '_')}%{sense.number}", centre)
+            for one in found
+            for sense, centre in zip(one.senses, one.grouping.centres, strict=True)
+        ]
+        dim = found[0].grouping.centres.shape[1]
+        write_word_vectors(path, rows, n_words=len(rows), dim=dim, overwrite=overwrite)
+    else:
+        tables = {
+            title if title.startswith(f"{one.word}: ") else f"{one.word}: {title}": rows
+            for one in found
+            for title, rows in one.report.tables.items()
+        }
+        name = f"senses of {', '.join(one.word for one in found)}"
+        Report(name=name, metrics={}, tables=tables).save(path, overwrite=overwrite)
 
 
 def find_senses(

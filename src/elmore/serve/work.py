@@ -97,7 +97,7 @@ def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
             results[k] = some[: item.k]
     senses = [(k, item) for k, item in enumerate(items) if isinstance(item, Senses)]
     if senses:
-        asked = ((item.sentence, item.positions) for _, item in senses)
+        asked = ((one.sentence, one.positions) for _, one in senses)
         parts = elmo.sense_space.pipe(asked, batch_tokens=batch_tokens)
         for (k, asking), part in zip(senses, parts, strict=True):
             results[k] = asking.finish(part)
