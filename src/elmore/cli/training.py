@@ -147,6 +147,8 @@ class Display(contextlib.AbstractContextManager["Display"]):
         if "heldout" in line:
             self.last_heldout = line["heldout"]
             if self._metric is not None:
+                if self._metric not in self.last_heldout:  # the labels decided on another
+                    self._metric = next(iter(self.last_heldout))
                 self._scores[line["step"]] = float(line["heldout"][self._metric])
 
     def _so_far(self, line: dict[str, Any]) -> list[float]:

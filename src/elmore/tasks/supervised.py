@@ -34,6 +34,7 @@ from elmore.tasks.inputs import (
     word_vectors_of,
 )
 from elmore.tasks.layers.features import Tokens
+from elmore.tasks.light import bilm_of
 from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
 from elmore.tasks.recipe import TaskRecipe
 from elmore.text.segmenter import Tokenizer, split_function
@@ -98,6 +99,7 @@ class Task(TaskParts[Example, Prediction]):
                 "words.dim=0 leaves word vectors out, but a file of them is given; leave one out"
             )
         self.elmo, self.recipe, self.seed = elmo, recipe, seed
+        self._asked = recipe  # `fit` fills in what depends on the size of the data
         self.vectors = None if vectors is None else Path(vectors)
         self.cache, self.max_bytes = cache, max_bytes
         self.device, self.progress = find_device(device), progress
@@ -148,6 +150,7 @@ class Task(TaskParts[Example, Prediction]):
                 out = stack.enter_context(tempfile.TemporaryDirectory(prefix="elmore-task-"))
             run = Run(out)
             run.check_new(resume=resume)
+            self.recipe = self._asked.fitted(len(examples))
             self._prepare(examples)
             learns = self.recipe.elmo.trainable
             stack.enter_context(self._layers([] if learns else [*examples, *held_out]))
@@ -276,21 +279,11 @@ class Task(TaskParts[Example, Prediction]):
         content, inside = read_task(path)
         if content.task != cls.name:
             raise ConfigError(f"'{path}' is a model for {content.task}; use that task")
-        if content.elmo is None:
-            elmo = None
-        elif elmo is None and inside is not None:
-            elmo = Elmo.load(
-                inside,
-                device=device,
-                precision=content.precision,
-                threads=threads,
-                start=content.start,
-            )
-        if content.elmo is not None and (elmo is None or model_digest(elmo) != content.elmo):
-            raise ConfigError(
-                f"'{path}' was trained with another biLM or has none inside; pass the right elmo= "
-                "(--model)"
-            )
+        elmo = (
+            None
+            if content.elmo is None
+            else bilm_of(content, inside, elmo, str(path), device=device, threads=threads)
+        )
         recipe = TaskRecipe.from_json(content.recipe, cls.sizes, what=str(path))
         task = cls(
             elmo,
