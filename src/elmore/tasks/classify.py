@@ -215,8 +215,11 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         gold = [self._names(example) for example in examples]
         if self.labels["kind"] == "labels":
             return _measure_sets(gold, [_as_set(one) for one in found], names)
-        right, guessed = [labels[0] for labels in gold], [str(one.label) for one in found]
+        pairs = self.pairs(examples, found)
+        right, guessed = ([pair[side] for pair in pairs] for side in (0, 1))
         metrics, rows = class_scores(right, guessed, names)
+        chances = [one.probabilities.get(a, 0.0) for one, a in zip(found, right, strict=True)]
+        metrics["probability"] = 100 * float(np.mean(chances))
         mistakes = surest(
             (
                 one.probabilities.get(str(one.label), 0.0),
@@ -227,10 +230,18 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         )
         tables = {
             "classes": rows,
-            "confusions": confusions(zip(right, guessed, strict=True)),
+            "confusions": confusions(pairs),
             "most confident mistakes": mistakes,
         }
         return Measured(metrics, {name: table for name, table in tables.items() if table})
+
+    def pairs(
+        self, examples: Sequence[ClassifyExample], found: Sequence[Classified]
+    ) -> list[tuple[str, str]]:
+        if self.labels["kind"] != "label":
+            raise ConfigError("confusions are for one label per text; leave --plot out")
+        both = zip(examples, found, strict=True)
+        return [(self._names(example)[0], str(one.label)) for example, one in both]
 
     def _measure_numbers(
         self, examples: Sequence[ClassifyExample], found: Sequence[Classified]
@@ -319,7 +330,7 @@ def _measure_sets(
     def f1(both: int, right: int, guessed: int) -> float:
         return 200 * both / (right + guessed) if right + guessed else 0.0
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in names:
         counts = (
             sum(name in a and name in b for a, b in pairs),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -376,7 +376,8 @@ def _delimited(path: Path, suffix: str) -> Iterator[_Row]:
     delimiter = "\t" if suffix in (".tsv", ".tab") or "\t" in head else max(",;", key=head.count)
     lines = (f"{line}\n" for _, line in numbered_lines(path))
     # Quotes have no meaning in most files with tabs, where a lone one would swallow rows.
-    quoting = csv.QUOTE_NONE if delimiter == "\t" and '\t"' not in head else csv.QUOTE_MINIMAL
+    plain = delimiter == "\t" and not head.startswith('"')
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL
     reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
     header: list[str] = []
     line = 1
@@ -524,11 +525,11 @@ def split_held_out(
 ) -> tuple[list[Item], list[Item]]:
     """Hold out every tenth item, with each key in the same proportion, the same for a seed.
 
-    At least 5 items and at most 2,000 are held out; of fewer than 10 none are. A key that occurs
-    once stays in the training part.
+    Of fewer than 100 items up to 10 are held out, of fewer than 10 none, and never more than 2,000.
+    A key that occurs once stays in the training part.
     """
     n = len(items)
-    wanted = 0 if n < 10 else min(max(5, n // 10), 2000)
+    wanted = 0 if n < 10 else min(max(n // 10, min(10, n // 5)), 2000)
     order = np.random.default_rng([seed, 28]).permutation(n).tolist()
     groups: dict[Hashable, list[int]] = {}
     for k in order:

@@ -13,17 +13,19 @@ import torch
 
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import cache_folder
-from elmore.errors import ConfigError, InputError
+from elmore.errors import InputError
 from elmore.report import Report, Row
 from elmore.tasks.labelled import Columns, label_table, split_held_out
 from elmore.tasks.parts import Example, Prediction
 from elmore.tasks.supervised import Task
 
-__all__ = ["LabelledTask", "confusions", "surest"]
+__all__ = ["LabelledTask", "confusions", "refuse_single", "refuse_unknown", "surest"]
 
 _SHOWN = 10
-# One class of a hundred or fewer is easily never predicted.
+# From this ratio on, the rarest label may never be predicted.
 _RARE = 10
+# Steps between evaluations, at least.
+_STEPS = 32
 _CURVE = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 
 
@@ -39,6 +41,7 @@ class LabelledTask(Task[Example, Prediction]):
     """
 
     baseline_name: str
+    guess_size = 64
 
     def __init__(
         self,
@@ -65,6 +68,12 @@ class LabelledTask(Task[Example, Prediction]):
         """How often each label occurs."""
 
     @abstractmethod
+    def pairs(
+        self, examples: Sequence[Example], found: Sequence[Prediction]
+    ) -> list[tuple[str, str]]:
+        """The right and the predicted label of each item."""
+
+    @abstractmethod
     def key(self, example: Example) -> Hashable:
         """What the held-out part has in proportion."""
 
@@ -88,10 +97,10 @@ class LabelledTask(Task[Example, Prediction]):
             return self.examples(*data)
         return super().examples(data)
 
-    def fit(  # type: ignore[override]  # y comes second, as in scikit-learn
+    def fit(
         self,
         train: Any,
-        y: Sequence[Any] | None = None,
+        y: Sequence[Any] | None = None,  # second, as in scikit-learn
         *,
         dev: Any = None,
         out: str | Path | None = None,
@@ -115,6 +124,7 @@ class LabelledTask(Task[Example, Prediction]):
         with cache_folder(self.cache) as folder:  # one for the training and what follows
             self.cache = folder
             try:
+                options.setdefault("evaluate_epochs", self._evaluate_epochs(len(examples)))
                 report = super().fit(examples, dev=held_out or None, out=out, **options)
                 scored = self.evaluate(held_out) if held_out else None
             finally:
@@ -123,6 +133,15 @@ class LabelledTask(Task[Example, Prediction]):
         if out is not None:
             report.save(Path(out) / "report.json", overwrite=True)
         return report
+
+    def _evaluate_epochs(self, n_examples: int) -> int:
+        """Epochs between evaluations: patience must not end a training after a dozen steps."""
+        steps = -(-n_examples // self._asked.fitted(n_examples).data.batch_size)
+        return max(1, _STEPS // max(1, steps))
+
+    def _score(self, found: dict[str, float]) -> float:
+        # Of weights that are right equally often, which is common with few examples, the surer.
+        return found[self.metric] + 1e-5 * found.get("probability", 0.0)
 
     def _explained(
         self,
@@ -177,16 +196,21 @@ class LabelledTask(Task[Example, Prediction]):
                     separator=self.columns.separator,
                 )
                 try:
-                    score = Task.fit(task, part, dev=held_out).metrics[task.metric]
+                    often = self._evaluate_epochs(len(part))
+                    report = Task.fit(task, part, dev=held_out, evaluate_epochs=often)
                 except InputError:
                     continue  # too few, such as one class only
-                simple = task.baseline(part, held_out)
+                score, simple = report.metrics[task.metric], task.baseline(part, held_out)
                 rows.append({"examples": len(part), task.metric: score, "baseline": simple})
         return rows
 
     def evaluate(self, data: Any, y: Sequence[Any] | None = None) -> Report:
         """Score predictions on labelled data, as `fit` takes it."""
         return super().evaluate(data if y is None else self.examples(data, y))
+
+    def confused(self, examples: Sequence[Example]) -> list[tuple[str, str]]:
+        """The right and the predicted label of each item of labelled data."""
+        return self.pairs(examples, self.predict_examples(examples))
 
     def layer_table(self) -> list[Row]:
         """How much of the first layer's weights reads each layer of the biLM, in percent."""
@@ -207,22 +231,13 @@ class LabelledTask(Task[Example, Prediction]):
 def _imbalance(counts: Mapping[str, int]) -> list[str]:
     if len(counts) < 2:
         return []
-    (top, most), (last, least) = max_of(counts), min_of(counts)
-    notes = []
-    if most > _RARE * least:
-        notes.append(
-            f"the labels are not balanced: '{top}' occurs {most} times, '{last}' {least} times; "
-            "look at the f1 of each label, not at the accuracy alone"
-        )
-    return notes
-
-
-def max_of(counts: Mapping[str, int]) -> tuple[str, int]:
-    return max(counts.items(), key=lambda item: item[1])
-
-
-def min_of(counts: Mapping[str, int]) -> tuple[str, int]:
-    return min(counts.items(), key=lambda item: item[1])
+    top, last = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+    if counts[top] <= _RARE * counts[last]:
+        return []
+    return [
+        f"the labels are not balanced: '{top}' occurs {counts[top]} times, '{last}' "
+        f"{counts[last]} times; look at the f1 of each label, not at the accuracy alone"
+    ]
 
 
 def confusions(pairs: Iterable[tuple[str, str]]) -> list[Row]:
@@ -256,9 +271,3 @@ def refuse_single(names: Sequence[str], what: str) -> None:
     if len(names) < 2:
         found = f"'{names[0]}' everywhere" if names else "none"
         raise InputError(f"there is only one {what}, {found}; a model needs two or more")
-
-
-def check_strings(values: Iterable[Any], what: str) -> None:
-    for k, value in enumerate(values):
-        if not isinstance(value, str):
-            raise ConfigError(f"{what} {k} is a {type(value).__name__}, not a string")

@@ -202,7 +202,7 @@ def classified(scores: Array, labels: Mapping[str, Any]) -> Classified:
         return Classified(float(scores[0] * labels["scale"] + labels["mean"]))
     names = labels["classes"]
     if labels["kind"] == "labels":
-        chances = 1 / (1 + np.exp(-scores.astype(np.float64)))
+        chances = np.asarray(1 / (1 + np.exp(-scores)), np.float32)
         chosen = tuple(n for n, p in zip(names, chances, strict=True) if p >= 0.5)
         return Classified(chosen, dict(zip(names, chances.tolist(), strict=True)))
     chances = _softmax(scores)
@@ -310,7 +310,8 @@ class _Network:
         else:
             score = x @ self._get("pooling.score.weight")[0] + self._get("pooling.score.bias")
             pooled = np.concatenate([x.max(0), x.mean(0), _softmax(score) @ x])
-        return self._output(pooled[None])[0]
+        result: Array = self._output(pooled[None])[0]
+        return result
 
 
 def _setting(content: TaskFolder, section: str, key: str, what: str) -> Any:

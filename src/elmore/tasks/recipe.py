@@ -216,7 +216,7 @@ class TaskRecipe:
         about 4,000 steps take, and patience ends most runs before.
         """
         size = self.data.batch_size or min(32, max(4, n_examples // 32))
-        epochs = self.schedule.epochs or min(40, max(6, 4000 * size // max(1, n_examples)))
+        epochs = self.schedule.epochs or min(100, max(6, 4000 * size // max(1, n_examples)))
         return dataclasses.replace(
             self,
             data=dataclasses.replace(self.data, batch_size=size),

@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -68,9 +68,11 @@ class Task(TaskParts[Example, Prediction]):
 
     Attributes:
         tokenizer: how raw text is split, as in `Elmo.load`; None for the tokenizer of `elmo`.
+        guess_size: examples that are predicted together, if a training batch is smaller.
     """
 
     tokenizer: Tokenizer | None = None
+    guess_size: int = 1
 
     def __init__(
         self,
@@ -230,16 +232,27 @@ class Task(TaskParts[Example, Prediction]):
         with self._layers(examples):
             return self._guess_all(examples)
 
-    def save(self, path: str | Path, *, overwrite: bool = False, with_elmo: bool = True) -> None:
+    def save(
+        self,
+        path: str | Path,
+        *,
+        overwrite: bool = False,
+        with_elmo: bool = True,
+        precision: Literal["float32", "float16"] = "float32",
+    ) -> None:
         """Write the trained model as a folder.
 
         Args:
             path: the folder to make.
             overwrite: replace the folder of a task.
-            with_elmo: put the biLM inside; without, `load` needs it.
+            with_elmo: put the biLM inside; without, `load` needs it, but for the included one.
+            precision: how the task's own weights are stored.
         """
         network = self.network
-        weights = {name: t.detach().cpu().numpy() for name, t in network.state_dict().items()}
+        weights = {
+            name: t.detach().cpu().numpy().astype(precision)
+            for name, t in network.state_dict().items()
+        }
         content = TaskFolder(
             task=self.name,
             recipe=self.recipe.to_json(),
@@ -480,7 +493,7 @@ class Task(TaskParts[Example, Prediction]):
         network.eval()
         order = sorted(range(len(examples)), key=lambda k: self.length(examples[k]))
         found: dict[int, Prediction] = {}
-        size = self.recipe.data.batch_size
+        size = max(self.recipe.data.batch_size, self.guess_size)
         with torch.no_grad():
             for start in range(0, len(order), size):
                 chosen = order[start : start + size]

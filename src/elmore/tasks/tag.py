@@ -153,36 +153,47 @@ class Tagger(LabelledTask[TagExample, Tagged]):
     # ------------------------------------------------------------------- scores
 
     def measure(self, examples: Sequence[TagExample], found: Sequence[Tagged]) -> Measured:
-        gold = [e.tags for e in examples]
         tables: dict[str, Any] = {}
+        pairs = self.pairs(examples, found)
+        right, guessed = ([pair[side] for pair in pairs] for side in (0, 1))
         if self._spans:
-            spans = [spans_from_tags(tags) for tags in gold]
+            spans = [spans_from_tags(example.tags) for example in examples]
             lengths = [len(example.tokens) for example in examples]
             metrics, tables["spans"] = span_scores(spans, [f.spans for f in found], lengths)
-            gold = [
-                tuple(tags_from_spans(s, n, "IOB2")) for s, n in zip(spans, lengths, strict=True)
-            ]
-        right = [tag for tags in gold for tag in tags]
-        guessed = [tag for one in found for tag in one.tags]
-        if not self._spans:
+        else:
             names = sorted({*right, *guessed})
             metrics, tables["tags"] = class_scores(right, guessed, names) if right else ({}, [])
             metrics = metrics or {"accuracy": 0.0, "mean f1": 0.0}
             metrics |= _by_part(right, guessed)
-        tables["confusions"] = confusions(zip(right, guessed, strict=True))
+        tables["confusions"] = confusions(pairs)
+        places = ((one, k) for one in found for k in range(len(one.tokens)))
         tables["most confident mistakes"] = surest(
-            (chance, {"word": word, "right": tag, "predicted": other, "in": _around(one.tokens, k)})
-            for one, tags in zip(found, gold, strict=True)
-            for k, (word, tag, other, chance) in enumerate(
-                zip(one.tokens, tags, one.tags, one.probabilities, strict=True)
+            (
+                one.probabilities[k],
+                {"right": a, "predicted": b, "word": one.tokens[k], "in": _around(one.tokens, k)},
             )
-            if tag != other
+            for (a, b), (one, k) in zip(pairs, places, strict=True)
+            if a != b
         )
         notes = []
         if not self._spans and (new := sorted(set(right) - set(self.labels["tags"]))):
-            n, names = sum(tag in new for tag in right), ", ".join(new[:5])
-            notes = [f"{n} tokens have tags that never occur in training ({names})"]
+            n = sum(tag in new for tag in right)
+            notes = [
+                f"{n} tokens have tags that never occur in training ({', '.join(new[:5])})",
+            ]
         return Measured(metrics, {k: v for k, v in tables.items() if v}, notes)
+
+    def pairs(
+        self, examples: Sequence[TagExample], found: Sequence[Tagged]
+    ) -> list[tuple[str, str]]:
+        """The right and the predicted tag of each token; IOB2 where they mark spans."""
+        pairs: list[tuple[str, str]] = []
+        for example, one in zip(examples, found, strict=True):
+            tags: Sequence[str] = example.tags
+            if self._spans:
+                tags = tags_from_spans(spans_from_tags(tags), len(tags), "IOB2")
+            pairs += zip(tags, one.tags, strict=True)
+        return pairs
 
     def baseline(self, train: Sequence[TagExample], held_out: Sequence[TagExample]) -> float | None:
         """The most frequent tag of each word; unseen words get that of words seen once."""
@@ -197,7 +208,8 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         for example in held_out:
             tags = tuple(best.get(token, other) for token in example.tokens)
             spans = spans_from_tags(tags) if self._spans else ()
-            found.append(Tagged(example.tokens, tags, spans, (0.0,) * len(tags)))
+            chances = (0.0,) * len(tags)
+            found.append(Tagged(example.tokens, tags, spans, chances))
         return float(self.measure(held_out, found).metrics[self.metric])
 
     # ------------------------------------------------------------------- use
@@ -225,9 +237,11 @@ def _around(tokens: Sequence[str], k: int) -> str:
 
 def _by_part(right: Sequence[str], guessed: Sequence[str]) -> dict[str, float]:
     """The accuracy of each part of joined tags such as NOUN+NN."""
+    if not all("+" in tag for tag in {*right, *guessed}):
+        return {}
     pairs = [(a.split("+"), b.split("+")) for a, b in zip(right, guessed, strict=True)]
     n_parts = {len(parts) for pair in pairs for parts in pair}
-    if n_parts in ({1}, set()) or len(n_parts) > 1:
+    if len(n_parts) != 1:
         return {}
     return {
         f"accuracy {k + 1}": 100 * float(np.mean([a[k] == b[k] for a, b in pairs]))
@@ -256,4 +270,5 @@ class _TagNetwork(WindowNetwork):
         sums = nn.functional.cross_entropy(
             scores.flatten(0, 1), tags.flatten(), ignore_index=-1, reduction="sum"
         )
-        return sums / tokens.mask.sum().clamp(min=1)
+        loss: Tensor = sums / tokens.mask.sum().clamp(min=1)
+        return loss
