@@ -28,7 +28,7 @@ SEEDS = (0, 1, 2)
 def data_of(folder: Path, name: str) -> tuple[Any, list[Any], list[Any], dict[str, Any]]:
     """The class of a task, its training and test examples, and its arguments."""
     if name == "EWT":
-        from elmore.tasks import Tagger, TagExample
+        from elmore.tasks import TagExample, Tagger
         from elmore.tasks.columns import read_conllu
 
         parts = [

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from elmore.language_model.perplexity import perplexity
     from elmore.language_model.scores import score
     from elmore.nn.elmo_layer import ElmoLayer, ScalarMix
+    from elmore.tasks.light import classifier, tagger
     from elmore.training.fine_tune import fine_tune
     from elmore.training.prepare import prepare
     from elmore.training.pretrain import pretrain
@@ -40,6 +41,7 @@ __all__ = [
     "SentenceLayers",
     "__version__",
     "analysis",
+    "classifier",
     "cosine",
     "fine_tune",
     "perplexity",
@@ -48,6 +50,7 @@ __all__ = [
     "score",
     "senses",
     "substitutes",
+    "tagger",
     "tasks",
 ]
 
@@ -61,6 +64,7 @@ _NAMES = {
     "ScalarMix": "elmore.nn.elmo_layer",
     "SentenceLayers": "elmore.embedding.results",
     "analysis": "elmore.analysis",
+    "classifier": "elmore.tasks.light",
     "cosine": "elmore.embedding.results",
     "fine_tune": "elmore.training.fine_tune",
     "perplexity": "elmore.language_model.perplexity",
@@ -69,6 +73,7 @@ _NAMES = {
     "score": "elmore.language_model.scores",
     "senses": "elmore.senses",
     "substitutes": "elmore.language_model.likely_words",
+    "tagger": "elmore.tasks.light",
     "tasks": "elmore.tasks",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -18,6 +18,7 @@ NAMES = [
     "SentenceLayers",
     "__version__",
     "analysis",
+    "classifier",
     "cosine",
     "fine_tune",
     "perplexity",
@@ -26,6 +27,7 @@ NAMES = [
     "score",
     "senses",
     "substitutes",
+    "tagger",
     "tasks",
 ]
 

@@ -47,6 +47,7 @@ _TAGS = ("tags", "ner_tags", "pos_tags", "labels", "upos", "label")
 _TAG = ("tag", "label", "ner", "pos", "upos")
 _SENTENCE = ("sentence", "sentence_id", "sentence #", "sent_id", "sent")
 _PACKED = (".gz", ".bz2", ".xz", ".zst")
+_TABLES = (".csv", ".tsv", ".tab")
 _DOCUMENT = "-DOCSTART-"
 # Between the parts of a tag that is read from two columns.
 JOINED = "+"
@@ -301,24 +302,19 @@ def _table(data: Any) -> Iterator[_Row]:
     if not isinstance(data, str | Path):
         return _frame(data)
     suffix, path = _suffix(data), Path(data)
-    if suffix in (".jsonl", ".ndjson") or (suffix == ".txt" and _starts(path, "{")):
+    if suffix in (".jsonl", ".ndjson") or (suffix not in _TABLES and _starts(path, "{")):
         return _json_lines(path)
-    if suffix in (".csv", ".tsv", ".txt", ".tab"):
-        return _delimited(path, suffix)
-    raise ConfigError(
-        f"'{shown(data, 120)}' is not labelled data; use .csv, .tsv or .jsonl, or a folder with "
-        "one folder of texts per label"
-    )
+    return _delimited(path, suffix)
 
 
 def _frame(data: Any) -> Iterator[_Row]:
-    names = getattr(data, "columns", None) if hasattr(data, "columns") else None
-    if names is None or not len(names):
+    names = getattr(data, "column_names", None) or list(getattr(data, "columns", ()))
+    if not names:
         raise ConfigError(
             f"{shown(repr(data), 60)} is not labelled data; pass a file, lists (X, y), a data "
             "frame or a dataset"
         )
-    names = [str(name) for name in (data.column_names if hasattr(data, "column_names") else names)]
+    names = [str(name) for name in names]
     decode = _class_names(data)
     lists = [data[name] for name in names]
     for k, values in enumerate(zip(*lists, strict=True)):

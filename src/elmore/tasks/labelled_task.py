@@ -13,7 +13,7 @@ import torch
 
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import cache_folder
-from elmore.errors import InputError
+from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
 from elmore.tasks.labelled import Columns, label_table, split_held_out
 from elmore.tasks.parts import Example, Prediction
@@ -53,6 +53,8 @@ class LabelledTask(Task[Example, Prediction]):
         **options: Any,
     ) -> None:
         super().__init__(elmo, **options)
+        if self.recipe.elmo.output:
+            raise ConfigError(f"{self.name} reads ELMo at its input only; set elmo.output=false")
         self.columns = Columns(text=text, label=label, separator=separator)
 
     @abstractmethod

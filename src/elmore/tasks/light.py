@@ -238,6 +238,12 @@ class _Network:
 
     def __init__(self, content: TaskFolder, what: str, n_layers: int, dim: int) -> None:
         weights = {name: np.asarray(w, np.float32) for name, w in content.weights.items()}
+        norm = _setting(content, "elmo", "layer_norm", what)
+        if norm or any(name.startswith("features.spelling") for name in weights):
+            raise ConfigError(
+                f"'{shown(what, 100)}' reads characters or normalized layers, which needs torch; "
+                "use elmore.tasks to load it, or train without them"
+            )
         self._choice = _setting(content, "elmo", "layers", what)
         self._weights, self._what = weights, what
         self._rows = None if content.words is None else content.words.rows()
@@ -250,11 +256,9 @@ class _Network:
         self._project = self._layer("project", width)
         self._window = self._layer("window", 3 * hidden)
         self.pooled = "pooling.score.weight" in weights
-        self._output = self._layer("output", hidden * (3 if self.pooled else 1))
+        self._own = 0 if self._table is None else self._table.shape[1]
+        self._output = self._layer("output", 3 * hidden + self._own if self.pooled else hidden)
         self.outputs = len(self._get("output.bias"))
-        extra = [n for n in weights if n.startswith(("features.spelling", "encoder"))]
-        if extra or _setting(content, "elmo", "output", what):
-            raise ConfigError(f"'{what}' has parts that need torch; use elmore.tasks to load it")
 
     def _get(self, name: str) -> Array:
         found = self._weights.get(name)
@@ -306,10 +310,11 @@ class _Network:
         if not self.pooled:
             return self._output(x)
         if not len(x):
-            pooled = np.zeros(3 * width, np.float32)
+            pooled = np.zeros(3 * width + self._own, np.float32)
         else:
             score = x @ self._get("pooling.score.weight")[0] + self._get("pooling.score.bias")
-            pooled = np.concatenate([x.max(0), x.mean(0), _softmax(score) @ x])
+            bag = SCALE * features[:, : self._own].sum(0) / np.float32(len(x) ** 0.5)
+            pooled = np.concatenate([x.max(0), x.mean(0), _softmax(score) @ x, bag])
         result: Array = self._output(pooled[None])[0]
         return result
 

@@ -26,7 +26,7 @@ class WindowNetwork(Network):
         hidden: size of both layers.
         dropout: before each layer.
         outputs: scores of a token; of a text in `TextNetwork`.
-        pooled: vectors that the output layer reads.
+        pooled: numbers that the output layer reads; `hidden` by default.
     """
 
     def __init__(
@@ -36,18 +36,17 @@ class WindowNetwork(Network):
         dropout: float,
         outputs: int,
         *,
-        pooled: int = 1,
+        pooled: int | None = None,
     ) -> None:
         super().__init__(features)
         self.dropout = nn.Dropout(dropout)
         self.project = nn.Linear(features.dim, hidden)
         self.window = nn.Linear(3 * hidden, hidden)
-        self.output = nn.Linear(pooled * hidden, outputs)
+        self.output = nn.Linear(hidden if pooled is None else pooled, outputs)
 
-    def hidden(self, tokens: Tokens) -> Tensor:
-        """Read tokens, (batch, time, hidden); zeros at padding."""
-        x, _ = self.features(tokens)
-        real = tokens.mask[:, :, None]
+    def hidden(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Read features, (batch, time, dim), to (batch, time, hidden); zeros at padding."""
+        real = mask[:, :, None]
         x = torch.relu(self.project(self.dropout(SCALE * x))) * real
         x = nn.functional.pad(self.dropout(x), (0, 0, 1, 1))
         wide = torch.cat([x[:, :-2], x[:, 1:-1], x[:, 2:]], dim=2)
@@ -55,20 +54,30 @@ class WindowNetwork(Network):
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Score tokens, (batch, time, outputs)."""
-        scores: Tensor = self.output(self.dropout(self.hidden(tokens)))
+        x, _ = self.features(tokens)
+        scores: Tensor = self.output(self.dropout(self.hidden(x, tokens.mask)))
         return scores
 
 
 class TextNetwork(WindowNetwork):
-    """The same, with the maximum, mean and a learned average over tokens before the scores."""
+    """The same, with the maximum, mean and a learned average over tokens before the scores.
+
+    The word vectors, if there are any, also go to the scores directly, as a bag of words: with
+    little data single words say more than their order.
+    """
 
     def __init__(self, features: TokenFeatures, hidden: int, dropout: float, outputs: int) -> None:
-        super().__init__(features, hidden, dropout, outputs, pooled=3)
+        pooled = 3 * hidden + features.own_dim
+        super().__init__(features, hidden, dropout, outputs, pooled=pooled)
         self.pooling = SelfAttentivePooling(hidden)
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Score texts, (batch, outputs)."""
-        x, mask = self.hidden(tokens), tokens.mask
-        pooled = torch.cat([masked_max(x, mask), masked_mean(x, mask), self.pooling(x, mask)], 1)
-        scores: Tensor = self.output(self.dropout(pooled))
+        features, _ = self.features(tokens)
+        mask = tokens.mask
+        x = self.hidden(features, mask)
+        root = tokens.lengths.clamp(min=1).to(x.dtype).sqrt()[:, None]
+        bag = SCALE * features[:, :, : self.features.own_dim].sum(1) / root
+        parts = [masked_max(x, mask), masked_mean(x, mask), self.pooling(x, mask), bag]
+        scores: Tensor = self.output(self.dropout(torch.cat(parts, 1)))
         return scores
