@@ -40,6 +40,7 @@ __all__ = [
     "classifier",
     "cut_text",
     "find_model",
+    "load_all",
     "ready_models",
     "steps_of",
     "tagged",
@@ -286,7 +287,7 @@ class _Network:
     def features(self, layers: Array, tokens: Sequence[str]) -> Array:
         """From all layers, (layers, time, dim), to what the network reads, (time, width)."""
         if self._choice == "each":
-            mixed = layers.transpose(1, 0, 2).reshape(layers.shape[1], -1)
+            mixed = np.concatenate(list(layers), axis=1)
         else:
             used = layers[-1:] if self._choice == "top" else layers
             weights = _softmax(self._get("features.elmo.mixes.0.weights"))
@@ -572,6 +573,29 @@ def _load(
     if content.elmo is None:
         raise ConfigError(f"'{shown(what, 120)}' was trained without ELMo; load it by elmore.tasks")
     return content, bilm_of(content, inside, elmo, what, threads=threads), what
+
+
+def load_all(models: Iterable[str], elmo: Elmo) -> dict[str, LightTagger | LightClassifier]:
+    """Load taggers and classifiers that share a biLM, by their names without paths.
+
+    Those that ship with elmore are left out where they were trained with another biLM.
+    """
+    found: dict[str, LightTagger | LightClassifier] = {}
+    digest = None
+    for model in models:
+        ready = next((task for task in ("tag", "classify") if model in ready_models(task)), None)
+        content, _ = read_task(find_model(model, ready or "tag"))
+        digest = digest or model_digest(elmo)
+        if content.elmo != digest or content.task not in ("tag", "classify"):
+            if ready is not None:
+                continue
+            raise ConfigError(
+                f"'{shown(model, 120)}' is not a tagger or classifier that was trained with this "
+                "biLM; serve the biLM that it was trained with (--model)"
+            )
+        kind = LightTagger if content.task == "tag" else LightClassifier
+        found[Path(model).name] = kind(content, elmo, model)
+    return found
 
 
 def bilm_of(
