@@ -5,6 +5,10 @@ The arithmetic is that of `tasks/layers/window.py`; a test holds the two to each
 
 from __future__ import annotations
 
+import contextlib
+import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +25,7 @@ from elmore.embedding.stream import embed_stream, sentence_from_tokens
 from elmore.errors import ConfigError, FormatError, ModelNotFound
 from elmore.kernels.matrix import Matrix, Stored
 from elmore.published.catalog import BUNDLED
-from elmore.published.hub import fetch_hugging_face, is_hugging_face
+from elmore.published.hub import fetch_hugging_face, home, is_hugging_face
 from elmore.tasks.folder import TaskFolder, find_task, read_task
 from elmore.tasks.tags import Span, spans_from_tags, tags_from_spans
 from elmore.text.segmenter import Tokenizer, split_function
@@ -257,8 +261,7 @@ class _Network:
         self._project = self._layer("project", width)
         self._window = self._layer("window", 3 * hidden)
         self.pooled = "pooling.score.weight" in weights
-        self._own = 0 if self._table is None else self._table.shape[1]
-        self._output = self._layer("output", 3 * hidden + self._own if self.pooled else hidden)
+        self._output = self._layer("output", hidden * (3 if self.pooled else 1))
         self.outputs = len(self._get("output.bias"))
 
     def _get(self, name: str) -> Array:
@@ -293,8 +296,9 @@ class _Network:
             weights = _softmax(self._get("features.elmo.mixes.0.weights"))
             gamma = self._get("features.elmo.mixes.0.gamma")
             mixed = np.einsum("l,ltd->td", gamma * weights, used)
+        mixed = SCALE * mixed
         if self._table is None or self._rows is None:
-            return np.asarray(mixed)
+            return mixed
         rows = self._rows
         # Row 1 of the task's own numbers is the unknown word, which is row 0 here.
         found = [rows.get(token, rows.get(token.lower(), 1)) - 1 for token in tokens]
@@ -302,7 +306,7 @@ class _Network:
 
     def scores(self, features: Array) -> Array:
         """Score tokens, (time, outputs), or a text, (outputs,)."""
-        x = np.maximum(self._project(np.ascontiguousarray(SCALE * features)), 0)
+        x = np.maximum(self._project(features), 0)
         around = np.zeros((len(x), 3 * x.shape[1]), np.float32)
         width = x.shape[1]
         around[1:, :width], around[:, width : 2 * width] = x[:-1], x
@@ -311,11 +315,10 @@ class _Network:
         if not self.pooled:
             return self._output(x)
         if not len(x):
-            pooled = np.zeros(3 * width + self._own, np.float32)
+            pooled = np.zeros(3 * width, np.float32)
         else:
             score = x @ self._get("pooling.score.weight")[0] + self._get("pooling.score.bias")
-            bag = SCALE * features[:, : self._own].sum(0) / np.float32(len(x) ** 0.5)
-            pooled = np.concatenate([x.max(0), x.mean(0), _softmax(score) @ x, bag])
+            pooled = np.concatenate([x.max(0), x.mean(0), _softmax(score) @ x])
         result: Array = self._output(pooled[None])[0]
         return result
 
@@ -556,11 +559,25 @@ def find_model(model: str | Path, task: str) -> Path:
     if str(model) in ready_models(task):
         return ready
     if is_hugging_face(str(model)) and not Path(model).exists():
-        return fetch_hugging_face(str(model))
+        return _copied(fetch_hugging_face(str(model)), str(model))
     raise ModelNotFound(
         f"'{shown(model, 120)}' is not a trained model; use {', '.join(ready_models(task))}, the "
         f"folder of one that `elmore task train {task}` made, or owner/name on the hub"
     )
+
+
+def _copied(folder: Path, name: str) -> Path:
+    """A folder of files instead of the hub's folder of links, which is not trusted."""
+    place = home() / "tasks" / f"{re.sub('[^A-Za-z0-9.-]+', '--', name)}-{folder.name[:12]}"
+    if not place.is_dir():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as temporary:
+            shutil.copytree(folder, Path(temporary, "task"))
+            with contextlib.suppress(OSError):  # another process was faster
+                Path(temporary, "task").rename(place)
+    if find_task(place) is None:
+        raise FormatError(f"'{shown(name, 100)}' on the hub is not a trained task; check the name")
+    return place
 
 
 def _load(

@@ -26,7 +26,7 @@ class WindowNetwork(Network):
         hidden: size of both layers.
         dropout: before each layer.
         outputs: scores of a token; of a text in `TextNetwork`.
-        pooled: numbers that the output layer reads; `hidden` by default.
+        pooled: vectors that the output layer reads.
     """
 
     def __init__(
@@ -36,48 +36,40 @@ class WindowNetwork(Network):
         dropout: float,
         outputs: int,
         *,
-        pooled: int | None = None,
+        pooled: int = 1,
     ) -> None:
         super().__init__(features)
         self.dropout = nn.Dropout(dropout)
         self.project = nn.Linear(features.dim, hidden)
         self.window = nn.Linear(3 * hidden, hidden)
-        self.output = nn.Linear(hidden if pooled is None else pooled, outputs)
+        self.output = nn.Linear(pooled * hidden, outputs)
 
-    def hidden(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Read features, (batch, time, dim), to (batch, time, hidden); zeros at padding."""
-        real = mask[:, :, None]
-        x = torch.relu(self.project(self.dropout(SCALE * x))) * real
+    def hidden(self, tokens: Tokens) -> Tensor:
+        """Read tokens, (batch, time, hidden); zeros at padding."""
+        x, _ = self.features(tokens)
+        own, real = self.features.own_dim, tokens.mask[:, :, None]
+        x = torch.cat([x[:, :, :own], SCALE * x[:, :, own:]], dim=2)
+        x = torch.relu(self.project(self.dropout(x))) * real
         x = nn.functional.pad(self.dropout(x), (0, 0, 1, 1))
         wide = torch.cat([x[:, :-2], x[:, 1:-1], x[:, 2:]], dim=2)
         return torch.relu(self.window(wide)) * real
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Score tokens, (batch, time, outputs)."""
-        x, _ = self.features(tokens)
-        scores: Tensor = self.output(self.dropout(self.hidden(x, tokens.mask)))
+        scores: Tensor = self.output(self.dropout(self.hidden(tokens)))
         return scores
 
 
 class TextNetwork(WindowNetwork):
-    """The same, with the maximum, mean and a learned average over tokens before the scores.
-
-    The word vectors, if there are any, also go to the scores directly, as a bag of words: with
-    little data single words say more than their order.
-    """
+    """The same, with the maximum, mean and a learned average over tokens before the scores."""
 
     def __init__(self, features: TokenFeatures, hidden: int, dropout: float, outputs: int) -> None:
-        pooled = 3 * hidden + features.own_dim
-        super().__init__(features, hidden, dropout, outputs, pooled=pooled)
+        super().__init__(features, hidden, dropout, outputs, pooled=3)
         self.pooling = SelfAttentivePooling(hidden)
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Score texts, (batch, outputs)."""
-        features, _ = self.features(tokens)
-        mask = tokens.mask
-        x = self.hidden(features, mask)
-        root = tokens.lengths.clamp(min=1).to(x.dtype).sqrt()[:, None]
-        bag = SCALE * features[:, :, : self.features.own_dim].sum(1) / root
-        parts = [masked_max(x, mask), masked_mean(x, mask), self.pooling(x, mask), bag]
-        scores: Tensor = self.output(self.dropout(torch.cat(parts, 1)))
+        x, mask = self.hidden(tokens), tokens.mask
+        pooled = torch.cat([masked_max(x, mask), masked_mean(x, mask), self.pooling(x, mask)], 1)
+        scores: Tensor = self.output(self.dropout(pooled))
         return scores
