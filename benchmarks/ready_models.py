@@ -333,10 +333,11 @@ def main() -> None:
     torch.set_num_threads(1)
     elmo = Elmo.load(threads=1)
     path = Path(__file__).parent / "results" / "ready_models.json"
-    known = json.loads(path.read_text()) if path.is_file() else {}
     for name in args.only:
-        known[name] = make(name, args, elmo)
-        print(name, json.dumps(known[name]), flush=True)
+        found = make(name, args, elmo)
+        print(name, json.dumps(found), flush=True)
+        # Read again each time: another process may have written what it made.
+        known = {**(json.loads(path.read_text()) if path.is_file() else {}), name: found}
         path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
 
