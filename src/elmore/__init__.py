@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from elmore.language_model.perplexity import perplexity
     from elmore.language_model.scores import score
     from elmore.nn.elmo_layer import ElmoLayer, ScalarMix
+    from elmore.tasks.light import classifier, tagger
     from elmore.training.fine_tune import fine_tune
     from elmore.training.prepare import prepare
     from elmore.training.pretrain import pretrain
@@ -42,6 +43,7 @@ __all__ = [
     "SentenceLayers",
     "__version__",
     "analysis",
+    "classifier",
     "cosine",
     "fine_tune",
     "perplexity",
@@ -52,6 +54,7 @@ __all__ = [
     "search",
     "senses",
     "substitutes",
+    "tagger",
     "tasks",
 ]
 
@@ -65,6 +68,7 @@ _NAMES = {
     "ScalarMix": "elmore.nn.elmo_layer",
     "SentenceLayers": "elmore.embedding.results",
     "analysis": "elmore.analysis",
+    "classifier": "elmore.tasks.light",
     "cosine": "elmore.embedding.results",
     "fine_tune": "elmore.training.fine_tune",
     "perplexity": "elmore.language_model.perplexity",
@@ -75,6 +79,7 @@ _NAMES = {
     "search": "elmore.embedding.search",
     "senses": "elmore.senses",
     "substitutes": "elmore.language_model.likely_words",
+    "tagger": "elmore.tasks.light",
     "tasks": "elmore.tasks",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -18,6 +18,7 @@ NAMES = [
     "SentenceLayers",
     "__version__",
     "analysis",
+    "classifier",
     "cosine",
     "fine_tune",
     "perplexity",
@@ -28,6 +29,7 @@ NAMES = [
     "search",
     "senses",
     "substitutes",
+    "tagger",
     "tasks",
 ]
 

@@ -6,12 +6,14 @@ import base64
 import io
 import json
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow
 import pytest
 from small_models import SENTENCES, TEXT
+from small_tasks import make, write_data
 from starlette.testclient import TestClient
 
 from elmore import Elmo, score, substitutes
@@ -21,6 +23,7 @@ from elmore.senses.vectors import SenseSpace
 from elmore.serve.app import make_app
 from elmore.serve.bodies import ARROW, JSON, NPZ
 from elmore.serve.settings import Settings
+from elmore.tasks.light import classifier, tagger
 from elmore.text.sentence import Sentence
 
 TEXTS = ["The outbreaks occurred .", "", "She fell, and it rained.", "naïve 🦊"]
@@ -322,3 +325,41 @@ def test_limits_of_a_request(lm: Elmo) -> None:
             response = client.post("/v1/embed", json=body)
             assert response.status_code == status
             assert message in response.text
+
+
+@pytest.fixture(scope="module")
+def task_folders(lm: Elmo, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    place = tmp_path_factory.mktemp("tasks")
+    for name in ("tag", "classify"):
+        task = make(name, lm, schedule__epochs="2")
+        task.fit(write_data(name, place))
+        task.save(place / f"my-{name}", with_elmo=False)
+    return [str(place / "my-tag"), str(place / "my-classify")]
+
+
+def test_trained_tasks(lm: Elmo, task_folders: list[str]) -> None:
+    texts = ["Ada lives in Rome. It fell.", "", "Bo"]
+    settings = Settings(name="small", tasks=tuple(task_folders), sentences=3)
+    with TestClient(make_app(lm, settings)) as client:
+        listed = client.get("/v1/tasks").json()["data"]
+        assert [(one["id"], one["task"]) for one in listed] == [
+            ("my-tag", "tag"),
+            ("my-classify", "classify"),
+        ]
+        assert listed[1]["labels"] == ["bad", "good"]
+        for folder, load in zip(task_folders, (tagger, classifier), strict=True):
+            name = Path(folder).name
+            wanted = [one.to_json() for one in load(folder, elmo=lm).predict(texts)]
+            answer = post(client, f"/v1/tasks/{name}", {"sentences": texts})
+            assert answer == {"model": name, "results": wanted}
+            tokens = post(client, f"/v1/tasks/{name}", {"tokens": [["Bo"], []]})["results"]
+            assert tokens == [wanted[2], wanted[1]]
+        missing = client.post("/v1/tasks/nothing", json={"sentences": texts})
+        assert missing.status_code == 404
+        assert "see /v1/tasks" in missing.json()["error"]["message"]
+        many = client.post("/v1/tasks/my-tag", json={"sentences": [*texts, "One more"]})
+        assert many.status_code == 422
+
+
+def test_without_tasks_the_list_is_empty(client: TestClient) -> None:
+    assert client.get("/v1/tasks").json() == {"object": "list", "data": []}

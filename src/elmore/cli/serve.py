@@ -91,6 +91,14 @@ def add_arguments(parser: Parser) -> None:
         metavar="N",
         help="how long a single request waits for others to share its batch (default: 2)",
     )
+    parser.add_argument(
+        "--task",
+        action="append",
+        default=[],
+        metavar="NAME|FOLDER",
+        help="a trained tagger or classifier to serve at /v1/tasks; may be repeated (default: "
+        "those that are included, with the English model)",
+    )
     for flag, (field, what) in _LIMITS.items():
         parser.add_argument(flag, dest=field, type=flags.parse_count, metavar="N", help=what)
     parser.add_argument("--no-page", action="store_true", help="leave out the demo page at /")
@@ -195,6 +203,7 @@ def _settings(args: argparse.Namespace, model: ModelPath) -> Settings:
         token=_token(args.token_file),
         origins=tuple(args.cors),
         page=not args.no_page,
+        tasks=tuple(args.task) or _included(model),
         metrics=not args.no_metrics,
         access_log=args.access_log,
         **{name: value for name, value in given.items() if value is not None},
@@ -215,6 +224,14 @@ def _index(path: str, elmo: Elmo) -> Index:
     index = Index.open(path, elmo=elmo)
     _ = index.space  # refuses another model now, not at the first request
     return index
+
+
+def _included(model: ModelPath) -> tuple[str, ...]:
+    from elmore.published.catalog import BUNDLED, bundled_model
+    from elmore.tasks.light import ready_models
+
+    english = model in (BUNDLED, bundled_model())
+    return (*ready_models("tag"), *ready_models("classify")) if english else ()
 
 
 def _name(model: ModelPath) -> str:

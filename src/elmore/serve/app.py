@@ -169,6 +169,13 @@ def _add_work(app: FastAPI, service: Service) -> None:
             response_model=None,  # the methods encode their responses themselves, faster
             responses={**_ERRORS, 200: {"model": model, **binary}},
         )(getattr(service, name))
+    missing = {"model": schemas.ErrorResponse, "description": "there is no such task"}
+    app.post(
+        "/v1/tasks/{name}",
+        summary="Tags of sentences, or labels of texts",
+        response_model=None,
+        responses={**_ERRORS, 404: missing, 200: {"model": schemas.TaskResponse}},
+    )(service.task)
 
 
 def _add_index(app: FastAPI, corpus: Corpus) -> None:
@@ -193,6 +200,15 @@ def _add_state(
     ready: Callable[[], bool],
 ) -> None:
     denied: dict[int | str, dict[str, Any]] = {401: _ERRORS[401]}
+
+    @app.get(
+        "/v1/tasks",
+        summary="The taggers and classifiers that are served",
+        response_model=None,
+        responses={**denied, 200: {"model": schemas.TasksResponse}, 503: _ERRORS[503]},
+    )
+    async def tasks() -> Response:
+        return Response(encode_json({"object": "list", "data": service.tasks}), media_type=JSON)
 
     @app.get(
         "/v1/models",

@@ -31,6 +31,9 @@ __all__ = [
     "State",
     "SubstitutesRequest",
     "SubstitutesResponse",
+    "TaskRequest",
+    "TaskResponse",
+    "TasksResponse",
 ]
 
 # Larger weights overflow in float32.
@@ -137,6 +140,12 @@ class ExploreRequest(_Sentences):
 
     model_config = _examples({"sentences": ["She sat on the bank .", "The bank lent money ."]})
     word: str | None = Field(None, max_length=200, description="the service chooses one by default")
+
+
+class TaskRequest(_Sentences):
+    """Sentences to tag, or texts to classify."""
+
+    model_config = _examples({"sentences": ["Ada lives in Rome."]})
 
 
 Word = Annotated[str, Field(min_length=1, max_length=100)]
@@ -407,6 +416,38 @@ class ModelsResponse(BaseModel):
 
     object: Literal["list"]
     data: list[ModelEntry]
+
+
+class TaskEntry(BaseModel):
+    """A trained tagger or classifier, and what it tells apart."""
+
+    id: str
+    object: Literal["task"]
+    task: Literal["tag", "classify"]
+    labels: list[str]
+
+
+class TasksResponse(BaseModel):
+    """The taggers and classifiers that are served."""
+
+    object: Literal["list"]
+    data: list[TaskEntry]
+
+
+class TaskResult(BaseModel):
+    """Of a tagger: tokens, tags, probabilities and spans; of a classifier: label, probabilities."""
+
+    tokens: list[str] | None = None
+    tags: list[str] | None = None
+    spans: list[dict[str, Any]] | None = None
+    label: str | list[str] | float | None = None
+    probabilities: list[float] | dict[str, float]
+
+
+class TaskResponse(_Answer):
+    """Sentences or texts in the order of the request."""
+
+    results: list[TaskResult]
 
 
 class State(BaseModel):

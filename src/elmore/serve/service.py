@@ -29,9 +29,11 @@ from elmore.serve.schemas import (
     ScoreRequest,
     SensesRequest,
     SubstitutesRequest,
+    TaskRequest,
 )
 from elmore.serve.settings import Settings
 from elmore.serve.work import Item, Likely, Scored, Senses, Vectors, compute
+from elmore.tasks.light import LightTagger, load_all
 
 if TYPE_CHECKING:
     from elmore.senses.vectors import SenseVectors
@@ -60,6 +62,7 @@ class Service:
         self._elmo, self._settings, self._batcher = elmo, settings, batcher
         self._no_softmax: str | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._tasks = load_all(settings.tasks, elmo)
         try:
             LanguageModel(elmo)
         except ConfigError as error:
@@ -234,6 +237,43 @@ class Service:
         return _json(
             describe_uses(self._settings.name, self._elmo.n_layers, chosen, layers, senses)
         )
+
+    @property
+    def tasks(self) -> list[dict[str, Any]]:
+        """The taggers and classifiers that are served."""
+        return [
+            {
+                "id": name,
+                "object": "task",
+                "task": "tag" if isinstance(model, LightTagger) else "classify",
+                "labels": model.tags if isinstance(model, LightTagger) else model.classes,
+            }
+            for name, model in self._tasks.items()
+        ]
+
+    async def task(self, name: str, body: TaskRequest, request: Request) -> Response:
+        """Tags of sentences, or labels of texts."""
+        model = self._tasks.get(name)
+        if model is None:
+            raise ServiceError(404, "there is no task of that name; see /v1/tasks")
+        sentences = await self._sentences(body.sentences, body.tokens)  # checks the limits
+        if isinstance(model, LightTagger):
+            read = [[model.read(sentence.tokens)] for sentence in sentences]
+        else:
+            given: Sequence[Any] = body.sentences if body.sentences is not None else sentences
+            read = await self._call(
+                sum(map(len, sentences)) > _MANY_NUMBERS, lambda: [model.read(one) for one in given]
+            )
+        finish = model.finish if isinstance(model, LightTagger) else model.features
+        items = [Vectors(part, finish) for parts in read for part in parts]
+        chances = _TOKEN_BYTES * len(model.labels.get("classes", ())) * len(sentences)
+        found = iter(await self._run(request, items, 3 * _text_bytes(sentences) + chances))
+        results = []
+        for parts in read:
+            values = [next(found) for _ in parts]
+            one = values[0] if isinstance(model, LightTagger) else model.classify(values)
+            results.append(one.to_json())
+        return _json({"model": name, "results": results})
 
     # ----------------------------------------------------------------------- helpers
 

@@ -37,6 +37,7 @@ class Settings:
         origins: web origins whose pages may use the service.
         metrics: whether /metrics exists.
         page: whether the demo page exists.
+        tasks: trained taggers and classifiers to serve: names of those that ship, or folders.
         access_log: whether each request is one line of JSON on stdout.
     """
 
@@ -63,6 +64,7 @@ class Settings:
     origins: tuple[str, ...] = ()
     metrics: bool = True
     page: bool = True
+    tasks: tuple[str, ...] = ()
     access_log: bool = False
 
     def __post_init__(self) -> None:

@@ -329,7 +329,7 @@ def put_weights(network: nn.Module, weights: Mapping[str, NDArray[Any]]) -> None
 
 def mix_rows(features: TokenFeatures) -> list[Row]:
     """The mix of each place where ELMo enters: softmax of its weights, and gamma."""
-    if features.elmo is None:
+    if features.elmo is None or not features.elmo.mixes:
         return []
     places = [
         *(["input"] if features.elmo_input else []),

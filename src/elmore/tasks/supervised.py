@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ from elmore.tasks.inputs import (
     word_vectors_of,
 )
 from elmore.tasks.layers.features import Tokens
+from elmore.tasks.light import bilm_of
 from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
 from elmore.tasks.recipe import TaskRecipe
 from elmore.text.segmenter import Tokenizer, split_function
@@ -67,9 +68,11 @@ class Task(TaskParts[Example, Prediction]):
 
     Attributes:
         tokenizer: how raw text is split, as in `Elmo.load`; None for the tokenizer of `elmo`.
+        guess_size: examples that are predicted together, if a training batch is smaller.
     """
 
     tokenizer: Tokenizer | None = None
+    guess_size: int = 1
 
     def __init__(
         self,
@@ -98,6 +101,7 @@ class Task(TaskParts[Example, Prediction]):
                 "words.dim=0 leaves word vectors out, but a file of them is given; leave one out"
             )
         self.elmo, self.recipe, self.seed = elmo, recipe, seed
+        self._asked = recipe  # `fit` fills in what depends on the size of the data
         self.vectors = None if vectors is None else Path(vectors)
         self.cache, self.max_bytes = cache, max_bytes
         self.device, self.progress = find_device(device), progress
@@ -158,6 +162,7 @@ class Task(TaskParts[Example, Prediction]):
                 out = stack.enter_context(tempfile.TemporaryDirectory(prefix="elmore-task-"))
             run = Run(out)
             run.check_new(resume=resume)
+            self.recipe = self._asked.fitted(len(examples))
             self._prepare(examples)
             learns = self.recipe.elmo.trainable
             known = [] if learns else [*examples, *held_out]
@@ -241,16 +246,27 @@ class Task(TaskParts[Example, Prediction]):
         with self._layers(examples):
             return self._guess_all(examples)
 
-    def save(self, path: str | Path, *, overwrite: bool = False, with_elmo: bool = True) -> None:
+    def save(
+        self,
+        path: str | Path,
+        *,
+        overwrite: bool = False,
+        with_elmo: bool = True,
+        precision: Literal["float32", "float16"] = "float32",
+    ) -> None:
         """Write the trained model as a folder.
 
         Args:
             path: the folder to make.
             overwrite: replace the folder of a task.
-            with_elmo: put the biLM inside; without, `load` needs it.
+            with_elmo: put the biLM inside; without, `load` needs it, but for the included one.
+            precision: how the task's own weights are stored.
         """
         network = self.network
-        weights = {name: t.detach().cpu().numpy() for name, t in network.state_dict().items()}
+        weights = {
+            name: t.detach().cpu().numpy().astype(precision)
+            for name, t in network.state_dict().items()
+        }
         content = TaskFolder(
             task=self.name,
             recipe=self.recipe.to_json(),
@@ -290,21 +306,11 @@ class Task(TaskParts[Example, Prediction]):
         content, inside = read_task(path)
         if content.task != cls.name:
             raise ConfigError(f"'{path}' is a model for {content.task}; use that task")
-        if content.elmo is None:
-            elmo = None
-        elif elmo is None and inside is not None:
-            elmo = Elmo.load(
-                inside,
-                device=device,
-                precision=content.precision,
-                threads=threads,
-                start=content.start,
-            )
-        if content.elmo is not None and (elmo is None or model_digest(elmo) != content.elmo):
-            raise ConfigError(
-                f"'{path}' was trained with another biLM or has none inside; pass the right elmo= "
-                "(--model)"
-            )
+        elmo = (
+            None
+            if content.elmo is None
+            else bilm_of(content, inside, elmo, str(path), device=device, threads=threads)
+        )
         recipe = TaskRecipe.from_json(content.recipe, cls.sizes, what=str(path))
         task = cls(
             elmo,
@@ -502,7 +508,7 @@ class Task(TaskParts[Example, Prediction]):
         network.eval()
         order = sorted(range(len(examples)), key=lambda k: self.length(examples[k]))
         found: dict[int, Prediction] = {}
-        size = self.recipe.data.batch_size
+        size = max(self.recipe.data.batch_size, self.guess_size)
         with torch.no_grad():
             for start in range(0, len(order), size):
                 chosen = order[start : start + size]

@@ -122,8 +122,11 @@ class Display(AbstractContextManager["Display"]):
 
     def _note(self, line: dict[str, Any]) -> None:
         if "heldout" in line:
-            self.last_heldout = line["heldout"]
+            found: dict[str, float] = line["heldout"]
+            self.last_heldout = found
             if self._metric is not None:
+                if self._metric not in found:  # the labels decided on another
+                    self._metric = next(iter(found))
                 self._scores[line["step"]] = float(line["heldout"][self._metric])
 
     def _so_far(self, line: dict[str, Any]) -> list[float]:

@@ -64,7 +64,7 @@ class PaceRecipe:
     """How long, and how the rate changes.
 
     Attributes:
-        epochs: largest number of passes over the data.
+        epochs: largest number of passes over the data; 0 to fit it to the size of the data.
         steps: largest number of steps, or None for no bound but the epochs.
         patience: end after this many evaluations without a better score; 0 for never.
         halve_patience: halve the rate after this many evaluations without a better score; -1 for
