@@ -264,7 +264,7 @@ def test_every_example_of_the_description_works(client: TestClient) -> None:
     schemas = description["components"]["schemas"]
     tried = 0
     for path, methods in description["paths"].items():
-        if "post" not in methods:
+        if "post" not in methods or "{" in path:  # the name of a task, of which there is none here
             continue
         assert {"400", "413", "422", "429", "503"} <= set(methods["post"]["responses"])
         content = methods["post"]["requestBody"]["content"]["application/json"]["schema"]
