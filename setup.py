@@ -12,7 +12,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 SOURCES = [
-    f"native/{name}.c" for name in ("module", "cpu", "lstm", "panels", "recurrence", "charcnn")
+    f"native/{name}.c"
+    for name in ("module", "cpu", "lstm", "panels", "rank", "recurrence", "charcnn")
 ]
 HEADERS = sorted(str(path) for path in Path("native").glob("*.h"))
 PAGES = "https://github.com/elmore-nlp/elmore/blob/main/"

@@ -12,6 +12,8 @@ START = time.perf_counter()
 import numpy as np  # noqa: E402 - the imports count, too
 
 from elmore import Elmo, cosine  # noqa: E402
+from elmore.senses import sense_vectors  # noqa: E402
+from elmore.text.sentence import Sentence  # noqa: E402
 
 USES = {
     "bank": [
@@ -43,11 +45,17 @@ def main() -> None:
     for word, texts in USES.items():
         layers = elmo.layers(texts)
         vectors = np.stack([one.values[:, one.tokens.index(word)] for one in layers])
+        senses = sense_vectors(
+            elmo, [(Sentence(one.tokens), one.tokens.index(word)) for one in layers]
+        )
         print(f"\nHow similar are these four uses of '{word}' (cosine)?")
-        print(f"{'':48}without context    in context (layer 2)")
-        static, contextual = (cosine(vectors[:, layer], vectors[:, layer]) for layer in (0, 2))
-        for text, left, right in zip(texts, static, contextual, strict=True):
-            print(f"  {text:44}  {_row(left)}   {_row(right)}")
+        print(f"{'':48}without context       layer 2               sense vectors")
+        views = [cosine(vectors[:, layer], vectors[:, layer]) for layer in (0, 2)]
+        for text, *rows in zip(texts, *views, senses.similarity(), strict=True):
+            print(f"  {text:44}  {'   '.join(map(_row, rows))}")
+        print(f"What could stand in the place of '{word}'?")
+        for row, text in enumerate(texts):
+            print(f"  {text:44}  {', '.join(name for name, _ in senses.words(row, 6))}")
     print("\nDraw it: python examples/senses.py senses.svg   More: README.md")
 
 

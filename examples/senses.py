@@ -1,7 +1,7 @@
 """Draw how the uses of a word come apart by sense: `python examples/senses.py senses.svg`.
 
-Left: cosine between all uses without context (one vector a word). Middle: the same in layer 2.
-Right: the contextual vectors on their two principal axes. Needs matplotlib (`elmore[plot]`).
+Cosine between all uses without context, in layer 2, and by sense vectors; then the sense vectors on
+their two principal axes. Needs matplotlib (`elmore[plot]`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt  # after the choice of backend
 
 from elmore import Elmo, cosine
+from elmore.senses import sense_vectors
+from elmore.text.sentence import Sentence
 
 USES = {
     "bank": {
@@ -52,14 +54,21 @@ COLOURS = ("#0072b2", "#d55e00")  # apart for every kind of sight
 def main(path: str) -> None:
     """Embed the uses and draw them."""
     elmo = Elmo.load()
-    figure, axes = plt.subplots(len(USES), 3, figsize=(11, 3.4 * len(USES)), layout="constrained")
+    figure, axes = plt.subplots(len(USES), 4, figsize=(14, 3.4 * len(USES)), layout="constrained")
     for row, (word, senses) in zip(axes, USES.items(), strict=True):
         texts = [text for group in senses.values() for text in group]
         colours = [c for c, group in zip(COLOURS, senses.values(), strict=True) for _ in group]
         layers = elmo.layers(texts)
         vectors = np.stack([one.values[:, one.tokens.index(word)] for one in layers])
-        for axis, layer, title in ((row[0], 0, "without context"), (row[1], 2, "in context")):
-            alike = cosine(vectors[:, layer], vectors[:, layer])
+        senses_of = sense_vectors(
+            elmo, [(Sentence(one.tokens), one.tokens.index(word)) for one in layers]
+        )
+        views = {
+            "without context": cosine(vectors[:, 0], vectors[:, 0]),
+            "in layer 2": cosine(vectors[:, 2], vectors[:, 2]),
+            "by sense vectors": senses_of.similarity(),
+        }
+        for axis, (title, alike) in zip(row, views.items(), strict=False):
             picture = axis.imshow(alike, vmin=0, vmax=1, cmap="viridis")
             axis.set_title(f"'{word}' {title}")
             axis.set_xticks([])
@@ -69,8 +78,10 @@ def main(path: str) -> None:
             axis.axvline(half, color="white", linewidth=1)
             for place, name in zip((1.5, 5.5), senses, strict=True):
                 axis.text(-0.8, place, name, rotation=90, ha="right", va="center")
-        figure.colorbar(picture, ax=row[1], shrink=0.8, label="cosine")
-        _map(row[2], vectors[:, 2], texts, colours, word)
+        figure.colorbar(picture, ax=row[2], shrink=0.8, label="cosine")
+        dense = senses_of.dense()
+        dense /= np.linalg.norm(dense, axis=1, keepdims=True)
+        _map(row[3], dense, texts, colours, word)
     figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None)
 
 

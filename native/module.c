@@ -8,12 +8,14 @@
 #include "denormals.h"
 #include "lstm.h"
 #include "panels.h"
+#include "rank.h"
 #include "recurrence.h"
 
 /* Filled once at import, by the best instruction set that the machine has. */
 static const lstm_kernels *lstm;
 static const panels_kernels *panels;
 static const charcnn_kernels *charcnn;
+static const rank_kernels *rank;
 
 #define POINTER(x) ((float *)(uintptr_t)(x))
 #define ADDRESS(type, x) ((type *)(uintptr_t)(x))
@@ -47,6 +49,7 @@ static void use(const char *name)
     lstm = lstm_find(name);
     panels = panels_find(name);
     charcnn = charcnn_find(name);
+    rank = rank_find(name);
 }
 
 /* force(name) -> bool: use an instruction set in all kernels; False if it is not there */
@@ -212,6 +215,33 @@ static PyObject *native_charcnn(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* rank_workspace(n) -> bytes */
+static PyObject *native_rank_workspace(PyObject *self, PyObject *args)
+{
+    (void)self;
+    long long n;
+    if (!PyArg_ParseTuple(args, "L", &n))
+        return NULL;
+    return PyLong_FromLongLong(rank_bytes(n));
+}
+
+/* rank(ids, best, total, values, workspace, rows, n, k) -> whether every row has k values */
+static PyObject *native_rank(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned long long ids, best, total, values, workspace;
+    long long rows, n, k;
+    int complete;
+    if (!PyArg_ParseTuple(args, "KKKKKLLL", &ids, &best, &total, &values, &workspace, &rows, &n,
+                          &k))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    FLUSHED(complete = rank->rows(ADDRESS(int32_t, ids), POINTER(best), POINTER(total),
+                                  POINTER(values), ADDRESS(uint64_t, workspace), rows, n, k));
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(complete);
+}
+
 static PyMethodDef methods[] = {
     {"cpu", native_cpu, METH_NOARGS, "cpu() -> names of usable instruction sets"},
     {"force", native_force, METH_VARARGS, "force(name) -> whether that instruction set is used now"},
@@ -224,6 +254,8 @@ static PyMethodDef methods[] = {
     {"recurrence_workspace", native_recurrence_workspace, METH_VARARGS, "what recurrence needs"},
     {"recurrence", native_recurrence, METH_VARARGS, "some steps of a projected LSTM"},
     {"charcnn", native_charcnn, METH_VARARGS, "largest responses of character filters"},
+    {"rank_workspace", native_rank_workspace, METH_VARARGS, "what rank needs"},
+    {"rank", native_rank, METH_VARARGS, "largest values of rows, and sums of exps"},
     {NULL, NULL, 0, NULL},
 };
 

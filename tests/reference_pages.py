@@ -55,7 +55,8 @@ def described(name: str, members: Sequence[str], level: int) -> list[str]:
         return [*lines, *signature(last, value), *text(value)]
     lines += [] if issubclass(value, Exception) else signature(last, value)
     lines += text(value)
-    public = {key: member for key, member in vars(value).items() if not key.startswith("_")}
+    everything = {key: member for kind in _parts(value) for key, member in vars(kind).items()}
+    public = {key: member for key, member in everything.items() if not key.startswith("_")}
     shown = {key: public[key] for key in public if not members or key in members}
     properties = {key: m for key, m in shown.items() if is_property(m)}
     if properties:
@@ -68,6 +69,11 @@ def described(name: str, members: Sequence[str], level: int) -> list[str]:
             lines += [f'<a id="{name}.{key}"></a>', "", f"{'#' * (level + 1)} {last}.{key}", ""]
             lines += [*signature(key, function), *text(member)]
     return lines
+
+
+def _parts(value: type) -> list[type]:
+    """A class and those that it is divided into: bases of the facade, which have no page."""
+    return [value, *(kind for kind in value.__bases__ if kind.__name__ == "Embedder")]
 
 
 def is_property(member: Any) -> bool:

@@ -21,14 +21,14 @@ def documents(
     found = []
     for block in read_blocks(files, block_bytes=block_bytes):
         used = [files[segment.start.file] for segment in block.segments]
-        piece = tokenize_block(
+        piece, _ = tokenize_block(
             block.segments,
             block.data,
             [file.path for file in used],
             [file.linewise for file in used],
             reading or Reading(tokenized=True),
             0,
-        ).piece
+        )
         assert (piece.keys[:-1] < piece.keys[1:]).all()
         places = piece.shard.documents.tolist()
         for key, start, end in zip(piece.keys.tolist(), places, places[1:], strict=False):

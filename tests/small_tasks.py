@@ -55,6 +55,16 @@ SENTIMENT = """(4 (2 A) (4 (4 true) (3 joy)))
 (0 (0 Awful) (2 film))
 (2 Film)
 """
+CLASSIFY = [
+    ("A true joy", "good"),
+    ("A dull mess", "bad"),
+    ("Good film. I liked it.", "good"),
+    ("Bad film. I left.", "bad"),
+    ("Great (really)", "good"),
+    ("Awful film", "bad"),
+    ("Joy", "good"),
+    ("Mess", "bad"),
+]
 NLI = [
     ("A man sleeps .", "A man is awake .", "contradiction"),
     ("A man sleeps .", "A person sleeps .", "entailment"),
@@ -116,6 +126,9 @@ QUICK = {
     "run.log_steps": "5",
 }
 SIZES = {
+    # A mix, so that what all tasks promise of mixes is tested here too.
+    "tag": {"model.hidden": "24", "model.dropout": "0.0", "elmo.layers": '"all"'},
+    "classify": {"model.hidden": "24", "model.dropout": "0.0", "elmo.layers": '"all"'},
     "ner": {
         "model.lstm": "[12]",
         "model.dropout": "0.0",
@@ -172,8 +185,13 @@ def write_data(name: str, folder: Path) -> Path:
     """Write the eight examples of a task; give the file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.data"
-    path.write_text({"ner": lambda: NER, "sentiment": lambda: SENTIMENT}.get(name, _TEXTS[name])())
+    path.write_text(_TEXTS[name]())
     return path
+
+
+def _classify() -> str:
+    rows = [{"text": text, "label": label} for text, label in CLASSIFY]
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
 def _nli() -> str:
@@ -229,4 +247,13 @@ def _qa() -> str:
     return json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]})
 
 
-_TEXTS = {"ner": str, "sentiment": str, "nli": _nli, "srl": _srl, "qa": _qa, "coref": _coref}
+_TEXTS = {
+    "tag": lambda: NER,
+    "classify": _classify,
+    "ner": lambda: NER,
+    "sentiment": lambda: SENTIMENT,
+    "nli": _nli,
+    "srl": _srl,
+    "qa": _qa,
+    "coref": _coref,
+}

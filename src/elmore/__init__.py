@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from elmore.config import BiLmConfig
     from elmore.embedding.elmo import Elmo
     from elmore.embedding.results import SentenceLayers, cosine
+    from elmore.embedding.search import search
+    from elmore.embedding.vectors import read_vectors
     from elmore.language_model.likely_words import substitutes
     from elmore.language_model.perplexity import perplexity
     from elmore.language_model.scores import score
     from elmore.nn.elmo_layer import ElmoLayer, ScalarMix
+    from elmore.tasks.light import classifier, tagger
     from elmore.training.fine_tune import fine_tune
     from elmore.training.prepare import prepare
     from elmore.training.pretrain import pretrain
@@ -40,14 +43,18 @@ __all__ = [
     "SentenceLayers",
     "__version__",
     "analysis",
+    "classifier",
     "cosine",
     "fine_tune",
     "perplexity",
     "prepare",
     "pretrain",
+    "read_vectors",
     "score",
+    "search",
     "senses",
     "substitutes",
+    "tagger",
     "tasks",
 ]
 
@@ -61,14 +68,18 @@ _NAMES = {
     "ScalarMix": "elmore.nn.elmo_layer",
     "SentenceLayers": "elmore.embedding.results",
     "analysis": "elmore.analysis",
+    "classifier": "elmore.tasks.light",
     "cosine": "elmore.embedding.results",
     "fine_tune": "elmore.training.fine_tune",
     "perplexity": "elmore.language_model.perplexity",
     "prepare": "elmore.training.prepare",
     "pretrain": "elmore.training.pretrain",
+    "read_vectors": "elmore.embedding.vectors",
     "score": "elmore.language_model.scores",
+    "search": "elmore.embedding.search",
     "senses": "elmore.senses",
     "substitutes": "elmore.language_model.likely_words",
+    "tagger": "elmore.tasks.light",
     "tasks": "elmore.tasks",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

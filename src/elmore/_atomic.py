@@ -134,6 +134,7 @@ def _remove(path: Path) -> None:
 
 def _sync(path: Path) -> None:
     """Bring a file to the disk."""
+    # Windows syncs only files that are open for writing.
     descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -235,6 +236,7 @@ def _move(rename: Callable[[Path, Path], None], source: Path, target: Path) -> N
 
 
 def _commit(temporary: Path, target: Path, overwrite: bool) -> None:
+    # Once more: the file may have been made by somebody else while ours was written.
     _check_target(target, overwrite)
     try:
         _move(os.replace, temporary, target)
@@ -245,10 +247,7 @@ def _commit(temporary: Path, target: Path, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def atomic_file(
-    path: Path,
-    *,
-    overwrite: bool = False,
-    mode: Literal["wb", "w+b"] = "wb",
+    path: Path, *, overwrite: bool = False, mode: Literal["wb", "w+b"] = "wb"
 ) -> Iterator[BinaryIO]:
     """Write a file so that its name holds the complete new content or the old one.
 
@@ -308,24 +307,17 @@ def atomic_path(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     os.close(_create(temporary, path))
     with _guarded(temporary, path):
         yield temporary
-        try:
-            _sync(temporary)
-        except OSError as error:
-            raise write_error(error, path) from error
-        _commit(temporary, path, overwrite)
+        finish_file(temporary, path, overwrite=overwrite)
 
 
-def finish_file(temporary: Path, path: Path) -> None:
-    """Sync a file that was written under another name of the same folder, and rename it.
-
-    For files that grow over several runs; it replaces what has the name.
-    """
+def finish_file(temporary: Path, path: Path, *, overwrite: bool = True) -> None:
+    """Sync a file that was written under another name of the same folder, and rename it."""
     path = _absolute(path)
     try:
         _sync(temporary)
     except OSError as error:
         raise write_error(error, path) from error
-    _commit(temporary, path, overwrite=True)
+    _commit(temporary, path, overwrite)
 
 
 def _check_folder(path: Path, overwrite: bool, looks_ours: Callable[[Path], bool] | None) -> bool:
@@ -362,10 +354,7 @@ def _sync_tree(folder: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_folder(
-    path: Path,
-    *,
-    overwrite: bool = False,
-    looks_ours: Callable[[Path], bool] | None = None,
+    path: Path, *, overwrite: bool = False, looks_ours: Callable[[Path], bool] | None = None
 ) -> Iterator[Path]:
     """Write a folder so that its name holds the complete new content or the old one.
 

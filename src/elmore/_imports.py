@@ -19,12 +19,7 @@ _CPU_BUILD = (
 
 
 def require(module: str, extra: str, what: str) -> ModuleType:
-    """Import an optional package.
-
-    Args:
-        module: its import name.
-        extra: the extra of elmore that installs it.
-        what: what needs it, for the message.
+    """Import an optional package, which `extra` installs; `what` needs it, for the message.
 
     Raises:
         MissingExtra: it is not installed.
@@ -77,6 +72,7 @@ def lazy_names(
             if error.name != "torch":
                 raise
             raise missing_extra("torch", "torch", f"{package}.{name}") from None
+        # A name may be a submodule itself, such as elmore.tasks.
         return module if table[name] == f"{package}.{name}" else getattr(module, name)
 
     def names() -> list[str]:

@@ -102,10 +102,6 @@ def _refuse_special(status: os.stat_result, label: str) -> None:
 def open_text(path: Path, *, what: str) -> Iterator[BinaryIO]:
     """Open a text file and decompress it (gz, bz2, xz, zst; known by its first bytes).
 
-    Args:
-        path: the file, under any name.
-        what: its role for messages.
-
     Raises:
         FormatError: as `open_checked`.
         InputError: the compressed data is damaged; raised inside the block too.
@@ -129,6 +125,7 @@ def _decompressed(raw: BinaryIO, path: Path) -> contextlib.AbstractContextManage
     stream: Any = contextlib.nullcontext(raw)
     if head.startswith(_GZIP):
         stream = gzip.GzipFile(fileobj=raw)
+    # "BZh" alone could be the first word of a text.
     elif head.startswith(_BZIP2) and head[4:] in _BZIP2_NEXT:
         stream = bz2.BZ2File(raw)
     elif head.startswith(_XZ):
@@ -224,13 +221,8 @@ def invalid_utf8(place: int, file: str, line: int, *, choice: bool) -> InputErro
 
 
 def sha256_stream(stream: BinaryIO) -> str:
-    """Return the SHA-256 of what is left in a stream, as lower-case hex."""
-    digest = hashlib.sha256()
-    buffer = bytearray(1 << 20)
-    view = memoryview(buffer)
-    while count := cast(Any, stream).readinto(buffer):
-        digest.update(view[:count])
-    return digest.hexdigest()
+    """Return the SHA-256 of a stream from its start, as lower-case hex."""
+    return hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()
 
 
 def sha256_file(path: Path) -> str:

@@ -78,6 +78,7 @@ class _CheckedValues:
     limits: Limits
 
     def pairs(self, items: list[tuple[str, Any]]) -> dict[str, Any]:
+        # json keeps the last of two equal keys in silence; other readers may keep the first.
         result = dict(items)
         if len(result) != len(items):
             seen: set[str] = set()
@@ -197,11 +198,11 @@ def from_json(
         fix: what to do about a key that is missing, for messages.
         extra: ignore keys of the outermost object that no field has.
     """
-    return cast(_T, _Builder(what, error, fix, extra).value(kind, data, key))
+    return cast(_T, _FromJson(what, error, fix, extra).value(kind, data, key))
 
 
 @dataclass(frozen=True)
-class _Builder:
+class _FromJson:
     """The arguments of `from_json` that stay the same at every depth."""
 
     what: str

@@ -25,6 +25,7 @@ def available_threads(*, proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
         count = len(os.sched_getaffinity(0))
     except AttributeError:  # not on this system
         count = os.cpu_count() or 1
+    # A container sees all processors of its host, but is throttled beyond its share of them.
     share = _cgroup_processors(proc, cgroup)
     return count if share is None else max(1, min(count, math.ceil(share)))
 

@@ -35,12 +35,8 @@ class FolderFormat:
         return {"format": self.name, "version": self.version}
 
     def check(self, data: Mapping[str, Any], *, what: str) -> None:
-        """Refuse another format, and a version that cannot be read.
-
-        Args:
-            data: the manifest.
-            what: its file, for messages.
-        """
+        """Refuse another format, and a version that cannot be read."""
+        # The format first: the version of another format means nothing.
         if data.get("format") != self.name:
             raise FormatError(f"'{shown(what, 120)}' does not belong to {self.label}; {self.fix}")
         version = data.get("version")

@@ -5,17 +5,30 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from typing import Protocol
+import time
+import warnings
+from collections.abc import Callable, Sized
+from functools import partial
+from typing import Any, Protocol
+
+from elmore.errors import ConfigError
 
 __all__ = [
     "SILENT",
     "Progress",
+    "ProgressOption",
     "Silent",
     "download_progress",
+    "is_watched",
+    "make_bar",
+    "progress_of",
     "readable_bytes",
     "readable_time",
+    "say",
     "say_download",
     "shown",
+    "size_of",
+    "wants_reports",
 ]
 
 
@@ -63,8 +76,15 @@ class Progress(Protocol):
         """End the report."""
 
 
+# What `progress=` takes. None shows a bar where somebody is watching and the work lasts longer
+# than a second; a function gets (done, total), where total is None if nobody knows it.
+ProgressOption = Progress | Callable[[int, int | None], object] | bool | None
+# Work that is over sooner shows no bar.
+_DELAY = 1.0
+
+
 class Silent:
-    """Shows nothing; the default everywhere."""
+    """Shows nothing."""
 
     def update(self, n: int) -> None:
         """Count nothing."""
@@ -76,23 +96,136 @@ class Silent:
 SILENT = Silent()
 
 
-def _wants_reports() -> bool:
+class _Bar:
+    """A bar of tqdm that appears when the work has lasted `delay` seconds."""
+
+    def __init__(
+        self, unit: str, total: int | None, name: str | None, delay: float, leave: bool
+    ) -> None:
+        self._make = partial(make_bar, unit=unit, total=total, desc=name, leave=leave)
+        self._delay, self._started = delay, time.monotonic()
+        self._done = 0
+        self._bar: Any = None
+
+    def update(self, n: int) -> None:
+        """Count; tqdm is imported when there is something to show, not before."""
+        self._done += n
+        if self._bar is None:
+            lasted = time.monotonic() - self._started
+            if lasted < self._delay:
+                return
+            self._bar, n = self._make(), self._done
+            self._bar.start_t -= lasted  # for the rate
+            self._bar.update(n)
+            self._bar.refresh()
+        else:
+            self._bar.update(n)
+
+    def close(self) -> None:
+        """Take the bar away, or leave it as it is."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+class _Given:
+    """Reports to a function, or to an object that somebody else will close."""
+
+    def __init__(self, update: Callable[[int], object]) -> None:
+        self.update = update
+
+    def close(self) -> None:
+        """Leave it to its owner."""
+
+
+def progress_of(
+    option: ProgressOption,
+    *,
+    unit: str,
+    total: int | None = None,
+    name: str | None = None,
+    delay: float = _DELAY,
+) -> Progress:
+    """Turn the argument `progress=` of a call into what the work reports to; close it at the end.
+
+    Args:
+        option: what the user passed.
+        unit: what is counted; "B" for bytes.
+        total: how many there are, if known.
+        name: what the bar is called.
+        delay: seconds before a bar appears that nobody asked for.
+    """
+    if option is None:
+        return _Bar(unit, total, name, delay, leave=False) if is_watched() else SILENT
+    if isinstance(option, bool):
+        return _Bar(unit, total, name, 0, leave=True) if option else SILENT
+    update = getattr(option, "update", None)
+    if callable(update):
+        return _Given(update)
+    if not callable(option):
+        raise ConfigError(
+            f"progress={shown(repr(option), 40)}; use True, False, None or a function that takes "
+            "(done, total)"
+        )
+    tell, done = option, 0
+
+    def count(n: int) -> None:
+        nonlocal done
+        done += n
+        tell(done, total)
+
+    return _Given(count)
+
+
+def size_of(items: object) -> int | None:
+    """How many items there are, or None for a generator."""
+    return len(items) if isinstance(items, Sized) else None
+
+
+def make_bar(
+    *, unit: str, total: int | None, desc: str | None, leave: bool, scale: bool = False
+) -> Any:
+    """Make a bar of tqdm: a widget in a notebook, else a line on stderr."""
+    with warnings.catch_warnings():
+        # Where ipywidgets is missing, tqdm draws with text; that needs no warning.
+        warnings.simplefilter("ignore")
+        from tqdm.auto import tqdm
+    is_bytes = unit == "B"
+    return tqdm(
+        total=total,
+        unit=unit if is_bytes else f" {unit}",
+        unit_scale=is_bytes or scale,
+        desc=desc,
+        leave=leave,
+        delay=1e-9,  # it is not drawn before the first update
+    )
+
+
+def is_watched() -> bool:
+    """Whether somebody watches the work: in a terminal, or in a notebook."""
+    # The shell of a notebook has a kernel. Programs that run notebooks import ipykernel too.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return wants_reports() and (sys.stderr.isatty() or hasattr(shell, "kernel"))
+
+
+def wants_reports() -> bool:
+    """Whether anything may be written that nobody asked for."""
     # `elmore --quiet` raises the level, and so can a program that wants silence.
     return sys.stderr is not None and logging.getLogger("elmore").isEnabledFor(logging.WARNING)
 
 
-def say_download(line: str) -> None:
-    """Write a line about a download on stderr; nobody should wait for minutes without knowing."""
-    if _wants_reports():
+def say(line: str) -> None:
+    """Write a line for people on stderr; a closed stderr is not a reason to fail."""
+    if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"{line}\n")
 
 
-def download_progress(name: str, size: int | None) -> Progress:
-    """A bar that counts bytes, in a terminal or a notebook."""
-    if not _wants_reports() or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
-        return SILENT
-    from tqdm.auto import tqdm
+def say_download(line: str) -> None:
+    """Write a line about a download on stderr; nobody should wait for minutes without knowing."""
+    if wants_reports():
+        say(line)
 
-    bar: Progress = tqdm(total=size, unit="B", unit_scale=True, desc=name, leave=False)
-    return bar
+
+def download_progress(name: str, size: int | None, option: ProgressOption = None) -> Progress:
+    """What a download reports its bytes to."""
+    return progress_of(option, unit="B", total=size, name=name, delay=0)

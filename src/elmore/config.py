@@ -253,12 +253,7 @@ def config_to_json(config: BiLmConfig) -> dict[str, Any]:
 
 
 def config_from_json(data: Mapping[str, Any], *, what: str) -> BiLmConfig:
-    """Build a config from parsed JSON.
-
-    Args:
-        data: the object with the keys `tokens` and `lstm`.
-        what: name of the file, for messages.
-    """
+    """Build a config from parsed JSON with the keys `tokens` and `lstm`."""
     return from_json(BiLmConfig, data, what=what)
 
 
@@ -268,6 +263,7 @@ def filters_from_json(value: Any, *, what: str) -> tuple[tuple[int, int], ...]:
 
 
 def _check_count(name: str, value: int, low: int, high: int) -> None:
+    # True is an int in Python.
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         found = shown(repr(value))
         raise ConfigError(f"{name}={found} is out of range; use a whole number {low}..{high}")

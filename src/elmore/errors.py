@@ -29,6 +29,21 @@ __all__ = [
 class ElmoreError(Exception):
     """The base of all errors below; catch it to catch whatever elmore refuses."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: where in the user's code, and the message; no frame of ours."""
+        import os
+        import traceback
+
+        ours = os.path.dirname(__file__) + os.sep
+        frames = [
+            frame
+            for frame in traceback.extract_tb(self.__traceback__)
+            # The first frame of a cell is IPython's own.
+            if not frame.filename.startswith(ours) and "IPython" not in frame.filename
+        ]
+        notes = getattr(self, "__notes__", [])
+        return [*traceback.format_list(frames), f"{type(self).__name__}: {self}", *notes]
+
 
 class InputError(ElmoreError):
     """Report text, a dataset or a label that cannot be used.

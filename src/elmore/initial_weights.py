@@ -18,15 +18,7 @@ _HIGHWAY_GATE_BIAS = -2.0
 
 
 def initial_weights(config: BiLmConfig, generator: np.random.Generator) -> dict[str, Array]:
-    """Draw all weights of a biLM.
-
-    Args:
-        config: its shape.
-        generator: the only source of randomness.
-
-    Returns:
-        arrays by the names of `config.weight_shapes`.
-    """
+    """Draw all weights of a biLM, by the names of `weight_shapes`, from the generator alone."""
     relu = config.tokens.activation == "relu"
     return {
         name: _draw(name, shape, relu, generator) for name, shape in weight_shapes(config).items()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast, get_args
 
+from elmore._messages import ProgressOption
 from elmore.config import ComputePrecision
 from elmore.errors import ConfigError
 
@@ -19,12 +20,14 @@ __all__ = [
     "BATCH_TOKENS",
     "Compute",
     "ComputeOptions",
+    "Fetch",
     "LayerChoice",
     "Output",
     "OutputOptions",
     "Pooling",
     "Start",
     "StoredType",
+    "StreamOptions",
     "check_counts",
     "check_pooling",
 ]
@@ -57,6 +60,30 @@ class OutputOptions(TypedDict, total=False):
     layers: LayerChoice | Literal["all"]
     pool: Pooling | None
     dtype: StoredType
+
+
+class StreamOptions(TypedDict, total=False):
+    """How sentences are computed together, and who is told: keywords of `Elmo`'s methods."""
+
+    batch_tokens: int | None
+    progress: ProgressOption
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetch:
+    """How a model that is not on this machine is downloaded.
+
+    Attributes:
+        progress: None, True, False or a function of (done, total) bytes of each file.
+        token: access token of the Hugging Face hub; None for that of `hf auth login`.
+        revision: branch, tag or commit on the Hugging Face hub; None for the main branch.
+        cache_dir: where to keep it; None for ELMORE_HOME, or the cache of the Hugging Face hub.
+    """
+
+    progress: ProgressOption = None
+    token: str | None = None
+    revision: str | None = None
+    cache_dir: str | Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

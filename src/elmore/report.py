@@ -16,11 +16,19 @@ from elmore._atomic import atomic_file, atomic_path
 from elmore._imports import require
 from elmore.errors import ConfigError
 
-__all__ = ["Report", "Row", "Value", "aligned", "check_picture", "save_figure"]
+__all__ = ["PICTURES", "Report", "Row", "Value", "aligned", "check_picture", "save_figure"]
 
 Value = str | int | float | bool | None
 Row = Mapping[str, Value]
-_PICTURES = ("svg", "png", "pdf")
+_FORMATS = ("svg", "png", "pdf")
+# Suffixes of files that hold a picture.
+PICTURES = tuple(f".{name}" for name in _FORMATS)
+# Of a page that stands alone: it loads nothing.
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em}"
+    "table{border-collapse:collapse;margin:1.5em 0}caption{font-weight:600;text-align:left}"
+    "th,td{padding:.2em .8em;border-bottom:1px solid #8884;text-align:left}"
+)
 _METRICS_IN_REPR = 3
 
 
@@ -74,10 +82,12 @@ class Report:
         return pandas.DataFrame([dict(row) for row in rows])
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the report: JSON if the suffix is .json, else the text that it prints."""
+        """Write the report: .json, .html (a page that stands alone), or the text that it prints."""
         path = Path(path)
-        text = self.to_json() if path.suffix.lower() == ".json" else str(self)
+        forms = {".json": self.to_json, ".html": self._page, ".htm": self._page}
+        text = forms.get(path.suffix.lower(), self.__str__)()
         with atomic_file(path, overwrite=overwrite) as stream:
+            # Words of a broken text may hold lone surrogates, which UTF-8 cannot express.
             stream.write(f"{text}\n".encode("utf-8", "backslashreplace"))
 
     def __repr__(self) -> str:
@@ -97,6 +107,10 @@ class Report:
         tables = [_html_table(title, rows) for title, rows in self._tables().items()]
         remarks = "<br>".join(map(html.escape, self._remarks()))
         return "\n".join([*tables, f"<p>{remarks}</p>"] if remarks else tables)
+
+    def _page(self) -> str:
+        head = f"<meta charset=utf-8><title>{html.escape(self.name)}</title><style>{_STYLE}</style>"
+        return f"<!doctype html><html>{head}<h1>{html.escape(self.name)}</h1>{self._repr_html_()}"
 
     def _tables(self) -> Mapping[str, Sequence[Row]]:
         """The tables; where there are none, the metrics as one."""
@@ -170,8 +184,8 @@ def check_picture(path: Path) -> str:
         MissingExtra: matplotlib is not installed.
     """
     suffix = path.suffix.lstrip(".").lower() or "svg"
-    if suffix not in _PICTURES:
-        raise ConfigError(f"'{path}' is not a picture file; use the suffix {', '.join(_PICTURES)}")
+    if suffix not in _FORMATS:
+        raise ConfigError(f"'{path}' is not a picture file; use the suffix {', '.join(_FORMATS)}")
     require("matplotlib", "plot", "plot")
     return suffix
 

@@ -6,13 +6,16 @@ import bz2
 import gzip
 import json
 import lzma
+import re
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from elmore import Elmo
+from elmore import Elmo, read_vectors
+from elmore._messages import SILENT
+from elmore.embedding.vectors import Vectors
 
 LINES = ["It fell .", "", 'He said "no".']
 
@@ -254,3 +257,109 @@ def test_failure_leaves_the_old_file(cli, tiny_folder, tmp_path):
         assert (result.code, out.read_text()) == (1, "old")
         out.unlink()
     assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"]
+
+
+def test_pooled_rows_for_numpy_and_spreadsheets(cli, tiny_elmo, tiny_folder, text, tmp_path):
+    expected = tiny_elmo.encode(LINES)
+    for suffix in ("npy", "csv"):
+        out = tmp_path / f"out.{suffix}"
+        assert cli("embed", text, "--model", tiny_folder, "-o", out, "--pool", "mean").code == 0
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-5)
+    rows = (tmp_path / "out.csv").read_text("utf-8").splitlines()
+    assert rows[0].startswith("number,text,v0,v1,")
+    assert rows[3].startswith('2,"He said ""no"".",')
+    assert [float(cell) for cell in rows[1].split(",")[2:]] == pytest.approx(expected[0], abs=1e-5)
+    piped = cli("embed", text, "--model", tiny_folder, "-f", "tsv", "--pool", "mean")
+    assert piped.out.splitlines()[3].startswith('2\tHe said "no".\t')
+
+
+@pytest.mark.parametrize("workers", [[], ["--workers", "1"]])
+def test_texts_in_records(cli, tiny_elmo, tiny_folder, tmp_path, workers):
+    table, treebank = tmp_path / "x.csv", tmp_path / "x.conllu"
+    table.write_text('id,review\n7,"It fell, .\nHe left ."\n8,\n', "utf-8")
+    words = [f"{k}\t{word}" + "\t_" * 8 for k, word in enumerate(["don't", "a b"], 1)]
+    treebank.write_text("# x\n" + "\n".join(words) + "\n", "utf-8")
+
+    def embed(*flags: object) -> Vectors:
+        out = tmp_path / (f"{flags[0]}.out" if workers else f"{flags[0]}.jsonl")
+        assert cli("embed", *flags, "-f", "jsonl", "-o", out, *model, *workers).code == 0
+        return read_vectors(out)
+
+    model = ["--model", tiny_folder]
+    reviews = embed(table, "--column", "review")
+    assert [record.text for record in reviews] == ["It fell, . He left .", ""]
+    expected = tiny_elmo.embed("It fell, . He left .")
+    np.testing.assert_allclose(reviews[0].values, expected, atol=1e-5)
+    sentences = embed(treebank)
+    assert [record.tokens for record in sentences] == [("don't", "a b")]
+    expected = tiny_elmo.embed_tokens([["don't", "a b"]])[0]
+    np.testing.assert_allclose(sentences[0].values, expected, atol=1e-5)
+    result = cli("embed", table, "--column", "text", "--model", tiny_folder)
+    assert (result.code, "no column 'text'; there are 'id', 'review'" in result.err) == (1, True)
+
+
+def test_the_bar_knows_how_many_sentences_there_are(cli, tiny_folder, text, tmp_path, monkeypatch):
+    totals = []
+    monkeypatch.setattr(
+        "elmore.cli.embed.make_progress",
+        lambda **given: totals.append(given["total"]) or SILENT,
+    )
+    flags = ["--model", tiny_folder, "-o", tmp_path / "x.npz", "--force"]
+    cli("embed", text, text, *flags)  # nobody would see it
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    cli("embed", text, text, *flags)
+    cli("embed", text, text, "--limit", "4", *flags)
+    cli("embed", *flags, stdin=b"It fell .")
+    cli("embed", text, "-q", *flags)
+    assert totals == [None, 6, 4, None, None]
+
+
+def test_sense_vectors_equal_the_api(cli, lm_model: Path, text, tmp_path):
+    elmo, out = Elmo.load(lm_model), tmp_path / "out.npz"
+    assert cli("embed", text, "--model", lm_model, "--view", "senses", "-o", out).code == 0
+    wanted = elmo.senses(LINES)
+    with np.load(out) as found:
+        for k, one in enumerate(wanted):
+            np.testing.assert_allclose(found[str(k)], one.dense(), atol=1e-5)
+    result = cli("embed", text, "--model", lm_model, "--view", "substitutes")
+    records = result.records()
+    assert [len(record["senses"]) for record in records] == [3, 0, 6]
+    assert records[0]["spans"] == [[0, 2], [3, 7], [8, 9]]
+    assert [word for word, _ in records[0]["senses"][1]] == [w for w, _ in wanted[0].words(1)]
+    file = tmp_path / "words.jsonl"
+    cli("embed", text, "--model", lm_model, "--view", "substitutes", "-o", file)
+    assert [json.loads(line) for line in file.read_text("utf-8").splitlines()] == records
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--layers", "top"], "neither layers nor pooling"),
+        (["--pool", "mean"], "neither layers nor pooling"),
+        (["--workers", 2, "-o", "folder"], "use `elmore index`"),
+        (["-o", "x.npz"], "pass -f jsonl"),
+    ],
+)
+def test_what_senses_do_not_have(cli, lm_model: Path, text, more, message):
+    result = cli("embed", text, "--model", lm_model, "--view", "substitutes", *more)
+    assert result.code == 2
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_sense_vectors_need_a_softmax(cli, tiny_folder: Path, text, tmp_path):
+    out = tmp_path / "out.npz"
+    result = cli("embed", text, "--model", tiny_folder, "--view", "senses", "-o", out)
+    assert result.code == 2
+    assert "no softmax" in result.err
+    assert not out.exists()
+
+
+def test_verbose_says_where_the_time_goes(cli, tiny_folder, tmp_path):
+    flags = ["--model", tiny_folder, "-o", tmp_path / "x.npz", "--force", "-v"]
+    # Two windows of the same words: the second finds all of them, with its two markers.
+    lines = b"It fell .\n" * 1500
+    result = cli("embed", *flags, stdin=lines)
+    stages = r"loading .*, reading .*, computing .*, writing .*, [\d,]+ tokens per second"
+    assert re.search(rf"{stages}, word cache: 50 % of 10 words found\n", result.err)
+    assert "word cache" not in cli("embed", *flags[:-1], stdin=lines).err

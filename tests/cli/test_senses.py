@@ -7,7 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from elmore.senses import Index
+from elmore.text.word_vectors import read_word_vectors
 
 Cli = Callable[..., Any]
 
@@ -81,3 +85,50 @@ def test_mistakes_are_one_line(cli: Cli, uses: Path, arguments: list[str], messa
     assert result.code in (1, 2)
     assert message in result.err
     assert result.err.count("\n") == 1
+
+
+def test_results_as_files(cli: Cli, uses: Path, tmp_path: Path) -> None:
+    verbs = {
+        "senses": ["senses", uses, "it", "said", "--max-senses", 1],
+        "find": ["find", uses, "[It] fell ."],
+        "change": ["change", uses, uses, "--min-uses", 2, "--permutations", 9],
+    }
+    for name, command in verbs.items():
+        page, picture = tmp_path / f"{name}.html", tmp_path / f"{name}.svg"
+        result = cli(*command, "-o", page)
+        assert (result.code, result.out) == (0, "")
+        assert f"wrote '{page}'" in result.err
+        text = page.read_text("utf-8")
+        assert text.startswith("<!doctype html>")
+        assert "<table>" in text
+        assert cli(*command, "-o", picture).code == 0
+        assert picture.read_bytes() == _again(cli, command, picture)
+        refused = cli(*command, "-o", page)
+        assert refused.code == 2
+        assert "--force" in refused.err
+    cli(*verbs["find"], "-o", tmp_path / "hits.csv")
+    assert (tmp_path / "hits.csv").read_text("utf-8").startswith("cosine,left,word")
+    tables = json.loads(_json(cli, verbs["senses"], tmp_path / "a.json"))["tables"]
+    assert list(tables)[:2] == ["it: one sense in 9 uses", "it: examples"]
+
+
+def _again(cli: Cli, command: list[Any], picture: Path) -> bytes:
+    """The same picture once more: its bytes must not change."""
+    assert cli(*command, "-o", picture, "--force", "-q").err == ""
+    return picture.read_bytes()
+
+
+def _json(cli: Cli, command: list[Any], path: Path) -> str:
+    cli(*command, "-o", path)
+    return path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("suffix", ["vec", "bin"])
+def test_vectors_of_senses_for_gensim(cli: Cli, uses: Path, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"senses.{suffix}"
+    assert cli("senses", uses, "it", "said", "--max-senses", 1, "-o", path).code == 0
+    found = read_word_vectors(path)
+    assert found.words == ["it%1", "said%1"]
+    index = Index.open(uses)
+    mean = index.vectors(index.rows("it")).mean(axis=0)
+    np.testing.assert_allclose(found.take(["it%1"])[0], mean / np.linalg.norm(mean), atol=1e-3)

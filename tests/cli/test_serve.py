@@ -8,18 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slow_language_model import load_both
 
+from elmore.senses import Index, build_index
 from elmore.serve import server
 from elmore.serve.settings import Settings
 
 
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
-    """Take the settings instead of serving."""
-    taken: list[Settings] = []
+class Served(list[Settings]):
+    index: Index | None = None
 
-    def serve(elmo: Any, settings: Settings, listener: Any, *, started: Any) -> None:
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Served:
+    """Take the settings instead of serving."""
+    taken = Served()
+
+    def serve(elmo: Any, settings: Settings, listener: Any, *, index: Any, started: Any) -> None:
         taken.append(settings)
+        taken.index = index
         started()
 
     monkeypatch.setattr(server, "serve", serve)
@@ -66,6 +73,25 @@ def test_every_flag(cli, served, tiny_folder, tmp_path):
             access_log=True,
         )
     ]
+
+
+def test_an_index_is_opened_with_its_model(cli, served, tmp_path, monkeypatch):
+    text = tmp_path / "text.txt"
+    text.write_text("The bank fell .\nA bank .\n")
+    elmo = load_both(tmp_path)[0]
+    elmo.save(tmp_path / "lm")
+    build_index([text], tmp_path / "uses", model=tmp_path / "lm", words=["bank"])
+    assert cli("serve", "--port", "0", "--index", tmp_path / "uses", "--quiet").code == 0
+    assert served[-1].name == "lm"  # the model that the index was made with
+    assert len(served.index) == 2
+    result = cli("serve", "english", "--port", "0", "--index", tmp_path / "uses")
+    assert result.code == 2
+    assert "was made with another model" in result.err
+    result = cli("serve", "--port", "0", "--index", tmp_path)
+    assert result.code == 1
+    assert "is not an index; make one with `elmore index`" in result.err
+    monkeypatch.setenv("ELMORE_SERVE_INDEX", str(tmp_path / "uses"))
+    assert cli("serve", "--port", "0").code == 0
 
 
 def test_a_token_from_the_environment(cli, served, tiny_folder, monkeypatch):

@@ -13,6 +13,8 @@ from small_tasks import NAMES, QUICK, SIZES, write_data
 from elmore.training.recipe_files import task_recipe_names
 
 PLAIN = {
+    "tag": b"Ada lives in Rome .\n",
+    "classify": b"A joy .\nA mess. I left.\n",
     "ner": b"Ada lives in Rome .\n",
     "sentiment": b"A joy .\nA mess .\n",
     "nli": b"A man sleeps .\tA man is awake .\n",
@@ -20,7 +22,16 @@ PLAIN = {
     "qa": b"Where is it?\tThe tower stands in Paris, France.\n",
     "coref": b"Ada met Bo.\nShe liked him.\n\nIt fell.\n",
 }
-N_LINES = {"ner": 1, "sentiment": 2, "nli": 1, "srl": 2, "qa": 1, "coref": 2}
+N_LINES = {
+    "tag": 1,
+    "classify": 2,
+    "ner": 1,
+    "sentiment": 2,
+    "nli": 1,
+    "srl": 2,
+    "qa": 1,
+    "coref": 2,
+}
 
 
 def settings(name: str, epochs: int = 1) -> list[str]:

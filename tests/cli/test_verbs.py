@@ -113,8 +113,16 @@ def names(report: dict, prefix: str = "") -> set[str]:
 def test_every_field_is_explained(cli, tiny_elmo, tmp_path):
     data = write_data("ner", tmp_path)
     task_class("ner")(tiny_elmo, recipe=quick_recipe("ner")).fit(data, out=tmp_path / "run")
+    vectors = tmp_path / "vectors.hdf5"
+    cli("embed", "-o", vectors, stdin=b"It fell .")
     shown = set()
-    for model in ("english", DATA / "manylangs_both", DATA / "tf1_characters", tmp_path / "run"):
+    for model in (
+        vectors,
+        "english",
+        DATA / "manylangs_both",
+        DATA / "tf1_characters",
+        tmp_path / "run",
+    ):
         shown |= names(json.loads(cli("info", model, "--system", "--json").out))
     assert shown <= set(FIELDS)
     assert set(FIELDS) - shown == {"certificate.probes"}
@@ -123,6 +131,37 @@ def test_every_field_is_explained(cli, tiny_elmo, tmp_path):
     for name, text in FIELDS.items():
         assert f"{name.rpartition('.')[2].replace('_', ' ')}: {text}\n" in help_
         assert f"| `{name.replace('_', ' ')}` | {text} |" in page, name
+
+
+def test_info_of_vectors(cli, tiny_folder, tmp_path):
+    lines = b"It fell .\n\nHe said no .\n"
+    for name, flags in {
+        "x.hdf5": ["--layers", "all"],
+        "x.npy": ["--pool", "mean", "--dtype", "float16"],
+        "x.parquet": [],
+        "x.jsonl": [],
+        "x.safetensors": [],
+    }.items():
+        out = tmp_path / name
+        cli("embed", "--model", tiny_folder, "-o", out, *flags, stdin=lines)
+        found = json.loads(cli("info", out, "--json", "--verify").out)["vectors"]
+        assert (found["sentences"], found["dim"]) == (3, 32)
+        assert found["format"] == name[2:]
+        assert found["bytes"] == out.stat().st_size
+        assert found["layers"] == (3 if "all" in flags else 1)
+        assert found["pooled"] == ("mean" in flags)
+        assert found["type"] == ("float16" if "float16" in flags else "float32")
+        assert found["values"] == "3 sentences checked"
+        if name in ("x.hdf5", "x.parquet", "x.jsonl"):
+            assert (found["first"], found["holds"][:13]) == ("It fell .", "tokens, spans")
+    np.save(tmp_path / "x.npy", np.full((2, 3), np.nan, np.float32))
+    result = cli("info", tmp_path / "x.npy", "--verify")
+    assert (result.code, result.err.count("\n")) == (1, 1)
+    assert "sentence 0" in result.err
+    weights = tmp_path / "weights.hdf5"
+    with h5py.File(weights, "w") as file:
+        file["CNN/W_cnn_0"] = np.zeros(3)
+    assert "pass (options, weights)" in cli("info", weights).err
 
 
 def test_info_of_a_run(cli, tiny_folder, tmp_path):

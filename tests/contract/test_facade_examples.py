@@ -12,13 +12,18 @@ import pytest
 import elmore
 from elmore import Elmo
 from elmore.embedding import elmo as elmo_module
-from elmore.embedding import results
+from elmore.embedding import embedder, results, search
 
 FINDER = doctest.DocTestFinder(recurse=True)
 TESTS = {
     test.name: test
-    for thing, module in ((Elmo, elmo_module), (elmore.cosine, results))
-    for test in FINDER.find(thing, thing.__name__, module=module)
+    for thing, name, module in (
+        (Elmo, "Elmo", elmo_module),
+        (embedder.Embedder, "Elmo", embedder),  # its methods are Elmo's
+        (elmore.cosine, "cosine", results),
+        (elmore.search, "search", search),
+    )
+    for test in FINDER.find(thing, name, module=module)
     if test.examples
 }
 
@@ -49,4 +54,4 @@ def test_every_method_has_an_example() -> None:
         if not name.startswith("_") and callable(member)
     }
     assert methods <= set(TESTS), sorted(methods - set(TESTS))
-    assert "cosine" in TESTS
+    assert {"cosine", "search"} <= set(TESTS)

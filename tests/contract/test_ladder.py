@@ -46,7 +46,7 @@ DOORS = ("cli", "serve", "compat", "integrations")
 # But for the verb that opens one of them.
 OPENERS = {("elmore.cli.serve", "serve")}
 # What stands behind the HTTP door: the facade and its neighbours, nothing that computes below.
-BEHIND_SERVE = ("serve", "embedding", "language_model", *FLOORS[0])
+BEHIND_SERVE = ("serve", "embedding", "language_model", "senses", "tasks", *FLOORS[0])
 # What learns, or runs on a GPU, needs torch. Everything else must work where it is not installed:
 # these rooms and these modules are the only ones that may import it, directly or through others.
 TORCH_ROOMS = ("nn", "tasks")

@@ -18,14 +18,18 @@ NAMES = [
     "SentenceLayers",
     "__version__",
     "analysis",
+    "classifier",
     "cosine",
     "fine_tune",
     "perplexity",
     "prepare",
     "pretrain",
+    "read_vectors",
     "score",
+    "search",
     "senses",
     "substitutes",
+    "tagger",
     "tasks",
 ]
 

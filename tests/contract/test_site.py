@@ -115,7 +115,19 @@ def test_search_works_from_the_file_system(site: Path, browser: Any) -> None:
     page.close()
 
 
-@pytest.mark.parametrize("name", ["index", "tutorial", "model", "how-to/embed", "api/elmo", "cli"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "index",
+        "tutorial",
+        "model",
+        "how-to/embed",
+        "api/elmo",
+        "cli",
+        "notebooks/senses",
+        "notebooks/own-model",
+    ],
+)
 def test_a_small_screen_does_not_scroll_sideways(site: Path, browser: Any, name: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 800})
     page.goto((site / f"{name}.html").as_uri())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import os
 import signal
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -515,3 +517,23 @@ def test_a_tensor_that_does_not_fit_the_config_is_refused(
     broken = dataclasses.replace(tiny_checkpoint, weights=weights)
     with pytest.raises(FormatError, match=r"tokens\.characters has shape"):
         Elmo(broken)
+
+
+def test_many_calls_do_not_grow_memory(tiny_elmo: Elmo) -> None:
+    """Loops of single calls are how memory ran out elsewhere: each call kept something."""
+    words = [f"word{k}" for k in range(50)]
+
+    def calls(n: int) -> int:
+        for k in range(n):
+            tiny_elmo.embed(f"It fell {words[k % 50]} .")
+            tiny_elmo.encode([words[k % 50]])
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = calls(20)
+        grown = calls(100) - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 30_000  # the vectors of all calls would be 140,000 bytes

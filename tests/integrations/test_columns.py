@@ -23,7 +23,7 @@ from elmore.embedding.stream import embed_records
 from elmore.embedding.writers import Settings, open_writer
 from elmore.errors import ConfigError, InputError
 from elmore.integrations import columns
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob, JobOptions, load_model
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, load_model
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions
 from integrations.engines import EMPTY, NULL, check_pooled, make_table
 
@@ -194,7 +194,7 @@ def test_a_process_loads_a_model_once(tiny_folder: Path) -> None:
 
 def test_the_keywords_are_those_of_a_job() -> None:
     for options, made in (
-        (JobOptions, ColumnJob),
+        (ColumnOptions, ColumnJob),
         (ComputeOptions, Compute),
         (OutputOptions, Output),
     ):

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 from fake_hub import FakeHub, serve_hub
 from huggingface_hub import constants
+from small_tasks import make, write_data
 from small_training import small_data, small_recipe
 
 from elmore import Elmo, Run, pretrain
 from elmore.errors import ConfigError, ElmoreError, FormatError, MissingExtra
 from elmore.integrations.huggingface import model_card, push_to_hub
+from elmore.tasks.light import tagger
 
 SENTENCE = "It fell ."
 
@@ -65,6 +67,19 @@ def test_there_and_back(hub: FakeHub, tiny_folder: Path, tiny_elmo: Elmo) -> Non
     for name in ("ada/tiny", "hf://ada/tiny"):
         found = Elmo.load(name).embed(SENTENCE)
         np.testing.assert_allclose(found, tiny_elmo.embed(SENTENCE), atol=1e-5)
+
+
+def test_the_names_of_other_libraries(hub: FakeHub, tiny_elmo: Elmo, tmp_path: Path) -> None:
+    address = tiny_elmo.push_to_hub(
+        "ada/tiny", token="other", revision="two", card="# Card", message="Hello"
+    )
+    assert address.startswith(hub.address)
+    assert hub.commits == [("ada/tiny", "two", "Hello")]
+    assert hub.repositories["ada/tiny"]["two"]["README.md"] == b"# Card"
+    assert hub.tokens["/api/models/ada/tiny/commit/two"] == "Bearer other"
+    again = Elmo.from_pretrained("ada/tiny", revision="two", cache_dir=tmp_path / "here")
+    np.testing.assert_allclose(again.embed(SENTENCE), tiny_elmo.embed(SENTENCE), atol=1e-5)
+    assert any((tmp_path / "here").rglob("model.safetensors"))
 
 
 def test_a_loaded_model_and_other_formats(
@@ -191,3 +206,25 @@ def test_a_run_without_a_checkpoint(run: Run, tmp_path: Path) -> None:
     shutil.copy(run.path / "recipe.json", tmp_path / "recipe.json")
     with pytest.raises(ElmoreError, match="has no checkpoint yet"):
         model_card(tmp_path, "ada/run")
+
+
+def test_a_trained_task_there_and_back(
+    hub: FakeHub, tiny_elmo: Elmo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ELMORE_HOME", str(tmp_path / "home"))
+    task = make("tag", tiny_elmo, schedule__epochs="2")
+    task.fit(write_data("tag", tmp_path), dev=write_data("tag", tmp_path), out=tmp_path / "run")
+    push_to_hub(tmp_path / "run", "ada/names")
+    push_to_hub(task, "ada/again")
+    files = hub.repositories["ada/names"]["main"]
+    assert {"task.json", "model.safetensors", "words.txt", "elmo/config.json"} <= set(files)
+    assert files.keys() == hub.repositories["ada/again"]["main"].keys()
+    card = files["README.md"].decode()
+    assert 'elmore.tagger("ada/names")' in card
+    assert "f1" in card
+    for _ in range(2):  # downloaded, and there
+        found = tagger("ada/names").predict([SENTENCE])
+        assert found == task.predict([SENTENCE])
+    push_to_hub(tiny_elmo, "ada/tiny")
+    with pytest.raises(ElmoreError, match="is not a trained task"):
+        tagger("ada/tiny")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spacy
+from small_tasks import make
 from spacy.language import Language
 from spacy.tokens import Doc
 
@@ -290,3 +291,24 @@ def test_alignment_on_ewt(tiny_folder: Path, tiny_elmo: Elmo) -> None:
     assert n_tokens > 20_000
     assert n_spaces > 100
     assert worst <= 1e-5
+
+
+@pytest.mark.parametrize("kind", ["spans", "tags"])
+def test_a_trained_tagger(kind: str, tiny_elmo: Elmo, tmp_path: Path) -> None:
+    x, y = [["Ada", "fell"], ["It", "fell"]] * 4, [["PROPN+N", "VERB+V"], ["PRON+P", "VERB+V"]] * 4
+    if kind == "spans":
+        y = [["B-PER", "O"], ["O", "O"]] * 4
+    task = make("tag", tiny_elmo, schedule__epochs="30")
+    task.fit(x, y)
+    task.save(tmp_path / "tagger")
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    nlp.add_pipe("elmore_tagger", config={"tagger": str(tmp_path / "tagger"), "threads": 1})
+    nlp.to_disk(tmp_path / "nlp")
+    for pipeline in (nlp, spacy.load(tmp_path / "nlp"), pickle.loads(pickle.dumps(nlp))):
+        doc = pipeline("Ada fell  It fell")
+        if kind == "spans":
+            assert [(span.text, span.label_) for span in doc.spans["elmore"]] == [("Ada", "PER")]
+        else:
+            assert [token.pos_ for token in doc[:2]] == ["PROPN", "VERB"]
+            assert [token.tag_ for token in doc[:2]] == ["N", "V"]

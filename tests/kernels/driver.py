@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
-SOURCES = ["cpu", "lstm", "panels", "recurrence", "charcnn"]
+SOURCES = ["cpu", "lstm", "panels", "rank", "recurrence", "charcnn"]
 FLAGS = ["-std=c11", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror"]
 
 

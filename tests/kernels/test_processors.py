@@ -17,6 +17,7 @@ KERNELS = {
     "gates forward",
     "gates backward",
     "characters",
+    "rank",
 }
 # As in setup.py, so that compilers vectorize as they do there.
 OPTIMIZED = ("-O3", "-fno-trapping-math", "-fno-math-errno")

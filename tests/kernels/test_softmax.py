@@ -79,3 +79,39 @@ def test_extreme_logits_and_no_rows() -> None:
     logs = table.of(hidden, np.array([1, 0]))
     np.testing.assert_allclose(logs, [np.log(0.5), -2e4 + np.log(0.5)], rtol=1e-6)
     assert table.of(hidden[:0], np.zeros(0, np.int64)).shape == (0,)
+
+
+@pytest.mark.parametrize(("n_words", "k"), [(9000, 64), (4096, 200), (130, 130), (70, 1), (16, 9)])
+def test_the_kernel_ranks_as_its_twin(n_words: int, k: int) -> None:
+    rng = np.random.default_rng(n_words)
+    values = rng.normal(size=(5, n_words)).astype(np.float32) * 9
+    values[1] = np.round(values[1])  # many equal values: the smaller id is first
+    values[2, : n_words - k] = -np.inf
+    values[3] += 1e6
+    found, wanted = softmax._rank(values, k), softmax._rank_twin(values, k)
+    np.testing.assert_array_equal(found.ids, wanted.ids)
+    np.testing.assert_array_equal(found.values, wanted.values)
+    np.testing.assert_allclose(found.total, wanted.total, rtol=1e-6, atol=2e-6)
+
+
+def test_too_few_values_and_nan_are_left_to_the_twin() -> None:
+    values = np.full((2, 300), -np.inf, np.float32)
+    values[:, 7] = 1
+    assert softmax._rank(values, 3).ids[:, 0].tolist() == [7, 7]
+    values[1, 9] = np.nan
+    assert np.isnan(softmax._rank(values, 1).total).tolist() == [False, True]
+
+
+def test_rounded_products_are_nearly_the_same() -> None:
+    rng = np.random.default_rng(5)
+    hidden = [rng.normal(size=(40, 64)).astype(np.float32) for _ in range(2)]
+    weight = (rng.normal(size=(3000, 64)) * 0.3).astype(np.float32)
+    prior = np.log(np.arange(1, 3001)).astype(np.float32)
+    prior[:3] = -np.inf
+    table = LogSoftmax(weight, np.zeros(3000, np.float32))
+    exact = table.likeliest(hidden, prior, 50)
+    rounded = table.likeliest(hidden, prior, 50, rounded=True)
+    shared = [len(set(a) & set(b)) for a, b in zip(exact.ids, rounded.ids, strict=True)]
+    assert np.mean(shared) > 45
+    assert rounded.ids.min() >= 3
+    np.testing.assert_allclose(rounded.total, exact.total, atol=0.2)

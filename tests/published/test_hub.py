@@ -9,6 +9,7 @@ import json
 import logging
 import multiprocessing
 import os
+import pickle
 import shutil
 import socket
 import sys
@@ -25,6 +26,7 @@ from elmore import Elmo
 from elmore.errors import ConfigError, ElmoreError, FormatError, MissingExtra, ModelNotFound
 from elmore.formats import allennlp_hdf5
 from elmore.formats.checkpoint import Checkpoint
+from elmore.options import Fetch
 from elmore.published import catalog, downloads, hub
 from elmore.published.catalog import CATALOG, Published, PublishedFile
 from elmore.published.downloads import Patience
@@ -182,11 +184,32 @@ def test_a_download_shows_its_progress(
     if place == "terminal":
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     else:
-        monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+        shell = types.SimpleNamespace(kernel=None)
+        notebook = types.SimpleNamespace(get_ipython=lambda: shell)
+        monkeypatch.setitem(sys.modules, "IPython", notebook)
     hub.fetch_model(published(server))
     said = capsys.readouterr().err
     assert "weights.hdf5:" in said
     assert "5.01k" in said
+
+
+def test_who_hears_of_a_download(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    heard: list[tuple[int, int | None]] = []
+    fetch = Fetch(progress=lambda *news: heard.append(news))
+    hub.fetch_model(published(server), fetch)
+    assert heard[-1] == (5008, 5008)  # bytes of the second file
+    assert (11, 11) in heard
+    capsys.readouterr()
+    hub.fetch_model(published(server, "other"), Fetch(progress=True))
+    assert "5.01k" in capsys.readouterr().err
+
+
+def test_another_place_for_downloads(server: Server, tmp_path: Path) -> None:
+    files = hub.fetch_model(published(server), Fetch(cache_dir=tmp_path / "here"))
+    assert files["weights.hdf5"].is_relative_to(tmp_path / "here")
+    assert not hub.home().exists()
+    with pytest.raises(ConfigError, match="revision='v1' but 'tiny' has none"):
+        hub.fetch_model(published(server), Fetch(revision="v1"))
 
 
 @pytest.mark.parametrize("offline", [False, True])
@@ -429,6 +452,32 @@ def test_hugging_face(fake: FakeHub, tiny_elmo: Elmo, name: str) -> None:
     assert call["local_files_only"] is False
 
 
+def test_from_pretrained_passes_everything_on(fake: FakeHub, tmp_path: Path) -> None:
+    elmo = Elmo.from_pretrained(
+        "a/tiny", token="secret", revision="v2", cache_dir=tmp_path / "c", progress=False, threads=1
+    )
+    [call] = fake.calls
+    assert (call["token"], call["revision"]) == ("secret", "v2")
+    assert call["cache_dir"] == tmp_path / "c"
+    assert call["tqdm_class"](total=2).disable  # no bar
+    pickled = pickle.dumps(elmo)
+    assert b"secret" not in pickled
+    pickle.loads(pickled)
+    assert fake.calls[1]["revision"] == "v2"
+    assert fake.calls[1]["cache_dir"] == tmp_path / "c"
+    with pytest.raises(ConfigError, match="'a/tiny@v1' names another revision than revision='v2'"):
+        Elmo.from_pretrained("a/tiny@v1", revision="v2")
+
+
+def test_the_hub_shows_its_own_bars(fake: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    Elmo.load("a/tiny", progress=True)
+    Elmo.load("a/tiny")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    Elmo.load("a/tiny")
+    own = [call["tqdm_class"] is None for call in fake.calls]
+    assert own == [True, False, True]
+
+
 def test_hugging_face_offline(fake: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELMORE_OFFLINE", "1")
     Elmo.load("hf://a/tiny")
@@ -460,5 +509,11 @@ def test_a_path_that_is_there_is_never_looked_for_elsewhere(
 def test_we_call_huggingface_hub_as_it_is() -> None:
     module = pytest.importorskip("huggingface_hub")
     inspect.signature(module.snapshot_download).bind(
-        "a/b", revision=None, allow_patterns=["*"], local_files_only=True
+        "a/b",
+        revision=None,
+        token=None,
+        cache_dir=None,
+        allow_patterns=["*"],
+        local_files_only=True,
+        tqdm_class=None,
     )

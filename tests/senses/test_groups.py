@@ -9,7 +9,7 @@ import pytest
 
 from elmore.errors import ConfigError
 from elmore.senses import Index, build_index, marked_place
-from elmore.senses.groups import _rand, _silhouette, group_vectors
+from elmore.senses.groups import _silhouette, group_vectors, rand_index
 from elmore.senses.vectors import unit
 
 
@@ -25,7 +25,7 @@ def clouds(*sizes: int, spread: float = 0.06, seed: int = 0) -> np.ndarray:
 def test_the_number_of_groups_is_found(sizes: tuple[int, ...]) -> None:
     found = group_vectors(clouds(*sizes))
     assert np.bincount(found.groups).tolist() == list(sizes)
-    assert _rand(found.groups, np.repeat(np.arange(len(sizes)), sizes)) == 1
+    assert rand_index(found.groups, np.repeat(np.arange(len(sizes)), sizes)) == 1
     assert found.stability > 0.9
 
 
@@ -54,9 +54,9 @@ def test_silhouette_and_rand_against_their_definitions() -> None:
         a, b = means[groups[k]], min(m for g, m in enumerate(means) if g != groups[k])
         values.append((b - a) / max(a, b))
     assert _silhouette(points, groups) == pytest.approx(np.mean(values), abs=1e-5)
-    assert _rand(groups, (groups + 1) % 3) == 1
+    assert rand_index(groups, (groups + 1) % 3) == 1
     draws = np.random.default_rng(1)
-    assert abs(_rand(draws.integers(0, 3, 3000), draws.integers(0, 3, 3000))) < 0.01
+    assert abs(rand_index(draws.integers(0, 3, 3000), draws.integers(0, 3, 3000))) < 0.01
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +104,14 @@ def test_results_show_well(index: Index) -> None:
     assert "one sense in" in repr(index.senses("bank", max_senses=1))
     with pytest.raises(ConfigError, match="max_senses=0"):
         index.senses("bank", max_senses=0)
+
+
+def test_a_long_cloud_is_one_group() -> None:
+    """Its halves are separate by silhouette, but no more than those of any such cloud."""
+    draws = np.random.default_rng(3)
+    points = draws.normal(size=(300, 32)).astype(np.float32)
+    points[:, 0] = 18
+    points[:, 1] *= 6
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    assert _silhouette(points, (points[:, 1] > 0).astype(np.int64)) > 0.35
+    assert len(group_vectors(points).centres) == 1

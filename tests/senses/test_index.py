@@ -72,10 +72,10 @@ def test_vectors_are_those_of_the_model(
     index = build(files, tmp_path / "uses", model, k=5)
     rows = index.rows("the")
     places = [(Sentence(use.tokens), use.position) for use in map(index.use, rows)]
-    expected, stored = sense_vectors(lm, places), index.substitutes(rows)
-    np.testing.assert_array_equal(stored.ids, expected.ids[:, :5])
+    expected, stored = sense_vectors(lm, places, k=5), index.substitutes(rows)
+    np.testing.assert_array_equal(stored.ids, expected.ids)
     steps = expected.weights.max(axis=1, keepdims=True) / 255
-    assert (np.abs(stored.weights - expected.weights[:, :5]) <= steps).all()
+    assert (np.abs(stored.weights - expected.weights) <= steps).all()
     dense = expected.dense()
     dense /= np.linalg.norm(dense, axis=1, keepdims=True)
     steps = np.abs(dense).max(axis=1, keepdims=True) / 127
@@ -83,6 +83,55 @@ def test_vectors_are_those_of_the_model(
     assert stored.words(0, 1) == [
         (expected.words(0, 1)[0][0], pytest.approx(stored.weights[0].max()))
     ]
+
+
+def test_layers_are_kept_if_asked_for(
+    files: list[Path], tmp_path: Path, model: Path, lm: Elmo
+) -> None:
+    plain, index = (
+        build(files, tmp_path / "a", model),
+        build(files, tmp_path / "b", model, layers=[0, 0.5, 0.5]),
+    )
+    rows = index.rows("the")
+    uses = [index.use(row) for row in rows]
+    vectors = lm.embed_tokens([use.tokens for use in uses], layers=[0, 0.5, 0.5])
+    wanted = np.stack([one[use.position] for one, use in zip(vectors, uses, strict=True)])
+    steps = np.abs(wanted).max(axis=1, keepdims=True) / 127
+    assert (np.abs(index.layers(rows) - wanted) <= 0.51 * steps).all()
+    np.testing.assert_array_equal(index.vectors(rows), plain.vectors(rows))
+    with pytest.raises(ConfigError, match="has no layers; make it with --layers"):
+        plain.layers(rows)
+    with pytest.raises(ConfigError, match="one mix of layers"):
+        build(files, tmp_path / "c", model, layers="all")
+
+
+def test_without_a_softmax_uses_are_compared_by_layers(
+    files: list[Path], tmp_path: Path, lm: Elmo
+) -> None:
+    Elmo(dataclasses.replace(lm.checkpoint, softmax=None)).save(tmp_path / "without")
+    said: list[str] = []
+    index = build(files, tmp_path / "uses", tmp_path / "without", report=said.append)
+    assert "no softmax" in said[0]
+    rows = index.rows("the")
+    uses = [index.use(row) for row in rows]
+    vectors = lm.embed_tokens([use.tokens for use in uses], layers="top")
+    wanted = np.stack([one[use.position] for one, use in zip(vectors, uses, strict=True)])
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    np.testing.assert_allclose(index.vectors(rows), wanted, atol=0.01)
+    place = Sentence(uses[3].tokens), uses[3].position
+    best = index.find(place, k=1)[0]
+    assert best.use.tokens == uses[3].tokens
+    assert best.score == pytest.approx(1, abs=1e-3)
+    assert best.shared == ()
+    assert index.senses("the").senses[0].name == ()
+
+
+def test_substitutes_among_frequent_words(files: list[Path], tmp_path: Path, model: Path) -> None:
+    index = build(files, tmp_path / "uses", model, k=3, candidates=9)
+    assert index.substitutes(index.rows("*")).ids.max() < 9
+    assert Index.open(tmp_path / "uses").space.candidates == 9
+    with pytest.raises(ResumeError):
+        build(files, tmp_path / "uses", model, k=3)
 
 
 def test_frequent_words_are_sampled_and_bytes_depend_on_nothing_else(
@@ -218,9 +267,8 @@ def test_damage_wrong_models_and_second_writers_are_refused(
         build(files, out, tmp_path / "other")
     without = Elmo(dataclasses.replace(lm.checkpoint, softmax=None))
     without.save(tmp_path / "without")
-    with pytest.raises(ConfigError, match="no softmax"):
-        build(files, tmp_path / "new", tmp_path / "without")
-    assert not (tmp_path / "new").exists()
+    with pytest.raises(ResumeError, match="another model"):
+        build(files, out, tmp_path / "without")
     index = Index.open(out)
     index.verify()
     data = bytearray((out / "ids.npy").read_bytes())

@@ -10,6 +10,7 @@ from slow_language_model import load_both
 from starlette.testclient import TestClient
 
 from elmore import Elmo
+from elmore.senses import Index, build_index
 from elmore.serve.app import make_app
 from elmore.serve.settings import Settings
 from serve.running import Running, start
@@ -27,6 +28,24 @@ def lm_folder(lm: Elmo, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("secret-place") / "small-model"
     lm.save(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """Uses of two words, by the bundled model, in a folder whose name must never be seen."""
+    folder = tmp_path_factory.mktemp("secret-place")
+    sides = ["left", "right", "north", "south", "far", "other"]
+    rivers = [
+        f"They {verb} on the {side} bank of the river ."
+        for verb in ("sat", "walked", "slept")
+        for side in sides
+    ]
+    verbs = ["lent", "gave", "offered", "paid", "owed", "sent"]
+    money = [f"The bank {verb} {who} the money ." for verb in verbs for who in ("him", "her", "us")]
+    (folder / "rivers.txt").write_text("\n".join(rivers), "utf-8")
+    (folder / "money.txt").write_text("\n".join(money), "utf-8")
+    files = [folder / "rivers.txt", folder / "money.txt"]
+    return build_index(files, folder / "uses", words=["bank", "the"])
 
 
 @pytest.fixture(scope="session")

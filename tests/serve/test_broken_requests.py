@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 import elmore
 from elmore import Elmo
 
-PATHS = ("/v1/embed", "/v1/embeddings", "/v1/score", "/v1/substitutes", "/v1/explore")
+PATHS = ("/v1/embed", "/v1/embeddings", "/v1/score", "/v1/substitutes", "/v1/senses", "/v1/explore")
 # What a message must not hold: paths, names of modules, classes and files, traces.
 LEAKS = re.compile(
     r"Traceback|File \"|\.py\b|site-packages|/home|/tmp|/usr|secret-place|elmore\.|fastapi|"
@@ -135,6 +135,14 @@ BAD_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("/v1/substitutes", {"sentences": ["a"], "positions": [0], "k": 0}),
     ("/v1/substitutes", {"sentences": ["a"], "positions": [0], "k": 101}),
     ("/v1/substitutes", {"sentences": ["a"], "positions": [0], "k": "5"}),
+    ("/v1/senses", {"sentences": ["a"], "positions": [0]}),
+    ("/v1/senses", {"sentences": ["a"], "positions": []}),
+    ("/v1/senses", {"sentences": ["a"], "positions": [[1]]}),
+    ("/v1/senses", {"sentences": ["a"], "positions": [[-1]]}),
+    ("/v1/senses", {"sentences": ["a"], "k": 201}),
+    ("/v1/embed", {"sentences": ["a"], "view": "words"}),
+    ("/v1/embed", {"sentences": ["a"], "view": "senses", "layers": "top"}),
+    ("/v1/embed", {"sentences": ["a"], "view": "senses", "pooling": "mean"}),
     ("/v1/explore", {"sentences": ["a"], "word": 1}),
     ("/v1/explore", {"sentences": ["a"], "word": "x" * 201}),
 ]

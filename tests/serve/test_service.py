@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow
 import pytest
 from small_models import SENTENCES, TEXT
+from small_tasks import make, write_data
 from starlette.testclient import TestClient
 
 from elmore import Elmo, score, substitutes
+from elmore.senses import sense_vectors
+from elmore.senses.explore import explore
+from elmore.senses.vectors import SenseSpace
 from elmore.serve.app import make_app
 from elmore.serve.bodies import ARROW, JSON, NPZ
 from elmore.serve.settings import Settings
+from elmore.tasks.light import classifier, tagger
+from elmore.text.sentence import Sentence
 
 TEXTS = ["The outbreaks occurred .", "", "She fell, and it rained.", "naïve 🦊"]
 CHOICES: list[tuple[Any, str | None]] = [
@@ -165,6 +173,29 @@ def test_substitutes(client: TestClient, lm: Elmo) -> None:
         assert response.json()["error"]["param"].startswith("positions")
 
 
+def test_senses(client: TestClient, lm: Elmo) -> None:
+    sentences = [list(TEXT[:9]), list(TEXT[3:5]), []]
+    body = {"tokens": sentences, "positions": [[4, 0], [], []], "k": 3}
+    first, *others = post(client, "/v1/senses", body)["results"]
+    wanted = sense_vectors(lm, [(Sentence(tuple(sentences[0])), place) for place in (4, 0)])
+    for row, (place, result) in enumerate(zip((4, 0), first["places"], strict=True)):
+        assert (result["position"], result["token"]) == (place, sentences[0][place])
+        words = [
+            (word["word"], pytest.approx(word["weight"], abs=1e-4)) for word in result["words"]
+        ]
+        assert words == wanted.words(row, 3)
+    assert [one["places"] for one in others] == [[], []]
+    every = post(client, "/v1/senses", {"tokens": sentences})["results"]
+    assert [len(one["places"]) for one in every] == [9, 2, 0]
+    dense = post(client, "/v1/embed", {"tokens": sentences, "view": "senses"})
+    assert dense["dim"] == len(dense["results"][0]["vectors"][0]) == lm.config.lstm.projection_dim
+    vectors = np.asarray(dense["results"][0]["vectors"])[[4, 0]]
+    np.testing.assert_allclose(vectors, wanted.dense(), atol=1e-4)
+    with TestClient(make_app(lm, Settings(tokens=3))) as small:
+        asked = {"tokens": [["It"]], "positions": [[0] * 4]}
+        assert small.post("/v1/senses", json=asked).json()["error"]["param"] == "positions"
+
+
 def test_explore(client: TestClient, lm: Elmo) -> None:
     sentences = ["The bank fell .", "A bank , the Bank .", "Nothing ."]
     answer = post(client, "/v1/explore", {"sentences": sentences})
@@ -175,11 +206,23 @@ def test_explore(client: TestClient, lm: Elmo) -> None:
     values = np.stack([lm.layers(sentences)[s].values[:, p] for s, p in places])
     wanted = np.einsum("ild,jmd->iljm", values, values)
     np.testing.assert_allclose(answer["products"], wanted, atol=2e-4)
+    found = SenseSpace(lm).vectors([(lm.tokenize(sentences[s]), p) for s, p in places])
+    for row, one in enumerate(answer["senses"]):
+        here = found.weights[row] > 0
+        assert one["words"] == [found.space.words[k] for k in found.ids[row][here]]
+        np.testing.assert_allclose(one["weights"], found.weights[row][here], atol=6e-4)
     other = post(client, "/v1/explore", {"sentences": sentences, "word": "NOTHING"})
     assert [use["sentence"] for use in other["uses"]] == [2]
     nowhere = post(client, "/v1/explore", {"sentences": sentences, "word": "xyz"})
-    assert (nowhere["uses"], nowhere["products"]) == ([], [])
+    assert (nowhere["uses"], nowhere["products"], nowhere["senses"]) == ([], [], [])
     assert post(client, "/v1/explore", {"sentences": ["One of each ."]})["word"] is None
+
+
+def test_a_notebook_shows_what_the_page_shows(client: TestClient, lm: Elmo) -> None:
+    sentences = ["The bank fell .", "A bank , the Bank .", "Nothing ."]
+    found = post(client, "/v1/explore", {"sentences": sentences})
+    mine = json.loads(json.dumps({**explore(lm, sentences).answer, "model": "small"}))
+    assert mine == found
 
 
 def test_explore_leaves_out_too_many_uses(lm: Elmo) -> None:
@@ -189,14 +232,21 @@ def test_explore_leaves_out_too_many_uses(lm: Elmo) -> None:
 
 
 def test_a_model_without_a_softmax_says_so(tiny_elmo: Elmo) -> None:
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("/v1/score", {}),
+        ("/v1/substitutes", {"positions": [0]}),
+        ("/v1/senses", {}),
+        ("/v1/embed", {"view": "senses"}),
+    ]
     with TestClient(make_app(tiny_elmo, Settings())) as client:
-        for path, extra in (("/v1/score", {}), ("/v1/substitutes", {"positions": [0]})):
+        for path, extra in cases:
             response = client.post(path, json={"sentences": ["a"], **extra})
             assert response.status_code == 422
             assert "no softmax" in response.json()["error"]["message"]
         assert client.get("/v1/models").json()["data"][0]["language_model"] is False
         explored = client.post("/v1/explore", json={"sentences": ["a a"]}).json()
-        assert explored["language_model"] is False
+        assert (explored["language_model"], explored["senses"]) == (False, None)
+        assert len(explored["products"]) == 2
 
 
 def test_state(client: TestClient, lm: Elmo) -> None:
@@ -214,7 +264,7 @@ def test_every_example_of_the_description_works(client: TestClient) -> None:
     schemas = description["components"]["schemas"]
     tried = 0
     for path, methods in description["paths"].items():
-        if "post" not in methods:
+        if "post" not in methods or "{" in path:  # the name of a task, of which there is none here
             continue
         assert {"400", "413", "422", "429", "503"} <= set(methods["post"]["responses"])
         content = methods["post"]["requestBody"]["content"]["application/json"]["schema"]
@@ -275,3 +325,41 @@ def test_limits_of_a_request(lm: Elmo) -> None:
             response = client.post("/v1/embed", json=body)
             assert response.status_code == status
             assert message in response.text
+
+
+@pytest.fixture(scope="module")
+def task_folders(lm: Elmo, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    place = tmp_path_factory.mktemp("tasks")
+    for name in ("tag", "classify"):
+        task = make(name, lm, schedule__epochs="2")
+        task.fit(write_data(name, place))
+        task.save(place / f"my-{name}", with_elmo=False)
+    return [str(place / "my-tag"), str(place / "my-classify")]
+
+
+def test_trained_tasks(lm: Elmo, task_folders: list[str]) -> None:
+    texts = ["Ada lives in Rome. It fell.", "", "Bo"]
+    settings = Settings(name="small", tasks=tuple(task_folders), sentences=3)
+    with TestClient(make_app(lm, settings)) as client:
+        listed = client.get("/v1/tasks").json()["data"]
+        assert [(one["id"], one["task"]) for one in listed] == [
+            ("my-tag", "tag"),
+            ("my-classify", "classify"),
+        ]
+        assert listed[1]["labels"] == ["bad", "good"]
+        for folder, load in zip(task_folders, (tagger, classifier), strict=True):
+            name = Path(folder).name
+            wanted = [one.to_json() for one in load(folder, elmo=lm).predict(texts)]
+            answer = post(client, f"/v1/tasks/{name}", {"sentences": texts})
+            assert answer == {"model": name, "results": wanted}
+            tokens = post(client, f"/v1/tasks/{name}", {"tokens": [["Bo"], []]})["results"]
+            assert tokens == [wanted[2], wanted[1]]
+        missing = client.post("/v1/tasks/nothing", json={"sentences": texts})
+        assert missing.status_code == 404
+        assert "see /v1/tasks" in missing.json()["error"]["message"]
+        many = client.post("/v1/tasks/my-tag", json={"sentences": [*texts, "One more"]})
+        assert many.status_code == 422
+
+
+def test_without_tasks_the_list_is_empty(client: TestClient) -> None:
+    assert client.get("/v1/tasks").json() == {"object": "list", "data": []}

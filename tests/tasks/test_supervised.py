@@ -1,4 +1,4 @@
-"""What all six tasks promise alike."""
+"""What all tasks promise alike."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ def knows(tiny_elmo: Elmo, tmp_path_factory: pytest.TempPathFactory) -> Knows:
 
 
 NOTHING = {
+    "tag": ["", []],
+    "classify": ["", []],
     "ner": ["", []],
     "sentiment": ["", []],
     "nli": [("", ""), ("A man .", ""), ("", "A man .")],
@@ -49,6 +51,8 @@ NOTHING = {
     "coref": ["", [], [[]], [["Rain"], [], ["It"]]],
 }
 ONE_TOKEN = {
+    "tag": ["Rome", ["Rome"]],
+    "classify": ["Film", ["Film"]],
     "ner": ["Rome", ["Rome"]],
     "sentiment": ["Film"],
     "nli": [("Yes", "No")],
@@ -57,6 +61,8 @@ ONE_TOKEN = {
     "coref": ["Bo", [["Bo"]]],
 }
 UNSEEN = {
+    "tag": ["Zürich 東京 \x00 antidisestablishmentarianism" * 3],
+    "classify": ["naïve 🦊 film. \x00 東京"],
     "ner": ["Zürich 東京 \x00 antidisestablishmentarianism" * 3],
     "sentiment": ["naïve 🦊 film"],
     "nli": [("Ünïcode 東京", "🦊")],
@@ -177,6 +183,10 @@ def test_elmo_enters_where_the_recipe_says(
     tmp_path: Path,
 ) -> None:
     data = write_data(name, tmp_path)
+    if name in ("tag", "classify") and changes.get("elmo__output") == "true":
+        with pytest.raises(ConfigError, match="at its input only"):
+            make(name, tiny_elmo, **changes)
+        return
     task = make(name, tiny_elmo, schedule__steps="2", **changes)
     report = task.fit(data)
     rows = report.tables["mix"]
@@ -359,7 +369,7 @@ def test_misuse(name: str, knows: Knows, tmp_path: Path) -> None:
         make(name).fit([])
     with pytest.raises(InputError, match="no example to score"):
         task.evaluate([])
-    with pytest.raises(ConfigError, match=rf"objects of {type(task).__name__}Example, not \(\['a'"):
+    with pytest.raises(ConfigError, match=rf"objects of {task.example.__name__}, not \(\['a'"):
         make(name).fit([(["a", "b"], ["O", "O"])])
     with pytest.raises(ConfigError, match="ELMo enters nowhere"):
         make(name, task.elmo, elmo__input="false", elmo__output="false")

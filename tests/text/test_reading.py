@@ -18,6 +18,7 @@ from elmore.text.reading import (
     SentenceReader,
     check_inputs,
     check_rereadable,
+    json_records,
     numbered_lines,
     read_input,
     split_columns,
@@ -119,3 +120,23 @@ def test_inputs_are_checked_before_any_work(tmp_path: Path) -> None:
     for inputs, what in (([], "stdin"), (["-"], "stdin"), ([str(pipe)], "pipe")):
         with pytest.raises(ConfigError, match=f"{what}'? can be read only once; save it"):
             check_rereadable(inputs)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "JSONDecodeError"),
+        ("[]", "TypeError"),
+        ("{}", "KeyError"),
+        ('{"word": 3}', "AttributeError"),
+    ],
+)
+def test_records_report_the_line_that_is_not_one(tmp_path: Path, line: str, reason: str) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text(f'{{"word": "A"}}\n\n{line}\n', encoding="utf-8")
+    records = json_records(
+        path, lambda record: record["word"].lower(), "no word ({reason}); add it"
+    )
+    assert next(records) == (1, "a")
+    with pytest.raises(InputError, match=rf"records\.jsonl:3: no word \({reason}: .*\); add it"):
+        next(records)

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
+from elmore.jobs.journal import JournalFolder
 from elmore.training import pieces
 from elmore.training import prepare as module
 from elmore.training.corpus import read_blocks
@@ -193,7 +194,7 @@ def test_killed_and_started_again(
     before = {p.name: p.stat().st_mtime_ns for p in journal.parent.glob("piece*")}
     with pytest.MonkeyPatch.context() as patch:
         small_blocks(patch)
-        patch.setattr(Workspace, "remove", lambda self: None)
+        patch.setattr(JournalFolder, "clear", lambda self: None)
         prepare(corpus, out, workers=1, **OPTIONS)
     assert contents(out) == contents(made.folder)
     after = {p.name: p.stat().st_mtime_ns for p in journal.parent.glob("piece*")}

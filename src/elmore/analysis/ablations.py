@@ -196,7 +196,14 @@ class TaskStudy:
             seed=seed,
             device=str(self.elmo.engine.device),
             progress=self.progress,
-        ).fit(train, dev=dev, out=out, resume=True, evaluate_epochs=variant.evaluate_epochs)
+        ).fit(
+            train,
+            dev=dev,
+            out=out,
+            resume=True,
+            progress=False,
+            evaluate_epochs=variant.evaluate_epochs,
+        )
 
     def _recipe(self, variant: Variant) -> TaskRecipe:
         settings = {**(self.settings or {}), **variant.settings}

@@ -6,12 +6,11 @@ is right if the model gives the good sentence the higher log probability.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from elmore.embedding.elmo import Elmo
 from elmore.errors import InputError
 from elmore.language_model.predictions import LanguageModel
 from elmore.report import Report, Row
-from elmore.text.reading import numbered_lines
+from elmore.text.reading import json_records
 
 __all__ = ["Blimp", "Pair", "read_pairs"]
 
@@ -45,24 +44,19 @@ def read_pairs(path: Path) -> Iterator[Pair]:
     Raises:
         InputError: a line is not such a pair.
     """
-    for number, line in numbered_lines(path):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            task = record.get("task") or record.get("UID") or "pairs"
-            phenomenon = record.get("phenomenon") or record.get("linguistics_term") or task
-            good = record["good"] if "good" in record else record["sentence_good"]
-            bad = record["bad"] if "bad" in record else record["sentence_bad"]
-            if not all(isinstance(value, str) for value in (good, bad, task, phenomenon)):
-                raise TypeError("a value is not a string")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InputError(
-                f"not a minimal pair ({type(error).__name__}: {error}); it needs good and bad",
-                file=str(path),
-                line=number,
-            ) from None
-        yield Pair(good, bad, task, phenomenon)
+    error = "not a minimal pair ({reason}); it needs good and bad"
+    return (pair for _, pair in json_records(path, _pair, error))
+
+
+def _pair(record: Any) -> Pair:
+    task = record.get("task") or record.get("UID") or "pairs"
+    phenomenon = record.get("phenomenon") or record.get("linguistics_term") or task
+    good = record["good"] if "good" in record else record["sentence_good"]
+    bad = record["bad"] if "bad" in record else record["sentence_bad"]
+    pair = Pair(good, bad, task, phenomenon)
+    if not all(isinstance(value, str) for value in pair):
+        raise TypeError("a value is not a string")
+    return pair
 
 
 class Blimp:
@@ -130,10 +124,9 @@ class Blimp:
         )
 
     def differences(self, pairs: Sequence[Pair]) -> NDArray[np.float64]:
-        """How much likelier each good sentence is, in natural logarithms.
+        """How much likelier good sentences are, in natural logarithms: forward, backward, sum.
 
-        Returns:
-            (n, 3): forward, backward, their sum; (n, 1) for a model of one direction.
+        (n, 3), or (n, 1) for a model of one direction.
         """
         model = self._model
         texts = [self.elmo.tokenize(text).tokens for pair in pairs for text in pair[:2]]
@@ -145,6 +138,7 @@ class Blimp:
         owners: list[NDArray[np.int64]] = []
         n_directions = 1 + model.bidirectional
         for row, tokens in enumerate(texts):
+            # Good and bad sentences alternate: the number of the other differs in its last bit.
             other = texts[row ^ 1]
             ids = np.array([begin, *model.vocabulary.encode(tokens), end])
             top = layers[-1, row]

@@ -8,10 +8,9 @@ and answers of several words are left out; candidates outside the vocabulary are
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +20,13 @@ from elmore.embedding.elmo import Elmo
 from elmore.errors import InputError
 from elmore.report import Report
 from elmore.senses.vectors import SenseSpace
-from elmore.text.reading import numbered_lines
+from elmore.text.reading import json_records
 from elmore.text.sentence import Sentence
 
-__all__ = ["Item", "LexicalSubstitution", "gap", "read_items"]
-
-# Chosen on the trial set: a frequent candidate is likely everywhere, so half of its frequency is
-# divided out, and the likeness of candidate and word (cosine of their softmax rows) is added.
-_FREQUENCY, _WORD = 0.5, 8.0
+__all__ = ["LexicalSubstitution", "SubstitutionItem", "gap", "read_items"]
 
 
-class Item(NamedTuple):
+class SubstitutionItem(NamedTuple):
     """A word in a sentence, and what people would put in its place."""
 
     lemma: str
@@ -41,38 +36,29 @@ class Item(NamedTuple):
     candidates: tuple[str, ...]
 
 
-def read_items(path: Path) -> Iterator[Item]:
+def read_items(path: Path) -> Iterator[SubstitutionItem]:
     """Read items that have a gold substitute of one word.
 
     Raises:
         InputError: a line is not such an item.
     """
-    for number, line in numbered_lines(path):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            sentence = Sentence(tuple(record["tokens"]))
-            gold = {word: float(n) for word, n in record["gold"].items() if _single(word)}
-            item = Item(
-                record["lemma"],
-                sentence,
-                record["index"],
-                gold,
-                tuple(word for word in record["candidates"] if _single(word)),
-            )
-            if not 0 <= item.position < len(sentence):
-                raise ValueError(f"index {item.position} of {len(sentence)} tokens")
-            if not all(isinstance(token, str) for token in (*sentence.tokens, item.lemma)):
-                raise TypeError("a token is not a string")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InputError(
-                f"not an item of lexical substitution ({type(error).__name__}: {error})",
-                file=str(path),
-                line=number,
-            ) from None
-        if gold:
-            yield item
+    error = "not an item of lexical substitution ({reason})"
+    return (item for _, item in json_records(path, _item, error) if item.gold)
+
+
+def _item(record: Any) -> SubstitutionItem:
+    item = SubstitutionItem(
+        record["lemma"],
+        Sentence(tuple(record["tokens"])),
+        record["index"],
+        {word: float(n) for word, n in record["gold"].items() if _single(word)},
+        tuple(word for word in record["candidates"] if _single(word)),
+    )
+    if not 0 <= item.position < len(item.sentence):
+        raise ValueError(f"index {item.position} of {len(item.sentence)} tokens")
+    if not all(isinstance(token, str) for token in (*item.sentence.tokens, item.lemma)):
+        raise TypeError("a token is not a string")
+    return item
 
 
 def gap(ranked: Sequence[float], gold: Sequence[float]) -> float:
@@ -116,14 +102,15 @@ class LexicalSubstitution:
         scores: dict[str, list[tuple[float, bool]]] = {}
         for item in items:
             mine = self._ids(item.candidates)
-            values = self._space.values((item.sentence, item.position), mine)
-            word = self._likeness(item, mine)
+            word, place = self._word(item), (item.sentence, item.position)
             ways = {
-                "word": word,
-                "place": values,
-                "place and word": values - _FREQUENCY * self._space.log_prior[mine] + _WORD * word,
+                "word": self._space.likeness(word, mine),
+                "place": self._space.values(place, mine),
+                "place and word": self._space.substitution(place, word, mine),
             }
             for name, value in ways.items():
+                # A word that the vocabulary lacks has the id -1, which picked the last word's
+                # value.
                 known = np.where(mine < 0, -np.inf, value)
                 ranked = [
                     item.gold.get(item.candidates[k], 0.0)
@@ -153,7 +140,7 @@ class LexicalSubstitution:
             },
             notes=[
                 "word: cosine of candidate and word, without the sentence; place: probability in "
-                "the sentence; place and word: both",
+                "the sentence; place and word: both"
             ],
         )
 
@@ -161,13 +148,9 @@ class LexicalSubstitution:
         found = (self._space.find(word) for word in candidates)
         return np.array([-1 if k is None else k for k in found], np.int64)
 
-    def _likeness(self, item: Item, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _word(self, item: SubstitutionItem) -> int | None:
         word = self._space.find(item.sentence.tokens[item.position])
-        if word is None:
-            word = self._space.find(item.lemma.partition(".")[0])
-        if word is None:
-            return np.zeros(len(ids), np.float32)
-        return np.asarray(self._space.rows[ids] @ self._space.rows[word])
+        return self._space.find(item.lemma.partition(".")[0]) if word is None else word
 
 
 def _single(word: str) -> bool:

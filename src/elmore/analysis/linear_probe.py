@@ -78,9 +78,11 @@ def fit(
     """
     linear_model: Any = require("sklearn.linear_model", "analyze", "the linear probe")
     rows = features.astype(np.float32)
+    # In double precision: a float32 sum over a million rows loses digits.
     mean = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
     rows -= mean
     scale = np.sqrt(np.square(rows).mean(axis=0, dtype=np.float64)).astype(np.float32)
+    # A feature that hardly varies must not be blown up to the size of the others.
     scale = np.where(scale > 1e-6, scale, np.float32(1))
     rows /= scale
     model = linear_model.LogisticRegression(warm_start=True, max_iter=max_steps, tol=_TOLERANCE)

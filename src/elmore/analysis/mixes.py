@@ -76,15 +76,10 @@ class Mixes:
 def mix_report(
     mixes: Sequence[LearnedMix], trained: Sequence[str], notes: Sequence[str] = ()
 ) -> Report:
-    """Average mixes of the same task, place, layers and lambda.
-
-    Args:
-        mixes: of all runs.
-        trained: names of the runs.
-        notes: what else a reader should know.
-    """
+    """Average mixes of the same task, place, layers and lambda."""
     groups: dict[tuple[str, str, tuple[str, ...], float], list[LearnedMix]] = {}
     for mix in mixes:
+        # Shares of a softmax over just these layers: those of others cannot be averaged with them.
         key = (mix.task, mix.place, tuple(mix.weights), mix.penalty)
         groups.setdefault(key, []).append(mix)
     every = sorted({name for mix in mixes for name in mix.weights}, key=_order)
@@ -149,6 +144,7 @@ def _mixes(path: Path) -> list[LearnedMix]:
         gamma = content.weights.get(f"features.elmo.mixes.{k}.gamma")
         if gamma is None or gamma.ndim or scores.ndim != 1 or not scores.size:
             raise FormatError(f"'{path}' has no complete mix at its {place}; restore it")
+        # Shifted before exp, so that large scores do not overflow.
         powers = np.exp(scores - scores.max())
         names = _names(use, inside, len(powers))
         weights = dict(zip(names, (powers / powers.sum()).tolist(), strict=True))

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._messages import SILENT, Progress
-from elmore.analysis.occurrences import Hit, Occurrences
-from elmore.analysis.probe import unit
+from elmore.analysis.occurrences import FoundToken, Occurrences
 from elmore.embedding.centroids import k_means
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder, make_room
-from elmore.embedding.results import LayerChoice, layer_weights
+from elmore.embedding.results import LayerChoice, cosine, layer_weights
+from elmore.embedding.search import search
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row
 from elmore.text.reading import numbered_lines
@@ -92,12 +92,12 @@ class Neighbors:
                 uses in the text are split into two clusters, and the most central of each is taken.
             name: what the report calls the text; that of the file by default.
         """
-        text = _Sentences(data, self.elmo, self.limit, name)
+        text = _TokenLists(data, self.elmo, self.limit, name)
         with cache_folder(self.cache) as folder:
             index = self._index(folder, text)
             return self._report(index, text, query, contexts)
 
-    def _index(self, folder: Path, text: _Sentences) -> Occurrences:
+    def _index(self, folder: Path, text: _TokenLists) -> Occurrences:
         cache = LayerCache(self.elmo, folder, max_bytes=self.max_bytes)
         weights = layer_weights(self.layers, self.elmo.n_layers)
         digest = hashlib.sha256(f"{cache.model} {weights.tolist()}".encode())
@@ -123,7 +123,7 @@ class Neighbors:
         return Occurrences.write(place, key, text, layers, self.layers)
 
     def _report(
-        self, index: Occurrences, text: _Sentences, query: str, contexts: Sequence[str]
+        self, index: Occurrences, text: _TokenLists, query: str, contexts: Sequence[str]
     ) -> Report:
         found = index.find(query)
         sources = [self._given(context, query) for context in contexts]
@@ -142,8 +142,8 @@ class Neighbors:
             if hits:
                 metrics[f"nearest cosine, source {number}"] = round(hits[0].cosine, 4)
         if len(sources) == 2:
-            one, two = unit(np.stack([source.vector for source in sources]))
-            metrics["cosine of the sources"] = round(float(one @ two), 4)
+            both = cosine(sources[0].vector, sources[1].vector)
+            metrics["cosine of the sources"] = round(float(both), 4)
         tables["static: nearest words of the token layer"] = self._token_layer(index, query)
         if self.vectors is not None:
             name = Path(self.vectors).name
@@ -184,13 +184,15 @@ class Neighbors:
             sources.append(_Source(tokens, position, vector))
         return sources
 
-    def _hits(self, index: Occurrences, source: _Source, found: NDArray[np.int64]) -> list[Hit]:
+    def _hits(
+        self, index: Occurrences, source: _Source, found: NDArray[np.int64]
+    ) -> list[FoundToken]:
         """Search for more until enough is left without the source and sentences that repeat."""
         among = found if self.same_word else None
         size = len(found) if self.same_word else len(index.word_ids)
         wanted = 4 * self.top  # a corpus repeats sentences
         while True:
-            hits: list[Hit] = []
+            hits: list[FoundToken] = []
             shown = {source.tokens}
             workers = self.elmo.engine.workers
             for hit in index.search(source.vector, wanted, workers=workers, among=among):
@@ -217,10 +219,11 @@ class Neighbors:
         return _nearest_words(itself, table.vectors[row], table.words, table.vectors, self.top)
 
 
-class _Sentences:
+class _TokenLists:
     """A text as token lists, read again each time: for the key, the layers and the index."""
 
     def __init__(self, data: Text, elmo: Elmo, limit: int | None, name: str | None) -> None:
+        # An iterator can be read only once.
         if not isinstance(data, str | Path) and iter(data) is data:
             data = list(data)
         self._data = data
@@ -240,7 +243,7 @@ class _Sentences:
             yield self._elmo.tokenize(item).tokens if isinstance(item, str) else item
 
 
-def _row(index: Occurrences, rank: int, hit: Hit) -> Row:
+def _row(index: Occurrences, rank: int, hit: FoundToken) -> Row:
     sentence, position = index.sentence_of(hit.token)
     tokens = index.tokens(sentence)
     return {
@@ -262,16 +265,12 @@ def _snippet(tokens: Sequence[str], position: int) -> str:
 def _nearest_words(
     itself: Collection[str], vector: Vectors, words: Sequence[str], vectors: Vectors, top: int
 ) -> list[Row]:
-    cosines = unit(vectors) @ unit(vector[None])[0]
-    rows: list[Row] = []
-    for k in np.argsort(-cosines, kind="stable"):
-        if words[k] not in itself:
-            rows.append(
-                {"rank": len(rows) + 1, "cosine": round(float(cosines[k]), 4), "word": words[k]}
-            )
-        if len(rows) == top:
-            break
-    return rows
+    found = zip(*search(vector, vectors, top + len(itself)), strict=True)
+    others = [(words[k], float(score)) for k, score in found if words[k] not in itself]
+    return [
+        {"rank": rank, "cosine": round(score, 4), "word": word}
+        for rank, (word, score) in enumerate(others[:top], 1)
+    ]
 
 
 def _two_central(vectors: Vectors) -> list[int]:

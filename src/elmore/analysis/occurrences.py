@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 
 from elmore._atomic import atomic_folder
 from elmore._json import read_json
-from elmore.analysis.probe import unit
 from elmore.embedding.layer_cache import CachedLayers
-from elmore.embedding.results import LayerChoice
+from elmore.embedding.results import LayerChoice, unit
+from elmore.embedding.search import largest
 from elmore.errors import FormatError
 from elmore.kernels.workers import Workers
 
-__all__ = ["Hit", "Occurrences"]
+__all__ = ["FoundToken", "Occurrences"]
 
 _VERSION = 1
 # Rows that are turned into float32 at a time: they stay in a processor's cache.
 _BLOCK_ROWS = 4096
 
 
-class Hit(NamedTuple):
+class FoundToken(NamedTuple):
     """A token that was found: its number in the text and its cosine."""
 
     token: int
@@ -54,6 +54,7 @@ class Occurrences:
         self.word_ids = _map(folder / "words.i32", np.int32, (n_tokens,))
         self._sentences = _map(folder / "sentences.i64", np.int64, (n_sentences, 2))
         self.words = json.loads((folder / "words.json").read_text("utf-8"))
+        # Of objects: numpy would give each string the memory of the longest.
         self._lower = np.array([word.lower() for word in self.words], dtype=object)
 
     @classmethod
@@ -80,15 +81,7 @@ class Occurrences:
         layers: CachedLayers,
         choice: LayerChoice,
     ) -> Occurrences:
-        """Write an index and open it.
-
-        Args:
-            folder: where to; its parent must exist.
-            key: digest of model, text and layers.
-            sentences: the text.
-            layers: its layers.
-            choice: which of them.
-        """
+        """Write an index and open it; `key` is a digest of model, text and layers."""
         with atomic_folder(folder) as temporary:
             n_tokens, words = _write_words(temporary, sentences)
             with open(temporary / "vectors.f16", "wb") as stream:
@@ -134,15 +127,8 @@ class Occurrences:
         *,
         workers: Workers,
         among: NDArray[np.int64] | None = None,
-    ) -> list[Hit]:
-        """The `k` nearest tokens, nearest first; equally near ones in the order of the text.
-
-        Args:
-            query: a vector, (dim,).
-            k: how many.
-            workers: threads that share the work.
-            among: only these tokens; all by default.
-        """
+    ) -> list[FoundToken]:
+        """The `k` tokens nearest to a vector (dim,); equally near ones in the order of the text."""
         direction = unit(np.asarray(query, np.float32)[None])[0]
         n = len(self.vectors) if among is None else len(among)
         cosines = np.empty(n, np.float32)
@@ -156,10 +142,9 @@ class Occurrences:
 
         borders = np.linspace(0, n, workers.count + 1).astype(int).tolist()
         workers.run([lambda p=p: part(*p) for p in itertools.pairwise(borders)])  # type: ignore[misc]  # mypy cannot infer a default
-        best = np.argpartition(-cosines, k - 1)[:k] if k < n else np.arange(n)
-        best = best[np.lexsort((best, -cosines[best]))]
+        best = largest(cosines, k)
         tokens = best if among is None else among[best]
-        return [Hit(int(t), float(cosines[b])) for t, b in zip(tokens, best, strict=True)]
+        return [FoundToken(int(t), float(cosines[b])) for t, b in zip(tokens, best, strict=True)]
 
 
 def _write_words(folder: Path, sentences: Iterable[Sequence[str]]) -> tuple[int, list[str]]:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from elmore.errors import ConfigError
 from elmore.report import Report, Row, check_picture, save_figure
 
-__all__ = ["check_picture", "plot_report"]
+__all__ = ["check_picture", "plot_confusions", "plot_report"]
 
+# More labels than this are not readable in one picture.
+_MAX_LABELS = 24
 _OURS, _CONTROL, _SECOND = "#08519c", "#bdbdbd", "#fdae6b"
 
 
 def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
-    """Draw what an analysis found.
-
-    Args:
-        report: of one of the analyses.
-        path: picture to make; the suffix (svg, png, pdf) is the format.
-        overwrite: replace a picture that is there.
-    """
+    """Draw what an analysis found; the suffix of the path (svg, png, pdf) is the format."""
     check_picture(path)
     from matplotlib.figure import Figure
 
@@ -33,6 +31,39 @@ def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
     draw(report, figure)
     model = report.measured_on.get("model")
     figure.suptitle(f"{report.name}: {Path(str(model)).name if model else 'trained tasks'}")
+    save_figure(figure, path, overwrite=overwrite)
+
+
+def plot_confusions(
+    pairs: Sequence[tuple[str, str]], path: Path, *, overwrite: bool = False
+) -> None:
+    """Draw which labels are taken for which, as a matrix of the most frequent ones.
+
+    Args:
+        pairs: the right and the predicted label of each item.
+        path: picture to make.
+        overwrite: replace a picture that is there.
+    """
+    check_picture(path)
+    from matplotlib.figure import Figure
+
+    often = Counter(right for right, _ in pairs).most_common(_MAX_LABELS)
+    names = [name for name, _ in often]
+    counts = Counter(pairs)
+    table = [[counts[right, found] for found in names] for right in names]
+    size = 1.8 + 0.36 * len(names)
+    figure = Figure(figsize=(size + 0.6, size), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow([[n / max(1, sum(row)) for n in row] for row in table], cmap="Blues", vmin=0)
+    for y, row in enumerate(table):
+        for x, n in enumerate(row):
+            if n:
+                colour = "white" if 2 * n > sum(row) else "black"
+                axes.text(x, y, f"{n}", ha="center", va="center", fontsize=7, color=colour)
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("right")
     save_figure(figure, path, overwrite=overwrite)
 
 
@@ -93,6 +124,7 @@ def _draw_study(report: Report, figure: Any) -> None:
                       ha="center", fontsize=8)  # fmt: skip
     axes.axvline(float(rows[0][metric] or 0), color="#555555", linewidth=1, linestyle="--")
     axes.set_yticks(range(len(rows)), [str(row["system"]) for row in rows], fontsize=8)
+    # Upside down, so that the first system is on top.
     axes.set_ylim(len(rows) - 0.5, -0.7)
     axes.margins(x=0.15)
     axes.grid(alpha=0.3, axis="x")

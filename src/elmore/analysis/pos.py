@@ -63,6 +63,7 @@ class Pos(LayerProbe):
         """
         if isinstance(data, str | Path) or len(data) != len(_FILES):
             raise ConfigError("pos takes three CoNLL-U files: TRAIN DEV TEST")
+        # Dev and test stay complete, so that scores can be compared.
         limits = (self.limit, None, None)
         texts = [
             read_conllu(Path(path), limit=limit) for path, limit in zip(data, limits, strict=True)
@@ -96,7 +97,7 @@ class Pos(LayerProbe):
             tables={**tables, **dict(labels.values())},
             notes=[
                 "accuracy in per cent on syntactic words; known, unseen: forms in the training "
-                "file or not; ambiguous: forms with two or more tags there",
+                "file or not; ambiguous: forms with two or more tags there"
             ],
         )
 

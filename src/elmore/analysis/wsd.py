@@ -13,7 +13,7 @@ JSON lines `{"tok": [...], "inst": [[start, end, lemma, pos, ...], ...]}`, and t
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from elmore.embedding.results import layer_weights
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row, Value
 from elmore.senses.vectors import SenseSpace
-from elmore.text.reading import numbered_lines
+from elmore.text.reading import json_records, numbered_lines
 from elmore.text.sentence import Sentence
 from elmore.text.word_vectors import WordVectors
 
@@ -212,23 +212,17 @@ def _read_text(
 ) -> SenseText:
     sentences: list[tuple[str, ...]] = []
     instances: list[Instance] = []
-    for number, line in numbered_lines(path):
-        if not line.strip():
-            continue
-        if limit is not None and len(sentences) >= limit:
-            break
-        try:
-            record = json.loads(line)
-            tokens = tuple(record["tok"])
-            found = [_instance(len(sentences), item, tokens, test) for item in record["inst"]]
-            if not all(isinstance(token, str) for token in tokens):
-                raise ValueError("a token is not a text")
-        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
-            raise InputError(
-                f"not a sentence with senses ({type(error).__name__}: {error}); correct the line",
-                file=str(path),
-                line=number,
-            ) from None
+
+    def parse(record: Any) -> tuple[tuple[str, ...], list[Instance]]:
+        tokens = tuple(record["tok"])
+        found = [_instance(len(sentences), item, tokens, test) for item in record["inst"]]
+        if not all(isinstance(token, str) for token in tokens):
+            raise ValueError("a token is not a text")
+        return tokens, found
+
+    error = "not a sentence with senses ({reason}); correct the line"
+    records = itertools.islice(json_records(path, parse, error), limit)
+    for number, (tokens, found) in records:
         for instance in found:
             if instance.lemma not in senses:
                 raise InputError(
@@ -349,10 +343,6 @@ class _Scorer:
     ) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
         """Answer every test instance by each view and method.
 
-        Args:
-            vectors: of the instances of a lemma.
-            views: the layers to go by.
-
         Yields:
             (view, method) and whether each answer is right, (n_instances,).
         """
@@ -438,6 +428,7 @@ def _choose(
     for place, mine in enumerate(senses):
         member[list(mine), place] = 1
     votes = member.T[order]
+    # Rows become averages over the instances of a sense; the votes above count each of them once.
     member /= member.sum(1, keepdims=True)
     for name, view in views:
         weights = layer_weights(view, seen.shape[1]).astype(np.float64)

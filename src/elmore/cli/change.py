@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from elmore.cli import flags
+from elmore.cli.find import add_saved, save
 from elmore.cli.parsing import Parser
 from elmore.cli.report import write_json, write_result
 
@@ -13,7 +14,8 @@ __all__ = ["EXAMPLES", "add_arguments", "run"]
 EXAMPLES = """\
   elmore change novels/ news/
   elmore change uses-1900/ uses-2000/ --words cell,mouse,broadcast
-  elmore change old/ new/ --top 1000 --json > ranking.json
+  elmore change old/ new/ --top 1000 -o ranking.json
+  elmore change old/ new/ -o change.svg
 
 Both folders are from `elmore index`, with the same model. Words are ranked by the distance of their
 mean uses beyond chance. p is from a permutation test; q corrects it for the number of words.
@@ -42,6 +44,7 @@ def add_arguments(parser: Parser) -> None:
         help="random divisions of the permutation test (default: 999)",
     )
     flags.add(parser, "--top", type=flags.parse_count, default=20)
+    add_saved(parser, ".html, .json, .txt, or a picture: .svg, .png, .pdf")
     flags.add(parser, "--seed")
     flags.add_common(parser)
 
@@ -59,9 +62,11 @@ def run(args: argparse.Namespace) -> int:
         permutations=args.permutations,
         seed=args.seed,
     )
-    report = Changes(found.words[: args.top], found.labels).report
+    found = Changes(found.words[: args.top], found.labels)
+    if args.output:
+        return save(args, found.save)
     if args.json:
-        write_json(report.to_dict())
+        write_json(found.report.to_dict())
     else:
-        write_result(str(report))
+        write_result(str(found.report))
     return 0

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import argparse
 import shutil
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
-from elmore.cli.report import write_json, write_result
+from elmore.cli.report import say, write_json, write_result
 
 if TYPE_CHECKING:
     from elmore.senses.index import Index
 
-__all__ = ["EXAMPLES", "add_arguments", "add_index_model", "open_index", "run"]
+__all__ = ["EXAMPLES", "add_arguments", "add_index_model", "add_saved", "open_index", "run", "save"]
 
 EXAMPLES = """\
   elmore find uses/ "She sat on the [bank] of the river"
-  elmore find uses/ "They [ran] a shop" --word run,runs,ran,running
+  elmore find uses/ "They [ran] a shop" --word run,runs,ran,running -o ran.html
   elmore find uses/ "She sat on the [bank]" --word '*' --unlike "The [bank] lent money"
 
 The word in brackets is the one to look for. --word 'run*' searches all words with that prefix,
@@ -37,7 +38,21 @@ def add_arguments(parser: Parser) -> None:
     flags.add(parser, "--top", type=flags.parse_count, default=10)
     add_index_model(parser)
     parser.add_argument("--csv", action="store_true", help="print CSV")
+    add_saved(parser, ".html, .csv, .json, .txt, or a picture: .svg, .png, .pdf")
     flags.add_common(parser)
+
+
+def add_saved(parser: Parser, forms: str) -> None:
+    """-o and --force, for results that a file can hold in several forms."""
+    flags.add_output(parser, f"write it to a file instead: {forms}")
+
+
+def save(args: argparse.Namespace, write: Callable[..., None]) -> int:
+    """Write a result to the file of -o."""
+    write(args.output, overwrite=args.force)
+    if not args.quiet:
+        say(f"wrote '{args.output}'")
+    return 0
 
 
 def add_index_model(parser: Parser) -> None:
@@ -65,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
     found = open_index(args, args.index).find(
         args.text, word=word, k=args.top, like=args.like, unlike=args.unlike
     )
+    if args.output:
+        return save(args, found.save)
     if args.json:
         write_json(found.to_dict())
     elif args.csv:

@@ -9,11 +9,9 @@ from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import say, write_json
 from elmore.cli.training import (
-    Display,
     add_recipe,
     add_training,
     ending_by_signal,
-    heldout_headline,
     overrides,
     warn_if_misleading,
 )
@@ -55,10 +53,12 @@ def run(args: argparse.Namespace) -> int:
     # A run that is resumed remembers its text.
     if not texts and not args.resume:
         raise ConfigError("name the text to adapt the model to; see `elmore fine-tune --help`")
+    from elmore.training.display import Display, heldout_headline
     from elmore.training.fine_tune import fine_tune
     from elmore.training.recipe import Recipe
 
-    with ending_by_signal(), Display(args, Path(args.output)) as display:
+    display = Display(Path(args.output), quiet=args.quiet, tensorboard=args.tensorboard)
+    with ending_by_signal(), display:
         done = fine_tune(
             model,
             texts,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from typing import TYPE_CHECKING, Any, get_args
 
 from elmore.cli.parsing import JOINT, Parser, model_words
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from elmore.embedding.results import LayerChoice
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath
+    from elmore.text.characters import Alphabet
     from elmore.text.reading import SentenceReader
+    from elmore.text.segmenter import Tokenizer
 
 __all__ = [
     "ALL_LAYERS",
@@ -39,6 +42,7 @@ __all__ = [
     "add_seed",
     "cache_bytes",
     "chosen_model",
+    "count_inputs",
     "make_elmo",
     "make_reader",
     "model_and_inputs",
@@ -87,6 +91,10 @@ def _parse_cpus(text: str) -> int:
     return parse_count(text, 4096)
 
 
+def _parse_column(text: str) -> str | int:
+    return int(text) if text.isdecimal() else text
+
+
 def _parse_model(text: str) -> list[str]:
     return text.split(JOINT)
 
@@ -104,6 +112,13 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "--batch-tokens": {"type": parse_count, "metavar": "N", "help": "tokens per batch"},
     "--cache": {"metavar": "FOLDER", "help": "keep the layers in this folder for the next run"},
     "--cache-gb": {"type": float, "metavar": "N", "help": "size limit of --cache (default: 17)"},
+    "--column": {
+        "type": _parse_column,
+        "metavar": "NAME|N",
+        "help": "CSV or TSV: the column with the text, by its name in the first line, or by its "
+        "number from 1 if there are no names",
+    },
+    "--conllu": {"action": "store_true", "help": "CoNLL-U, which .conllu files are without it"},
     "--debug": {"action": "store_true", "help": "show the traceback of an error"},
     "--device": {"default": "cpu", "metavar": "NAME", "help": "cpu, cuda, cuda:1, mps, ..."},
     "--errors": {
@@ -111,6 +126,10 @@ _FLAGS: dict[str, dict[str, Any]] = {
         "default": "strict",
         "help": "lines that are not UTF-8: stop with the line number, replace the bad bytes, or "
         "skip the line (default: strict)",
+    },
+    "--field": {
+        "metavar": "NAME",
+        "help": "JSON lines: the key of the text, or of a list of tokens",
     },
     "--force": {"action": "store_true", "help": "replace an existing output"},
     "--format": {
@@ -226,6 +245,7 @@ def add_inputs(parser: Parser, *, model_first: bool = False, more: str = "") -> 
         help=f"UTF-8 text files (plain, gz, bz2, xz, zst){more}; - or none for stdin{first}",
     )
     _add_reading(parser)
+    add(parser.add_mutually_exclusive_group(), "--field", "--column", "--conllu")
     add(parser, "--tokenizer", "--limit")
 
 
@@ -376,15 +396,32 @@ def make_elmo(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
 
 def make_reader(args: argparse.Namespace, elmo: Elmo) -> SentenceReader:
     """Read the inputs of a verb for a model, as the flags of `add_inputs` say."""
+    return _reader(args, elmo.tokenize, elmo.checkpoint.alphabet)
+
+
+def count_inputs(args: argparse.Namespace) -> int | None:
+    """How many sentences the inputs have, for a progress bar; None if nobody would see it."""
+    if args.quiet or sys.stderr is None or not sys.stderr.isatty():
+        return None
+    # Counting reads the files once more, in a thousandth of the time of embedding them.
+    count = _reader(args, "spaces", None).count(args.inputs)
+    return count if count is None or args.limit is None else min(count, args.limit)
+
+
+def _reader(
+    args: argparse.Namespace, tokenizer: Tokenizer, alphabet: Alphabet | None
+) -> SentenceReader:
     from elmore.text.reading import Reading, SentenceReader
+    from elmore.text.records import Records
 
     reading = Reading(
         tokenized=args.tokenized,
         split_sentences=args.split_sentences,
-        tokenizer=elmo.tokenize,
+        tokenizer=tokenizer,
         errors=args.errors,
     )
-    return SentenceReader(reading, elmo.checkpoint.alphabet)
+    records = Records(field=args.field, column=args.column, conllu=args.conllu)
+    return SentenceReader(reading, alphabet, records)
 
 
 def cache_bytes(args: argparse.Namespace) -> int:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, several, write_json
 from elmore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from elmore.embedding.bulk.job import JobOptions
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -51,6 +55,18 @@ def add_arguments(parser: Parser) -> None:
         metavar="K",
         help="keep the K likeliest substitutes of each use (default: 64)",
     )
+    flags.add(
+        parser,
+        "--layers",
+        default=None,
+        help="also keep these layers of each use: mean, top, a number, or weights w0,w1,w2",
+    )
+    parser.add_argument(
+        "--candidates",
+        type=flags.parse_count,
+        metavar="N",
+        help="choose substitutes among the N most frequent words, which is faster (default: all)",
+    )
     flags.add(parser, "--workers", help="processes (default: 1)")
     flags.add_compute(parser)
     flags.add_common(parser)
@@ -66,6 +82,21 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("an index is a folder; pass -o FOLDER")
     check_rereadable(args.inputs)
     model = flags.chosen_model(args)
+    options: JobOptions = {
+        "tokenized": args.tokenized,
+        "split_sentences": args.split_sentences,
+        "field": args.field,
+        "column": args.column,
+        "conllu": args.conllu,
+        "errors": args.errors,
+        "limit": args.limit,
+        "device": args.device,
+        "precision": args.precision,
+        "batch_tokens": args.batch_tokens,
+        "threads": args.threads or (None if (args.workers or 1) == 1 else 1),
+    }
+    if args.layers is not None:
+        options["layers"] = args.layers
     with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
         index = build_index(
             args.inputs,
@@ -75,18 +106,12 @@ def run(args: argparse.Namespace) -> int:
             min_count=args.min_count,
             max_uses=args.max_uses,
             k=args.substitutes,
+            candidates=args.candidates,
             workers=args.workers or 1,
             overwrite=args.force,
             progress=progress,
             report=lambda line: None if args.quiet else say(line),
-            tokenized=args.tokenized,
-            split_sentences=args.split_sentences,
-            errors=args.errors,
-            limit=args.limit,
-            device=args.device,
-            precision=args.precision,
-            batch_tokens=args.batch_tokens,
-            threads=args.threads or (None if (args.workers or 1) == 1 else 1),
+            **options,
         )
     if args.json:
         write_json({"output": args.output, "words": len(index.words), "uses": len(index)})

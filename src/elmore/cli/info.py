@@ -1,4 +1,4 @@
-"""`elmore info`: describes a model, a trained task or the system. It needs no torch."""
+"""`elmore info`: describes a model, a trained task, a file of vectors or the system; no torch."""
 
 from __future__ import annotations
 
@@ -92,6 +92,18 @@ FIELDS = {
     "elmo.dim": "size of its vectors",
     "elmo.layers": "its layers, including layer 0",
     "elmo.weights": "whether --verify read them",
+    "vectors": "a file of vectors, or a folder of shards, that `elmore embed` wrote",
+    "vectors.path": "where it is",
+    "vectors.format": "format of the file, or of the shards",
+    "vectors.sentences": "number of sentences",
+    "vectors.dim": "size of a vector",
+    "vectors.layers": "layers of each token or sentence; 1 for a mix",
+    "vectors.pooled": "whether there is one vector per sentence, not one per token",
+    "vectors.type": "type of the stored numbers",
+    "vectors.holds": "what is stored besides the numbers: tokens, spans, text",
+    "vectors.first": "the first sentence",
+    "vectors.bytes": "size of all files",
+    "vectors.values": "whether --verify read every vector: none NaN or infinite",
     "system": "the machine, with --system",
     "system.elmore": "version of elmore",
     "system.python": "version of Python",
@@ -110,9 +122,10 @@ EXAMPLES = """\
   elmore info runs/ner
   elmore info options.json weights.hdf5 --json
   elmore info my-model --verify
+  elmore info vectors.hdf5
   elmore info --system
 
-fields (a model, then a trained task, then the system):
+fields (a model, then a trained task, vectors, and the system):
 """ + "".join(
     f"{'  ' * name.count('.')}  {name.rpartition('.')[2].replace('_', ' ')}: {text}\n"
     for name, text in FIELDS.items()
@@ -138,13 +151,13 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="read every weight: NaN, infinity and wrong checksums are errors",
+        help="read every weight or vector: NaN, infinity and wrong checksums are errors",
     )
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Describe a model or a trained task, the machine, or both."""
+    """Describe a model, a trained task or a file of vectors, the machine, or both."""
     report: dict[str, Any] = {}
     if args.model or args.model_words or not args.system:
         report.update(_describe_any(flags.chosen_model(args), args.verify))
@@ -160,12 +173,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _describe_any(model: ModelPath, verify: bool) -> dict[str, Any]:
-    """Describe a model, a trained task, or what a run has produced of either."""
+    """Describe a model, a trained task, what a run has produced of either, or vectors."""
+    from elmore.embedding.vectors import holds_vectors
     from elmore.tasks.folder import find_task
 
     if isinstance(model, tuple):
         return _describe(model, verify)
     path = Path(model)
+    if holds_vectors(path):
+        return {"vectors": _describe_vectors(path, verify)}
     # The order matters: a trained task contains a biLM, and a run contains either of them.
     if (trained := find_task(path)) is not None:
         return _describe_task(trained, verify)
@@ -209,6 +225,35 @@ def _describe_task(place: Path, verify: bool) -> dict[str, Any]:
         elmo |= {"model": checkpoint.origin, "dim": config.dim, "layers": config.n_layers}
         elmo["weights"] = _verified(checkpoint, verify)
     return {**report, "elmo": elmo}
+
+
+def _describe_vectors(path: Path, verify: bool) -> dict[str, Any]:
+    from elmore.embedding.vectors import read_vectors
+    from elmore.formats.files.finite import check_finite
+
+    with read_vectors(path) as vectors:
+        first = vectors[0] if len(vectors) else None
+        held = [name for name in ("tokens", "spans", "text") if getattr(first, name, None)]
+        shape = vectors.shape
+        files = path.glob("*") if path.is_dir() else [path]
+        report = {
+            "path": str(path),
+            "format": vectors.format,
+            "sentences": len(vectors),
+            "dim": vectors.dim,
+            "layers": shape[0] if len(shape) - (not vectors.pooled) == 2 else 1,
+            "pooled": vectors.pooled,
+            "type": str(first.values.dtype) if first else None,
+            "holds": ", ".join(held) or None,
+            "first": first and (" ".join(first.tokens) if first.tokens else first.text),
+            "bytes": sum(file.stat().st_size for file in files),
+            "values": "not checked; use --verify",
+        }
+        if verify:
+            for k, record in enumerate(vectors):
+                check_finite(record.values, what=str(path), name=f"sentence {k}")
+            report["values"] = f"{len(vectors)} sentences checked"
+        return report
 
 
 def _verified(checkpoint: Checkpoint, verify: bool) -> str:

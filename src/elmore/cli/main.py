@@ -54,7 +54,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "plot": ("elmore.cli.plot", "draw the training curves of a run"),
     "perplexity": ("elmore.cli.perplexity", "how well a model predicts text, in both directions"),
     "score": ("elmore.cli.score", "log probabilities of sentences and tokens; likely words"),
-    "task": ("elmore.cli.task", "train, evaluate and use models of the paper's six tasks"),
+    "tag": ("elmore.cli.tag", "label words: parts of speech, phrases, or your own tags"),
+    "classify": ("elmore.cli.classify", "label texts: sentiment, or your own classes"),
+    "task": ("elmore.cli.task", "train and evaluate taggers, classifiers and the paper's tasks"),
     "analyze": ("elmore.cli.analyze", "the paper's analyses: probes of layers, studies of tasks"),
     "explore": ("elmore.cli.explore", "compare a word in several contexts, in the terminal"),
     "serve": ("elmore.cli.serve", "HTTP service with a demo page"),
@@ -165,6 +167,7 @@ def _help() -> str:
         "",
         "examples:",
         '  echo "A plant grew ." | elmore embed',
+        '  elmore tag "Ada lives in Rome."',
         '  elmore score "A plant grew ."',
         "  elmore info english",
     ]

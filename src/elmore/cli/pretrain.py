@@ -14,16 +14,15 @@ from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import say, write_json
 from elmore.cli.training import (
-    Display,
     add_recipe,
     add_training,
     ending_by_signal,
-    heldout_headline,
     overrides,
     warn_if_misleading,
 )
 
 if TYPE_CHECKING:
+    from elmore.training.display import Display
     from elmore.training.recipe import Recipe
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
@@ -65,12 +64,14 @@ def run(args: argparse.Namespace) -> int:
     # torchrun sets RANK in each process it starts, so this happens only once.
     if args.processes > 1 and "RANK" not in os.environ:
         _spread(args.processes)
+    from elmore.training.display import Display, heldout_headline
     from elmore.training.pretrain import finish_recipe, pretrain
 
     recipe = _recipe(args)
     if args.finish is not None:
         recipe = finish_recipe(recipe, Path(args.output), args.finish)
-    with ending_by_signal(), Display(args, Path(args.output)) as display:
+    display = Display(Path(args.output), quiet=args.quiet, tensorboard=args.tensorboard)
+    with ending_by_signal(), display:
         done = pretrain(
             args.data,
             args.output,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from elmore._messages import SILENT, Progress, shown
+from elmore._messages import Progress, progress_of, say, shown
 from elmore.errors import ElmoreError
 
 if TYPE_CHECKING:
@@ -33,14 +32,6 @@ _MAX_CHARACTERS = 380
 def one_line(message: object) -> str:
     """Make any message fit into one line of bounded length."""
     return shown(message, _MAX_CHARACTERS)
-
-
-def say(line: str) -> None:
-    """Write a line for people on stderr; a closed stderr is not a reason to fail."""
-    if sys.stderr is None:
-        return  # print would take stdout instead
-    with contextlib.suppress(OSError, ValueError):
-        print(line, file=sys.stderr)
 
 
 def say_waiting(inputs: Sequence[str], *, quiet: bool) -> None:
@@ -82,11 +73,5 @@ def write_json(value: Any) -> None:
 
 
 def make_progress(*, unit: str, total: int | None = None, quiet: bool = False) -> Progress:
-    """Make a progress bar on stderr if that is a terminal."""
-    if quiet or sys.stderr is None or not sys.stderr.isatty():
-        return SILENT
-    from tqdm import tqdm
-
-    # It disappears when done; the summary stays.
-    bar: Progress = tqdm(total=total, unit=f" {unit}", file=sys.stderr, leave=False)
-    return bar
+    """A bar on stderr if that is a terminal and the work lasts longer than a second."""
+    return progress_of(False if quiet else None, unit=unit, total=total)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from elmore.cli import flags
-from elmore.cli.find import add_index_model, open_index
+from elmore.cli.find import add_index_model, add_saved, open_index, save
 from elmore.cli.parsing import Parser
 from elmore.cli.report import write_json, write_result
 from elmore.errors import ConfigError
@@ -21,6 +22,7 @@ EXAMPLES = """\
   elmore senses uses/ bank plant play
   elmore senses uses/ "run*" --max-senses 4 --json
   elmore senses uses/ bank --assign news.txt
+  elmore senses uses/ bank play spring -o senses.svg
 
 The number of senses is found, not given. Each sense is named by the substitutes that are typical of
 it. --assign tags another text: line, position, word, sense, cosine and sentence, separated by tabs.
@@ -40,6 +42,9 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--assign", metavar="FILE", help="tag the words in this text instead")
     parser.add_argument("--examples", action="store_true", help="all examples, and shares by file")
+    add_saved(
+        parser, ".html, .json or .txt; a picture: .svg, .png, .pdf; vectors of senses: .vec, .bin"
+    )
     flags.add(parser, "--seed")
     add_index_model(parser)
     flags.add_common(parser)
@@ -47,14 +52,17 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the senses of words, or tag a text with them."""
+    from elmore.senses.groups import save_senses
     from elmore.text.reading import check_inputs
 
-    if args.assign and args.json:
-        raise ConfigError("--assign prints a table; leave out --json")
+    if args.assign and (args.json or args.output):
+        raise ConfigError("--assign prints a table; leave out --json and -o")
     if args.assign:
         check_inputs([args.assign], None)
     index = open_index(args, args.index)
     found = [index.senses(word, max_senses=args.max_senses, seed=args.seed) for word in args.words]
+    if args.output:
+        return save(args, partial(save_senses, found))
     if args.assign:
         for line in _tagged(args.assign, found):
             write_result(line)

@@ -17,7 +17,9 @@ from elmore.cli.report import say
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
+    from elmore.embedding.elmo import Elmo
     from elmore.formats.detect import ModelPath
+    from elmore.senses.index import Index
     from elmore.serve.settings import Settings
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
@@ -25,6 +27,7 @@ __all__ = ["EXAMPLES", "add_arguments", "run"]
 EXAMPLES = """\
   elmore serve
   elmore serve --model my-model --port 8080 --threads 2
+  elmore serve --index uses/
   elmore serve --host 0.0.0.0 --token-file token.txt --cors https://example.org
   curl -s localhost:8000/v1/embed -H 'Content-Type: application/json' \\
     -d '{"sentences": ["The bank lent money ."], "pooling": "mean"}'
@@ -67,6 +70,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--port", type=_port, default=8000, metavar="N", help="port (default: 8000; 0: a free one)"
     )
+    parser.add_argument(
+        "--index", metavar="PATH", help="an index of uses to search, made by elmore index"
+    )
     parser.add_argument("--name", help="name of the model in responses (default: from its path)")
     parser.add_argument(
         "--token-file", metavar="PATH", help="file with the bearer token that clients must send"
@@ -84,6 +90,14 @@ def add_arguments(parser: Parser) -> None:
         default=2.0,
         metavar="N",
         help="how long a single request waits for others to share its batch (default: 2)",
+    )
+    parser.add_argument(
+        "--task",
+        action="append",
+        default=[],
+        metavar="NAME|FOLDER",
+        help="a trained tagger or classifier to serve at /v1/tasks; may be repeated (default: "
+        "those that are included, with the English model)",
     )
     for flag, (field, what) in _LIMITS.items():
         parser.add_argument(flag, dest=field, type=flags.parse_count, metavar="N", help=what)
@@ -109,12 +123,15 @@ def run(args: argparse.Namespace) -> int:
             args.model = shlex.split(os.environ.get("ELMORE_SERVE_MODEL", ""))
         except ValueError as error:
             raise ConfigError(f"ELMORE_SERVE_MODEL: {error}; close the quotes") from None
+    if args.index and not args.model and not args.model_words:
+        args.model = _model_of_index(Path(args.index))
     model = flags.chosen_model(args)
     settings = _settings(args, model)
     checkpoint = flags.read_model(model)
     # The port is taken before the slow part, so that a wrong one fails at once.
     with bind(args.host, args.port) as listener:
         elmo = flags.make_elmo(args, checkpoint)
+        index = _index(args.index, elmo) if args.index else None
         host = f"[{args.host}]" if ":" in args.host else args.host
         address = f"http://{host}:{listener.getsockname()[1]}/"
         if settings.token is None and not _is_loopback(args.host) and not args.quiet:
@@ -127,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
             if not args.quiet:
                 say(f"serving {settings.name} at {address} (stop with Ctrl-C)")
 
-        serve(elmo, settings, listener, started=started)
+        serve(elmo, settings, listener, index=index, started=started)
     return 0
 
 
@@ -186,10 +203,35 @@ def _settings(args: argparse.Namespace, model: ModelPath) -> Settings:
         token=_token(args.token_file),
         origins=tuple(args.cors),
         page=not args.no_page,
+        tasks=tuple(args.task) or _included(model),
         metrics=not args.no_metrics,
         access_log=args.access_log,
         **{name: value for name, value in given.items() if value is not None},
     )
+
+
+def _model_of_index(path: Path) -> list[str]:
+    """The name of the model that an index was made with, if it knows it."""
+    from elmore.senses.index import read_manifest
+
+    name = read_manifest(path).get("model_name")
+    return [] if name is None else [str(name)]
+
+
+def _index(path: str, elmo: Elmo) -> Index:
+    from elmore.senses.index import Index
+
+    index = Index.open(path, elmo=elmo)
+    _ = index.space  # refuses another model now, not at the first request
+    return index
+
+
+def _included(model: ModelPath) -> tuple[str, ...]:
+    from elmore.published.catalog import BUNDLED, bundled_model
+    from elmore.tasks.light import ready_models
+
+    english = model in (BUNDLED, bundled_model())
+    return (*ready_models("tag"), *ready_models("classify")) if english else ()
 
 
 def _name(model: ModelPath) -> str:

@@ -1,4 +1,4 @@
-"""`elmore task`: train, evaluate and use the paper's six tasks."""
+"""`elmore task`: train, evaluate and use taggers, classifiers and the paper's six tasks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from elmore._imports import require_torch
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, write_json, write_result
-from elmore.cli.training import Display, add_recipe, ending_by_signal, overrides
+from elmore.cli.training import add_recipe, ending_by_signal, overrides
 from elmore.errors import ConfigError
+from elmore.report import check_picture
 from elmore.tasks.task import TASKS
 from elmore.text.reading import check_inputs, read_input
 
@@ -27,12 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
+  elmore task train classify reviews.csv -o reviews/
+  elmore task train tag train.conll --dev dev.conll -o tagger/
   elmore task train ner train.conll --dev dev.conll -o ner/
   elmore task evaluate ner test.conll --trained ner/
   echo "Ada lives in Rome ." | elmore task predict ner --trained ner/
 """
 
 _TRAIN = """\
+  elmore task train classify reviews.csv --text review --label stars -o reviews/
+  elmore task train tag en_ewt-ud-train.conllu --label upos -o tagger/ --curve
   elmore task train ner train.conll --dev dev.conll --vectors glove.txt --model my-model -o ner/
   elmore task train ner train.conll --dev dev.conll --no-elmo --seeds 5 -o baseline/
   elmore task train ner train.conll --dev dev.conll -o ner/ --resume
@@ -48,11 +53,14 @@ _PREDICT = """\
   elmore task predict nli pairs.tsv --trained nli/ --json
 
 input:
-  ner, srl, sentiment   one sentence per line
+  tag, ner, srl, sentiment   one sentence per line
+  classify              one text per line
   nli                   premise TAB hypothesis
   qa                    question TAB paragraph
   coref                 documents, separated by blank lines
 """
+# Tasks on data of any form, whose columns have names.
+_OWN = ("tag", "classify")
 _TASKS = "\ntasks:\n" + "".join(f"  {name:<12}{what}\n" for name, (_, _, what) in TASKS.items())
 
 
@@ -67,6 +75,10 @@ def add_arguments(parser: Parser) -> None:
         "--dev", action="append", metavar="FILE", help="development data, to choose the best epoch"
     )
     train.add_argument("--test", action="append", metavar="FILE", help="test data, scored last")
+    _add_columns(train)
+    train.add_argument(
+        "--curve", action="store_true", help="tag, classify: also train on parts of the data"
+    )
     flags.add(train, "--vectors")
     add_recipe(train, "laptop")
     flags.add(train, "--seeds")
@@ -78,6 +90,9 @@ def add_arguments(parser: Parser) -> None:
         "evaluate", "score a trained task on labelled files", _EVALUATE + _TASKS
     )
     _add_task(evaluate, "labelled files", "+")
+    _add_columns(evaluate)
+    flags.add(evaluate, "--plot", help="tag, classify: draw the confusions: svg, png or pdf")
+    flags.add(evaluate, "--force")
     _add_trained(evaluate)
     predict = parser.add_action("predict", "label plain text with a trained task", _PREDICT)
     _add_task(predict, "text files; - or none for stdin", "*")
@@ -89,6 +104,19 @@ def _add_task(parser: Parser, what: str, number: str) -> None:
     parser.add_argument("name", choices=tuple(TASKS), metavar="TASK", help=", ".join(TASKS))
     parser.add_argument(
         "inputs", nargs=number, metavar="INPUT", help=f"{what}; plain, gz, bz2, xz or zst"
+    )
+
+
+def _add_columns(parser: Parser) -> None:
+    parser.add_argument("--text", metavar="COLUMN", help="tag, classify: of the texts or tokens")
+    parser.add_argument(
+        "--label",
+        metavar="COLUMN",
+        help="tag, classify: of the labels; a number from 1 in CoNLL columns; upos, xpos, feats or "
+        "upos+xpos in CoNLL-U",
+    )
+    parser.add_argument(
+        "--separator", metavar="TEXT", help="classify: between several labels of a text"
     )
 
 
@@ -107,6 +135,10 @@ def _add_shared(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do what the action says."""
     model = flags.chosen_model(args)
+    if args.name not in _OWN:
+        for flag in ("text", "label", "separator", "curve", "plot"):
+            if getattr(args, flag, None):
+                raise ConfigError(f"--{flag} is for {', '.join(_OWN)}; leave it out")
     if args.action == "train":
         _train(args, model)
     else:
@@ -132,13 +164,15 @@ def _train(args: argparse.Namespace, model: Any) -> None:
     elmo = None if args.no_elmo else _elmo(args, model)
     from elmore.tasks.recipe import TaskRecipe
     from elmore.tasks.seeds import over_seeds
+    from elmore.training.display import Display
 
     _set_threads(args.threads)
     kind = _class(args.name)
     recipe = TaskRecipe.load(args.recipe, args.name, kind.sizes, overrides(args.set))
     # Read before the training: a missing file must not waste it.
     # With the model, whose tokenizer reads the text of some tasks.
-    tests = kind(elmo, recipe=recipe).examples(args.test) if args.test else []
+    columns = _columns(args)
+    tests = kind(elmo, recipe=recipe, **columns).examples(args.test) if args.test else []
 
     def once(seed: int) -> Report:
         folder = out if args.seeds == 1 else out / f"seed-{seed}"
@@ -147,7 +181,13 @@ def _train(args: argparse.Namespace, model: Any) -> None:
         prefix = f"seed {seed}: " if args.seeds > 1 else ""
         with (
             contextlib.closing(make_progress(unit="sentences", quiet=args.quiet)) as progress,
-            Display(args, folder, metric=kind.metric, prefix=prefix) as display,
+            Display(
+                folder,
+                metric=kind.metric,
+                resume=args.resume,
+                prefix=prefix,
+                quiet=args.quiet,
+            ) as display,
         ):
             task = kind(
                 elmo,
@@ -158,6 +198,7 @@ def _train(args: argparse.Namespace, model: Any) -> None:
                 seed=seed,
                 device=args.device,
                 progress=progress,
+                **columns,
             )
             report: Report = task.fit(
                 args.inputs,
@@ -166,6 +207,11 @@ def _train(args: argparse.Namespace, model: Any) -> None:
                 resume=args.resume,
                 report=display.show,
             )
+            if args.curve:
+                rows = task.curve(args.inputs, dev=args.dev)
+                report = dataclasses.replace(
+                    report, tables={**report.tables, "learning curve": rows}
+                )
             return _tested(report, task.evaluate(tests), args.test) if args.test else report
 
     seeds = range(args.seed, args.seed + args.seeds)
@@ -176,6 +222,11 @@ def _train(args: argparse.Namespace, model: Any) -> None:
     if not args.quiet:
         where = out if args.seeds == 1 else f"{out / f'seed-{args.seed}'} and its neighbours"
         say(f"the model is in {where}")
+
+
+def _columns(args: argparse.Namespace) -> dict[str, str | None]:
+    names = ("text", "label", "separator")
+    return {name: getattr(args, name) for name in names} if args.name in _OWN else {}
 
 
 def _check_folder(out: Path, *, several: bool) -> None:
@@ -234,7 +285,18 @@ def _use(args: argparse.Namespace, model: Any) -> None:
         threads=args.threads,
     )
     if args.action == "evaluate":
+        if args.name in _OWN:
+            from elmore.tasks.labelled import Columns
+
+            task.columns = Columns(**_columns(args))
+        if args.plot:
+            check_picture(Path(args.plot))
         _show(args, task.evaluate(args.inputs))
+        if args.plot:
+            from elmore.analysis.plots import plot_confusions
+
+            pairs = task.confused(task.examples(args.inputs))
+            plot_confusions(pairs, Path(args.plot), overwrite=args.force)
         return
     task.tokenizer = args.tokenizer
     colour = sys.stdout is not None and sys.stdout.isatty()

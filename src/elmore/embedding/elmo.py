@@ -1,61 +1,48 @@
-"""The facade: load a model, embed text."""
+"""The facade: load a model, embed and compare text, save and share it."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib
 import os
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Unpack, overload
 
 import numpy as np
 
-from elmore._imports import require_torch
-from elmore._messages import shown
+from elmore._imports import require, require_torch
+from elmore._messages import ProgressOption, progress_of
 from elmore.config import BiLmConfig, ComputePrecision, Precision
 from elmore.embedding.certificate import certified
-from elmore.embedding.engine import Engine
-from elmore.embedding.results import (
-    Array,
-    Finish,
-    LayerChoice,
-    Pooling,
-    SentenceLayers,
-    all_layers,
-    mixed,
-    value_shape,
-)
-from elmore.embedding.stateful import Stream
-from elmore.embedding.stream import (
-    check_text,
-    embed_stream,
-    finish_of,
-    is_flat,
-    sentence_from_tokens,
-    sentences_from_texts,
-    sentences_from_tokens,
-)
+from elmore.embedding.embedder import Embedder
+from elmore.embedding.results import Array, LayerChoice, Pooling, cosine
+from elmore.embedding.stream import sentences_from_texts
 from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
-from elmore.options import BATCH_TOKENS, Compute, ComputeOptions, Output, Start
+from elmore.initial_weights import initial_weights
+from elmore.options import ComputeOptions, Fetch, Start, StreamOptions
 from elmore.published.catalog import BUNDLED, bundled_model
-from elmore.text.segmenter import Tokenizer, sendable, split_function
-from elmore.text.sentence import Sentence
+from elmore.text.characters import ByteAlphabet
+from elmore.text.segmenter import Tokenizer, sendable
+from elmore.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from elmore.nn.elmo_layer import ElmoLayer, LayerNorm
-    from elmore.senses.vectors import SenseVectors
+    from elmore.senses.explore import Exploration
+    from elmore.senses.vectors import SenseSpace, SenseVectors
 
 __all__ = ["Elmo", "Precision"]
 
-Result = TypeVar("Result")
 
-
-class Elmo:
+class Elmo(Embedder):
     """A loaded model: text in, vectors out.
 
     It never changes after loading and may be shared between threads. A sentence's vectors depend
@@ -63,19 +50,9 @@ class Elmo:
     """
 
     def __init__(self, checkpoint: Checkpoint, **options: Unpack[ComputeOptions]) -> None:
-        if not isinstance(checkpoint, Checkpoint):
-            raise ConfigError(
-                f"Elmo({shown(repr(checkpoint), 60)}) is not a model that was read; use "
-                "Elmo.load(...) for a name or path"
-            )
-        compute = Compute(**options)
-        chosen = compute.tokenizer
-        self._split = split_function(checkpoint.tokenizer if chosen is None else chosen)
-        self._checkpoint = checkpoint.with_tokenizer(chosen)
-        self._engine = Engine(self._checkpoint, compute)
-        self._warned_of_tokenizer = chosen is not None
-        self._warned_of_words = False
+        super().__init__(checkpoint, **options)
         self._model: ModelPath | None = None  # what `load` was asked for
+        self._fetch = Fetch()
 
     @classmethod
     def load(
@@ -88,6 +65,8 @@ class Elmo:
         start: Start = "zeros",
         token_vectors: tuple[str | Path, str | Path] | None = None,
         tokenizer: Tokenizer | None = None,
+        batch_tokens: int | None = None,
+        progress: ProgressOption = None,
     ) -> Elmo:
         """Load a model.
 
@@ -107,6 +86,10 @@ class Elmo:
             tokenizer: how raw text is split: "ptb", "billion-word", "unicode", "spaces",
                 "module:function", or a function that takes a text and returns its tokens or
                 (token, start, end); by default as the model's training text was.
+            batch_tokens: token budget of a batch, where a method is given none; 4,096 by default.
+            progress: whether a download shows a bar, by default in a terminal or notebook; or a
+                function that takes (done, total) bytes of each file. For the Hugging Face hub the
+                bar is theirs.
 
         Examples:
             >>> from elmore import Elmo
@@ -114,187 +97,104 @@ class Elmo:
             >>> elmo.dim
             32
         """
-        elmo = cls(
-            read_checkpoint(bundled_model() if model is None else model),
+        return cls._loaded(
+            model,
+            Fetch(progress=progress),
             device=device,
             precision=precision,
             threads=threads,
             start=start,
             token_vectors=token_vectors,
             tokenizer=tokenizer,
+            batch_tokens=batch_tokens,
         )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model: ModelPath,
+        *,
+        token: str | None = None,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        progress: ProgressOption = None,
+        **options: Unpack[ComputeOptions],
+    ) -> Elmo:
+        """Load a model as `load` does, under the name that other libraries use for it.
+
+        Args:
+            model: as in `load`; often `owner/name` on the Hugging Face hub.
+            token: your access token of the hub; by default that of `hf auth login` or HF_TOKEN.
+            revision: a branch, tag or commit on the hub.
+            cache_dir: where downloads are kept; by default the hub's own cache, or ELMORE_HOME.
+            progress: as in `load`.
+            **options: as in `load`.
+
+        Examples:
+            >>> Elmo.from_pretrained("my-model").dim
+            32
+        """
+        fetch = Fetch(token=token, revision=revision, cache_dir=cache_dir, progress=progress)
+        return cls._loaded(model, fetch, **options)
+
+    @classmethod
+    def from_config(
+        cls,
+        config: BiLmConfig,
+        seed: int = 0,
+        *,
+        vocabulary: Vocabulary | Sequence[str] | None = None,
+        **options: Unpack[ComputeOptions],
+    ) -> Elmo:
+        """Make a model with fresh random weights, such as a baseline for one that was trained.
+
+        Args:
+            config: its shape. What reads characters reads UTF-8 bytes (n_characters=261).
+            seed: the same seed gives the same weights.
+            vocabulary: the words of its word table, if it has one.
+            **options: as in `load`.
+
+        Examples:
+            >>> Elmo.from_config(elmo.config, seed=1).dim
+            32
+        """
+        words = vocabulary if isinstance(vocabulary, Vocabulary | None) else Vocabulary(vocabulary)
+        tokens = config.tokens
+        checkpoint = Checkpoint(
+            config=config,
+            weights=initial_weights(config, np.random.default_rng(seed)),
+            alphabet=ByteAlphabet(tokens.max_chars) if tokens.n_characters else None,
+            vocabulary=words,
+            origin=f"random weights, seed {seed}",
+        )
+        return cls(checkpoint, **options)
+
+    @classmethod
+    def _loaded(
+        cls, model: ModelPath | None, fetch: Fetch, **options: Unpack[ComputeOptions]
+    ) -> Elmo:
+        checkpoint = read_checkpoint(bundled_model() if model is None else model, fetch)
+        elmo = cls(checkpoint, **options)
         elmo._model = BUNDLED if model is None else _absolute(model)
+        # For a pickle, which must hold no secret.
+        elmo._fetch = dataclasses.replace(fetch, token=None, progress=None)
         return elmo
 
-    @property
-    def config(self) -> BiLmConfig:
-        """The shape of the biLM."""
-        return self._engine.config
-
-    @property
-    def dim(self) -> int:
-        """Size of a token's vector."""
-        return self.config.dim
-
-    @property
-    def n_layers(self) -> int:
-        """Number of layers, the token layer included."""
-        return self.config.n_layers
-
-    @property
-    def precision(self) -> ComputePrecision:
-        """The precision that it computes in."""
-        return self._engine.precision
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """The model as values, with everything that came with it."""
-        return self._checkpoint
-
-    @property
-    def engine(self) -> Engine:
-        """What computes: batches of tokens in, all layers out."""
-        return self._engine
-
-    def tokenize(self, text: str) -> Sentence:
-        """Split a sentence into tokens, as the model's training text was or as `load` was told.
-
-        Examples:
-            >>> elmo.tokenize("It fell.").tokens
-            ('It', 'fell', '.')
-        """
-        check_text(text)
-        if not self._warned_of_tokenizer:
-            self._warned_of_tokenizer = True
-            self._checkpoint.warn_of_tokenizer()
-        return self._split(text)
-
     @overload
-    def embed(self, texts: str, *, layers: LayerChoice = ...) -> Array: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+    def senses(self, texts: str, **how: Unpack[StreamOptions]) -> SenseVectors: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
     @overload
-    def embed(self, texts: Sequence[str], *, layers: LayerChoice = ...) -> list[Array]: ...
-    def embed(
-        self, texts: str | Sequence[str], *, layers: LayerChoice = "mean"
-    ) -> Array | list[Array]:
-        """One vector per token of each sentence.
-
-        Args:
-            texts: a sentence, or a list of sentences.
-            layers: "mean", "top", the number of a layer, or one weight per layer.
-
-        Returns:
-            (time, dim) for one sentence, a list of such for a list.
-
-        Examples:
-            >>> vectors = elmo.embed(["Stocks fell .", "She fell ."])
-            >>> vectors[0].shape
-            (3, 32)
-        """
-        return self._each(texts, self._mixed(layers), "embed_tokens")
-
-    @overload
-    def embed_tokens(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
-        self, sentences: Sequence[str], *, layers: LayerChoice = ...
-    ) -> Array: ...
-    @overload
-    def embed_tokens(
-        self, sentences: Sequence[Sequence[str]], *, layers: LayerChoice = ...
-    ) -> list[Array]: ...
-    def embed_tokens(
-        self, sentences: Sequence[str] | Sequence[Sequence[str]], *, layers: LayerChoice = "mean"
-    ) -> Array | list[Array]:
-        """One vector per token; tokens are taken as they are.
-
-        Args:
-            sentences: the tokens of a sentence, or a list of such lists.
-            layers: as in `embed`.
-
-        Examples:
-            >>> elmo.embed_tokens(["Stocks", "fell", "."]).shape
-            (3, 32)
-            >>> elmo.embed_tokens([["Stocks", "fell", "."]])[0].shape
-            (3, 32)
-        """
-        return self._each_list(sentences, self._mixed(layers))
-
-    def encode(
+    def senses(self, texts: Sequence[str], **how: Unpack[StreamOptions]) -> list[SenseVectors]: ...
+    def senses(
         self,
         texts: str | Sequence[str],
         *,
-        pool: Pooling = "mean",
-        layers: LayerChoice = "mean",
-    ) -> Array:
-        """One vector per sentence.
-
-        Args:
-            texts: a sentence, or a list of sentences.
-            pool: "mean", "max", "first" or "last" over the tokens; or "sif", the best for
-                comparing sentences, which weighs rare words more and uses the token layer.
-            layers: as in `embed`.
-
-        Returns:
-            (dim,) for one sentence, (n, dim) for a list; zeros for an empty sentence. With "sif"
-            dim is that of one direction.
-
-        Examples:
-            >>> elmo.encode(["Stocks fell .", "She fell ."]).shape
-            (2, 32)
-        """
-        vectors = self._each(texts, self._mixed(layers, pool), "encode_tokens")
-        return self._stacked(vectors, pool) if isinstance(vectors, list) else vectors
-
-    def encode_tokens(
-        self,
-        sentences: Sequence[str] | Sequence[Sequence[str]],
-        *,
-        pool: Pooling = "mean",
-        layers: LayerChoice = "mean",
-    ) -> Array:
-        """One vector per token list, (n, dim), or (dim,) for the tokens of one sentence.
-
-        Examples:
-            >>> elmo.encode_tokens([["Stocks", "fell", "."]], pool="max").shape
-            (1, 32)
-        """
-        vectors = self._each_list(sentences, self._mixed(layers, pool))
-        return self._stacked(vectors, pool) if isinstance(vectors, list) else vectors
-
-    @overload
-    def layers(self, texts: str) -> SentenceLayers: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
-    @overload
-    def layers(self, texts: Sequence[str]) -> list[SentenceLayers]: ...
-    def layers(self, texts: str | Sequence[str]) -> SentenceLayers | list[SentenceLayers]:
-        """All layers of each token, with the tokens and where they are in the text.
-
-        Examples:
-            >>> elmo.layers("She fell.").values.shape
-            (3, 3, 32)
-        """
-        return self._each(texts, all_layers, "layers_tokens")
-
-    @overload
-    def layers_tokens(self, sentences: Sequence[str]) -> SentenceLayers: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
-    @overload
-    def layers_tokens(self, sentences: Sequence[Sequence[str]]) -> list[SentenceLayers]: ...
-    def layers_tokens(
-        self, sentences: Sequence[str] | Sequence[Sequence[str]]
-    ) -> SentenceLayers | list[SentenceLayers]:
-        """All layers of each token of the tokens of a sentence, or of a list of token lists.
-
-        Examples:
-            >>> elmo.layers_tokens([["Stocks", "fell", "."]])[0].values.shape
-            (3, 3, 32)
-        """
-        return self._each_list(sentences, all_layers)
-
-    @overload
-    def senses(self, texts: str) -> SenseVectors: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
-    @overload
-    def senses(self, texts: Sequence[str]) -> list[SenseVectors]: ...
-    def senses(self, texts: str | Sequence[str]) -> SenseVectors | list[SenseVectors]:
+        batch_tokens: int | None = None,
+        progress: ProgressOption = None,
+    ) -> SenseVectors | list[SenseVectors]:
         """Sense vectors of each token: the words that could stand in its place, with weights.
 
-        The model must have a softmax. For an index of a corpus see `elmore.senses`.
+        The model must have a softmax. For an index of a corpus see `elmore.senses`. The other
+        arguments are those of `embed`.
 
         Examples:
             >>> found = Elmo.load().senses("They sat on the bank of the river .")
@@ -303,71 +203,140 @@ class Elmo:
             >>> found.dense().shape
             (9, 128)
         """
-        from elmore.senses.vectors import SenseSpace
-
         given = [texts] if isinstance(texts, str) else texts
         sentences = list(sentences_from_texts(given, self.tokenize, "elmore.senses.sense_vectors"))
-        found = SenseSpace(self).pipe((one, range(len(one))) for one in sentences)
-        result = [
-            dataclasses.replace(vectors, tokens=sentence.tokens)
-            for sentence, vectors in zip(sentences, found, strict=True)
-        ]
+        places = ((sentence, range(len(sentence))) for sentence in sentences)
+        budget = self._engine.batch_tokens if batch_tokens is None else batch_tokens
+        result = []
+        with closing(progress_of(progress, unit="sentences", total=len(sentences))) as report:
+            found = self.sense_space.pipe(places, batch_tokens=budget)
+            for sentence, vectors in zip(sentences, found, strict=True):
+                result.append(dataclasses.replace(vectors, tokens=sentence.tokens))
+                report.update(1)
         return result[0] if isinstance(texts, str) else result
 
-    def pipe(
+    @cached_property
+    def sense_space(self) -> SenseSpace:
+        """What computes sense vectors: for chosen places, or for streams of sentences."""
+        from elmore.senses.vectors import SenseSpace
+
+        return SenseSpace(self)
+
+    def explore(self, texts: Sequence[str], *, word: str | None = None) -> Exploration:
+        """Compare the uses of a word, with pictures: the page of `elmore serve` in a notebook.
+
+        Args:
+            texts: sentences.
+            word: the word; by default the rarest one that is repeated.
+
+        Returns:
+            an object that a notebook shows, without a service or a network; `save("uses.html")`
+            writes it as a file.
+
+        Examples:
+            >>> elmo.explore(["She sat on the bank .", "The bank lent money ."])
+            Exploration('bank', 2 uses)
+        """
+        from elmore.senses.explore import explore
+
+        return explore(self, texts, word=word)
+
+    @overload
+    def similarity(self, a: str, b: str, *, pool: Pooling | None = ...) -> float: ...
+    @overload
+    def similarity(
+        self, a: str | Sequence[str], b: str | Sequence[str], *, pool: Pooling | None = ...
+    ) -> float | Array: ...
+    def similarity(
+        self, a: str | Sequence[str], b: str | Sequence[str], *, pool: Pooling | None = None
+    ) -> float | Array:
+        """How similar sentences are: the cosine of their vectors.
+
+        Args:
+            a: a sentence, or a list of n sentences.
+            b: a sentence, or a list of m sentences.
+            pool: as in `encode`. By default "sif" if the model has a vocabulary, whose order says
+                how frequent words are, and else "mean", which separates sentences less well.
+
+        Returns:
+            a number for two sentences, (n, m) for two lists, (n,) or (m,) if one is a sentence.
+
+        Examples:
+            >>> english = Elmo.load()
+            >>> near = english.similarity("A man plays the guitar.", "Someone plays music.")
+            >>> near > english.similarity("A man plays the guitar.", "The law was passed.")
+            True
+        """
+        if pool is None:
+            vocabulary = self._checkpoint.vocabulary
+            pool = "sif" if vocabulary is not None and len(vocabulary) > 3 else "mean"
+        return cosine(self.encode(a, pool=pool), self.encode(b, pool=pool))
+
+    def most_similar(
+        self, word: str, context: str | Sequence[str] | None = None, *, k: int = 10
+    ) -> list[tuple[str, float]]:
+        """The words nearest in meaning to a word, as it is used in a sentence.
+
+        They are the words that could replace it: likely at its place, and similar to it. The model
+        must have a softmax. To find uses of a word in a corpus see `elmore.senses`.
+
+        Args:
+            word: the word.
+            context: a sentence that has it, as text or as tokens; without it, all senses of the
+                word are mixed, as in word2vec.
+            k: how many words.
+
+        Returns:
+            (word, score), the nearest first. The score is the share of all words at that place,
+            which sum to 1; without a context, it is the cosine.
+
+        Examples:
+            >>> english = Elmo.load()
+            >>> found = english.most_similar("bank", context="They sat on the bank of the river .")
+            >>> "shore" in [word for word, _ in found]
+            True
+        """
+        from elmore.senses.vectors import similar_words
+
+        return similar_words(self, word, context, k)
+
+    def to_pandas(
         self,
-        items: Iterable[str] | Iterable[Sequence[str]],
+        texts: str | Sequence[str],
         *,
         layers: LayerChoice = "mean",
         pool: Pooling | None = None,
-        tokenized: bool = False,
-        batch_tokens: int = BATCH_TOKENS,
-    ) -> Iterator[Array]:
-        """Embed a stream: lazy, in order, in bounded memory.
+        **how: Unpack[StreamOptions],
+    ) -> DataFrame:
+        """Vectors as a `pandas.DataFrame` with one row per token, or per sentence with `pool`.
+
+        The index says what a row is: sentence, position and token, or the text.
 
         Args:
-            items: sentences, or token lists if `tokenized`; read ahead by about 1,000.
+            texts: a sentence, or a list of sentences.
             layers: as in `embed`.
-            pool: one vector per sentence, as in `encode`.
-            tokenized: whether the items are token lists.
-            batch_tokens: token budget of a batch.
+            pool: as in `encode`.
+            **how: batch_tokens and progress, as in `embed`.
+
+        Raises:
+            MissingExtra: pandas is not installed.
 
         Examples:
-            >>> [v.shape for v in elmo.pipe(iter(["It fell .", "Yes ."]))]
-            [(3, 32), (2, 32)]
+            >>> table = elmo.to_pandas(["It fell .", "She fell ."])
+            >>> table.shape, table.xs("fell", level="token").shape
+            ((6, 32), (2, 32))
         """
-        finish = self._mixed(layers, pool)
-        if tokenized:
-            sentences = _token_sentences(items)
-        else:
-            # Type checkers cannot know what `tokenized` says; what is not a text is refused.
-            texts = cast("Iterable[str]", items)
-            sentences = sentences_from_texts(texts, self.tokenize, "pipe(tokenized=True)")
-        return self._results(sentences, finish, batch_tokens)
-
-    def pipe_layers(
-        self, sentences: Iterable[Sentence], *, batch_tokens: int = BATCH_TOKENS
-    ) -> Iterator[SentenceLayers]:
-        """All layers of a stream of sentences: lazy, in order, in bounded memory.
-
-        Examples:
-            >>> lines = ["It fell.", "Yes."]
-            >>> [s.tokens for s in elmo.pipe_layers(elmo.tokenize(line) for line in lines)]
-            [('It', 'fell', '.'), ('Yes', '.')]
-        """
-        return self._results(sentences, all_layers, batch_tokens)
-
-    def stateful(self) -> Stream:
-        """Make an object that carries state from batch to batch, as the published programs do.
-
-        Examples:
-            >>> with elmo.stateful() as stream:
-            ...     first = stream.embed(["It fell ."])
-            ...     second = stream.embed(["It fell ."])
-            >>> bool((first[0] == second[0]).all())
-            False
-        """
-        return Stream(self._engine, self.tokenize)
+        pandas = require("pandas", "sklearn", "to_pandas")
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        if pool is not None:
+            vectors = self.encode(texts, layers=layers, pool=pool, **how)
+            return pandas.DataFrame(vectors, index=pandas.Index(texts, name="text"))
+        found = self.layers(texts, **how)
+        names = ["sentence", "position", "token"]
+        rows = [(k, n, token) for k, one in enumerate(found) for n, token in enumerate(one.tokens)]
+        index = pandas.MultiIndex.from_tuples(rows, names=names)
+        parts = [one.mix(layers) for one in found]
+        return pandas.DataFrame(np.concatenate([np.zeros((0, self.dim)), *parts]), index=index)
 
     def layer(
         self,
@@ -403,18 +372,6 @@ class Elmo:
             layer_norm=layer_norm,
         )
 
-    def token_vectors(self, words: Sequence[str]) -> Array:
-        """The token layer of single words, without context, (n_words, dim of one direction).
-
-        Examples:
-            >>> elmo.token_vectors(["stocks", "shares"]).shape
-            (2, 16)
-        """
-        if isinstance(words, str):
-            raise ConfigError("got one string where a list of words belongs; pass [word]")
-        words = sentence_from_tokens(words, "the list of words", "use embed").tokens
-        return self._engine.token_vectors(words)
-
     def save(
         self,
         path: str | Path,
@@ -447,8 +404,64 @@ class Elmo:
         checkpoint = certified(checkpoint, precision)
         elmore_folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)
 
+    def save_pretrained(
+        self, path: str | Path, *, overwrite: bool = True, precision: Precision = "float32"
+    ) -> None:
+        """Write the model as `save` does; as in other libraries it replaces a model that is there.
+
+        Examples:
+            >>> elmo.save_pretrained("saved")
+            >>> Elmo.from_pretrained("saved").dim
+            32
+        """
+        self.save(path, overwrite=overwrite, precision=precision)
+
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        token: str | None = None,
+        revision: str | None = None,
+        private: bool | None = None,
+        card: str | None = None,
+        message: str = "Upload a model of elmore",
+    ) -> str:
+        """Upload the model to the Hugging Face hub; arguments as in `elmore.integrations`.
+
+        Args:
+            repository: `owner/name`; created if missing.
+            token: your access token; by default that of `hf auth login` or HF_TOKEN.
+            revision: the branch, created if missing; the main one by default.
+            private: whether a new repository is; the hub decides by default.
+            card: its README.md; made from the model by default.
+            message: of the commit.
+
+        Returns:
+            the address of the commit.
+
+        Examples:
+            >>> elmo.push_to_hub("no name")  # it needs owner/name
+            Traceback (most recent call last):
+            ...
+            elmore.errors.ConfigError: 'no name' is not a name on the hub; write owner/name
+        """
+        # By its name: nothing below an interface such as this one knows it.
+        hub = importlib.import_module("elmore.integrations.huggingface")
+        return str(
+            hub.push_to_hub(
+                self,
+                repository,
+                token=token,
+                revision=revision,
+                private=private,
+                card=card,
+                message=message,
+            )
+        )
+
     def __repr__(self) -> str:
-        return f"Elmo({self._checkpoint.origin!r}, dim={self.dim}, n_layers={self.n_layers})"
+        name = BUNDLED if self._model == BUNDLED else self._checkpoint.origin  # not a long path
+        return f"Elmo({name!r}, dim={self.dim}, n_layers={self.n_layers})"
 
     def __deepcopy__(self, memo: object) -> Elmo:
         return self  # it never changes, so one is as good as two
@@ -456,74 +469,17 @@ class Elmo:
     def __copy__(self) -> Elmo:
         return self
 
-    def __reduce__(self) -> tuple[Callable[..., Elmo], tuple[Any, ...]]:
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[..., Elmo], tuple[ModelPath, ComputeOptions, Fetch]]:
         if self._model is None:
             raise ConfigError(
                 "this Elmo was not loaded from files, so it cannot be pickled; save it, and pickle "
                 "Elmo.load(path)"
             )
-        compute = self._engine.compute
-        return _load_again, (
-            self._model,
-            {**compute.options(), "tokenizer": sendable(compute.tokenizer)},
-        )
-
-    def _each(
-        self, texts: str | Sequence[str], finish: Finish[Result], for_tokens: str
-    ) -> Result | list[Result]:
-        """One result for a lone string, a list of them for a list."""
-        if isinstance(texts, str):
-            return next(self._results([self.tokenize(texts)], finish))
-        words = others = 0
-
-        def tokenize(text: str) -> Sentence:
-            nonlocal words, others
-            sentence = self.tokenize(text)
-            if len(sentence) == 1:
-                words += 1
-            else:
-                others += 1
-            return sentence
-
-        results = list(self._results(sentences_from_texts(texts, tokenize, for_tokens), finish))
-        if words > 1 and not others and not self._warned_of_words:
-            self._warned_of_words = True
-            warnings.warn(
-                f"got {words} sentences of one token each; if they are the tokens of one sentence, "
-                f"use {for_tokens}",
-                stacklevel=3,
-            )
-        return results
-
-    def _each_list(
-        self, sentences: Sequence[str] | Sequence[Sequence[str]], finish: Finish[Result]
-    ) -> Result | list[Result]:
-        """One result for a lone token list, a list of them for a list of lists."""
-        if is_flat(sentences):
-            return next(self._results([Sentence(tuple(sentences))], finish))
-        return list(self._results(_token_sentences(sentences), finish))
-
-    def _results(
-        self,
-        sentences: Iterable[Sentence],
-        finish: Finish[Result],
-        batch_tokens: int | None = None,
-    ) -> Iterator[Result]:
-        stream = embed_stream(self._engine, sentences, finish, batch_tokens=batch_tokens)
-        return (result for _, result in stream)
-
-    def _mixed(self, layers: LayerChoice, pool: Pooling | None = None) -> Finish[Array]:
-        if pool == "sif":
-            return finish_of(self._engine, layers, pool)
-        return mixed(layers, pool, self.n_layers)  # which refuses "all", as `layers` is for that
-
-    def _stacked(self, vectors: list[Array], pool: Pooling) -> Array:
-        shape = value_shape(self.config, Output(pool=pool))
-        return np.stack(vectors) if vectors else np.zeros((0, shape[0] or 0), np.float32)
-
-
-def _token_sentences(sentences: Iterable[Iterable[str]]) -> Iterator[Sentence]:
-    return sentences_from_tokens(sentences, "use embed or encode")
+        options = self._engine.compute.options()
+        options["tokenizer"] = sendable(options["tokenizer"])
+        return _load_again, (self._model, options, self._fetch)
 
 
 def _absolute(model: ModelPath) -> ModelPath:
@@ -533,8 +489,6 @@ def _absolute(model: ModelPath) -> ModelPath:
     return os.path.abspath(model) if os.path.exists(model) else model
 
 
-def _load_again(model: ModelPath, options: ComputeOptions) -> Elmo:
+def _load_again(model: ModelPath, options: ComputeOptions, fetch: Fetch | None = None) -> Elmo:
     """Undo a pickle, which names the model and does not contain it."""
-    elmo = Elmo(read_checkpoint(model), **options)
-    elmo._model = model
-    return elmo
+    return Elmo._loaded(model, fetch or Fetch(), **options)

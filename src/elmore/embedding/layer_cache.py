@@ -164,7 +164,8 @@ class LayerCache:
             blocks.append(self._write(waiting, used))
             progress.update(len(waiting))
 
-        for layers in self.elmo.pipe_layers(sentences, batch_tokens=self.batch_tokens):
+        found = self.elmo.pipe_layers(sentences, batch_tokens=self.batch_tokens, progress=False)
+        for layers in found:
             values = _half(layers.values)
             waiting[_text_digest(layers.tokens)] = values
             size += values.nbytes

@@ -32,6 +32,7 @@ __all__ = [
     "layer_weights",
     "mixed",
     "pool",
+    "unit",
     "unit_length",
     "value_shape",
 ]
@@ -60,6 +61,11 @@ class SentenceLayers:
     def __repr__(self) -> str:
         # Not the numbers: a sentence has thousands of them.
         return f"SentenceLayers({reprlib.repr(self.tokens)}, values={self.values.shape})"
+
+    def _repr_html_(self) -> str:
+        from elmore.embedding.pictures import layers_html
+
+        return layers_html(self)
 
     def mix(self, layers: LayerChoice = "mean") -> Array:
         """One vector per token, (time, dim), as `Elmo.embed` gives it."""
@@ -197,14 +203,14 @@ def cosine(a: ArrayLike, b: ArrayLike) -> float | Array:
         raise ConfigError(
             f"cosine of vectors of {left.shape[-1]} and {right.shape[-1]} numbers; use equal sizes"
         )
-    result: Any = _normalized(left) @ _normalized(right).T
+    result: Any = unit(left) @ unit(right).T
     return float(result) if np.ndim(result) == 0 else result
 
 
-def _normalized(array: Array) -> Array:
-    norms = np.linalg.norm(array, axis=-1, keepdims=True)
-    scales: Array = np.where(norms == 0, 1, norms).astype(np.float32)
-    return array / scales
+def unit(vectors: Array) -> Array:
+    """Scale each vector to length 1, (..., dim); zeros stay zeros."""
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.where(norms == 0, 1, norms), np.float32)
 
 
 # --------------------------------------------------------------------------- finishing a sentence

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.embedding.results import Array, finite
+from elmore.embedding.results import Array, finite, unit
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Whitening
 from elmore.text.sentence import Sentence
@@ -53,7 +53,7 @@ class Sif:
         for chunk in chunks:
             tokens = sentence.tokens[start : start + chunk.shape[1]]
             start += len(tokens)
-            total += self._weights(tokens) @ _unit((chunk[0][:, : len(mean)] - mean) @ matrix)
+            total += self._weights(tokens) @ unit((chunk[0][:, : len(mean)] - mean) @ matrix)
         values = np.asarray(total / max(len(sentence), 1), np.float32)
         return finite(sentence.tokens, values)
 
@@ -109,8 +109,3 @@ def whitening_of(vectors: Array, ranks: NDArray[np.int64]) -> Whitening:
 
 def _shares(n_words: int) -> NDArray[np.float64]:
     return 1 / np.arange(1, n_words + 1)
-
-
-def _unit(rows: Array) -> Array:
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(norms == 0, 1, norms))

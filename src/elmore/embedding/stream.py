@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeGuard, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._messages import shown
+from elmore._messages import SILENT, Progress, shown
 from elmore.embedding.engine import Engine
 from elmore.embedding.long_input import LONG_TOKENS, is_long, read_long
 from elmore.embedding.results import Array, Finish, check_sif, choose_finish
@@ -161,6 +161,7 @@ def embed_stream(
     finish: Finish[Result],
     *,
     batch_tokens: int | None = None,
+    progress: Progress = SILENT,
 ) -> Iterator[tuple[Sentence, Result]]:
     """Embed sentences, one window at a time.
 
@@ -169,13 +170,14 @@ def embed_stream(
         sentences: what to embed; read ahead by one window.
         finish: makes the result from a sentence and its layers without markers.
         batch_tokens: token budget of a batch; the engine's by default.
+        progress: counts sentences, batch by batch.
 
     Yields:
         each sentence with its result, in order.
     """
     budget = engine.batch_tokens if batch_tokens is None else batch_tokens
     for window in windows(sentences, len):
-        results = _embed_window(engine, window, finish, budget)
+        results = _embed_window(engine, window, finish, budget, progress)
         yield from zip(window, results, strict=True)
 
 
@@ -225,13 +227,18 @@ def windows(items: Iterable[Item], length: Callable[[Item], int]) -> Iterator[li
 
 
 def _embed_window(
-    engine: Engine, window: list[Sentence], finish: Finish[Result], batch_tokens: int
+    engine: Engine,
+    window: list[Sentence],
+    finish: Finish[Result],
+    batch_tokens: int,
+    progress: Progress = SILENT,
 ) -> list[Result]:
     if isinstance(finish, Sif):
         # It needs no context, so that the LSTMs are not run.
         flat = engine.word_vectors([token for sentence in window for token in sentence.tokens])
         ends = np.cumsum([len(sentence) for sentence in window])
         parts = np.split(flat, ends[:-1])
+        progress.update(len(window))
         return [finish(s, iter([part[None]])) for s, part in zip(window, parts, strict=True)]
     engine.warn_of_length(max((len(sentence) for sentence in window), default=0))
     nothing = np.zeros((engine.config.n_layers, 0, engine.config.dim), np.float32)
@@ -246,8 +253,10 @@ def _embed_window(
                 results[k] = finish(sentence, long.chunks())
         else:
             short.append(k)
+            continue
+        progress.update(1)
     if short:
-        _embed_short(engine, window, short, finish, batch_tokens, results)
+        _embed_short(engine, window, short, finish, batch_tokens, results, progress)
     return [results[k] for k in range(len(window))]
 
 
@@ -258,13 +267,15 @@ def _embed_short(
     finish: Finish[Result],
     batch_tokens: int,
     results: dict[int, Result],
+    progress: Progress,
 ) -> None:
     """Embed the sentences `short` of a window in batches, and add their results."""
 
-    def compute(batch: Batch, bottom: Array | None = None) -> None:
+    def compute(batch: Batch, bottom: Array | None = None) -> int:
         values, _ = engine.run(batch, vectors=bottom)
         for row, k in enumerate(batch.positions.tolist()):
             results[k] = finish(window[k], iter([values[:, row, 1 : len(window[k]) + 1]]))
+        return len(batch.positions)
 
     lengths = [len(window[k]) for k in short]
     if engine.on_cpu:
@@ -273,18 +284,19 @@ def _embed_short(
     if not engine.on_cpu or len(plan) == 1 or max(lengths) * len(short) > _MAX_PLACES:
         for rows in plan:
             members = [short[row] for row in rows]
-            compute(engine.indexer.batch([window[k].tokens for k in members], members))
+            batch = engine.indexer.batch([window[k].tokens for k in members], members)
+            progress.update(compute(batch))
         return
     # The words of all batches are computed first, each once; then batches run side by side, which
     # keeps more processors busy than the two directions of one.
     everything = engine.indexer.batch([window[k].tokens for k in short], short)
     vectors = engine.vectors(everything)
 
-    def job(rows: NDArray[np.int64]) -> None:
+    def job(rows: NDArray[np.int64]) -> int:
         batch, words = everything.some(rows)
-        compute(batch, vectors[words])
+        return compute(batch, vectors[words])
 
-    engine.workers.run([partial(job, rows) for rows in plan])
+    engine.workers.run([partial(job, rows) for rows in plan], done=progress.update)
 
 
 def _balanced(lengths: list[int], batch_tokens: int, workers: int) -> int:

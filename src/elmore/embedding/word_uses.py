@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,7 +64,9 @@ def find_uses(sentences: Sequence[Sequence[str]], word: str) -> tuple[Use, ...]:
     )
 
 
-def word_uses(layers: Sequence[SentenceLayers], places: Sequence[Use]) -> WordUses:
+def word_uses(
+    layers: Sequence[SentenceLayers] | Mapping[int, SentenceLayers], places: Sequence[Use]
+) -> WordUses:
     """The layers of some places, at least one, in sentences of which all layers are given."""
     values = np.stack([layers[use.sentence].values[:, use.position] for use in places])
     return WordUses(tuple(places), values)

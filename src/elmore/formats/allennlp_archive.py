@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from elmore._json import parse_json
 from elmore._messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import FormatError
@@ -20,7 +19,6 @@ from elmore.formats.checkpoint import Checkpoint, Mix
 from elmore.formats.files.sources import Source
 from elmore.formats.files.torch_files import StateDict, read_state_dict
 from elmore.formats.torch_layout import TorchNames, torch_links
-from elmore.limits import LIMITS
 from elmore.text.characters import ByteAlphabet
 
 __all__ = ["NAME", "read", "sniff", "stored_types"]
@@ -130,12 +128,12 @@ def _read_options(
         wanted = f".{match[1]}.options_file" if match else ""
         candidates = [name for name in candidates if wanted and name.endswith(wanted)]
     if not candidates and "config.json" in source.names():
-        config = parse_json(source.read("config.json", LIMITS.json_bytes + 1), what="config.json")
+        config = source.read_json("config.json")
         named = {path.replace("\\", "/").rpartition("/")[2] for path in _option_files(config)}
         candidates = [name for name in sorted(named) if name in source.names()]
     if len(candidates) == 1:
         name = candidates[0]
-        return parse_json(source.read(name, LIMITS.json_bytes + 1), what=name), name
+        return source.read_json(name), name
     notes["options"] = (
         "from the shapes; clips of 3, relu and 50 characters are assumed, as in all published "
         "models"

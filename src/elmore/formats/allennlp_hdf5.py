@@ -34,7 +34,7 @@ from elmore.formats.checkpoint import Checkpoint, Softmax
 from elmore.formats.files.finite import check_finite
 from elmore.formats.files.hdf5_files import open_hdf5
 from elmore.formats.files.hdf5_writing import create_hdf5
-from elmore.formats.files.sources import Source
+from elmore.formats.files.sources import HDF5_SUFFIXES, Source
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 
@@ -159,7 +159,7 @@ def _find_weights(source: Source) -> str | None:
     found = sorted(
         name
         for name in names
-        if name.endswith((".hdf5", ".h5")) and "softmax" not in name and "token" not in name
+        if name.endswith(HDF5_SUFFIXES) and "softmax" not in name and "token" not in name
     )
     if len(found) < 2:
         return found[0] if found else None

@@ -50,6 +50,7 @@ def find_options(source: Source) -> str | None:
 def read_options(source: Source, name: str) -> dict[str, Any]:
     """Read an options file."""
     data = source.read(name, LIMITS.json_bytes + 1)
+    # The two files are often passed in the wrong order.
     if data.startswith(b"\x89HDF"):
         raise FormatError(f"'{name}' is an HDF5 file, not options; pass (options, weights)")
     return parse_json(data, what=name)
@@ -91,7 +92,7 @@ def read_languages(source: Source) -> list[str]:
     if _META not in source.names():
         return []
     try:
-        meta = parse_json(source.read(_META, LIMITS.json_bytes + 1), what=_META)
+        meta = source.read_json(_META)
     except FormatError:
         return []
     corpora = meta.get("corpus")
@@ -107,10 +108,7 @@ def read_languages(source: Source) -> list[str]:
 class Section:
     """An object in a JSON file of options; each value is checked when it is read.
 
-    Attributes:
-        data: the parsed object.
-        what: name of the file, for messages.
-        path: where the object is in the file, such as "char_cnn.", for messages.
+    `path` is where the object is in the file, such as "char_cnn.", for messages.
     """
 
     data: Mapping[str, Any]
@@ -275,11 +273,7 @@ def options_from_sizes(
             "proj_clip": 3,
             "use_skip_connections": True,
         },
-        "char_cnn": {
-            "embedding": {"dim": char_dim},
-            "filters": filters,
-            "n_highway": n_highway,
-        },
+        "char_cnn": {"embedding": {"dim": char_dim}, "filters": filters, "n_highway": n_highway},
     }
 
 

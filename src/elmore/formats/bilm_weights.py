@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,9 +139,7 @@ def dump_names(config: BiLmConfig, present: Iterable[str] = ()) -> LstmNames:
     A model of one direction keeps TensorFlow's own names, because the renaming handles RNN_0 and
     RNN_1 only. A model of one layer has no MultiRNNCell.
 
-    Args:
-        config: the model.
-        present: names in a file, to choose between spellings.
+    `present` are the names in a file, to choose between spellings.
     """
     known = set(present)
     two_way = config.lstm.bidirectional
@@ -160,12 +159,7 @@ def dump_names(config: BiLmConfig, present: Iterable[str] = ()) -> LstmNames:
 
 def _matrix(dataset: str, weight: str, shape: tuple[int, ...], rows: slice | None = None) -> Link:
     return Link(
-        dataset,
-        weight,
-        shape,
-        weight_rows=rows or slice(None),
-        there=_transpose,
-        back=_transpose,
+        dataset, weight, shape, weight_rows=rows or slice(None), there=_transpose, back=_transpose
     )
 
 
@@ -203,62 +197,33 @@ def _lstm_links(lstm: LstmConfig, weight: str, names: Sequence[str]) -> list[Lin
 def linked_weights(
     config: BiLmConfig, table: Sequence[Link], read: Callable[[str], Array]
 ) -> LazyWeights:
-    """Weights that are assembled from arrays on request.
+    """Weights that are assembled on request; `read` reads an array by its name in `table`."""
+    last: dict[str, Array] = {}  # one array, which often has several weights
 
-    Args:
-        config: the model.
-        table: the links.
-        read: reads an array by its name in `table`.
-    """
-    reader = _DatasetReader(table, read)
+    def dataset(name: str) -> Array:
+        if name not in last:
+            last.clear()  # frees the old array before the new one is read
+            last[name] = read(name)
+        return last[name]
+
+    def weight(name: str, shape: tuple[int, ...]) -> Array:
+        array = np.empty(shape, np.float32)
+        for link in table:
+            if link.weight == name:
+                array[link.weight_rows] = link.there(dataset(link.dataset)[link.dataset_rows])
+        return array
+
     return LazyWeights(
-        {name: reader.bind(name, shape) for name, shape in weight_shapes(config).items()}
+        {name: partial(weight, name, shape) for name, shape in weight_shapes(config).items()}
     )
 
 
-class _DatasetReader:
-    """Assembles weights from arrays; keeps the last array, which often has several weights."""
-
-    def __init__(self, table: Sequence[Link], read: Callable[[str], Array]) -> None:
-        self._table = table
-        self._read = read
-        self._last: tuple[str, Array] | None = None
-
-    def bind(self, weight: str, shape: tuple[int, ...]) -> Callable[[], Array]:
-        """A function that reads one weight."""
-        return lambda: self.read(weight, shape)
-
-    def read(self, weight: str, shape: tuple[int, ...]) -> Array:
-        """Read one weight."""
-        array = np.empty(shape, np.float32)
-        for link in self._table:
-            if link.weight == weight:
-                array[link.weight_rows] = link.there(self._array(link.dataset)[link.dataset_rows])
-        return array
-
-    def _array(self, name: str) -> Array:
-        if self._last is None or self._last[0] != name:
-            self._last = None  # frees the old array before the new one is read
-            self._last = (name, self._read(name))
-        return self._last[1]
-
-
 def check_arrays(
-    table: Sequence[Link],
-    shapes: Shapes,
-    options: str,
-    weights: str,
-    *,
-    all_known: bool = False,
+    table: Sequence[Link], shapes: Shapes, options: str, weights: str, *, all_known: bool = False
 ) -> None:
     """Compare the arrays of a file with the options.
 
-    Args:
-        table: links of the model that the options describe.
-        shapes: of the arrays in the file.
-        options: name of the options file, for messages.
-        weights: name of the weights file, for messages.
-        all_known: refuse every other array, not only further layers.
+    With `all_known`, refuse every array that the options do not describe, not only further layers.
     """
     for link in table:
         found = shapes.get(link.dataset)
@@ -287,15 +252,7 @@ def read_softmax(
     *,
     weight: str = "softmax/W",
 ) -> Softmax:
-    """Read the output layer.
-
-    Args:
-        shapes: of the arrays in the file.
-        read: reads an array.
-        shape: (words of the vocabulary, projection_dim).
-        what: name of the file, for messages.
-        weight: name of the matrix.
-    """
+    """Read the output layer; its shape is (words of the vocabulary, projection_dim)."""
     for name, wanted in ((weight, shape), ("softmax/b", shape[:1])):
         if shapes.get(name) != wanted:
             raise FormatError(

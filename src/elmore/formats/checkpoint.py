@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._messages import shown
-from elmore.config import BiLmConfig, Precision, weight_shapes
+from elmore.config import BiLmConfig, Precision, count_parameters, weight_shapes
 from elmore.errors import ConfigError, FormatError
 from elmore.kernels.matrix import Stored, quantize
 from elmore.options import StoredType
@@ -80,11 +80,7 @@ class StartState(NamedTuple):
 
 
 class LazyWeights(Mapping[str, NDArray[np.float32]]):
-    """Weights that are read on request.
-
-    Args:
-        readers: one function per name that reads the array.
-    """
+    """Weights that are read on request, each by a function of its own."""
 
     def __init__(self, readers: Mapping[str, Callable[[], NDArray[np.float32]]]) -> None:
         self._readers = dict(readers)
@@ -114,7 +110,7 @@ class Whitening(NamedTuple):
     matrix: NDArray[np.float32]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Checkpoint:
     """A model as values, independent of torch and of any file format.
 
@@ -175,6 +171,12 @@ class Checkpoint:
         if self.softmax is not None:
             self._check_rows("softmax", self.softmax.n_words)
 
+    def __repr__(self) -> str:
+        # Not the weights: a model has millions of them.
+        softmax = "no softmax" if self.softmax is None else f"{self.softmax.n_words:,} words"
+        size = f"{count_parameters(self.config):,} parameters, {self.precision}"
+        return f"<Checkpoint {self.origin}: {size}, {softmax}>"
+
     def _check_rows(self, what: str, rows: int) -> None:
         if self.vocabulary is None:
             raise FormatError(
@@ -188,18 +190,9 @@ class Checkpoint:
             )
 
     def with_weights(self, weights: Mapping[str, NDArray[np.float32]]) -> Checkpoint:
-        """A model of the same shape with other weights, and nothing left of the old ones.
-
-        Args:
-            weights: as the attribute.
-        """
+        """A model of the same shape with other weights, and nothing left of the old ones."""
         return dataclasses.replace(
-            self,
-            weights=weights,
-            precision="float32",
-            stored={},
-            start_state=None,
-            whitening=None,
+            self, weights=weights, precision="float32", stored={}, start_state=None, whitening=None
         )
 
     def with_tokenizer(self, tokenizer: Tokenizer | None) -> Checkpoint:
@@ -227,12 +220,7 @@ class Checkpoint:
             )
 
     def numbers(self, name: str, precision: Precision) -> Stored:
-        """Read one weight in a precision; numbers stored in that precision are not converted.
-
-        Args:
-            name: one of `weight_shapes`.
-            precision: of the result.
-        """
+        """Read one weight in a precision; numbers stored in that precision are not converted."""
         # What was stored as int8 must not go through float32: quantizing again could
         # round differently.
         found = self.stored[name]() if precision == self.precision and name in self.stored else None
@@ -262,6 +250,7 @@ _MATRICES = ("input_weight", "state_weight", "projection", "projection.weight")
 
 def is_matrix(name: str) -> bool:
     """Whether a weight is one of the large matrices, which int8 applies to."""
+    # Without stack and number: "input_weight" of an LSTM layer, "0.weight" of a highway.
     last = name.split(".", 2)[-1]
     return name == "tokens.projection.weight" or (
         last in _MATRICES if "_layers." in name else "highways." in name and last.endswith("weight")
@@ -269,13 +258,7 @@ def is_matrix(name: str) -> bool:
 
 
 def as_precision(name: str, weight: NDArray[np.float32], precision: Precision) -> Stored:
-    """Convert a weight to a precision.
-
-    Args:
-        name: one of `weight_shapes`.
-        weight: float32, finite.
-        precision: "float16" rounds every weight, "int8" the large matrices.
-    """
+    """Convert a finite weight: "float16" rounds every weight, "int8" the large matrices."""
     if precision == "int8":
         return quantize(weight) if is_matrix(name) else Stored(weight)
     return Stored(as_stored(weight, precision, what=name))
@@ -283,11 +266,6 @@ def as_precision(name: str, weight: NDArray[np.float32], precision: Precision) -
 
 def as_stored(values: NDArray[np.float32], dtype: StoredType, *, what: str) -> NDArray[Any]:
     """Convert finite values to the type of a file.
-
-    Args:
-        values: any shape.
-        dtype: the type of the result.
-        what: the values for messages.
 
     Raises:
         ConfigError: a value is too large for float16.

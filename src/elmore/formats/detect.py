@@ -13,7 +13,8 @@ from elmore._io import open_checked
 from elmore._messages import shown
 from elmore.errors import ElmoreError, FormatError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.files.sources import FilesSource, FolderSource, Source
+from elmore.formats.files.sources import HDF5_SUFFIXES, FilesSource, FolderSource, Source
+from elmore.options import Fetch
 from elmore.published.catalog import (
     INCLUDED,
     Form,
@@ -24,7 +25,12 @@ from elmore.published.catalog import (
     find_weights,
     published_name,
 )
-from elmore.published.named_files import is_named_file, open_named_file, open_named_files
+from elmore.published.named_files import (
+    NAMED_SUFFIXES,
+    is_named_file,
+    open_named_file,
+    open_named_files,
+)
 
 __all__ = [
     "FORMATS",
@@ -40,6 +46,7 @@ __all__ = [
 
 # A name or path, or the files (options, weights[, vocabulary[, softmax]]).
 ModelPath = str | Path | tuple[str | Path, ...]
+_FETCH = Fetch()
 
 
 class Format(Protocol):
@@ -58,10 +65,7 @@ class Format(Protocol):
 
 
 # A name with such a suffix is a path; names of models may contain dots too.
-_SUFFIXES = (
-    *(".zip", ".tar", ".gz", ".tgz", ".hdf5", ".h5", ".json", ".safetensors"),
-    *(".th", ".pt", ".pth", ".pkl", ".index"),
-)
+_SUFFIXES = (*NAMED_SUFFIXES, ".zip", ".tar", ".gz", ".tgz", ".safetensors", ".pkl")
 
 # Modules beside this one, tried in this order: of HDF5 weights and a TensorFlow checkpoint in one
 # folder, HDF5 is read. Each is imported when those before it do not fit, so that the usual model
@@ -90,7 +94,7 @@ def detect(source: Source) -> Format:
             f"'{source.name}' has options.json but no *.hdf5 weights and no TensorFlow "
             "checkpoint; pass (options, weights) or download it again"
         )
-    if any(name.endswith((".hdf5", ".h5")) for name in names):
+    if any(name.endswith(HDF5_SUFFIXES) for name in names):
         raise FormatError(
             f"'{source.name}' has an HDF5 file but no options.json; pass (options, weights)"
         )
@@ -101,18 +105,19 @@ def detect(source: Source) -> Format:
     )
 
 
-def open_model(model: ModelPath) -> Source:
+def open_model(model: ModelPath, fetch: Fetch = _FETCH) -> Source:
     """Open the files of a model; a published one is downloaded the first time.
 
     Args:
         model: a path, a tuple of files, a name of `elmore models`, or `hf://owner/name`.
+        fetch: how to download it.
 
     Raises:
         ModelNotFound: no such path, and no published model of that name.
         FormatError: the path cannot be read.
     """
     try:
-        return _open_model(model)
+        return _open_model(model, fetch)
     except OSError as error:  # such as a path that is too long, or a file of /proc
         if isinstance(error, ElmoreError):
             raise
@@ -120,7 +125,7 @@ def open_model(model: ModelPath) -> Source:
         raise FormatError(f"'{shown(model, 120)}' cannot be read: {reason}; check it") from None
 
 
-def _open_model(model: ModelPath) -> Source:
+def _open_model(model: ModelPath, fetch: Fetch) -> Source:
     if isinstance(model, tuple):
         return open_named_files(model)
     path = Path(model)
@@ -136,10 +141,10 @@ def _open_model(model: ModelPath) -> Source:
     from elmore.published import hub  # the network is not needed above
 
     if isinstance(model, str) and path.suffix not in _SUFFIXES and hub.is_hugging_face(name):
-        return open_source(hub.fetch_hugging_face(name), follow_links=True)
+        return open_source(hub.fetch_hugging_face(name, fetch), follow_links=True)
     if isinstance(model, Path) or "/" in name or path.suffix in _SUFFIXES:
         raise ModelNotFound(f"'{model}' does not exist; check the path, or see `elmore models`")
-    files = hub.fetch_model(find_published(name))
+    files = hub.fetch_model(find_published(name), fetch)
     if len(files) == 1:
         return open_source(next(iter(files.values())))
     return FilesSource(files)
@@ -147,10 +152,6 @@ def _open_model(model: ModelPath) -> Source:
 
 def open_source(path: Path, *, follow_links: bool = False) -> Source:
     """Open a folder, zip or tar as a source.
-
-    Args:
-        path: what the user named.
-        follow_links: see `FolderSource`.
 
     Raises:
         FormatError: missing, none of the three, or broken.
@@ -160,6 +161,7 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
         return FolderSource(path, follow_links=follow_links)
     with open_checked(path, what="model") as stream:
         head = stream.read(8)
+    # By its first bytes: people rename archives. The second is an empty zip.
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         from elmore.formats.files.archives import ZipSource
 
@@ -173,9 +175,9 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
     return TarSource(path)
 
 
-def read_checkpoint(model: ModelPath) -> Checkpoint:
+def read_checkpoint(model: ModelPath, fetch: Fetch = _FETCH) -> Checkpoint:
     """Read a model from a name, a folder, an archive or single files."""
-    with open_model(model) as source:
+    with open_model(model, fetch) as source:
         return read_source(source, model)
 
 

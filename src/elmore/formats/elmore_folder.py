@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._atomic import atomic_folder
-from elmore._json import from_json, parse_json
+from elmore._json import from_json
 from elmore._manifest import FolderFormat, check_size, check_sum, file_entries
 from elmore._messages import shown
 from elmore._version import __version__
@@ -53,7 +54,6 @@ from elmore.formats.lexicons import (
     write_lexicons,
 )
 from elmore.kernels.matrix import STEPS, Stored, dequantize
-from elmore.limits import LIMITS
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import USUAL, Specials, Vocabulary
 
@@ -142,10 +142,10 @@ def read(source: Source) -> Checkpoint:
                 "layers; correct it"
             )
     vocabulary = read_words(source, facts.vocabulary, manifest)
-    numbers = {name: _stored_reader(view, name) for name in weight_shapes(config)}
+    numbers = {name: partial(_stored, view, name) for name in wanted}
     return Checkpoint(
         config=config,
-        weights=LazyWeights({name: _reader(give) for name, give in numbers.items()}),
+        weights=LazyWeights({name: partial(_dequantized, give) for name, give in numbers.items()}),
         alphabet=read_alphabet(source, facts.alphabet, manifest),
         vocabulary=vocabulary,
         softmax=_read_softmax(view, config, vocabulary, facts.softmax_cutoffs),
@@ -166,19 +166,11 @@ def stored_types(source: Source) -> set[str]:
 
 
 def write(
-    checkpoint: Checkpoint,
-    path: Path,
-    *,
-    overwrite: bool = False,
-    precision: Precision = "float32",
+    checkpoint: Checkpoint, path: Path, *, overwrite: bool = False, precision: Precision = "float32"
 ) -> None:
     """Write a model folder; it appears under its name only when it is complete.
 
-    Args:
-        checkpoint: the model.
-        path: the folder to create.
-        overwrite: replace an existing elmore folder.
-        precision: how weights are stored; with int8 the softmax is stored in float16.
+    With `precision="int8"` the softmax is stored in float16.
     """
     tensors: dict[str, NDArray[Any]] = {}
     for name in weight_shapes(checkpoint.config):
@@ -189,10 +181,13 @@ def write(
             tensors[name + _SCALES] = row_scales
     if checkpoint.softmax is not None:
         kind: StoredType = "float32" if precision == "float32" else "float16"
-        tensors["softmax.weight"] = _store("softmax", checkpoint.softmax.weight, kind)
-        tensors["softmax.bias"] = _store("softmax", checkpoint.softmax.bias, kind)
+        for part in ("weight", "bias"):
+            array = getattr(checkpoint.softmax, part)
+            check_finite(array, what="this model", name="softmax")
+            tensors[f"softmax.{part}"] = as_stored(array, kind, what="softmax")
     if checkpoint.start_state is not None:
         tensors["start.hidden"] = checkpoint.start_state.hidden
+        # The first name of the cell state, which older versions look for.
         tensors["start.memory"] = checkpoint.start_state.cell
     if checkpoint.whitening is not None:
         tensors["sif.mean"], tensors["sif.matrix"] = checkpoint.whitening
@@ -226,18 +221,13 @@ def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _store(name: str, array: NDArray[np.float32], precision: StoredType) -> NDArray[Any]:
-    check_finite(array, what="this model", name=name)  # we could not read it again
-    return as_stored(array, precision, what=name)
-
-
 def _check_manifest(source: Source) -> set[str]:
     """Compare the files with the manifest; return their names."""
     if _MANIFEST not in source.names():
         raise FormatError(
             f"'{source.name}' has no {_MANIFEST}, so it is not complete; copy or convert it again"
         )
-    manifest = parse_json(source.read(_MANIFEST, LIMITS.json_bytes + 1), what=_MANIFEST)
+    manifest = source.read_json(_MANIFEST)
     _FORMAT.check(manifest, what=_MANIFEST)
     files = from_json(
         dict[str, Any], manifest.get("files"), what=_MANIFEST, key="files", error=FormatError
@@ -282,7 +272,7 @@ def _open_model(source: Source) -> SafetensorsView:
 
 
 def _read_config(source: Source) -> _ConfigJson:
-    data = parse_json(source.read(_CONFIG, LIMITS.json_bytes + 1), what=_CONFIG)
+    data = source.read_json(_CONFIG)
     _FORMAT.check(data, what=_CONFIG)
     return from_json(_ConfigJson, data, what=_CONFIG, error=FormatError, fix=_AGAIN, extra=True)
 
@@ -339,21 +329,16 @@ def _check_extra(view: SafetensorsView, wanted: Mapping[str, tuple[int, ...]]) -
             )
 
 
-def _stored_reader(view: SafetensorsView, name: str) -> Callable[[], Stored]:
-    def read() -> Stored:
-        values = view.read(name)
-        if values.dtype != np.int8:
-            return Stored(values)
-        scales = np.array(view.read(name + _SCALES), np.float32)
-        # Scales are symmetric, so -128 never occurs.
-        if values.min(initial=0) < -STEPS or scales.min(initial=0) < 0:
-            raise FormatError(
-                f"'{_MODEL}': {name} is not a valid int8 matrix; copy the folder again"
-            )
-        return Stored(values, scales)
-
-    return read
+def _stored(view: SafetensorsView, name: str) -> Stored:
+    values = view.read(name)
+    if values.dtype != np.int8:
+        return Stored(values)
+    scales = np.array(view.read(name + _SCALES), np.float32)
+    # Scales are symmetric, so -128 never occurs.
+    if values.min(initial=0) < -STEPS or scales.min(initial=0) < 0:
+        raise FormatError(f"'{_MODEL}': {name} is not a valid int8 matrix; copy the folder again")
+    return Stored(values, scales)
 
 
-def _reader(give: Callable[[], Stored]) -> Callable[[], NDArray[np.float32]]:
-    return lambda: dequantize(give())
+def _dequantized(give: Callable[[], Stored]) -> NDArray[np.float32]:
+    return dequantize(give())

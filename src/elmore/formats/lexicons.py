@@ -80,13 +80,7 @@ def write_lexicons(folder: Path, alphabet: Alphabet | None, vocabulary: Vocabula
 def read_alphabet(
     source: Source, facts: AlphabetFacts | None, files: Collection[str]
 ) -> Alphabet | None:
-    """Read the alphabet that config.json describes.
-
-    Args:
-        source: the folder.
-        facts: what config.json says.
-        files: names in the manifest.
-    """
+    """Read the alphabet that config.json describes; `files` are the names in the manifest."""
     if facts is None:
         return None
     if facts.kind == ByteAlphabet.kind:
@@ -103,6 +97,7 @@ def read_words(source: Source, specials: Specials, files: Collection[str]) -> Vo
     """Read the vocabulary, if the manifest lists one; `specials` as config.json says."""
     if VOCABULARY not in files:
         return None
+    # A length of 0 would make all words the same.
     if specials.longest is not None and not 1 <= specials.longest <= LIMITS.max_chars:
         raise FormatError(f"'config.json': vocabulary.longest={specials.longest}; correct it")
     with closing(source.open(VOCABULARY)) as stream:
@@ -117,10 +112,6 @@ def read_dictionary(source: Source, name: str) -> list[str]:
     """Read the symbols of `char.dic` or `word.dic`, in the order of their ids.
 
     Each line has a symbol, a tab and its id.
-
-    Args:
-        source: where the file is.
-        name: the file.
 
     Raises:
         FormatError: a line without an id, ids that do not count from 0, or a symbol twice.

@@ -7,12 +7,12 @@ Only its last part is used, in the folder or in `PUBLISHED`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._json import parse_json
 from elmore.config import (
     BiLmConfig,
     LstmConfig,
@@ -28,7 +28,6 @@ from elmore.formats.files.sources import Source
 from elmore.formats.files.torch_files import StateDict, read_state_dict
 from elmore.formats.lexicons import read_dictionary
 from elmore.formats.torch_layout import TorchNames, torch_links, without_forget_bias
-from elmore.limits import LIMITS
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.vocabulary import Specials, Vocabulary
 
@@ -97,7 +96,8 @@ def read(source: Source) -> Checkpoint:
         # With a CNN the original cuts long words before it looks them up.
         cut = tokens.choice("name", _KINDS) == "cnn"
         longest = config.tokens.max_chars - 2 if cut else None
-        vocabulary = Vocabulary(words, what=_WORDS, specials=_specials(longest))
+        specials = Specials(*DictionaryAlphabet.markers, "<oov>", longest)
+        vocabulary = Vocabulary(words, what=_WORDS, specials=specials)
         if "<oov>" not in vocabulary:
             raise FormatError(f"'{_WORDS}' has no <oov>; get the file that belongs to the model")
     if characters:
@@ -125,18 +125,13 @@ def stored_types(source: Source) -> set[str]:
     }
 
 
-def _specials(longest: int | None) -> Specials:
-    begin, end = DictionaryAlphabet.markers
-    return Specials(begin=begin, end=end, unknown="<oov>", longest=longest)
-
-
 def _read_architecture(source: Source) -> tuple[dict[str, Any], str]:
     """Find the file that describes the layers, by the name that config.json gives it."""
     if _CONFIG not in source.names():
         raise FormatError(
             f"'{source.name}' has {_ENCODER} but no {_CONFIG}; get the complete model folder"
         )
-    outer = parse_json(source.read(_CONFIG, LIMITS.json_bytes + 1), what=_CONFIG)
+    outer = source.read_json(_CONFIG)
     if "encoder" in outer and "token_embedder" in outer:
         return outer, _CONFIG
     path = outer.get("config_path")
@@ -145,7 +140,7 @@ def _read_architecture(source: Source) -> tuple[dict[str, Any], str]:
     # The path is that of the machine that trained the model: only its last part counts.
     name = path.replace("\\", "/").rpartition("/")[2]
     if name in source.names() and name != _CONFIG:
-        return parse_json(source.read(name, LIMITS.json_bytes + 1), what=name), name
+        return source.read_json(name), name
     if name in PUBLISHED:
         return dict(PUBLISHED[name]), name
     raise FormatError(
@@ -169,13 +164,9 @@ def _weights(source: Source, config: BiLmConfig, what: str) -> LazyWeights:
     else:
         check_arrays(rest, encoder.shapes(), what, _ENCODER, all_known=True)
         layers = linked_weights(config, rest, encoder.read)
-        readers |= {link.weight: _bind(layers, link.weight) for link in rest}
-    readers |= {link.weight: _bind(token_weights, link.weight) for link in mine}
+        readers |= {link.weight: partial(layers.__getitem__, link.weight) for link in rest}
+    readers |= {link.weight: partial(token_weights.__getitem__, link.weight) for link in mine}
     return LazyWeights(readers)
-
-
-def _bind(weights: Mapping[str, Array], name: str) -> Callable[[], Array]:
-    return lambda: weights[name]
 
 
 def _mixed_readers(
@@ -261,6 +252,7 @@ def _characters(section: Section, n_characters: int) -> dict[str, Any]:
 
 
 def _lstm(encoder: Section) -> LstmConfig:
+    # Clips and skip connections are parts of the `elmo` encoder alone, whatever the file says.
     mixed = encoder.choice("name", ("elmo", "lstm")) == "lstm"
     config = LstmConfig(
         dim=encoder.number("dim"),

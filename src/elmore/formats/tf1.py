@@ -46,6 +46,7 @@ NAME = "tensorflow"
 Array = NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]
 
+# Training graphs put `lm/` before the names, inference graphs `bilm/`, and TF-Hub `module/`.
 _SCOPE = re.compile(r"^(?:module/)?(?:lm|bilm)/")
 _PLAIN = re.compile(
     r"char_embed|embedding|CNN/[Wb]_cnn_\d+|CNN_high_\d+/[Wb]_(?:carry|transform)|"

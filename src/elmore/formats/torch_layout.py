@@ -92,17 +92,8 @@ def _highway(name: str, weight: str, size: int) -> list[Link]:
     # The first half of the rows computes the transformed part, the second half the gate.
     for rows, turn in ((slice(0, size), np.positive), (slice(size, 2 * size), np.negative)):
         for part, shape in (("weight", (2 * size, size)), ("bias", (2 * size,))):
-            table.append(
-                Link(
-                    f"{name}.{part}",
-                    f"{weight}.{part}",
-                    shape,
-                    dataset_rows=rows,
-                    weight_rows=rows,
-                    there=turn,
-                    back=turn,
-                )
-            )
+            names = f"{name}.{part}", f"{weight}.{part}"
+            table.append(Link(*names, shape, rows, rows, there=turn, back=turn))
     return table
 
 

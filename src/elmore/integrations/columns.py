@@ -36,7 +36,7 @@ from elmore.text.sentence import Sentence
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
 
-__all__ = ["ColumnEmbedder", "ColumnJob", "JobOptions", "Kind", "column_kind", "load_model"]
+__all__ = ["ColumnEmbedder", "ColumnJob", "ColumnOptions", "Kind", "column_kind", "load_model"]
 
 # What a column holds: texts to be split into tokens, or lists of tokens.
 Kind = Literal["text", "tokens"]
@@ -44,7 +44,7 @@ Kind = Literal["text", "tokens"]
 _CHUNK_BYTES = 16 << 20
 
 
-class JobOptions(ComputeOptions, OutputOptions, total=False):
+class ColumnOptions(ComputeOptions, OutputOptions, total=False):
     """The attributes of a `ColumnJob`, as keywords of the functions that make one."""
 
     column: str
@@ -76,6 +76,7 @@ class ColumnJob(Compute, Output):
     def __post_init__(self) -> None:
         Compute.__post_init__(self)
         Output.__post_init__(self)
+        # The job is frozen for everybody else; here its values are settled.
         object.__setattr__(self, "tokenizer", sendable(self.tokenizer))
         # Workers start in other folders than the program that calls them.
         object.__setattr__(self, "model", _absolute(BUNDLED if self.model is None else self.model))
@@ -189,9 +190,7 @@ class ColumnEmbedder:
         """
         name = self.job.column
         names = self.job.check(
-            rows.schema.names,
-            lambda: column_kind(rows.column(name).type, name),
-            self.elmo.config,
+            rows.schema.names, lambda: column_kind(rows.column(name).type, name), self.elmo.config
         )
         start = 0
         for arrays in self.columns(rows.column(name)):

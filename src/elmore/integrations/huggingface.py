@@ -23,6 +23,7 @@ from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.published.catalog import BUNDLED
 from elmore.published.hub import is_hugging_face, is_offline
+from elmore.tasks.folder import FACTS, find_task, read_task
 from elmore.training.run import Run
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ __all__ = ["model_card", "push_to_hub"]
 _CARD = "README.md"
 # What an elmore folder may hold; nothing else of a model's folder is ever sent.
 _FILES = ("config.json", "model.safetensors", "vocab.txt", "characters.dic", "manifest.json")
+# What a folder of a trained task may hold, beside the biLM inside it.
+_TASK_FILES = ("task.json", "model.safetensors", "words.txt")
 _TAGS = ("elmo", "elmore", "contextual-word-vectors", "bilm")
 
 
@@ -52,7 +55,8 @@ def push_to_hub(
     training run the best model, never the state of its optimizer.
 
     Args:
-        model: a loaded model, a run, or a folder, name or files as in `Elmo.load`.
+        model: a loaded model, a run, or a folder, name or files as in `Elmo.load`; or a trained
+            task or its folder, which `elmore.tagger` and `elmore.classifier` load by that name.
         repository: `owner/name`; created if missing.
         card: the README.md; what `model_card` gives by default.
         private: whether a new repository is; the hub decides by default.
@@ -71,9 +75,13 @@ def push_to_hub(
     hub: Any = require("huggingface_hub", "hub", "push_to_hub")
     if is_offline():
         raise ElmoreError(f"elmore is offline (ELMORE_OFFLINE); unset it to push to '{name}'")
-    with _as_folder(model) as path:
-        text = model_card(model, name) if card is None else card
-        names = [file for file in _FILES if (path / file).is_file()]
+    with _as_task(model) or _as_folder(model) as path:
+        is_task = (path / FACTS).is_file()
+        known = [*_TASK_FILES, *(f"elmo/{file}" for file in _FILES)] if is_task else [*_FILES]
+        text = card
+        if text is None:
+            text = _task_card(path, name) if is_task else model_card(model, name)
+        names = [file for file in known if (path / file).is_file()]
         operations = [hub.CommitOperationAdd(file, str(path / file)) for file in names]
         operations.append(hub.CommitOperationAdd(_CARD, text.encode()))
         try:
@@ -85,7 +93,7 @@ def push_to_hub(
             # A vocabulary of the model that was there before would not match the new manifest.
             operations += [
                 hub.CommitOperationDelete(file)
-                for file in _FILES
+                for file in known
                 if file in there and file not in names
             ]
             commit = api.create_commit(name, operations, commit_message=message, revision=revision)
@@ -143,6 +151,50 @@ def model_card(
         recipe = json.dumps(run.recipe.to_json(), indent=2)
         parts.append(f"## Recipe\n\n```json\n{recipe}\n```")
     parts.append(f"Written by elmore {__version__}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _as_task(model: Any) -> contextlib.AbstractContextManager[Path] | None:
+    """The folder of a trained task, a temporary one for a loaded task; None for other models."""
+    if isinstance(model, str | Path):
+        folder = find_task(model) if Path(model).is_dir() else None
+        return None if folder is None else contextlib.nullcontext(folder)
+    return _saved(model) if hasattr(model, "predict_examples") else None
+
+
+@contextlib.contextmanager
+def _saved(task: Any) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as temporary:
+        task.save(Path(temporary, "task"))
+        yield Path(temporary, "task")
+
+
+def _task_card(path: Path, name: str) -> str:
+    """The card beside a trained task, or one from what its folder says."""
+    if (path / _CARD).is_file():
+        return (path / _CARD).read_text(encoding="utf-8")
+    content, inside = read_task(path)
+    tags = content.task == "tag"
+    head = {
+        "library_name": "elmore",
+        "pipeline_tag": "token-classification" if tags else "text-classification",
+        "tags": [*_TAGS, content.task],
+    }
+    labels = content.labels.get("tags" if tags else "classes", [])
+    rows: list[tuple[str, object]] = [
+        ("task", content.task),
+        ("labels", ", ".join(map(str, labels[:60])) or content.labels.get("kind", "-")),
+        ("biLM", "inside" if inside else f"not inside; digest `{str(content.elmo)[:16]}`"),
+        *((key, f"{value:.2f} on development data") for key, value in content.scores.items()),
+    ]
+    load = "tagger" if tags else "classifier"
+    parts = [
+        "---\n" + "".join(f"{key}: {json.dumps(value)}\n" for key, value in head.items()) + "---",
+        f"# {name.partition('/')[2]}",
+        f'```python\nimport elmore\nmodel = elmore.{load}("{name}")\n```',
+        _table(iter(rows)),
+        f"Written by elmore {__version__}.",
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -206,16 +258,9 @@ def _run(model: object) -> Run | None:
     return None
 
 
-def _run_folder(run: Run) -> Path:
-    path = run.best_path if run.best_path.is_dir() else run.checkpoint_path
-    if not path.is_dir():
-        raise ElmoreError(f"'{run.path}' has no checkpoint yet; let it train a little longer")
-    return path
-
-
 def _checkpoint(model: Any, run: Run | None) -> Checkpoint:
     if run is not None:
-        return read_checkpoint(_run_folder(run))
+        return read_checkpoint(run.model_path())
     if model is None or isinstance(model, str | Path | tuple):
         return read_checkpoint(BUNDLED if model is None else model)
     checkpoint: Checkpoint = model.checkpoint
@@ -227,7 +272,7 @@ def _as_folder(model: Any) -> Iterator[Path]:
     """A complete and checked elmore folder for any model, a temporary one if need be."""
     run = _run(model)
     checkpoint = _checkpoint(model, run)  # reading compares every file with the manifest
-    path = _run_folder(run) if run is not None else model
+    path = run.model_path() if run is not None else model
     if isinstance(path, str | Path) and elmore_folder.is_folder(Path(path)):
         yield Path(path)
         return

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from elmore._imports import require
 from elmore._messages import shown
 from elmore.errors import ConfigError
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob, JobOptions, Kind, column_kind
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, Kind, column_kind
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -58,7 +58,7 @@ class EmbedRows:
 
 
 def embed_dataset(
-    ds: Dataset, *, workers: int | None = None, **options: Unpack[JobOptions]
+    ds: Dataset, *, workers: int | None = None, **options: Unpack[ColumnOptions]
 ) -> Dataset:
     """Add columns of vectors to a dataset; the work is done when it is consumed.
 
@@ -78,7 +78,18 @@ def embed_dataset(
         ConfigError: a bad option; no such column, or one of another type.
         ModelNotFound: there is no such model here.
     """
-    return _mapped(ds, ColumnJob(**options), workers)
+    job, data = ColumnJob(**options), _ray_data()
+    _check(ds, job)
+    _check_workers(workers, job.threads or 1)
+    ds.context.execution_options.preserve_order = True
+    return ds.map_batches(
+        EmbedRows,
+        fn_constructor_args=[job],
+        batch_size=BATCH_ROWS,
+        batch_format="pyarrow",
+        compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
+        num_cpus=job.threads or 1,
+    )
 
 
 def embed_parquet(
@@ -87,7 +98,7 @@ def embed_parquet(
     *,
     workers: int | None = None,
     overwrite: bool = False,
-    **options: Unpack[JobOptions],
+    **options: Unpack[ColumnOptions],
 ) -> None:
     """Embed a column of Parquet files into a folder of such files.
 
@@ -259,21 +270,6 @@ def _make_folder(system: Any, folder: str, out: str | Path, *, overwrite: bool) 
             raise ConfigError(f"'{out}' exists; choose another folder or pass overwrite=True")
         system.delete_dir_contents(folder)
     system.create_dir(folder, recursive=True)
-
-
-def _mapped(ds: Dataset, job: ColumnJob, workers: int | None) -> Dataset:
-    data = _ray_data()
-    _check(ds, job)
-    _check_workers(workers, job.threads or 1)
-    ds.context.execution_options.preserve_order = True
-    return ds.map_batches(
-        EmbedRows,
-        fn_constructor_args=[job],
-        batch_size=BATCH_ROWS,
-        batch_format="pyarrow",
-        compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
-        num_cpus=job.threads or 1,
-    )
 
 
 def _check(ds: Dataset, job: ColumnJob) -> None:

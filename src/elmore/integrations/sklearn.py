@@ -83,6 +83,7 @@ class ElmoVectorizer(
         batch_tokens: int = 4096,
         tokenizer: Tokenizer | None = None,
     ) -> None:
+        # Stored unchecked: scikit-learn's `clone` compares them with the arguments.
         self.model = model
         self.pool = pool
         self.layers = layers
@@ -159,6 +160,7 @@ class ElmoVectorizer(
             pool=self.pool,
             tokenized=self.tokenized,
             batch_tokens=self.batch_tokens,
+            progress=False,  # as scikit-learn's own
         )
 
     def _check_parameters(self) -> Elmo:

@@ -5,6 +5,7 @@ elmore registers it as a factory: `nlp.add_pipe("elmore")` needs no import.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,15 +27,19 @@ from spacy.tokens import Doc, Span, Token  # noqa: E402
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
+    from elmore.tasks.light import LightTagger
 
-__all__ = ["ElmoComponent", "add_hooks", "make_component"]
+__all__ = ["ElmoComponent", "TaggerComponent", "add_hooks", "make_component", "make_tagger"]
 
 Array = NDArray[np.float32]
-_NAME = "elmore"
+_NAME, _TAGGER_NAME = "elmore", "elmore_tagger"
+_UNIVERSAL = frozenset(
+    "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split()
+)
 _SETTINGS = "elmore.json"
 
 
-class Settings(TypedDict):
+class ComponentSettings(TypedDict):
     """The config of the component; JSON values."""
 
     model: str | list[str] | None
@@ -46,7 +51,7 @@ class Settings(TypedDict):
     hooks: bool
 
 
-_DEFAULTS: Settings = {
+_DEFAULTS: ComponentSettings = {
     "model": None,
     "layers": "mean",
     "precision": None,
@@ -64,9 +69,9 @@ class ElmoComponent(Pipe):
     of it as one sequence. Tokens of white space are not read and get zeros.
     """
 
-    def __init__(self, name: str = _NAME, settings: Settings = _DEFAULTS) -> None:
+    def __init__(self, name: str = _NAME, settings: ComponentSettings = _DEFAULTS) -> None:
         self.name = name
-        self._settings: Settings = {**settings}
+        self._settings: ComponentSettings = {**settings}
 
     @property
     def elmo(self) -> Elmo:
@@ -118,7 +123,8 @@ class ElmoComponent(Pipe):
             if self._settings["hooks"]:
                 add_hooks(doc)
         layers: Any = self._settings["layers"]
-        for tokens, vectors in zip(places, elmo.embed_tokens(words, layers=layers), strict=True):
+        found = elmo.embed_tokens(words, layers=layers, progress=False)
+        for tokens, vectors in zip(places, found, strict=True):
             tokens[0].doc.tensor[[token.i for token in tokens]] = vectors
 
     # Writing and reading: the model is named, not written --------------------------------------
@@ -143,6 +149,102 @@ class ElmoComponent(Pipe):
         """Take the settings that `to_disk` wrote."""
         self._settings = _checked(srsly.read_json(Path(path) / _SETTINGS))
         return self
+
+
+class TaggerSettings(TypedDict):
+    """The config of the tagger; JSON values."""
+
+    tagger: str
+    key: str
+    threads: int | None
+
+
+_TAGGER_DEFAULTS: TaggerSettings = {"tagger": "pos", "key": "elmore", "threads": None}
+
+
+class TaggerComponent(Pipe):
+    """Tag documents with a trained tagger of elmore.
+
+    Universal tags become `token.pos_`, all others `token.tag_`; of joined tags such as PROPN+NNP
+    both. Spans become `doc.spans[key]`.
+    """
+
+    def __init__(self, name: str, settings: TaggerSettings) -> None:
+        self.name = name
+        self._settings: TaggerSettings = {**settings}
+
+    def __call__(self, doc: Doc) -> Doc:
+        """Tag a document, sentence by sentence if it has sentences."""
+        handler = self.get_error_handler()
+        try:
+            self._tag(doc)
+        except Exception as error:  # the pipeline's owner decides what it means
+            handler(self.name, self, [doc], error)
+        return doc
+
+    def _tag(self, doc: Doc) -> None:
+        model = _tagger(self._settings["tagger"], self._settings["threads"])
+        places = list(_sequences(doc))
+        spans = []
+        found = model.predict([[token.text for token in tokens] for tokens in places])
+        for tokens, one in zip(places, found, strict=True):
+            for span in one.spans:
+                first, last = tokens[span.first].i, tokens[span.last].i
+                spans.append(Span(doc, first, last + 1, label=span.label))
+            for token, tag in zip(tokens, () if model.marks_spans else one.tags, strict=False):
+                for part in tag.split("+"):
+                    if part in _UNIVERSAL:
+                        token.pos_ = part
+                    else:
+                        token.tag_ = part
+        if model.marks_spans:
+            doc.spans[self._settings["key"]] = spans
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """The settings as bytes; they name the tagger."""
+        data: bytes = srsly.msgpack_dumps(self._settings)
+        return data
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> TaggerComponent:
+        """Take settings that `to_bytes` gave."""
+        self._settings = {**_TAGGER_DEFAULTS, **srsly.msgpack_loads(data)}
+        return self
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Write the settings into a folder."""
+        Path(path).mkdir(parents=True, exist_ok=True)
+        srsly.write_json(Path(path) / _SETTINGS, self._settings)
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> TaggerComponent:
+        """Take the settings that `to_disk` wrote."""
+        self._settings = {**_TAGGER_DEFAULTS, **srsly.read_json(Path(path) / _SETTINGS)}
+        return self
+
+
+@functools.cache
+def _tagger(name: str, threads: int | None) -> LightTagger:
+    """A tagger, loaded once per process."""
+    from elmore.tasks.light import tagger
+
+    return tagger(name, threads=threads)
+
+
+def make_tagger(
+    nlp: Language, name: str, tagger: str, key: str, threads: int | None
+) -> TaggerComponent:
+    """Make the tagger; spaCy calls it with the config of `add_pipe`.
+
+    Args:
+        nlp: the pipeline.
+        name: of the component.
+        tagger: a name or folder, as in `elmore.tagger`.
+        key: the group of `doc.spans` for spans.
+        threads: processors to use.
+    """
+    return TaggerComponent(name, {"tagger": tagger, "key": key, "threads": threads})
+
+
+Language.factory(_TAGGER_NAME, default_config=dict(_TAGGER_DEFAULTS), func=make_tagger)
 
 
 def make_component(
@@ -170,7 +272,7 @@ def make_component(
         start: the state before each sentence: "zeros" or "warm".
         hooks: whether to call `add_hooks` for each document.
     """
-    settings: Settings = {
+    settings: ComponentSettings = {
         "model": model,
         "layers": layers,
         "precision": precision,
@@ -182,21 +284,17 @@ def make_component(
     return ElmoComponent(name, settings)
 
 
-Language.factory(
-    _NAME,
-    default_config=dict(_DEFAULTS),
-    assigns=["doc.tensor"],
-    func=make_component,
-)
+Language.factory(_NAME, default_config=dict(_DEFAULTS), assigns=["doc.tensor"], func=make_component)
 
 
-def _checked(settings: Any) -> Settings:
+def _checked(settings: Any) -> ComponentSettings:
+    # They come from a file that another version of elmore may have written.
     if not isinstance(settings, dict) or settings.keys() != _DEFAULTS.keys():
         raise ConfigError(
             "these are not settings of this version of elmore's component; add it again with "
             'nlp.add_pipe("elmore")'
         )
-    checked: Settings = {**_DEFAULTS, **settings}
+    checked: ComponentSettings = {**_DEFAULTS, **settings}
     return checked
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from elmore._imports import require
 from elmore._messages import shown
 from elmore.errors import ConfigError
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob, JobOptions, Kind
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["arrow_function", "embed_dataframe", "embed_parquet", "embed_udf"]
 
 
-def embed_dataframe(df: DataFrame, **options: Unpack[JobOptions]) -> DataFrame:
+def embed_dataframe(df: DataFrame, **options: Unpack[ColumnOptions]) -> DataFrame:
     """Add columns of vectors to a DataFrame; the work is done when it is consumed.
 
     All columns are kept, and so are partitions and the order of rows in them. The vectors are
@@ -49,7 +49,7 @@ def embed_parquet(
     out: str | Path,
     *,
     overwrite: bool = False,
-    **options: Unpack[JobOptions],
+    **options: Unpack[ColumnOptions],
 ) -> None:
     """Embed a column of Parquet files into a folder of such files.
 
@@ -70,7 +70,7 @@ def embed_parquet(
     _mapped(df, job).write.parquet(str(out), mode=mode, compression="zstd")
 
 
-def embed_udf(**options: Unpack[JobOptions]) -> Any:
+def embed_udf(**options: Unpack[ColumnOptions]) -> Any:
     """A function for expressions, an iterator Arrow UDF.
 
         df.withColumn("vector", embed_udf(pool="mean")("text"))

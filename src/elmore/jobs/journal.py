@@ -31,12 +31,7 @@ _JOURNAL, _LOCK = "journal.jsonl", "lock"
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedFile:
-    """A finished file; what else is known about it, a subclass adds.
-
-    Attributes:
-        file: its name in the folder.
-        bytes: its size.
-    """
+    """A file of the folder that is complete, and its size; a subclass adds what else is known."""
 
     file: str
     bytes: int
@@ -160,6 +155,7 @@ class JournalFolder(Generic[_R]):
         """Record a finished file."""
         self._n_records += 1
         try:
+            # Not synced: a line that a crash loses costs one file, which is made again.
             with (self.path / _JOURNAL).open("ab") as stream:
                 stream.write(_line(asdict(record)))
         except OSError as error:

@@ -79,6 +79,7 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
             self._idle.put(process)
         # A thread for each process does nothing but wait for its replies.
         self._threads = ThreadPoolExecutor(n_workers)
+        # Of the first worker that was ready; all others must have loaded the same.
         self._facts: dict[str, Any] | None = None
         self._lock = threading.Lock()
         self._closing = False

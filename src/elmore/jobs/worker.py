@@ -59,6 +59,7 @@ def read_reply(stream: BinaryIO) -> dict[str, Any] | None:
         ElmoreError: the error that the worker met.
     """
     line = stream.readline()
+    # Half a line is what a process wrote before it was killed.
     if not line.endswith(b"\n"):
         return None
     reply: dict[str, Any] = json.loads(line)

@@ -107,8 +107,7 @@ class FilterTables:
     def largest(self, ids: NDArray[np.int32]) -> Array:
         """The largest response of each filter, before the activation, (n_words, n_filters).
 
-        Args:
-            ids: character ids from 1, (n_words, chars).
+        `ids` are character ids from 1, (n_words, chars).
         """
         result = aligned(len(ids), sum(map(len, self._biases)))
         if not len(ids):
@@ -118,6 +117,7 @@ class FilterTables:
             return result
         n_words, chars = ids.shape
         ids = np.ascontiguousarray(ids, np.int32)
+        # C does not check ids: a wrong one would read outside the tables.
         if ids.min() < 1 or ids.max() > self._n_characters or chars < max(self._widths):
             raise NativeError(
                 f"character ids {ids.min()}..{ids.max()} in {chars} columns do not fit the tables "
@@ -152,6 +152,7 @@ class FilterTables:
                 values = table[group[:, :places]]  # (words, places, count)
                 for k in range(1, width):
                     values += table[group[:, k : k + places] + k * self._n_characters]
+                # After the maximum, because the bias is the same at every place.
                 result[members, first : first + len(bias)] = values.max(axis=1) + bias
                 first += len(bias)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.kernels.native import aligned, native, pointer, workspace
+from elmore.kernels.native import aligned, aligned_bytes, native, pointer, workspace
 
 __all__ = [
     "KINDS",
@@ -64,6 +64,7 @@ def quantize_rows(rows: Array) -> tuple[Array, Array]:
     """As `quantize`: integers from -127 to 127 as float32, (n, k), and their scales, (n,)."""
     largest = np.abs(rows).max(axis=1, initial=0)
     scales = np.where(largest > _SMALLEST, largest / np.float32(STEPS), np.float32(0))
+    # Rows of zeros, divided by infinity, stay zeros without a warning.
     divisors = np.where(scales > 0, scales, np.float32(np.inf))
     return np.rint(rows / divisors[:, None]), scales  # half to even
 
@@ -107,6 +108,7 @@ class Matrix:
 
     def _pack(self, stored: Stored) -> None:
         (n, k), kind = self.shape, KINDS[self.kind]
+        # A group holds the four gates of the same 16 cells, so that a step finds them in one place.
         columns = 4 * _up(n // 4, _GROUP // 4) if self.gates else _up(n, _GROUP)
         values = np.ascontiguousarray(stored.values)
         panels = _aligned(self._module.panels_bytes(columns, k, kind))
@@ -123,16 +125,7 @@ class Matrix:
         self.argument = (panels.ctypes.data, scales.ctypes.data, sums.ctypes.data, n, k, kind)
 
     def affine(self, inputs: Array, bias: Array | None = None, clip: float | None = None) -> Array:
-        """Multiply rows, add a bias and clip.
-
-        Args:
-            inputs: (rows, k), float32.
-            bias: (n,).
-            clip: bound of the results.
-
-        Returns:
-            (rows, n).
-        """
+        """Multiply rows of float32, add a bias, (n,), and clip: (rows, k) to (rows, n)."""
         if self._module is None:
             return self._twin(inputs, bias, clip)
         (n, k), rows = self.shape, inputs.shape[0]
@@ -189,15 +182,11 @@ def _interleave(scales: Array, columns: int) -> Array:
 def _aligned(size: int) -> NDArray[np.uint8]:
     """Reserve memory for panels, in huge pages where the system gives them for the asking."""
     if size < _HUGE_PAGE or sys.platform != "linux":
-        space = np.empty(size + 64, np.uint8)
-        first = -space.ctypes.data % 64
-        return space[first : first + size]
+        return aligned_bytes(np.empty(size + 64, np.uint8), size)
     pages = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError, AttributeError):  # a kernel or Python without them
         pages.madvise(mmap.MADV_HUGEPAGE)
-    space = np.frombuffer(pages, np.uint8)
-    first = -space.ctypes.data % _HUGE_PAGE
-    return space[first : first + size]
+    return aligned_bytes(np.frombuffer(pages, np.uint8), size, _HUGE_PAGE)
 
 
 def _up(value: int, unit: int) -> int:

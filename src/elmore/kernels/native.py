@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from elmore.errors import ConfigError, NativeError
 
-__all__ = ["Native", "aligned", "native", "pointer", "workspace"]
+__all__ = ["Native", "aligned", "aligned_bytes", "native", "pointer", "workspace"]
 
 _local = threading.local()
 # Bytes of a cache line.
@@ -23,12 +23,7 @@ _LINE = 64
 
 
 class Native(NamedTuple):
-    """What was chosen.
-
-    Attributes:
-        module: the extension, or None where the twins run.
-        reason: why, in a few words.
-    """
+    """The extension, or None where the twins run, and why."""
 
     module: ModuleType | None
     reason: str
@@ -48,6 +43,7 @@ def native() -> Native:
     return _load(os.environ.get("ELMORE_NATIVE", "auto"))
 
 
+# By choice, not once for all: tests and benchmarks change the variable while they run.
 @lru_cache(maxsize=4)
 def _load(choice: str) -> Native:
     if choice not in ("0", "auto", "require"):
@@ -89,6 +85,12 @@ def aligned(*shape: int) -> NDArray[np.float32]:
     return space[first : first + size].reshape(shape)
 
 
+def aligned_bytes(space: NDArray[np.uint8], size: int, unit: int = _LINE) -> NDArray[np.uint8]:
+    """The `size` bytes of larger memory that start at a multiple of `unit`."""
+    first = -space.ctypes.data % unit
+    return space[first : first + size]
+
+
 def workspace(size: int) -> int:
     """The address of this thread's scratch memory, which any kernel of the thread may use.
 
@@ -96,7 +98,6 @@ def workspace(size: int) -> int:
     """
     space: tuple[int, int, object] = getattr(_local, "space", (0, 0, None))
     if space[0] < size or space[2] is None:
-        fresh = np.empty(size + _LINE, np.uint8)
-        first = -fresh.ctypes.data % _LINE
-        space = _local.space = (size, fresh.ctypes.data + first, fresh)
+        fresh = aligned_bytes(np.empty(size + _LINE, np.uint8), size)
+        space = _local.space = (size, fresh.ctypes.data, fresh)
     return space[1]

@@ -49,12 +49,7 @@ class Packing:
 
     @classmethod
     def plan(cls, lengths: Ints, time: int) -> Packing:
-        """Plan the packed order.
-
-        Args:
-            lengths: tokens of each sentence, (batch,).
-            time: length of the padded batch.
-        """
+        """Plan the packed order of sentences with `lengths` (batch,), padded to `time`."""
         if len(lengths) == 1 and lengths[0] == time:  # one sentence: nothing to sort
             places = np.arange(time)
             last = np.array([time - 1])
@@ -69,6 +64,7 @@ class Packing:
         sizes = alive.sum(axis=1)
         starts = np.cumsum(sizes) - sizes
         last = np.full(len(order), -1)
+        # Empty sentences come last in the order, and have no last row.
         living = int((ordered > 0).sum())
         last[:living] = starts[ordered[:living] - 1] + np.arange(living)
         first = order[row] * time

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.kernels.matrix import Array, Matrix, Stored
+from elmore.kernels.matrix import Array, Matrix, Stored, quantize
+from elmore.kernels.native import aligned, native, pointer, workspace
 
 __all__ = ["Likeliest", "LogSoftmax", "log_sum"]
 
@@ -24,6 +26,8 @@ _BLOCK_ROWS, _BLOCK_WORDS = 512, 2048
 _KEPT_BYTES = 128 << 20
 # Rows whose logits of all words exist at once in `likeliest`: 6 MB for 50,000 words.
 _RANKED_ROWS = 32
+# In place of minus infinity, which has no place in the kernel.
+_LOWEST = np.float32(-1e30)
 # Words of one group there: the maxima of groups tell which words can be among the likeliest.
 _GROUP = 64
 
@@ -69,12 +73,7 @@ class LogSoftmax:
         self._tails = [_Table(weight[a:b], bias[a:b]) for a, b in self._bounds]
 
     def of(self, hidden: Array, targets: Ints) -> Logs:
-        """The log probability of each target, (n,), in double precision.
-
-        Args:
-            hidden: (n, dim).
-            targets: word ids, (n,).
-        """
+        """The log probability of each target, (n,), in double precision, from (n, dim)."""
         if not self._cutoffs:
             return self._head.log_likelihoods(hidden, targets)
         cluster = np.searchsorted(self._cutoffs, targets, side="right")
@@ -103,9 +102,7 @@ class LogSoftmax:
     def chosen(self, hidden: Array, ids: Ints) -> Logs:
         """The sum over predictions of the log probability of chosen words, up to a constant.
 
-        Args:
-            hidden: one row per prediction, (n_predictions, dim).
-            ids: (n,).
+        `hidden` has one row per prediction, (n_predictions, dim); `ids` is (n,).
         """
         if self._cutoffs:
             return np.asarray(self.all(hidden)[:, ids].sum(axis=0))
@@ -113,7 +110,9 @@ class LogSoftmax:
             self._head.rows(ids) @ hidden.sum(axis=0) + len(hidden) * self._head.bias[ids]
         )
 
-    def likeliest(self, hidden: Sequence[Array], prior: Array, k: int) -> Likeliest:
+    def likeliest(
+        self, hidden: Sequence[Array], prior: Array, k: int, *, rounded: bool = False
+    ) -> Likeliest:
         """The k likeliest words by the product of several predictions and a prior.
 
         A word's value is the sum of its logits over the predictions plus its prior; special words
@@ -124,6 +123,7 @@ class LogSoftmax:
             hidden: one array (n, dim) per prediction.
             prior: (n_words,).
             k: how many words.
+            rounded: multiply in int8 if that is faster here; values change by about 1 per cent.
 
         Returns:
             see `Likeliest`; rows do not depend on each other.
@@ -136,8 +136,9 @@ class LogSoftmax:
         else:
             bias = len(hidden) * self._head.bias + prior
             summed = np.sum(hidden, axis=0)
+            sums = self._head.rounded_sums if rounded else self._head.sums
             parts = [
-                _rank(self._head.sums(summed[at : at + _RANKED_ROWS], bias), k)
+                _rank(sums(summed[at : at + _RANKED_ROWS], bias), k)
                 for at in range(0, len(summed), _RANKED_ROWS)
             ]
         return Likeliest(*map(np.concatenate, zip(*parts, strict=True)))
@@ -148,13 +149,35 @@ def _rows(hidden: Sequence[Array], at: int) -> list[Array]:
 
 
 def _rank(values: Array, k: int) -> Likeliest:
-    """Pick the k largest of each row, in falling order, and the log of the sum of all exps.
+    """Pick the k largest of each row, in falling order, and the log of the sum of all exps."""
+    (n, n_words), module = values.shape, native().module
+    k = min(k, n_words)
+    if module is None or not n or not k:
+        return _rank_twin(values, k)
+    ids, best, sums = np.empty((n, k), np.int32), aligned(n, k), aligned(n)
+    space = workspace(module.rank_workspace(n_words))
+    # False if a row has fewer than k values: minus infinity is none, and NaN neither.
+    if not module.rank(
+        ids.ctypes.data,
+        pointer(best, n, k),
+        pointer(sums, n),
+        pointer(values, n, n_words),
+        space,
+        n,
+        n_words,
+        k,
+    ):
+        return _rank_twin(values, k)
+    return Likeliest(ids, best, best[:, 0] + np.log(sums))
+
+
+def _rank_twin(values: Array, k: int) -> Likeliest:
+    """As `_rank`, in numpy: the definition of the kernel.
 
     A full sort or partition of 50,000 numbers costs more than the product that made them. The
     k-th largest maximum of groups of words is a bound that few words reach; only these are sorted.
     """
     n, n_words = values.shape
-    k = min(k, n_words)
     whole = n_words - n_words % _GROUP
     maxima = values[:, :whole].reshape(n, _GROUP, -1).max(axis=1) if whole else values[:, :0]
     maxima = np.concatenate([maxima, values[:, whole:]], axis=1)
@@ -163,7 +186,7 @@ def _rank(values: Array, k: int) -> Likeliest:
         bounds = np.partition(maxima, -k, axis=1)[:, -k]
     ids, logs = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
     for row, bound in enumerate(bounds):
-        found = np.flatnonzero(values[row] >= bound)
+        found = np.flatnonzero(~(values[row] < bound))  # with NaN, which shows in the total
         order = np.argsort(-values[row, found], kind="stable")[:k]
         ids[row] = found[order]
         logs[row] = values[row, ids[row]]
@@ -180,6 +203,19 @@ class _Table:
         self._kept: list[Matrix] | None = None
         if weight.size * 4 <= _KEPT_BYTES:
             self._kept = [self._pack(first) for first in range(0, len(bias), _BLOCK_WORDS)]
+
+    @cached_property
+    def _small(self) -> Matrix | None:
+        """The table in int8; None where that is not faster, or where it would not be kept."""
+        if self._kept is None or not native().vectors:
+            return None
+        return Matrix(quantize(np.asarray(self._weight, np.float32)))
+
+    def rounded_sums(self, hidden: Array, bias: Array) -> Array:
+        """As `sums`, rounded to int8 where that is faster."""
+        if self._small is None:
+            return self.sums(hidden, bias)
+        return self._small.affine(hidden, np.maximum(bias, _LOWEST))
 
     def rows(self, ids: Ints) -> Array:
         """Chosen rows in float32, (n, dim)."""
@@ -201,6 +237,7 @@ class _Table:
         """
         n = len(hidden)
         largest = np.full(n, -np.inf, np.float32)
+        # In double precision, because it adds up over all words of the vocabulary.
         total = np.zeros(n)
         picked = np.zeros(n)
         for first, matrix, bias in self._blocks():

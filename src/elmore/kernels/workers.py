@@ -21,7 +21,7 @@ import numpy as np
 from elmore._machine import available_threads
 from elmore.errors import ConfigError
 
-__all__ = ["Limits", "Workers", "one_blas_thread"]
+__all__ = ["ThreadLimits", "Workers", "one_blas_thread"]
 
 Result = TypeVar("Result")
 # What the end of a process waits for a job in hand; jobs take milliseconds.
@@ -46,7 +46,7 @@ class _Inside(threading.local):
 _inside = _Inside()
 
 
-class Limits:
+class ThreadLimits:
     """What a worker thread tells a library that has threads of its own; here, nothing."""
 
     def enter(self) -> None:
@@ -75,9 +75,12 @@ class Workers:
     """
 
     def __init__(
-        self, threads: int | None = None, count: int | None = None, limits: Limits | None = None
+        self,
+        threads: int | None = None,
+        count: int | None = None,
+        limits: ThreadLimits | None = None,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or ThreadLimits()
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[_Item | None] | None = None
         self._process = 0
@@ -91,6 +94,7 @@ class Workers:
         self,
         jobs: Sequence[Callable[[], Result]],
         give_up: Callable[[], None] = lambda: None,
+        done: Callable[[Result], object] = lambda result: None,
     ) -> list[Result]:
         """Run jobs and give their results in order; the first error is raised here.
 
@@ -99,17 +103,26 @@ class Workers:
         Args:
             jobs: what to run.
             give_up: called after an error or an interrupt, to tell long jobs that they may end.
+            done: gets each result as soon as those before it are there, in the calling thread.
         """
         if _inside.workers is self:  # a thread that waited for itself would wait forever
-            return self.share(jobs)
+            results = self.share(jobs)
+            for result in results:
+                done(result)
+            return results
         waiting = self._started()
         futures: list[Future[Result]] = [Future() for _ in jobs]
+        # What a library inside a job may use, so that all jobs together keep to `threads`.
         inner = max(1, self.threads // max(1, min(len(jobs), self.count)))
         with self.limits.kept():
             try:
                 for job, future in zip(jobs, futures, strict=True):
                     waiting.put((job, future, inner))
-                return [future.result() for future in futures]
+                results = []
+                for future in futures:
+                    results.append(future.result())
+                    done(results[-1])
+                return results
             except BaseException:
                 give_up()
                 _end(futures)
@@ -138,6 +151,7 @@ class Workers:
 
     def _started(self) -> queue.SimpleQueue[_Item | None]:
         with self._lock:
+            # A forked process has none of the threads, and its queue may hold jobs of the parent.
             if self._jobs is None or self._process != os.getpid():
                 self._process = os.getpid()
                 self._jobs = queue.SimpleQueue()
@@ -189,7 +203,7 @@ def _work(
     jobs: queue.SimpleQueue[_Item | None],
     workers: weakref.ref[Workers],
     ready: threading.Barrier,
-    limits: Limits,
+    limits: ThreadLimits,
 ) -> None:
     limits.enter()
     now = 1

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
 from elmore.embedding.elmo import Elmo
+from elmore.embedding.search import largest
 from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, FormatError
-from elmore.kernels.softmax import Likeliest
+from elmore.kernels.softmax import Likeliest, LogSoftmax
 from elmore.language_model.predictions import Array, Ids, LanguageModel, Logs, read_sentence
 from elmore.text.batching import plan_batches
 from elmore.text.sentence import Sentence
@@ -91,17 +92,7 @@ def substitutes_at(
     *,
     batch_tokens: int = BATCH_TOKENS,
 ) -> list[list[tuple[str, float]]]:
-    """List the words that are likely at places of several sentences, computed together.
-
-    Args:
-        elmo: a model that has a softmax.
-        places: sentences, and a position in each.
-        k: how many words for each.
-        batch_tokens: token budget of a batch.
-
-    Returns:
-        for each place what `substitutes` gives.
-    """
+    """What `substitutes` gives for places of several sentences, computed together."""
     predictor = PlacePredictor(elmo)
     check_places(places)
     if k < 1:
@@ -136,17 +127,30 @@ class PlacePredictor:
 
     Args:
         elmo: a model that has a softmax.
+        n_words: judge the most frequent words only; all by default.
     """
 
-    def __init__(self, elmo: Elmo) -> None:
+    def __init__(self, elmo: Elmo, n_words: int | None = None) -> None:
         self.model = model = LanguageModel(elmo)
+        self.table = model.engine.log_softmax()
+        if n_words is not None and n_words < len(model.vocabulary):
+            if model.softmax.cutoffs:
+                raise ConfigError("a softmax with clusters judges all words; leave out candidates")
+            weight, bias = model.softmax.weight, model.softmax.bias
+            self.table = LogSoftmax(weight[:n_words], bias[:n_words])
         # Both directions count how frequent a word is, so that it is divided out once.
-        rank = np.arange(1, len(model.vocabulary) + 1)
+        n_words = min(n_words or len(model.vocabulary), len(model.vocabulary))
+        rank = np.arange(1, n_words + 1)
         self.prior = np.log(rank if model.bidirectional else np.ones(len(rank))).astype(np.float32)
-        self.prior[model.special] = -np.inf
+        self.special = [k for k in model.special if k < n_words]
+        self.prior[self.special] = -np.inf
 
     def hidden(
-        self, sentences: Sequence[Sentence], positions: Sequence[Ids], batch_tokens: int
+        self,
+        sentences: Sequence[Sentence],
+        positions: Sequence[Ids],
+        batch_tokens: int,
+        keep: Callable[[slice, Array], None] | None = None,
     ) -> Array:
         """What each direction knows about chosen places.
 
@@ -155,6 +159,8 @@ class PlacePredictor:
             positions: places in each sentence, (n,), or first and last token of spans, (n, 2); a
                 sentence without is not computed.
             batch_tokens: token budget of a batch.
+            keep: called with where places are in the result, and with all layers of their (first)
+                tokens, (layers, n, dim).
 
         Returns:
             top-layer vectors, (directions, places of all sentences, dim).
@@ -173,24 +179,29 @@ class PlacePredictor:
                 mine, here = positions[k], slice(ends[k], ends[k + 1])
                 first, last = mine.T if mine.ndim == 2 else (mine, mine)
                 hidden[0, here] = model.half(layers[-1, row, first], 0)
+                if keep is not None:
+                    keep(here, layers[:, row, first + 1])
                 if model.bidirectional:
                     hidden[1, here] = model.half(layers[-1, row, last + 2], 1)
         return hidden
 
-    def likeliest(self, hidden: Array, k: int) -> Likeliest:
+    def likeliest(self, hidden: Array, k: int, *, rounded: bool = False) -> Likeliest:
         """The k likeliest words at places, markers and `<UNK>` left out; ties by id.
 
         Args:
             hidden: of `hidden`, (directions, n, dim).
             k: how many words; fewer if the vocabulary has fewer.
+            rounded: see `LogSoftmax.likeliest`.
         """
-        model, engine = self.model, self.model.engine
-        k = min(k, len(self.prior) - len(model.special))
-        table = engine.log_softmax()
+        engine = self.model.engine
+        k, table = min(k, len(self.prior) - len(self.special)), self.table
         parts = np.array_split(hidden, max(1, min(engine.workers.count, hidden.shape[1])), axis=1)
         with engine.alone():
             done = engine.workers.share(
-                [partial(table.likeliest, list(part), self.prior, k) for part in parts]
+                [
+                    partial(table.likeliest, list(part), self.prior, k, rounded=rounded)
+                    for part in parts
+                ]
             )
         found = Likeliest(*map(np.concatenate, zip(*done, strict=True)))
         if not np.isfinite(found.total).all():
@@ -200,12 +211,9 @@ class PlacePredictor:
     def values(self, hidden: Array, ids: Ids) -> Array:
         """Log probabilities of chosen words at one place, up to a constant of that place.
 
-        Args:
-            hidden: of one place, (directions, dim).
-            ids: words, (n,).
+        `hidden` is of one place, (directions, dim); `ids` are words, (n,).
         """
-        table = self.model.engine.log_softmax()
-        return np.asarray(table.chosen(hidden, ids) + self.prior[ids], np.float32)
+        return np.asarray(self.table.chosen(hidden, ids) + self.prior[ids], np.float32)
 
 
 def _best(model: LanguageModel, logs: Logs, k: int) -> list[tuple[str, float]]:
@@ -214,10 +222,5 @@ def _best(model: LanguageModel, logs: Logs, k: int) -> list[tuple[str, float]]:
         raise ConfigError(f"k={k}; use 1 or more")
     logs = logs.copy()
     logs[model.special] = -np.inf
-    k = min(k, len(logs) - len(model.special))
-    if k == 0:
-        return []
-    # Sorting all words for the first ten of them would take longer than the model.
-    likely = np.flatnonzero(logs >= np.partition(logs, -k)[-k])
-    order = likely[np.argsort(-logs[likely], kind="stable")[:k]]
+    order = largest(logs, min(k, len(logs) - len(model.special)))
     return [(model.vocabulary.words[i], float(logs[i])) for i in order]

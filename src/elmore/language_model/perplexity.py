@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from elmore._messages import SILENT, Progress
+from elmore._messages import ProgressOption, progress_of, size_of
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.errors import ConfigError, InputError
@@ -101,6 +102,7 @@ class Perplexity:
         }
 
     def __add__(self, other: Perplexity) -> Perplexity:
+        # None and a number have no sum, and a mean over one direction and two would be wrong.
         if (self.backward_loss is None) != (other.backward_loss is None):
             raise ConfigError(
                 "one of these perplexities has no backward direction; add those of one model"
@@ -140,7 +142,7 @@ def perplexity(
     *,
     tokenized: bool = False,
     batch_tokens: int = BATCH_TOKENS,
-    progress: Progress | None = None,
+    progress: ProgressOption = None,
 ) -> Perplexity:
     """Measure how well a model predicts a text: full softmax, every sentence on its own.
 
@@ -149,7 +151,7 @@ def perplexity(
         sentences: one text per sentence, read as a stream; those without a token are left out.
         tokenized: whether the sentences are lists of tokens.
         batch_tokens: token budget of a batch.
-        progress: counts the sentences that were measured.
+        progress: as in `Elmo.embed`.
 
     Raises:
         ConfigError: the model has no softmax.
@@ -163,20 +165,21 @@ def perplexity(
     model = LanguageModel(elmo)
     if isinstance(sentences, str) and not tokenized:
         sentences = [sentences]
-    report = SILENT if progress is None else progress
     total, n_empty = no_predictions(model), 0
-    # A window at a time, sorted by length: sums do not depend on the order, and memory is bounded.
-    for window in windows(read_sentences(elmo, sentences, tokenized), len):
-        busy = [sentence for sentence in window if len(sentence)]
-        n_empty += len(window) - len(busy)
-        for rows in plan_batches([len(s) for s in busy], batch_tokens=batch_tokens):
-            total += tally(
-                model.unknown,
-                *model.predict([busy[row] for row in rows]),
-                n_sentences=len(rows),
-                n_markers=len(rows),
-            )
-            report.update(len(rows))
+    with closing(progress_of(progress, unit="sentences", total=size_of(sentences))) as report:
+        # A window at a time, sorted by length: sums do not depend on the order, and memory is
+        # bounded.
+        for window in windows(read_sentences(elmo, sentences, tokenized), len):
+            busy = [sentence for sentence in window if len(sentence)]
+            n_empty += len(window) - len(busy)
+            for rows in plan_batches([len(s) for s in busy], batch_tokens=batch_tokens):
+                total += tally(
+                    model.unknown,
+                    *model.predict([busy[row] for row in rows]),
+                    n_sentences=len(rows),
+                    n_markers=len(rows),
+                )
+                report.update(len(rows))
     if not total.n_sentences:
         raise InputError("there is no sentence with a token to measure; give at least one")
     return replace(total, n_empty=n_empty)
@@ -188,12 +191,7 @@ def no_predictions(model: LanguageModel) -> Perplexity:
 
 
 def tally(
-    unknown: int,
-    logs: list[Logs],
-    ids: list[Ids],
-    *,
-    n_sentences: int,
-    n_markers: int,
+    unknown: int, logs: list[Logs], ids: list[Ids], *, n_sentences: int, n_markers: int
 ) -> Perplexity:
     """The sum of some predictions.
 
@@ -204,6 +202,7 @@ def tally(
         n_sentences: sentences that they come from.
         n_markers: how many targets of the first direction are markers.
     """
+    # No target is -1, so without an <UNK> all words are known.
     known = [targets != unknown for targets in ids]
     return Perplexity(
         n_sentences=n_sentences,

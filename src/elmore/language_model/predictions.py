@@ -109,12 +109,7 @@ class LanguageModel:
         return np.split(logs, len(hidden)), targets
 
     def log_probs(self, hidden: Array, targets: Ids) -> Logs:
-        """The log probability of each target, (n,).
-
-        Args:
-            hidden: top-layer vectors of one direction, (n, dim).
-            targets: words that they should predict, (n,).
-        """
+        """The log probability of each target, (n,), from vectors of one direction, (n, dim)."""
         # Rows are independent, so each thread takes a share of them.
         table, count = self.engine.log_softmax(), self.engine.workers.count
         parts = zip(np.array_split(hidden, count), np.array_split(targets, count), strict=True)

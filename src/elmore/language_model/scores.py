@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore._messages import ProgressOption, progress_of, size_of
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.language_model.perplexity import mean_perplexity
 from elmore.language_model.predictions import LanguageModel, Logs, read_sentences
+from elmore.options import StreamOptions
 from elmore.text.batching import plan_batches
 from elmore.text.sentence import Sentence
 
 __all__ = ["SentenceScore", "pipe_scores", "score"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SentenceScore:
     """Log probabilities of one sentence; entry i of each array belongs to token i.
 
@@ -43,6 +47,10 @@ class SentenceScore:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def __repr__(self) -> str:
+        total = f"total={self.total:.2f}, perplexity={self.perplexity:.4g}"
+        return f"SentenceScore({reprlib.repr(self.tokens)}, {total})"
 
     @property
     def forward_total(self) -> float:
@@ -92,16 +100,24 @@ def _rounded(value: float | None) -> float | None:
 
 
 @overload
-def score(elmo: Elmo, sentences: str, *, tokenized: bool = ...) -> SentenceScore: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+def score(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+    elmo: Elmo, sentences: str, *, tokenized: bool = ..., **how: Unpack[StreamOptions]
+) -> SentenceScore: ...
 @overload
 def score(
-    elmo: Elmo, sentences: Sequence[str] | Sequence[Sequence[str]], *, tokenized: bool = ...
+    elmo: Elmo,
+    sentences: Sequence[str] | Sequence[Sequence[str]],
+    *,
+    tokenized: bool = ...,
+    **how: Unpack[StreamOptions],
 ) -> list[SentenceScore]: ...
 def score(
     elmo: Elmo,
     sentences: str | Sequence[str] | Sequence[Sequence[str]],
     *,
     tokenized: bool = False,
+    batch_tokens: int | None = None,
+    progress: ProgressOption = None,
 ) -> SentenceScore | list[SentenceScore]:
     """The log probability of every token, in both directions.
 
@@ -109,6 +125,8 @@ def score(
         elmo: a model that has a softmax.
         sentences: a sentence, or a list of sentences.
         tokenized: whether the sentences are lists of tokens.
+        batch_tokens: as in `Elmo.embed`.
+        progress: as in `Elmo.embed`.
 
     Returns:
         one result for a lone string, a list for a list. An empty sentence has its markers alone.
@@ -118,9 +136,15 @@ def score(
         >>> result.tokens, result.forward.shape, result.total < 0
         (('She', 'fell', '.'), (3,), True)
     """
-    if isinstance(sentences, str) and not tokenized:
-        return next(pipe_scores(elmo, [sentences]))
-    return list(pipe_scores(elmo, sentences, tokenized=tokenized))
+    budget = BATCH_TOKENS if batch_tokens is None else batch_tokens
+    lone = isinstance(sentences, str) and not tokenized
+    items = [sentences] if isinstance(sentences, str) and lone else sentences
+    results = []
+    with closing(progress_of(progress, unit="sentences", total=size_of(items))) as report:
+        for result in pipe_scores(elmo, items, tokenized=tokenized, batch_tokens=budget):
+            results.append(result)
+            report.update(1)
+    return results[0] if lone else results
 
 
 def pipe_scores(

@@ -57,6 +57,7 @@ class BiLm(nn.Module):
             layers = nn.ModuleList(
                 ProjectedLstm(config.lstm, k) for k in range(config.lstm.n_layers)
             )
+            # By name and not in a ModuleDict: parameters are called as in `config.weight_shapes`.
             setattr(self, f"{direction}_layers", layers)
         if config.lstm.mixed:
             self.projection = SharedProjection(config.lstm)
@@ -189,13 +190,7 @@ def _unpack(packed: Sequence[Tensor], place: Tensor, size: int) -> Tensor:
 
 
 def first_rows(kept: BiLmState | None, rows: int, fresh: Callable[[int], BiLmState]) -> BiLmState:
-    """The state in which the first rows start.
-
-    Args:
-        kept: the state of all rows so far; None before the first batch.
-        rows: how many the batch has.
-        fresh: makes the state of that many new rows.
-    """
+    """The state in which the first rows of a batch start; `fresh` makes that of new rows."""
     if kept is None:
         return fresh(rows)
     known = kept.hidden.shape[2]

@@ -64,6 +64,7 @@ class TokenEncoder(nn.Module):
 
     def _characters(self, words: Tensor) -> Tensor:
         parameters = list(self.convolutions.parameters())
+        # Each convolution registers its weight, then its bias.
         filters, biases = parameters[::2], parameters[1::2]
         features = convolve(words, self.characters, filters, biases)
         features = torch.relu(features) if self.config.activation == "relu" else features.tanh()
@@ -141,6 +142,7 @@ class _Convolution(torch.autograd.Function):
         tables = _character_tables(characters, filters)
         shape = (ids.shape[0], sum(table.shape[1] for table in tables))
         result = characters.new_empty(shape)
+        # Where each filter won: all that the backward pass needs of the windows.
         starts = ids.new_empty(shape)
         for members, responses in _responses(ids, tables, len(characters)):
             best = [values.max(dim=1) for values in responses]
@@ -177,11 +179,7 @@ def convolve(
 ) -> Tensor:
     """The largest response of each filter; differentiable.
 
-    Args:
-        ids: character ids from 1, (n_words, chars).
-        characters: (n_characters, char_dim).
-        filters: weight of each filter, (count, char_dim, width).
-        biases: (count,) of each filter.
+    Arguments are those of `kernels.charcnn.FilterTables` and its `largest`.
 
     Returns:
         (n_words, n_filters), before the activation.

@@ -100,6 +100,7 @@ def normalise(values: Tensor, mask: Tensor, kind: LayerNorm) -> Tensor:
     """
     dims = (2, 3) if kind == "sentence" else (1, 2, 3)
     real = mask.to(values.dtype)[None, :, :, None]
+    # An empty sentence has no tokens to divide by.
     counts = real.sum(dim=dims, keepdim=True).clamp(min=1) * values.shape[3]
     mean = (values * real).sum(dim=dims, keepdim=True) / counts
     variance = ((values - mean) * real).square().sum(dim=dims, keepdim=True) / counts

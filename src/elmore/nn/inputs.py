@@ -62,6 +62,7 @@ class TensorBatch:
         real = (flat > 0).any(dim=-1)
         lengths = real.sum(dim=1)
         batch, time = real.shape
+        # Lengths alone say where a sentence ends, so nothing may be missing in the middle.
         if not torch.equal(real, torch.arange(time, device=ids.device) < lengths[:, None]):
             raise ConfigError("padding before the end of a sentence; put rows of zeros last")
         distinct, where = torch.unique(

@@ -131,6 +131,7 @@ class ProjectedLstm(nn.Module):
             weights = (self.state_weight, self.projection)
             lstm_steps(gates, sizes[first:step], *weights, hidden, cell, self.clips, output[chunk])
             start += size
+            # The next steps start from the last one here; their sentences are its first rows.
             hidden = output[start - sizes[step - 1] : start]
         return output, cell
 

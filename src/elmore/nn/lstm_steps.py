@@ -122,6 +122,7 @@ def _activation(
     at_gates = _pointer(gates, gates.shape[0], 4 * cells)
     at_cell = _pointer(cell, cell.shape[0], cells)
     at_kept = [_pointer(tensor, tensor.shape[0], cells) for tensor in kept]
+    # `row` are the bytes of one row of cells; a row of gates has four times as many.
     bound, row, forward = _bound(clip), 4 * cells, module.lstm_forward
 
     def native(start: int, place: int, size: int) -> None:
@@ -188,6 +189,7 @@ def differentiate_gates(
     squashed = kept.tanh_cell
     d_cell.add_(d_unprojected * out_gate * (1 - squashed * squashed))
     if clip is not None:
+        # A clipped cell does not change with what it was made of.
         d_cell.mul_(kept.cell.abs() < clip)
     torch.mul(d_unprojected * squashed, out_gate * (1 - out_gate), out=d_out_gate)
     torch.mul(d_cell * candidate, in_gate * (1 - in_gate), out=d_in)
@@ -197,12 +199,7 @@ def differentiate_gates(
 
 
 def _differentiation(
-    d_gates: Tensor,
-    d_cell: Tensor,
-    gates: Tensor,
-    kept: _Kept,
-    cell0: Tensor,
-    clip: float | None,
+    d_gates: Tensor, d_cell: Tensor, gates: Tensor, kept: _Kept, cell0: Tensor, clip: float | None
 ) -> Callable[[int, int | None, int, Tensor], None]:
     """Choose how to go back through the element-wise part of a step.
 
@@ -228,6 +225,7 @@ def _differentiation(
             )
 
         return twin
+    # `row` in bytes, as in `_activation`.
     n_rows, row = gates.shape[0], 4 * cells
     at_d_gates = _pointer(d_gates, n_rows, 4 * cells)
     at_gates = _pointer(gates, n_rows, 4 * cells)
@@ -331,6 +329,7 @@ class LstmSteps(torch.autograd.Function):
             start -= size
             rows = slice(start, start + size)
             d_out = d_projected[rows]
+            # A sentence that ends here gets nothing from later steps: its row is still zero.
             torch.add(d_output[rows], d_hidden[:size], out=d_out)
             d_unprojected = d_out
             if projection is not None:

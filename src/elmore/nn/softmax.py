@@ -106,6 +106,7 @@ def draw_negatives(count: int, n_words: int, generator: np.random.Generator) -> 
     while True:
         uniform = generator.random(2 * wanted + 64)
         block = np.exp(uniform * math.log(n_words + 1)).astype(np.int64) - 1
+        # Rounding can carry a draw close to 1 beyond the last word.
         drawn = np.concatenate([drawn, np.minimum(block, n_words - 1)])
         distinct, first = np.unique(drawn, return_index=True)
         if len(distinct) >= wanted:

@@ -7,16 +7,15 @@ from contextlib import contextmanager
 
 import torch
 
-from elmore.kernels.workers import Limits, Workers
+from elmore.kernels.workers import ThreadLimits, Workers
 
 __all__ = ["TorchLimits", "torch_workers"]
 
 
-class TorchLimits(Limits):
+class TorchLimits(ThreadLimits):
     """Hold torch's own threads to what a worker may use."""
 
     def enter(self) -> None:
-        """Prepare a new thread."""
         # The first question in a thread takes over the count of the process; asked later, it would
         # undo what is set then.
         torch.get_num_threads()
@@ -24,12 +23,10 @@ class TorchLimits(Limits):
         torch.set_flush_denormal(True)
 
     def set(self, threads: int) -> None:
-        """Let torch use this many threads."""
         torch.set_num_threads(threads)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep the calling thread's count."""
         # The count is each thread's own, but threads that others start later would inherit what
         # our workers set: put back what was there.
         before = torch.get_num_threads()

@@ -23,7 +23,7 @@ __all__ = [
     "Form",
     "Published",
     "PublishedFile",
-    "Tokens",
+    "Tokenization",
     "assumed_tokens",
     "bundled_model",
     "find_file",
@@ -45,7 +45,7 @@ def bundled_model(name: str = BUNDLED) -> Path:
 Form = Literal["elmore", "allennlp", "tensorflow", "manylangs", "tfhub", "other"]
 
 
-class Tokens(NamedTuple):
+class Tokenization(NamedTuple):
     """How raw text is split for a model; `note` says why that may not fit, and is empty if it does.
 
     See `Checkpoint.notes`.
@@ -64,7 +64,7 @@ _NOT_STATED = "nobody states how its training text was tokenized"
 _LEMMAS = "it was trained on lemmas, not on words as they are written"
 
 
-def assumed_tokens(form: Form, languages: Collection[str] = ()) -> Tokens:
+def assumed_tokens(form: Form, languages: Collection[str] = ()) -> Tokenization:
     """What to assume of a model that does not say how its text was tokenized.
 
     Args:
@@ -75,12 +75,12 @@ def assumed_tokens(form: Form, languages: Collection[str] = ()) -> Tokens:
     english = names <= _ENGLISH_NAMES
     if form != "manylangs":
         # What can be downloaded without a language is the English of the paper, as a rule.
-        return Tokens("billion-word" if english else "unicode", _NOT_STATED)
+        return Tokenization("billion-word" if english else "unicode", _NOT_STATED)
     if not names:
-        return Tokens("unicode", "it was trained on words of UDPipe in an unnamed language")
+        return Tokenization("unicode", "it was trained on words of UDPipe in an unnamed language")
     if names & _SEGMENTED:
-        return Tokens("unicode", "it was trained on words of UDPipe, which need a dictionary")
-    return Tokens("ptb" if english else "unicode")
+        return Tokenization("unicode", "it was trained on words of UDPipe, which need a dictionary")
+    return Tokenization("ptb" if english else "unicode")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,12 +131,12 @@ class Published:
     lemmas: bool = False
 
     @property
-    def tokens(self) -> Tokens:
+    def tokens(self) -> Tokenization:
         """How raw text is split for it."""
         if self.lemmas:
-            return Tokens("unicode", _LEMMAS)
+            return Tokenization("unicode", _LEMMAS)
         if self.tokenizer is not None:
-            return Tokens(self.tokenizer)
+            return Tokenization(self.tokenizer)
         return assumed_tokens(self.form, (self.language,))
 
     @property

@@ -354,6 +354,7 @@ class _Transfer:
                 f"{self._target.suffix} file"
             )
         self._check_sum(address)
+        # Whatever the catalogue has, the record of what was first seen is SHA-256.
         found = sha256_file(self._partial)
         finish_file(self._partial, self._target)
         self._mark.unlink(missing_ok=True)
@@ -364,6 +365,7 @@ class _Transfer:
             return
         algorithm, _, expected = self._checksum.partition(":")
         with self._partial.open("rb") as stream:
+            # Not for security: systems that forbid SHA-1 for that still allow it as a checksum.
             found = hashlib.file_digest(
                 stream, lambda: hashlib.new(algorithm, usedforsecurity=False)
             ).hexdigest()
@@ -393,6 +395,7 @@ def _connect(
 
     `socket.create_connection` gives each of them the complete time.
     """
+    # A few are enough: each gets an equal share of the time, and large hosts have many.
     found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[:4]
     problem: OSError = OSError(f"{address[0]} has no number")
     for *_, number in found:
@@ -406,19 +409,19 @@ def _connect(
     raise problem
 
 
-class _Connection(http.client.HTTPConnection):
+class _QuickConnection(http.client.HTTPConnection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._create_connection = _connect  # the base class sets its own
 
 
-class _TlsConnection(_Connection, http.client.HTTPSConnection):
+class _TlsConnection(_QuickConnection, http.client.HTTPSConnection):
     pass
 
 
 class _Http(urllib.request.HTTPHandler):
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_Connection, req)
+        return self.do_open(_QuickConnection, req)
 
 
 class _Https(urllib.request.HTTPSHandler):

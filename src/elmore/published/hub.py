@@ -17,15 +17,18 @@ import shutil
 import sys
 import urllib.parse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from elmore._atomic import atomic_file, write_error
 from elmore._imports import require
 from elmore._io import sha256_file
 from elmore._json import read_json
 from elmore._locks import hold_lock
-from elmore._messages import download_progress, say_download, shown
+from elmore._messages import ProgressOption, download_progress, is_watched, say_download, shown
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
+from elmore.options import Fetch
 from elmore.published.catalog import Published, PublishedFile, find_file
 from elmore.published.downloads import Reporting, download
 
@@ -42,6 +45,7 @@ __all__ = [
 
 _LOGGER = logging.getLogger(__name__)
 _HUGGING_FACE = "hf://"
+_FETCH = Fetch()
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?:@[\w./-]+)?")
 # What our formats read; a repository may hold much else.
 _WANTED = (
@@ -74,12 +78,8 @@ def is_downloaded(model: Published) -> bool:
     return bool(model.files) and all((folder / file.name).is_file() for file in model.files)
 
 
-def fetch_model(model: Published, *, reporting: Reporting = download_progress) -> dict[str, Path]:
+def fetch_model(model: Published, fetch: Fetch = _FETCH) -> dict[str, Path]:
     """Find the files of a published model; download what is missing.
-
-    Args:
-        model: an entry of the catalogue.
-        reporting: makes the progress reports.
 
     Returns:
         file name → path.
@@ -94,29 +94,27 @@ def fetch_model(model: Published, *, reporting: Reporting = download_progress) -
             f"model {model.name!r} cannot be downloaded automatically; download it from "
             f"{model.page} and pass its path"
         )
+    if fetch.revision is not None:
+        raise ConfigError(f"revision={fetch.revision!r} but {model.name!r} has none; leave it out")
     # Every file is checked each time: a damaged cache would give wrong vectors without an
     # error.
-    shelf = _Shelf(_folder(model), model.name)
-    gone = [file for file in model.files if not (_folder(model) / file.name).is_file()]
+    root = home() if fetch.cache_dir is None else Path(fetch.cache_dir)
+    folder = root / "models" / model.name
+    shelf = _Shelf(folder, model.name, root)
+    gone = [file for file in model.files if not (folder / file.name).is_file()]
     if gone and not is_offline():
         size = "of unknown size" if model.megabytes is None else f"about {model.megabytes} MB"
-        say_download(
-            f"downloading model {model.name!r} ({size}) from {_folder_of(gone[-1].addresses[0])} "
-            f"to {_folder(model)}"
-        )
-    missing = _missing(model)
+        place = gone[-1].addresses[0].rpartition("/")[0]
+        say_download(f"downloading model {model.name!r} ({size}) from {place} to {folder}")
+    missing, reporting = _missing(model), partial(download_progress, option=fetch.progress)
     try:
         return {file.name: shelf.get(file, missing, reporting) for file in model.files}
     except ElmoreError as error:
-        raise _with_help(error, gone, _folder(model)) from None
+        raise _with_help(error, gone, folder) from None
 
 
 def fetch_address(address: str) -> Path:
-    """Find the file of an address; it is downloaded the first time.
-
-    Args:
-        address: that of a published model's file, or any other.
-    """
+    """Find the file of an address; it is downloaded the first time."""
     known = find_file(address)
     if known is not None:
         model, file = known
@@ -149,20 +147,8 @@ def _with_help(error: ElmoreError, files: Sequence[PublishedFile], folder: Path)
     return error
 
 
-def _folder_of(address: str) -> str:
-    return address.rpartition("/")[0]
-
-
 def prune(models: Sequence[Published], *, dry_run: bool = False) -> list[Path]:
-    """Delete the downloads of models, and unfinished downloads; the checksums stay.
-
-    Args:
-        models: which ones.
-        dry_run: delete nothing.
-
-    Returns:
-        the folders and files that are deleted.
-    """
+    """Delete downloads of models, and unfinished ones; the checksums stay. Returns the paths."""
     gone = [folder for folder in map(_folder, models) if folder.is_dir()]
     left = [
         path
@@ -184,10 +170,10 @@ def prune(models: Sequence[Published], *, dry_run: bool = False) -> list[Path]:
 class _Shelf:
     """The files of one model, with their checksums and their lock."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, name: str, root: Path | None = None) -> None:
+        self.folder, self._root = folder, home() if root is None else root
         self._name = name
-        self._sums_path = home() / "sums" / f"{name}.json"
+        self._sums_path = self._root / "sums" / f"{name}.json"
 
     def get(self, file: PublishedFile, missing: str, reporting: Reporting) -> Path:
         """Find a file and check it; `missing` starts the message if it is not in the cache."""
@@ -212,7 +198,7 @@ class _Shelf:
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
         """Keep other processes away from these files."""
-        locks = home() / "locks"
+        locks = self._root / "locks"
         try:
             for folder in (locks, self.folder, self._sums_path.parent):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -239,6 +225,7 @@ class _Shelf:
                 partial=None if held else path.with_name(f"{path.name}.download-{os.getpid()}"),
             )
         except ElmoreError as error:
+            # The word is in the message of a wrong checksum only.
             if known and not file.checksum and "expected" in str(error):
                 raise ElmoreError(
                     f"{error}; the first checksum seen is in '{shown(self._sums_path, 120)}', "
@@ -262,6 +249,7 @@ class _Shelf:
         if not self._sums_path.is_file():
             return {}
         files = read_json(self._sums_path).get("files")
+        # People may edit the file; what cannot be read counts as not seen.
         found = files if isinstance(files, dict) else {}
         return {
             name: str(entry["sha256"])
@@ -289,39 +277,45 @@ def _missing(model: Published) -> str:
 
 def is_hugging_face(name: str) -> bool:
     """Whether a name is `hf://owner/name`, or looks like `owner/name`."""
-    if name.startswith(_HUGGING_FACE):
-        return True
-    return _REPOSITORY.fullmatch(name) is not None
+    return name.startswith(_HUGGING_FACE) or _REPOSITORY.fullmatch(name) is not None
 
 
-def fetch_hugging_face(name: str) -> Path:
+def fetch_hugging_face(name: str, fetch: Fetch = _FETCH) -> Path:
     """Download a model from the Hugging Face hub; return its folder of links into a cache.
 
     Args:
         name: `owner/name` or `hf://owner/name`; `@revision` at the end chooses a revision.
+        fetch: how to download it.
     """
     repository, _, revision = name.removeprefix(_HUGGING_FACE).partition("@")
+    if revision and fetch.revision not in (None, revision):
+        raise ConfigError(
+            f"'{shown(name)}' names another revision than revision={fetch.revision!r}; give one"
+        )
     if _REPOSITORY.fullmatch(repository) is None:
         raise ConfigError(
             f"'{shown(name)}' is not a valid name of a model on the hub; write hf://owner/name"
         )
-    if name.startswith(_HUGGING_FACE):
+    try:
         hub = require("huggingface_hub", "hub", f"'{shown(name)}'")
-    else:
-        try:
-            hub = require("huggingface_hub", "hub", f"'{shown(name)}'")
-        except ElmoreError:
-            raise ModelNotFound(
-                f"'{shown(name)}' does not exist; check the path, or install elmore[hub] if it "
-                "is a model on the Hugging Face hub"
-            ) from None
+    except ElmoreError:
+        if name.startswith(_HUGGING_FACE):
+            raise
+        # A path with a typing error looks like owner/name, too.
+        raise ModelNotFound(
+            f"'{shown(name)}' does not exist; check the path, or install elmore[hub] if it "
+            "is a model on the Hugging Face hub"
+        ) from None
     offline = is_offline()
     try:
         folder = hub.snapshot_download(
             repository,
-            revision=revision or None,
+            revision=revision or fetch.revision,
+            token=fetch.token,
+            cache_dir=fetch.cache_dir,
             allow_patterns=list(_WANTED),
             local_files_only=offline,
+            tqdm_class=_hub_bar(fetch.progress),
         )
     except Exception as error:  # its errors have no common base and change between versions
         first = str(error).strip().split("\n")[0]
@@ -331,3 +325,16 @@ def fetch_hugging_face(name: str) -> Path:
             "check the name, or see `elmore models`"
         ) from None
     return Path(folder)
+
+
+def _hub_bar(progress: ProgressOption) -> Any:
+    """The bars of the hub: its own where they are wanted (None), else some that show nothing."""
+    if progress is True or (progress is None and is_watched()):
+        return None
+    from tqdm.auto import tqdm
+
+    class Hidden(tqdm):  # type: ignore[misc]  # tqdm has no types
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **{**options, "disable": True})
+
+    return Hidden

@@ -9,19 +9,20 @@ from pathlib import Path
 
 from elmore.errors import ConfigError, ModelNotFound
 from elmore.formats.bilm_options import find_vocabulary
-from elmore.formats.files.sources import FilesSource, Source
+from elmore.formats.files.sources import HDF5_SUFFIXES, FilesSource, Source
 from elmore.limits import LIMITS
 
-__all__ = ["is_named_file", "open_named_file", "open_named_files"]
+__all__ = ["NAMED_SUFFIXES", "is_named_file", "open_named_file", "open_named_files"]
 
-_HDF5 = (".hdf5", ".h5")
 _PICKLES = (".th", ".pt", ".pth")
+# A model has more than one such file, and a user may name any of them.
+NAMED_SUFFIXES = (*HDF5_SUFFIXES, *_PICKLES, ".json", ".index")
 _SHARD = re.compile(r"\.data-\d{5}-of-\d{5}")
 
 
 def is_named_file(path: Path) -> bool:
     """Whether a path is one of several files of a model, or the prefix of a checkpoint."""
-    if path.is_file() and path.suffix in (*_HDF5, *_PICKLES, ".json", ".index"):
+    if path.is_file() and path.suffix in NAMED_SUFFIXES:
         return True
     return not path.is_dir() and _prefix(path) is not None
 
@@ -35,7 +36,7 @@ def open_named_files(files: tuple[str | Path, ...]) -> Source:
         )
     options, weights, *more = (Path(file) for file in files)
     # The order is easily mixed up.
-    if options.suffix in _HDF5 and weights.suffix == ".json":
+    if options.suffix in HDF5_SUFFIXES and weights.suffix == ".json":
         raise ConfigError(
             f"'{options}' comes first but is not an options file; pass (options, weights)"
         )
@@ -43,7 +44,7 @@ def open_named_files(files: tuple[str | Path, ...]) -> Source:
     prefix = _prefix(weights)
     named |= _shards(prefix) if prefix is not None else {"weights.hdf5": weights}
     for path in more:
-        if path.suffix in _HDF5:
+        if path.suffix in HDF5_SUFFIXES:
             named["softmax.hdf5"] = path
         else:
             named["vocab.txt.gz" if path.suffix == ".gz" else "vocab.txt"] = path
@@ -115,7 +116,7 @@ def _beside(weights: Path, named: dict[str, Path], prefix: Path | None) -> dict[
     """
     names = [name for name in _names(weights.parent) if not weights.with_name(name).is_symlink()]
     found: dict[str, Path] = {}
-    arrays = [name for name in names if name.endswith(_HDF5)]
+    arrays = [name for name in names if name.endswith(HDF5_SUFFIXES)]
     outputs = [name for name in arrays if "softmax" in name]
     if prefix is None and "softmax.hdf5" not in named:
         twin = weights.name.replace("weights", "softmax")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from elmore.senses.change import Changes, compare
+from elmore.senses.explore import Exploration
 from elmore.senses.find import Concordance
 from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Use
@@ -12,6 +13,7 @@ from elmore.senses.vectors import SenseSpace, SenseVectors, marked_place, sense_
 __all__ = [
     "Changes",
     "Concordance",
+    "Exploration",
     "Index",
     "Sense",
     "SenseSpace",

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.errors import ConfigError, InputError
-from elmore.report import Report, Row
+from elmore.report import PICTURES, Report, Row
 from elmore.senses.groups import group_vectors, sense_names
 from elmore.senses.index import Index, Use
 from elmore.senses.vectors import Array, SenseVectors, unit
 
-__all__ = ["Changes", "SenseShare", "WordChange", "compare"]
+__all__ = ["Changes", "SenseShare", "Shift", "WordChange", "compare", "prototype_shift"]
 
 Shares = NDArray[np.float64]
 # Distances that float32 cannot tell apart.
@@ -115,6 +116,16 @@ class Changes:
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
 
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the ranking as the suffix says: .html, .json, .txt or a picture (.svg, .png)."""
+        path = Path(path)
+        if path.suffix.lower() in PICTURES:
+            from elmore.senses.pictures import draw_change
+
+            draw_change(self, path, overwrite=overwrite)
+        else:
+            self.report.save(path, overwrite=overwrite)
+
     def to_pandas(self, table: str | None = None) -> Any:
         """The ranking, or another table of the report, as a `pandas.DataFrame`."""
         return self.report.to_pandas(table)
@@ -175,9 +186,7 @@ def _word_change(
     rows = old.rows(word), new.rows(word)
     n_old, n_new = map(len, rows)
     vectors = unit(np.concatenate([old.vectors(rows[0]), new.vectors(rows[1])]))
-    means = vectors[:n_old].mean(axis=0), vectors[n_old:].mean(axis=0)
-    prototype = float(_distances(means[0][None], means[1][None])[0])
-    random = _random_distances(vectors, n_old, permutations, np.random.default_rng(seed))
+    shift = prototype_shift(vectors[:n_old], vectors[n_old:], permutations, seed)
     grouping = group_vectors(vectors, max_senses, seed)
     n = len(grouping.centres)
     shares = [
@@ -201,14 +210,38 @@ def _word_change(
         n_old=n_old,
         n_new=n_new,
         # The mean product of all pairs is the product of the means.
-        pairwise=float(1 - means[0] @ means[1]),
-        prototype=prototype,
+        pairwise=float(1 - vectors[:n_old].mean(axis=0) @ vectors[n_old:].mean(axis=0)),
+        prototype=shift.distance,
         divergence=_divergence(*shares),
-        p=float((1 + (random >= prototype - _ROUNDING).sum()) / (1 + permutations)),
+        p=shift.p,
         q=1.0,
         senses=tuple(senses),
     )
-    return float((prototype - random.mean()) / max(float(random.std()), 1e-9)), change
+    return shift.score, change
+
+
+class Shift(NamedTuple):
+    """How far two sets of vectors are from each other.
+
+    Attributes:
+        distance: cosine distance of their means.
+        score: in standard deviations of random divisions, from their mean.
+        p: share of random divisions with a distance at least as large.
+    """
+
+    distance: float
+    score: float
+    p: float
+
+
+def prototype_shift(old: Array, new: Array, permutations: int, seed: int) -> Shift:
+    """Compare unit vectors of two corpora by a permutation test."""
+    distance = float(_distances(old.mean(axis=0)[None], new.mean(axis=0)[None])[0])
+    draws = np.random.default_rng(seed)
+    random = _random_distances(np.concatenate([old, new]), len(old), permutations, draws)
+    score = float((distance - random.mean()) / max(float(random.std()), 1e-9))
+    p = float((1 + (random >= distance - _ROUNDING).sum()) / (1 + permutations))
+    return Shift(distance, score, p)
 
 
 def _random_distances(

@@ -6,13 +6,15 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from elmore._atomic import atomic_file
+from elmore.embedding.search import largest
 from elmore.errors import ConfigError
-from elmore.report import Report, Row
+from elmore.report import PICTURES, Report, Row
 from elmore.senses.index import Index, Rows, Use
 from elmore.senses.vectors import Array, Place, SenseVectors, marked_place, unit
 
@@ -101,6 +103,19 @@ class Concordance:
         ]
         return {"query": self.query, "hits": hits}
 
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the hits as the suffix says: .csv, .html, .json, .txt or a picture (.svg, .png)."""
+        path = Path(path)
+        if path.suffix.lower() in PICTURES:
+            from elmore.senses.pictures import draw_find
+
+            draw_find(self, path, overwrite=overwrite)
+        elif path.suffix.lower() == ".csv":
+            with atomic_file(path, overwrite=overwrite) as stream:
+                stream.write(self.to_csv().encode("utf-8", "backslashreplace"))
+        else:
+            self.report.save(path, overwrite=overwrite)
+
     def to_csv(self) -> str:
         """The hits as CSV."""
         text = io.StringIO()
@@ -140,19 +155,16 @@ def find_similar(
     signs = np.array([1 / n_like] * n_like + [-1 / max(1, len(unlike))] * len(unlike), np.float32)
     found = index.space.vectors(asked)
     query = signs @ unit(found.dense())
-    best = rows[_largest(_scores(index, rows, query), max(k, _RERANKED))]
+    best = rows[largest(_scores(index, rows, query), max(k, _RERANKED))]
     best = np.sort(best)  # the order of the text decides between equals
     stored = index.substitutes(best)
-    # As many words as the index keeps, or cosines would be too small.
-    n = stored.ids.shape[1]
-    examples = SenseVectors(found.space, found.ids[:, :n], found.weights[:, :n])
-    scores = stored.similarity(examples) @ signs
+    scores = stored.similarity(found) @ signs
     hits = []
-    for row in _largest(scores, k):
+    for row in largest(scores, k):
         pair = SenseVectors(
             found.space,
-            np.concatenate([examples.ids[:1], stored.ids[[row]]]),
-            np.concatenate([examples.weights[:1], stored.weights[[row]]]),
+            np.concatenate([found.ids[:1], stored.ids[[row]]]),
+            np.concatenate([found.weights[:1], stored.weights[[row]]]),
         )
         shared = tuple(name for name, _ in pair.shared(0, 1, 5))
         hits.append(Hit(index.use(int(best[row])), float(scores[row]), shared))
@@ -172,9 +184,3 @@ def _scores(index: Index, rows: Rows, query: Array) -> Array:
         part = slice(start, start + _BLOCK)
         scores[part] = index.vectors(rows[part]) @ query
     return scores
-
-
-def _largest(values: Array, k: int) -> NDArray[np.int64]:
-    """Where the k largest values are, in falling order; of equal ones the first."""
-    some = np.argpartition(-values, k - 1)[:k] if k < len(values) else np.arange(len(values))
-    return np.asarray(some[np.lexsort((some, -values[some]))], np.int64)

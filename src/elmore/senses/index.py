@@ -4,6 +4,7 @@ offsets.npy             uses of word w are rows offsets[w] to offsets[w + 1]
 sentence.npy, position.npy                      where each use is
 ids.npy, weights.npy, weight_scale.npy          its likeliest substitutes, uint8 times a scale
 vectors.npy, vector_scale.npy                   its dense vector, int8 times a scale
+layers.npy, layer_scale.npy                     its layers, if asked for, int8 times a scale
 text.npy, text_end.npy, line.npy, source.npy    the sentences: tokens, each ended by a newline
 words.json, vocabulary.json                     words and their counts; the substitutes
 manifest.json                                   settings, sizes and digests of all of them
@@ -41,6 +42,8 @@ __all__ = ["Index", "Use"]
 Rows = NDArray[np.int64]
 MANIFEST, WORDS, VOCABULARY = "manifest.json", "words.json", "vocabulary.json"
 USES = ("sentence", "position", "ids", "weights", "weight_scale", "vectors", "vector_scale")
+# Only if layers were asked for; a model without a softmax has them as vectors.npy.
+LAYERS = ("layers", "layer_scale")
 SENTENCES = ("text", "text_end", "line", "source")
 FORMAT = FolderFormat(
     name="elmore-uses", version=1, label="an index of uses", fix="make it again with --force"
@@ -98,7 +101,7 @@ class Index:
                 check_size(size, entry["size"], what=path / name, fix=FORMAT.fix)
             self._arrays: dict[str, NDArray[Any]] = {
                 name: np.load(path / f"{name}.npy", mmap_mode="r")
-                for name in (*USES, *SENTENCES, "offsets")
+                for name in (*part_names(self.manifest), "offsets")
             }
             self.words: Mapping[str, int] = read_json(path / WORDS, FOLDER_LIMITS)
             self.sources = [str(one["path"]) for one in self.manifest["inputs"]]
@@ -141,7 +144,15 @@ class Index:
         name = self.manifest.get("model_name")
         if self._elmo is None and name is None:
             raise ConfigError("the index does not name its model; pass it (--model)")
-        space = SenseSpace(self._elmo or Elmo.load(name))
+        settings = self.manifest["settings"]
+        elmo = self._elmo or Elmo.load(name)
+        model = self.manifest["model"]
+        space = SenseSpace(
+            elmo,
+            settings["k"],
+            candidates=settings.get("candidates"),
+            layers=None if model.get("softmax", True) else model["layers"],
+        )
         if space_digest(space) != self.manifest["model"]["sha256"]:
             raise ConfigError(
                 f"'{shown(self.path, 100)}' was made with another model than "
@@ -179,12 +190,24 @@ class Index:
         scale = self._arrays["vector_scale"][rows][:, None]
         return np.asarray(self._arrays["vectors"][rows] * scale, np.float32)
 
+    def layers(self, rows: Rows) -> Array:
+        """The layers of uses, if the index was made with some, (n, dim).
+
+        Raises:
+            ConfigError: it was made without.
+        """
+        if "layers" not in self._arrays:
+            raise ConfigError(f"'{shown(self.path, 100)}' has no layers; make it with --layers top")
+        scale = self._arrays["layer_scale"][rows][:, None]
+        return np.asarray(self._arrays["layers"][rows] * scale, np.float32)
+
     def substitutes(self, rows: Rows) -> SenseVectors:
         """Sparse vectors of uses: their likeliest substitutes with weights."""
         scale = self._arrays["weight_scale"][rows][:, None]
         weights = np.asarray(self._arrays["weights"][rows] * scale, np.float32)
         ids = self._arrays["ids"][rows].astype(np.int32)
-        return SenseVectors(_Stored(self), ids, weights)
+        layers = None if ids.shape[1] else self.vectors(rows)
+        return SenseVectors(_Stored(self), ids, weights, layers=layers)
 
     def use(self, row: int) -> Use:
         """A use with its sentence."""
@@ -259,6 +282,13 @@ class _Stored:
         return self.index.space.rows
 
 
+def part_names(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """The arrays of an index besides its offsets, by its manifest."""
+    model = manifest["model"]
+    kept = model.get("softmax", True) and model.get("layers") is not None
+    return (*USES, *(LAYERS if kept else ()), *SENTENCES)
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of an index.
 
@@ -285,6 +315,8 @@ def space_digest(space: SenseSpace) -> str:
     from elmore.embedding.layer_cache import model_digest
 
     digest = hashlib.sha256(model_digest(space.elmo).encode())
+    if not space.k:  # a model without a softmax
+        return digest.hexdigest()
     for array in (space.softmax.weight, space.softmax.bias):
         digest.update(np.ascontiguousarray(array, np.float32).data)
     digest.update(digest_words(space.words).encode())

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from elmore._messages import SILENT, Progress, shown
 from elmore.embedding.bulk.embed_files import InputFile, TextShard, cut_shards, inspect_input
 from elmore.embedding.bulk.job import Job, JobOptions, ShardEmbedder
 from elmore.embedding.bulk.output_folder import check_same_run
+from elmore.embedding.results import LayerChoice
+from elmore.embedding.stream import windows
 from elmore.errors import ConfigError, InputError
 from elmore.formats.detect import ModelPath
 from elmore.jobs.journal import FinishedFile, JournalFolder
@@ -33,13 +35,14 @@ from elmore.jobs.worker import Worker
 from elmore.published.catalog import BUNDLED
 from elmore.senses.index import (
     FORMAT,
+    LAYERS,
     MANIFEST,
     SENTENCES,
-    USES,
     VOCABULARY,
     WORDS,
     Index,
     digest_words,
+    part_names,
     read_manifest,
     space_digest,
 )
@@ -74,6 +77,7 @@ def build_index(
     min_count: int = 100,
     max_uses: int = 1000,
     k: int = 64,
+    candidates: int | None = None,
     workers: int = 1,
     overwrite: bool = False,
     progress: Progress = SILENT,
@@ -88,28 +92,37 @@ def build_index(
     Args:
         files: text files, plain or compressed, one sentence per line.
         out: the folder to create.
-        model: what `Elmo.load` takes; it must have a softmax.
+        model: what `Elmo.load` takes. Without a softmax, uses are compared by its top layer.
         words: which words; all that occur `min_count` times by default.
         min_count: how often a word must occur, unless `words` is given.
         max_uses: about how many uses of a word are kept, drawn with equal chances.
         k: substitutes that are kept for each use.
+        candidates: choose them among so many of the most frequent words; all by default. With
+            20,000 of 50,000 words an index of all words takes about two thirds of the time.
         workers: processes.
         overwrite: start again in a folder that holds an earlier index.
         progress: counts sentences, each twice.
         report: called with one line that says how large the index will be.
         options: of `embed_files`: `tokenized`, `split_sentences`, `errors`, `limit`, `threads`,
-            `precision`, `batch_tokens`, `shard_bytes`.
+            `precision`, `batch_tokens`, `shard_bytes`. With `layers`, this mix of the layers of
+            each use is kept too, as int8: see `Index.layers`.
 
     Raises:
-        ConfigError: the model has no softmax, or a bad option.
+        ConfigError: a bad option.
         ResumeError: the folder holds an index of something else.
     """
-    for name, value in (("min_count", min_count), ("max_uses", max_uses), ("k", k)):
-        if value < 1:
+    counts = {"min_count": min_count, "max_uses": max_uses, "k": k, "candidates": candidates}
+    for name, value in counts.items():
+        if value is not None and value < 1:
             raise ConfigError(f"{name}={value}; use 1 or more")
     paths = [Path(path) for path in ([files] if isinstance(files, str | Path) else files)]
     if not paths:
         raise InputError("no input files; name at least one text file")
+    if options.get("layers") == "all":
+        raise ConfigError(
+            'an index keeps one mix of layers; pass "mean", "top", a number or weights'
+        )
+    keeps_layers = "layers" in options
     options.setdefault("threads", None if workers == 1 else 1)
     job = Job(model=model, **options)
     path = Path(os.path.abspath(out))
@@ -120,19 +133,27 @@ def build_index(
         Pool(
             start_indexer,
             workers,
-            setup={"job": job.to_json(), "k": k},
+            setup={
+                "job": job.to_json(),
+                "k": k,
+                "candidates": candidates,
+                "layers": keeps_layers,
+            },
             in_process=workers == 1,
         ) as pool,
     ):
         settings = {name: value for name, value in job.settings().items() if name in _SETTINGS}
         settings |= {"words": listed and digest_words(listed), "k": k, "max_uses": max_uses}
         settings |= {} if listed else {"min_count": min_count}
+        settings |= {"candidates": candidates} if candidates else {}
         inputs = [inspect_input(path) for path in paths]
         facts = {"settings": settings, **pool.facts(), "inputs": [one.facts() for one in inputs]}
         facts = json.loads(json.dumps({**FORMAT.head(), **facts}))
         builder = _Builder(folder, pool, job, inputs, progress)
         if not builder.resume(facts, overwrite):
             table = builder.count(listed, min_count)
+            if not facts["model"]["softmax"]:
+                report("the model has no softmax, so uses are compared by its layers")
             report(_estimate(table, max_uses, facts["model"]["use_bytes"]))
             builder.compute(max_uses)
             builder.merge(facts, str(model) if isinstance(model, str | Path) else None)
@@ -217,7 +238,7 @@ class _Builder:
         for number in numbers:
             with np.load(self.path / _part(number)) as part:
                 n_uses += np.bincount(part["word"], minlength=len(counts))
-                for name in (*USES, *SENTENCES):
+                for name in part_names(facts):
                     array = part[name]
                     length = shapes.get(name, (0,))[0] + len(array)
                     shapes[name], kinds[name] = (length, *array.shape[1:]), array.dtype
@@ -227,7 +248,8 @@ class _Builder:
             for name, shape in shapes.items()
         }
         offsets = np.concatenate([[0], np.cumsum(n_uses)])
-        self._fill(numbers, out, offsets[:-1].copy())
+        uses = [name for name in out if name not in SENTENCES]
+        self._fill(numbers, out, uses, offsets[:-1].copy())
         for array in out.values():
             array.flush()
         np.save(self.path / "offsets.npy", offsets)
@@ -255,7 +277,9 @@ class _Builder:
         if journal:
             self.folder.finish()
 
-    def _fill(self, numbers: list[int], out: Mapping[str, NDArray[Any]], free: Rows) -> None:
+    def _fill(
+        self, numbers: list[int], out: Mapping[str, NDArray[Any]], uses: list[str], free: Rows
+    ) -> None:
         """Copy each use to its row; `free` is the first free row of each word."""
         n_sentences = n_bytes = 0
         for number in numbers:
@@ -266,7 +290,7 @@ class _Builder:
                 first = np.searchsorted(words, words)
                 rows = free[words] + np.arange(len(words)) - first
                 np.add.at(free, words, 1)
-                for name in USES:
+                for name in uses:
                     values = part[name][order]
                     out[name][rows] = values + n_sentences if name == "sentence" else values
                 ends = part["text_end"] + n_bytes
@@ -306,7 +330,12 @@ class _Builder:
             limit = None if self.job.limit is None else self.job.limit - first
             before = first
             for shard in cut_shards(
-                [file], self.job.reading(), Counts(), shard_bytes=self.job.shard_bytes, limit=limit
+                [file],
+                self.job.reading(),
+                Counts(),
+                shard_bytes=self.job.shard_bytes,
+                limit=limit,
+                records=self.job.records(),
             ):
                 yield source, shard.first + 1, TextShard(number, before + shard.first, shard.texts)
                 number, first = number + 1, first + len(shard.texts)
@@ -319,7 +348,8 @@ def _part(number: int) -> str:
 def _estimate(table: Mapping[str, int], max_uses: int, use_bytes: int) -> str:
     n = sum(min(count, max_uses) for count in table.values())
     # A sentence of 25 words takes about 130 bytes; frequent words share theirs.
-    return f"{len(table)} words, about {n} uses, about {n * (use_bytes + 60) / 1e6:.1f} MB"
+    words = "1 word" if len(table) == 1 else f"{len(table)} words"
+    return f"{words}, about {n} uses, about {n * (use_bytes + 60) / 1e6:.1f} MB"
 
 
 # --------------------------------------------------------------------------- in a worker process
@@ -327,7 +357,7 @@ def _estimate(table: Mapping[str, int], max_uses: int, use_bytes: int) -> str:
 
 def start_indexer(setup: Mapping[str, Any]) -> Worker:
     """Load the model of a job."""
-    indexer = _Indexer(Job.from_json(setup["job"]), setup["k"])
+    indexer = _Indexer(Job.from_json(setup["job"]), setup)
 
     def perform(fields: Mapping[str, Any], data: bytes) -> dict[str, Any]:
         if fields["do"] == "words":
@@ -343,21 +373,30 @@ def start_indexer(setup: Mapping[str, Any]) -> Worker:
 class _Indexer:
     """A loaded model that writes parts."""
 
-    def __init__(self, job: Job, k: int) -> None:
+    def __init__(self, job: Job, setup: Mapping[str, Any]) -> None:
         self._embedder = ShardEmbedder(job)
         self.elmo = self._embedder.elmo
-        self.space = SenseSpace(self.elmo)
-        self.k = min(k, self.space.k)
+        softmax = self.elmo.checkpoint.softmax is not None
+        self.layers = job.layers if setup["layers"] else None if softmax else "top"
+        self.space = SenseSpace(
+            self.elmo,
+            setup["k"],
+            candidates=setup["candidates"],
+            layers=cast(LayerChoice | None, self.layers),  # "all" is refused
+        )
         self.reading = job.reading(self.elmo.checkpoint.tokenizer)
         self._table: dict[str, tuple[int, int]] = {}
 
     def facts(self) -> dict[str, Any]:
         facts = self._embedder.facts()
         small = len(self.space.words) <= 1 << 16
-        dim = self.space.rows.shape[1]
-        model = {"sha256": space_digest(self.space), "dim": dim}
+        dim = self.space.dim
+        model: dict[str, Any] = {"sha256": space_digest(self.space), "dim": dim}
+        model |= {"softmax": self.space.k > 0, "layers": self.layers}
         # ids and weights, the vector, two scales, sentence and position.
-        model["use_bytes"] = self.k * (3 if small else 5) + dim + 16
+        model["use_bytes"] = self.space.k * (3 if small else 5) + dim + 16
+        if self._keeps_layers:
+            model["use_bytes"] += self.elmo.dim + 4
         return {**facts, "model": model}
 
     def count(self, texts: Sequence[str]) -> dict[str, Any]:
@@ -386,16 +425,16 @@ class _Indexer:
                 chosen.append((sentence, [position for position, _ in found]))
                 words += [word for _, word in found]
                 lines.append(fields["line"] + k)
-        batch_tokens = self.elmo.engine.batch_tokens
         parts = [self._packed(self.space.vectors([]))]  # gives the shapes if nothing is chosen
-        parts += map(self._packed, self.space.pipe(chosen, batch_tokens=batch_tokens))
+        for window in windows(chosen, lambda item: len(item[0])):
+            parts.append(self._packed(self.space.window(window, self.elmo.engine.batch_tokens)))
         encoded = [
             "".join(f"{t}\n" for t in s.tokens).encode("utf-8", "replace") for s, _ in chosen
         ]
-        names = ("ids", "weights", "weight_scale", "vectors", "vector_scale")
+        names = ("ids", "weights", "weight_scale", "vectors", "vector_scale", *LAYERS)
         arrays: dict[str, NDArray[Any]] = {
             name: np.concatenate(columns)
-            for name, columns in zip(names, zip(*parts, strict=True), strict=True)
+            for name, columns in zip(names, zip(*parts, strict=True), strict=False)
         }
         sizes = [len(positions) for _, positions in chosen]
         arrays |= {
@@ -424,10 +463,24 @@ class _Indexer:
     def _packed(self, found: SenseVectors) -> tuple[NDArray[Any], ...]:
         """Substitutes and vector of each place as small integers with scales."""
         kind = "<u2" if len(self.space.words) <= 1 << 16 else "<u4"
-        weights, scale = _small(found.weights[:, : self.k], 255)
+        weights, scale = _small(found.weights, 255)
         vectors, vector_scale = _small(unit(found.dense()), 127)
-        ids = found.ids[:, : self.k].astype(kind)
-        return ids, weights.astype(np.uint8), scale, vectors.astype(np.int8), vector_scale
+        packed = (
+            found.ids.astype(kind),
+            weights.astype(np.uint8),
+            scale,
+            vectors.astype(np.int8),
+            vector_scale,
+        )
+        if not self._keeps_layers or found.layers is None:
+            return packed
+        layers, layer_scale = _small(found.layers, 127)
+        return *packed, layers.astype(np.int8), layer_scale
+
+    @property
+    def _keeps_layers(self) -> bool:
+        """Without a softmax, the vectors are the layers."""
+        return self.layers is not None and self.space.k > 0
 
 
 def _draw(word: str, sentence: int, position: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -18,9 +17,12 @@ from starlette.types import ASGIApp
 
 from elmore._version import __version__
 from elmore.embedding.elmo import Elmo
+from elmore.senses.explore import page_file
+from elmore.senses.index import Index
 from elmore.serve import schemas
 from elmore.serve.batcher import Batcher
 from elmore.serve.bodies import ARROW, JSON, NPZ, JsonRequest, encode_json
+from elmore.serve.corpus import Corpus
 from elmore.serve.errors import ServiceError, error_response, from_status, from_validation
 from elmore.serve.guard import Guard
 from elmore.serve.metrics import Metrics
@@ -50,15 +52,18 @@ _WORK: dict[str, tuple[str, type[BaseModel]]] = {
     "embeddings": ("Sentence vectors in the format of OpenAI's API", schemas.EmbeddingsResponse),
     "score": ("Log probabilities of sentences", schemas.ScoreResponse),
     "substitutes": ("Likely words in context", schemas.SubstitutesResponse),
+    "senses": ("Sense vectors: words with weights", schemas.SensesResponse),
     "explore": ("The uses of a word, compared", schemas.ExploreResponse),
 }
-_BINARY = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in (NPZ, ARROW)}
-# Path to file and media type; nothing in the files is loaded from elsewhere.
-_PAGE = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+# The same below /v1/index/, for the methods of `Corpus`.
+_INDEX: dict[str, tuple[str, type[BaseModel]]] = {
+    "find": ("Uses that are similar to a given one", schemas.IndexFindResponse),
+    "senses": ("The uses of a word, grouped by sense", schemas.IndexSensesResponse),
+    "uses": ("The sentences of uses", schemas.IndexUsesResponse),
 }
+_BINARY = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in (NPZ, ARROW)}
+# Nothing in the files is loaded from elsewhere.
+_PAGE = {"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -68,7 +73,6 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-_PAGE_FOLDER = Path(__file__).parent / "page"
 
 
 class _Route(APIRoute):
@@ -84,15 +88,24 @@ class _Route(APIRoute):
 
 
 def make_app(
-    elmo: Elmo, settings: Settings, draining: Callable[[], bool] = lambda: False
+    elmo: Elmo,
+    settings: Settings,
+    draining: Callable[[], bool] = lambda: False,
+    *,
+    index: Index | None = None,
 ) -> ASGIApp:
     """The ASGI application around a loaded model; its thread runs from startup to shutdown.
 
-    `draining` tells whether the server is stopping: no new requests are accepted from then on.
+    Args:
+        elmo: the model.
+        settings: limits, token, name.
+        draining: whether the server is stopping: no new requests are accepted from then on.
+        index: uses of words that can be searched too, made with the same model.
     """
     metrics, stopping = Metrics(), draining
     batcher = Batcher(elmo, settings, metrics)
     service = Service(elmo, settings, batcher)
+    corpus = None if index is None else Corpus(index, settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -103,6 +116,8 @@ def make_app(
         finally:
             batcher.close()
             service.close()
+            if corpus is not None:
+                corpus.close()
 
     app = FastAPI(
         title="elmore",
@@ -115,6 +130,8 @@ def make_app(
     )
     app.router.route_class = _Route  # before any route is added
     _add_work(app, service)
+    if corpus is not None:
+        _add_index(app, corpus)
     _add_state(app, service, settings, metrics, lambda: batcher.alive and not stopping())
     if settings.page:
         _add_page(app)
@@ -152,6 +169,27 @@ def _add_work(app: FastAPI, service: Service) -> None:
             response_model=None,  # the methods encode their responses themselves, faster
             responses={**_ERRORS, 200: {"model": model, **binary}},
         )(getattr(service, name))
+    missing = {"model": schemas.ErrorResponse, "description": "there is no such task"}
+    app.post(
+        "/v1/tasks/{name}",
+        summary="Tags of sentences, or labels of texts",
+        response_model=None,
+        responses={**_ERRORS, 404: missing, 200: {"model": schemas.TaskResponse}},
+    )(service.task)
+
+
+def _add_index(app: FastAPI, corpus: Corpus) -> None:
+    app.get(
+        "/v1/index",
+        summary="The index that is served",
+        response_model=None,
+        responses={200: {"model": schemas.IndexResponse}, 401: _ERRORS[401], 503: _ERRORS[503]},
+    )(corpus.about)
+    for name, (summary, model) in _INDEX.items():
+        responses = {**_ERRORS, 200: {"model": model}}
+        app.post(f"/v1/index/{name}", summary=summary, response_model=None, responses=responses)(
+            getattr(corpus, name)
+        )
 
 
 def _add_state(
@@ -162,6 +200,15 @@ def _add_state(
     ready: Callable[[], bool],
 ) -> None:
     denied: dict[int | str, dict[str, Any]] = {401: _ERRORS[401]}
+
+    @app.get(
+        "/v1/tasks",
+        summary="The taggers and classifiers that are served",
+        response_model=None,
+        responses={**denied, 200: {"model": schemas.TasksResponse}, 503: _ERRORS[503]},
+    )
+    async def tasks() -> Response:
+        return Response(encode_json({"object": "list", "data": service.tasks}), media_type=JSON)
 
     @app.get(
         "/v1/models",
@@ -202,8 +249,9 @@ def _add_page(app: FastAPI) -> None:
 
         return respond
 
-    for path, (name, kind) in _PAGE.items():
-        response = Response((_PAGE_FOLDER / name).read_bytes(), 200, _PAGE_HEADERS, kind)
+    for path, kind in _PAGE.items():
+        content = page_file(path.removeprefix("/") or "index.html")
+        response = Response(content, 200, _PAGE_HEADERS, f"{kind}; charset=utf-8")
         app.add_route(path, always(response), methods=["GET"])
 
 

@@ -20,9 +20,9 @@ from starlette.requests import Request
 
 from elmore._imports import require
 from elmore._messages import shown
-from elmore.embedding.writers import Record, Settings
+from elmore.embedding.writers import Record, Settings, utf8
 from elmore.embedding.writers.npz import NpzWriter
-from elmore.embedding.writers.parquet import VectorColumns, utf8
+from elmore.embedding.writers.parquet import VectorColumns
 from elmore.errors import MissingExtra
 from elmore.serve.errors import ServiceError
 

@@ -16,12 +16,24 @@ __all__ = [
     "ErrorResponse",
     "ExploreRequest",
     "ExploreResponse",
+    "IndexFindRequest",
+    "IndexFindResponse",
+    "IndexResponse",
+    "IndexSensesRequest",
+    "IndexSensesResponse",
+    "IndexUsesRequest",
+    "IndexUsesResponse",
     "ModelsResponse",
     "ScoreRequest",
     "ScoreResponse",
+    "SensesRequest",
+    "SensesResponse",
     "State",
     "SubstitutesRequest",
     "SubstitutesResponse",
+    "TaskRequest",
+    "TaskResponse",
+    "TasksResponse",
 ]
 
 # Larger weights overflow in float32.
@@ -70,6 +82,15 @@ class EmbedRequest(_Sentences):
     pooling: Pooling | None = Field(
         None, description="one vector per sentence instead of one per token"
     )
+    view: Literal["layers", "senses"] = Field(
+        "layers", description="senses: the dense form of sense vectors instead of layers"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> EmbedRequest:
+        if self.view == "senses" and (self.layers != "mean" or self.pooling):
+            raise ValueError("senses have neither layers nor pooling; leave them out")
+        return self
 
 
 class EmbeddingsRequest(_Request):
@@ -104,11 +125,57 @@ class SubstitutesRequest(_Sentences):
     k: int = Field(10, ge=1, le=100, description="how many words")
 
 
+class SensesRequest(_Sentences):
+    """Sense vectors: words that could stand in a place, each weighted by how specific it is."""
+
+    model_config = _examples({"sentences": ["She sat on the bank ."], "positions": [[4]], "k": 5})
+    positions: list[list[int]] | None = Field(
+        None, description="positions in each sentence, from 0; all by default"
+    )
+    k: int = Field(10, ge=1, le=200, description="how many words for each position")
+
+
 class ExploreRequest(_Sentences):
     """The uses of a word, compared; the demo page uses it."""
 
     model_config = _examples({"sentences": ["She sat on the bank .", "The bank lent money ."]})
     word: str | None = Field(None, max_length=200, description="the service chooses one by default")
+
+
+class TaskRequest(_Sentences):
+    """Sentences to tag, or texts to classify."""
+
+    model_config = _examples({"sentences": ["Ada lives in Rome."]})
+
+
+Word = Annotated[str, Field(min_length=1, max_length=100)]
+Marked = Annotated[str, Field(max_length=2000)]
+
+
+class IndexFindRequest(_Request):
+    """The uses in the index that are most similar to a marked one."""
+
+    model_config = _examples({"text": "She sat on the [bank] of the river", "k": 5})
+    text: Marked = Field(description="a sentence with one word in brackets")
+    word: Word | None = Field(None, description="a word or run*; by default the marked word")
+    k: int = Field(20, ge=1, le=200, description="how many uses")
+    like: list[Marked] = Field([], max_length=10, description="further examples")
+    unlike: list[Marked] = Field([], max_length=10, description="counterexamples")
+
+
+class IndexSensesRequest(_Request):
+    """The uses of a word in the index, grouped by sense."""
+
+    model_config = _examples({"word": "bank"})
+    word: Word = Field(description="a word, or a pattern such as run*")
+    max_senses: int = Field(8, ge=1, le=20, description="the largest number to try")
+
+
+class IndexUsesRequest(_Request):
+    """The sentences of chosen uses."""
+
+    model_config = _examples({"rows": [0, 1]})
+    rows: list[int] = Field(description="numbers of uses, as the other paths give them")
 
 
 class _Answer(BaseModel):
@@ -198,6 +265,34 @@ class SubstitutesResponse(_Answer):
     results: list[SentenceSubstitutes]
 
 
+class WeightedWord(BaseModel):
+    """A word and its weight: how much likelier it is here than in general, as a logarithm."""
+
+    word: str
+    weight: float
+
+
+class PlaceSense(BaseModel):
+    """The words with the largest weights first."""
+
+    position: int
+    token: str
+    words: list[WeightedWord]
+
+
+class SentenceSenses(BaseModel):
+    """A sentence and its places."""
+
+    tokens: list[str]
+    places: list[PlaceSense]
+
+
+class SensesResponse(_Answer):
+    """Sentences in the order of the request."""
+
+    results: list[SentenceSenses]
+
+
 class ExploredSentence(BaseModel):
     """A sentence as the model reads it."""
 
@@ -219,6 +314,13 @@ class Place(BaseModel):
     position: int
 
 
+class SenseWords(BaseModel):
+    """The likeliest words in the place of a use, and how much likelier each is than in general."""
+
+    words: list[str]
+    weights: list[float]
+
+
 class ExploreResponse(_Answer):
     """`products[i][l][j][m]`: inner product of use i in layer l and use j in layer m."""
 
@@ -230,6 +332,72 @@ class ExploreResponse(_Answer):
     uses: list[Place]
     left_out: int
     products: list[list[list[list[float]]]]
+    senses: list[SenseWords] | None
+
+
+class IndexResponse(BaseModel):
+    """The most frequent words first; `n_words` are in the index."""
+
+    name: str
+    n_uses: int
+    n_words: int
+    words: list[WordCount]
+    sources: list[str]
+
+
+class IndexLine(BaseModel):
+    """A use: the text before the word, the word, and the text after it."""
+
+    row: int
+    left: str
+    word: str
+    right: str
+    source: str
+    line: int
+
+
+class IndexHit(IndexLine):
+    """A use that was found; `shared` words fit there and in the example."""
+
+    cosine: float
+    shared: list[str]
+
+
+class IndexFindResponse(BaseModel):
+    """The most similar use first."""
+
+    query: str
+    hits: list[IndexHit]
+
+
+class IndexSense(BaseModel):
+    """A sense, named by words that could stand in the place of its uses."""
+
+    number: int
+    name: list[str]
+    count: int
+    share: float
+    sources: dict[str, float]
+
+
+class IndexSensesResponse(BaseModel):
+    """Uses by sense, the most typical first, with the cosine with it and the place on a map."""
+
+    word: str
+    silhouette: float
+    stability: float
+    senses: list[IndexSense]
+    rows: list[int]
+    numbers: list[int]
+    cosines: list[float]
+    x: list[float]
+    y: list[float]
+
+
+class IndexUsesResponse(BaseModel):
+    """Uses in the order of the request."""
+
+    uses: list[IndexLine]
 
 
 class ModelEntry(BaseModel):
@@ -248,6 +416,38 @@ class ModelsResponse(BaseModel):
 
     object: Literal["list"]
     data: list[ModelEntry]
+
+
+class TaskEntry(BaseModel):
+    """A trained tagger or classifier, and what it tells apart."""
+
+    id: str
+    object: Literal["task"]
+    task: Literal["tag", "classify"]
+    labels: list[str]
+
+
+class TasksResponse(BaseModel):
+    """The taggers and classifiers that are served."""
+
+    object: Literal["list"]
+    data: list[TaskEntry]
+
+
+class TaskResult(BaseModel):
+    """Of a tagger: tokens, tags, probabilities and spans; of a classifier: label, probabilities."""
+
+    tokens: list[str] | None = None
+    tags: list[str] | None = None
+    spans: list[dict[str, Any]] | None = None
+    label: str | list[str] | float | None = None
+    probabilities: list[float] | dict[str, float]
+
+
+class TaskResponse(_Answer):
+    """Sentences or texts in the order of the request."""
+
+    results: list[TaskResult]
 
 
 class State(BaseModel):

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from elmore.embedding.elmo import Elmo
 from elmore.errors import ConfigError
+from elmore.senses.index import Index
 from elmore.serve.app import make_app
 from elmore.serve.errors import ServiceError, error_response
 from elmore.serve.settings import Settings
@@ -66,6 +67,7 @@ def serve(
     settings: Settings,
     listener: socket.socket,
     *,
+    index: Index | None = None,
     started: Callable[[], None] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then finish what was accepted.
@@ -74,12 +76,13 @@ def serve(
         elmo: the model.
         settings: limits, token, name.
         listener: of `bind`.
+        index: uses of words that can be searched too.
         started: called when requests are taken.
     """
     stopping = _Stopping()
     connections = _Connections(settings, stopping)
     config = uvicorn.Config(
-        connections.around(make_app(elmo, settings, stopping)),
+        connections.around(make_app(elmo, settings, stopping, index=index)),
         http="h11",
         ws="none",
         lifespan="on",

@@ -15,10 +15,10 @@ from starlette.responses import Response, StreamingResponse
 
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import finish_of, sentence_from_tokens
-from elmore.embedding.word_uses import find_uses, repeated_words, shared_word, word_uses
 from elmore.embedding.writers import Record
 from elmore.errors import ConfigError, ElmoreError
 from elmore.language_model.predictions import LanguageModel
+from elmore.senses.explore import choose_uses, describe_uses, sense_words
 from elmore.serve.batcher import Batcher
 from elmore.serve.bodies import ARROW, JSON, NPZ, choose_type, encode_json, encode_vectors, number
 from elmore.serve.errors import ServiceError
@@ -27,12 +27,16 @@ from elmore.serve.schemas import (
     EmbedRequest,
     ExploreRequest,
     ScoreRequest,
+    SensesRequest,
     SubstitutesRequest,
+    TaskRequest,
 )
 from elmore.serve.settings import Settings
-from elmore.serve.work import Item, Likely, Scored, Vectors, compute
+from elmore.serve.work import Item, Likely, Scored, Senses, Vectors, compute
+from elmore.tasks.light import LightTagger, load_all
 
 if TYPE_CHECKING:
+    from elmore.senses.vectors import SenseVectors
     from elmore.text.sentence import Sentence
 
 __all__ = ["Service"]
@@ -58,6 +62,7 @@ class Service:
         self._elmo, self._settings, self._batcher = elmo, settings, batcher
         self._no_softmax: str | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._tasks = load_all(settings.tasks, elmo)
         try:
             LanguageModel(elmo)
         except ConfigError as error:
@@ -93,18 +98,25 @@ class Service:
             finish = finish_of(self._elmo.engine, body.layers, body.pooling)
         except ConfigError as error:
             raise ServiceError(422, str(error), param="layers") from None
+        senses = body.view == "senses"
+        if senses:
+            self._need_softmax()
         sentences = await self._sentences(body.sentences, body.tokens)
         rows = len(sentences) if body.pooling else sum(len(sentence) for sentence in sentences)
-        numbers = rows * self._elmo.dim * (self._elmo.n_layers if body.layers == "all" else 1)
+        dim = self._elmo.config.lstm.projection_dim if senses else self._elmo.dim
+        numbers = rows * dim * (self._elmo.n_layers if body.layers == "all" else 1)
         size = numbers * _NUMBER_BYTES[kind] + _text_bytes(sentences)
-        items = [Vectors(sentence, finish) for sentence in sentences]
+        items: list[Item] = [
+            Senses(sentence, range(len(sentence)), _dense) if senses else Vectors(sentence, finish)
+            for sentence in sentences
+        ]
         values = await self._run(request, items, size)
         records = deque(
             Record("", sentence.tokens, sentence.spans, value)
             for sentence, value in zip(sentences, values, strict=True)
         )
         request.scope["elmore.place"].hold(records)
-        head = {"model": self._settings.name, "dim": self._elmo.dim}
+        head = {"model": self._settings.name, "dim": dim}
         pieces = encode_vectors(kind, head, records, body.pooling is not None)
         if numbers > _STREAMED_NUMBERS:
             return StreamingResponse(self._each(pieces), media_type=kind)
@@ -151,13 +163,7 @@ class Service:
             )
         sentences = await self._sentences(body.sentences, body.tokens)
         for k, (sentence, place) in enumerate(zip(sentences, body.positions, strict=True)):
-            if not 0 <= place < len(sentence):
-                raise ServiceError(
-                    422,
-                    f"positions.{k} is {place} but the sentence has {len(sentence)} tokens; "
-                    "count from 0",
-                    param=f"positions.{k}",
-                )
+            _check_place(f"positions.{k}", place, sentence)
         pairs = list(zip(sentences, body.positions, strict=True))
         size = _text_bytes(sentences) + len(pairs) * body.k * 2 * _TOKEN_BYTES
         found = await self._run(request, [Likely(s, place, body.k) for s, place in pairs], size)
@@ -172,37 +178,102 @@ class Service:
         ]
         return _json({"model": self._settings.name, "results": results})
 
-    async def explore(self, body: ExploreRequest, request: Request) -> Response:
-        """Inner products of all uses of a word, in all layers."""
+    async def senses(self, body: SensesRequest, request: Request) -> Response:
+        """Words that could stand in places, weighted by how specific to the place they are."""
+        self._need_softmax()
+        if body.positions is not None and len(body.positions) != body.count:
+            raise ServiceError(
+                422,
+                f"positions for {len(body.positions)} of {body.count} sentences; give a list for "
+                "each, or leave it out for all tokens",
+                param="positions",
+            )
         sentences = await self._sentences(body.sentences, body.tokens)
-        tokens = [sentence.tokens for sentence in sentences]
-        word = body.word
-        if word is None:
-            word = shared_word(tokens, self._elmo.checkpoint.vocabulary)
-        every = () if word is None else find_uses(tokens, word)
-        uses = every[: self._settings.uses]
-        used = sorted({use.sentence for use in uses})
-        rows = sum(len(sentences[k]) for k in used)
-        # The products are few; what takes memory are the layers they are made from.
-        size = _text_bytes(sentences) + 4 * rows * self._elmo.n_layers * self._elmo.dim
-        layers = await self._run(request, [Vectors(sentences[k]) for k in used], size)
-        products: list[Any] = []
-        if uses:
-            row = {k: at for at, k in enumerate(used)}
-            places = [use._replace(sentence=row[use.sentence]) for use in uses]
-            products = word_uses(layers, places).inner_products().astype(float).round(4).tolist()
+        chosen: list[Sequence[int]] = [range(len(sentence)) for sentence in sentences]
+        if body.positions is not None:
+            chosen = list(body.positions)
+            for k, (sentence, places) in enumerate(zip(sentences, chosen, strict=True)):
+                for n, place in enumerate(places):
+                    _check_place(f"positions.{k}.{n}", place, sentence)
+        n_places = sum(map(len, chosen))
+        if n_places > self._settings.tokens:  # a place may be asked for several times
+            raise ServiceError(
+                422,
+                f"{n_places} places, more than the limit of {self._settings.tokens}; send several "
+                "requests",
+                param="positions",
+            )
+        size = _text_bytes(sentences) + n_places * (body.k + 1) * 2 * _TOKEN_BYTES
+
+        def readable(found: SenseVectors) -> list[list[tuple[str, float]]]:
+            return [found.words(row, body.k) for row in range(len(found))]
+
+        items = [Senses(s, places, readable) for s, places in zip(sentences, chosen, strict=True)]
+        found = await self._run(request, items, size)
         answer = {
             "model": self._settings.name,
-            "n_layers": self._elmo.n_layers,
-            "language_model": self._no_softmax is None,
-            "sentences": [{"tokens": s.tokens, "spans": s.spans} for s in sentences],
-            "words": [{"word": name, "count": n} for name, n in repeated_words(tokens)[:50]],
-            "word": word,
-            "uses": [use._asdict() for use in uses],
-            "left_out": len(every) - len(uses),
-            "products": products,
+            "results": [
+                {"tokens": s.tokens, "places": _places(s, places, words)}
+                for s, places, words in zip(sentences, chosen, found, strict=True)
+            ],
         }
-        return _json(answer)
+        return await self._call(n_places * body.k > _MANY_NUMBERS, _json, answer)
+
+    async def explore(self, body: ExploreRequest, request: Request) -> Response:
+        """Inner products of all uses of a word in all layers, and their sense vectors."""
+        sentences = await self._sentences(body.sentences, body.tokens)
+        vocabulary = self._elmo.checkpoint.vocabulary
+        chosen = choose_uses(sentences, body.word, vocabulary, self._settings.uses)
+        places = chosen.by_sentence
+        rows = sum(len(sentences[k]) for k in places)
+        # The answer is small; what takes memory are the layers it is made from.
+        size = _text_bytes(sentences) + 4 * rows * self._elmo.n_layers * self._elmo.dim
+        items: list[Item] = [Vectors(sentences[k]) for k in places]
+        if self._no_softmax is None:
+            items += [Senses(sentences[k], mine, sense_words) for k, mine in places.items()]
+        found = await self._run(request, items, size)
+        layers = dict(zip(places, found[: len(places)], strict=True))
+        senses = None if self._no_softmax else found[len(places) :]
+        return _json(
+            describe_uses(self._settings.name, self._elmo.n_layers, chosen, layers, senses)
+        )
+
+    @property
+    def tasks(self) -> list[dict[str, Any]]:
+        """The taggers and classifiers that are served."""
+        return [
+            {
+                "id": name,
+                "object": "task",
+                "task": "tag" if isinstance(model, LightTagger) else "classify",
+                "labels": model.tags if isinstance(model, LightTagger) else model.classes,
+            }
+            for name, model in self._tasks.items()
+        ]
+
+    async def task(self, name: str, body: TaskRequest, request: Request) -> Response:
+        """Tags of sentences, or labels of texts."""
+        model = self._tasks.get(name)
+        if model is None:
+            raise ServiceError(404, "there is no task of that name; see /v1/tasks")
+        sentences = await self._sentences(body.sentences, body.tokens)  # checks the limits
+        if isinstance(model, LightTagger):
+            read = [[model.read(sentence.tokens)] for sentence in sentences]
+        else:
+            given: Sequence[Any] = body.sentences if body.sentences is not None else sentences
+            read = await self._call(
+                sum(map(len, sentences)) > _MANY_NUMBERS, lambda: [model.read(one) for one in given]
+            )
+        finish = model.finish if isinstance(model, LightTagger) else model.features
+        items = [Vectors(part, finish) for parts in read for part in parts]
+        chances = _TOKEN_BYTES * len(model.labels.get("classes", ())) * len(sentences)
+        found = iter(await self._run(request, items, 3 * _text_bytes(sentences) + chances))
+        results = []
+        for parts in read:
+            values = [next(found) for _ in parts]
+            one = values[0] if isinstance(model, LightTagger) else model.classify(values)
+            results.append(one.to_json())
+        return _json({"model": name, "results": results})
 
     # ----------------------------------------------------------------------- helpers
 
@@ -286,6 +357,32 @@ def _text_bytes(sentences: Sequence[Sentence]) -> int:
     characters = sum(len(token) for sentence in sentences for token in sentence.tokens)
     tokens = sum(len(sentence) for sentence in sentences)
     return characters + tokens * _TOKEN_BYTES + len(sentences) * _SENTENCE_BYTES
+
+
+def _check_place(name: str, place: int, sentence: Sentence) -> None:
+    if not 0 <= place < len(sentence):
+        raise ServiceError(
+            422,
+            f"{name} is {place} but the sentence has {len(sentence)} tokens; count from 0",
+            param=name,
+        )
+
+
+def _places(
+    sentence: Sentence, places: Sequence[int], found: Sequence[Sequence[tuple[str, float]]]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "position": place,
+            "token": sentence.tokens[place],
+            "words": [{"word": word, "weight": number(weight)} for word, weight in words],
+        }
+        for place, words in zip(places, found, strict=True)
+    ]
+
+
+def _dense(found: SenseVectors) -> Any:
+    return found.dense()
 
 
 def _json(value: Any) -> Response:

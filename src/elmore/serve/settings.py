@@ -23,6 +23,8 @@ class Settings:
         answer_bytes: limit of a response, by its predicted size.
         pending_bytes: limit of all responses that are being computed or sent.
         uses: limit of the uses of a word that are compared.
+        index_uses: limit of the uses of a word in an index that are grouped.
+        index_lines: limit of the sentences of an index per request.
         queue_requests: limit of requests in progress.
         queue_tokens: limit of tokens in the queue.
         body_seconds: how long a client may take to send a body.
@@ -35,6 +37,7 @@ class Settings:
         origins: web origins whose pages may use the service.
         metrics: whether /metrics exists.
         page: whether the demo page exists.
+        tasks: trained taggers and classifiers to serve: names of those that ship, or folders.
         access_log: whether each request is one line of JSON on stdout.
     """
 
@@ -47,6 +50,8 @@ class Settings:
     answer_bytes: int = 256_000_000
     pending_bytes: int = 1_000_000_000
     uses: int = 60
+    index_uses: int = 20_000
+    index_lines: int = 500
     queue_requests: int = 512
     queue_tokens: int = 262_144
     body_seconds: float = 10.0
@@ -59,6 +64,7 @@ class Settings:
     origins: tuple[str, ...] = ()
     metrics: bool = True
     page: bool = True
+    tasks: tuple[str, ...] = ()
     access_log: bool = False
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from elmore.embedding.elmo import Elmo
@@ -10,11 +10,13 @@ from elmore.embedding.results import Array, Finish, all_layers
 from elmore.embedding.stream import embed_stream
 from elmore.language_model.likely_words import substitutes_at
 from elmore.language_model.scores import pipe_scores
+from elmore.senses.vectors import SenseVectors
 
 if TYPE_CHECKING:
+    from elmore.senses.vectors import SenseVectors
     from elmore.text.sentence import Sentence
 
-__all__ = ["Item", "Likely", "Scored", "Vectors", "compute"]
+__all__ = ["Item", "Likely", "Scored", "Senses", "Vectors", "compute"]
 
 
 class Item(Protocol):
@@ -53,6 +55,17 @@ class Likely:
         self.sentence, self.position, self.k = sentence, position, k
 
 
+class Senses:
+    """Sense vectors of places in a sentence: whatever `finish` makes of them."""
+
+    __slots__ = ("finish", "positions", "sentence")
+
+    def __init__(
+        self, sentence: Sentence, positions: Sequence[int], finish: Callable[[SenseVectors], Any]
+    ) -> None:
+        self.sentence, self.positions, self.finish = sentence, positions, finish
+
+
 def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
     """Compute items of all kinds, those of a kind together; the results are in their order."""
     results: list[Any] = [None] * len(items)
@@ -82,4 +95,10 @@ def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
         words = substitutes_at(elmo, places, most, batch_tokens=batch_tokens)
         for (k, item), some in zip(likely, words, strict=True):
             results[k] = some[: item.k]
+    senses = [(k, item) for k, item in enumerate(items) if isinstance(item, Senses)]
+    if senses:
+        asked = ((one.sentence, one.positions) for _, one in senses)
+        parts = elmo.sense_space.pipe(asked, batch_tokens=batch_tokens)
+        for (k, asking), part in zip(senses, parts, strict=True):
+            results[k] = asking.finish(part)
     return results

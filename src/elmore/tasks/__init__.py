@@ -1,4 +1,4 @@
-"""Downstream tasks: the six models of the paper, with and without ELMo."""
+"""Downstream tasks: taggers and classifiers for your own data, and the six models of the paper."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from elmore._imports import lazy_names
 
 if TYPE_CHECKING:
     from elmore.report import Report
+    from elmore.tasks.classify import Classifier, ClassifyExample
     from elmore.tasks.columns import Predicate
     from elmore.tasks.coref import Coref, CorefExample
+    from elmore.tasks.light import Classified, Tagged
     from elmore.tasks.ner import Ner, NerExample
     from elmore.tasks.nli import Nli, NliExample
     from elmore.tasks.qa import Qa, QaExample, split_paragraph
     from elmore.tasks.recipe import TaskRecipe
     from elmore.tasks.sentiment import Sentiment, SentimentExample
     from elmore.tasks.srl import Srl, SrlExample
+    from elmore.tasks.tag import TagExample, Tagger
     from elmore.tasks.tags import Span
 
 __all__ = [
+    "Classified",
+    "Classifier",
+    "ClassifyExample",
     "Coref",
     "CorefExample",
     "Ner",
@@ -34,11 +40,17 @@ __all__ = [
     "Span",
     "Srl",
     "SrlExample",
+    "TagExample",
+    "Tagged",
+    "Tagger",
     "TaskRecipe",
     "split_paragraph",
 ]
 
 _NAMES = {
+    "Classified": "elmore.tasks.light",
+    "Classifier": "elmore.tasks.classify",
+    "ClassifyExample": "elmore.tasks.classify",
     "Coref": "elmore.tasks.coref",
     "CorefExample": "elmore.tasks.coref",
     "Ner": "elmore.tasks.ner",
@@ -54,6 +66,9 @@ _NAMES = {
     "Span": "elmore.tasks.tags",
     "Srl": "elmore.tasks.srl",
     "SrlExample": "elmore.tasks.srl",
+    "TagExample": "elmore.tasks.tag",
+    "Tagged": "elmore.tasks.light",
+    "Tagger": "elmore.tasks.tag",
     "TaskRecipe": "elmore.tasks.recipe",
     "split_paragraph": "elmore.tasks.qa",
 }

@@ -112,11 +112,13 @@ class TaggedSentence:
         words: the forms.
         upos: the universal tag of each.
         xpos: the language's own tag of each; "_" where there is none.
+        feats: the morphological features of each; "_" where there are none.
     """
 
     words: tuple[str, ...]
     upos: tuple[str, ...]
     xpos: tuple[str, ...]
+    feats: tuple[str, ...] = ()
 
 
 def read_conllu(path: Path, *, limit: int | None = None) -> list[TaggedSentence]:
@@ -128,12 +130,11 @@ def read_conllu(path: Path, *, limit: int | None = None) -> list[TaggedSentence]
         InputError: a line without ten columns or with a wrong id; or there is no sentence.
     """
     sentences: list[TaggedSentence] = []
-    rows: list[tuple[str, str, str]] = []
+    rows: list[tuple[str, str, str, str]] = []
 
     def finish() -> None:
         if rows:
-            words, upos, xpos = zip(*rows, strict=True)
-            sentences.append(TaggedSentence(words, upos, xpos))
+            sentences.append(TaggedSentence(*zip(*rows, strict=True)))
             rows.clear()
 
     for number, line in numbered_lines(path):
@@ -151,7 +152,9 @@ def read_conllu(path: Path, *, limit: int | None = None) -> list[TaggedSentence]
     return sentences[:limit]
 
 
-def _conllu_row(line: str, path: Path, number: int, expected: int) -> tuple[str, str, str] | None:
+def _conllu_row(
+    line: str, path: Path, number: int, expected: int
+) -> tuple[str, str, str, str] | None:
     columns = line.split("\t")
     if len(columns) != _CONLLU:
         raise InputError(
@@ -159,7 +162,7 @@ def _conllu_row(line: str, path: Path, number: int, expected: int) -> tuple[str,
             file=str(path),
             line=number,
         )
-    word_id, form, _, upos, xpos = columns[:5]
+    word_id, form, _, upos, xpos, feats = columns[:6]
     if "-" in word_id or "." in word_id:
         return None  # no syntactic word
     if word_id != str(expected):
@@ -170,7 +173,7 @@ def _conllu_row(line: str, path: Path, number: int, expected: int) -> tuple[str,
         )
     if not form:
         raise InputError("a word without a form; write it in column 2", file=str(path), line=number)
-    return form, upos, xpos
+    return form, upos, xpos, feats
 
 
 # ------------------------------------------------------- predicates and clusters (2012, OntoNotes)

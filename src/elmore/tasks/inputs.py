@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from elmore._messages import SILENT, Progress, shown
+from elmore._messages import ProgressOption, progress_of, shown
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache
 from elmore.errors import ConfigError, FormatError
@@ -104,7 +105,7 @@ class FrozenLayers:
         elmo: the model.
         folder: of the cache.
         max_bytes: what it may hold.
-        progress: counts sentences that are computed.
+        progress: as in `Elmo.embed`, for sentences that are computed.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class FrozenLayers:
         folder: Path,
         *,
         max_bytes: int = MAX_BYTES,
-        progress: Progress = SILENT,
+        progress: ProgressOption = False,
     ) -> None:
         self._cache = LayerCache(elmo, folder, max_bytes=max_bytes)
         self._progress = progress
@@ -131,7 +132,8 @@ class FrozenLayers:
             # The biLM knows quotes only as its training text spelled them.
             convention = self._cache.elmo.checkpoint.tokenizer
             read = [respell(tokens, convention) for tokens in new]
-            layers = self._cache.layers(read, progress=self._progress)
+            with closing(progress_of(self._progress, unit="sentences", total=len(new))) as report:
+                layers = self._cache.layers(read, progress=report)
             self._places.update({tokens: (layers, k) for k, tokens in enumerate(new)})
 
     def batch(self, texts: Sequence[Sequence[Sequence[str]]], time: int) -> torch.Tensor:
@@ -327,7 +329,7 @@ def put_weights(network: nn.Module, weights: Mapping[str, NDArray[Any]]) -> None
 
 def mix_rows(features: TokenFeatures) -> list[Row]:
     """The mix of each place where ELMo enters: softmax of its weights, and gamma."""
-    if features.elmo is None:
+    if features.elmo is None or not features.elmo.mixes:
         return []
     places = [
         *(["input"] if features.elmo_input else []),

@@ -53,7 +53,7 @@ class TaskParts(Generic[Example, Prediction]):
     """
 
     name: ClassVar[str]
-    metric: ClassVar[str]
+    metric: str
     sizes: ClassVar[type]
     example: ClassVar[type]
     left_out: ClassVar[str] = "longer than data.max_length"

@@ -43,7 +43,8 @@ class ElmoRecipe:
     Attributes:
         input: [x; ELMo] below the task model's first RNN.
         output: [h; ELMo] above it, with a mix of its own.
-        layers: "all", or "top" for the last layer alone.
+        layers: "all" for a learned mix, "top" for the last layer alone, or "each" for all layers
+            side by side, without a mix.
         penalty: the paper's lambda, strength of the pull towards an equal mix.
         dropout: on each mixed vector.
         layer_norm: normalise layers before mixing, or None.
@@ -52,7 +53,7 @@ class ElmoRecipe:
 
     input: bool
     output: bool
-    layers: Literal["all", "top"]
+    layers: Literal["all", "top", "each"]
     penalty: float
     dropout: float
     layer_norm: LayerNorm | None
@@ -101,7 +102,7 @@ class DataRecipe:
     """How examples become batches.
 
     Attributes:
-        batch_size: examples of a batch.
+        batch_size: examples of a batch; 0 to fit it to the size of the data.
         max_length: longer training examples are left out; 0 for no bound.
     """
 
@@ -119,14 +120,14 @@ class RunRecipe:
 
 _BOUNDS = (
     Bound(
-        "elmo.penalty words.dim words.most data.max_length schedule.patience run.save_minutes "
-        "optimizer.l2",
+        "elmo.penalty words.dim words.most data.batch_size data.max_length schedule.epochs "
+        "schedule.patience run.save_minutes optimizer.l2",
         "0 or more",
         lambda value: value >= 0,
     ),
     Bound(
-        "words.min_count characters.dim characters.max_chars data.batch_size schedule.epochs "
-        "schedule.steps schedule.decay_steps run.log_steps",
+        "words.min_count characters.dim characters.max_chars schedule.steps schedule.decay_steps "
+        "run.log_steps",
         "1 or more",
         lambda value: value >= 1,
     ),
@@ -207,6 +208,20 @@ class TaskRecipe:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""
         return dataclasses.asdict(self)
+
+    def fitted(self, n_examples: int) -> TaskRecipe:
+        """The recipe with a batch size and epochs for so many examples, where it leaves them open.
+
+        Small data needs small batches, or an epoch has hardly a step; the number of epochs is what
+        about 4,000 steps take, and patience ends most runs before.
+        """
+        size = self.data.batch_size or min(32, max(4, n_examples // 32))
+        epochs = self.schedule.epochs or min(100, max(6, 4000 * size // max(1, n_examples)))
+        return dataclasses.replace(
+            self,
+            data=dataclasses.replace(self.data, batch_size=size),
+            schedule=dataclasses.replace(self.schedule, epochs=epochs),
+        )
 
 
 def _check_own(field: dataclasses.Field[Any], value: Any) -> None:

@@ -7,15 +7,15 @@ import copy
 import hashlib
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
 
 from elmore._io import sha256_file
-from elmore._messages import SILENT, Progress, shown
+from elmore._messages import ProgressOption, shown
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, model_digest
 from elmore.embedding.torch_network import find_device
@@ -34,11 +34,13 @@ from elmore.tasks.inputs import (
     word_vectors_of,
 )
 from elmore.tasks.layers.features import Tokens
+from elmore.tasks.light import bilm_of
 from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
 from elmore.tasks.recipe import TaskRecipe
 from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.tokenizer import tokenize
 from elmore.text.word_vectors import read_word_vectors
+from elmore.training.display import LogReader, TrainingProgress, reporting
 from elmore.training.loop import Cadence, Stopped
 from elmore.training.loop import train as run_loop
 from elmore.training.run import Run
@@ -49,7 +51,6 @@ __all__ = ["Data", "Task"]
 
 # Files to read, or examples.
 Data = str | Path | Sequence[Any]
-Reporter = Callable[[dict[str, Any]], None]
 
 
 class Task(TaskParts[Example, Prediction]):
@@ -63,13 +64,15 @@ class Task(TaskParts[Example, Prediction]):
         max_bytes: what that folder may hold.
         seed: the one seed.
         device: where to compute.
-        progress: counts sentences whose layers are computed.
+        progress: as in `Elmo.embed`, for sentences whose layers are computed.
 
     Attributes:
         tokenizer: how raw text is split, as in `Elmo.load`; None for the tokenizer of `elmo`.
+        guess_size: examples that are predicted together, if a training batch is smaller.
     """
 
     tokenizer: Tokenizer | None = None
+    guess_size: int = 1
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class Task(TaskParts[Example, Prediction]):
         max_bytes: int = MAX_BYTES,
         seed: int = 0,
         device: str = "cpu",
-        progress: Progress = SILENT,
+        progress: ProgressOption = None,
     ) -> None:
         if elmo is not None and not isinstance(elmo, Elmo):
             raise ConfigError(f"elmo={elmo!r} is not a model; pass Elmo.load(...) or None")
@@ -98,6 +101,7 @@ class Task(TaskParts[Example, Prediction]):
                 "words.dim=0 leaves word vectors out, but a file of them is given; leave one out"
             )
         self.elmo, self.recipe, self.seed = elmo, recipe, seed
+        self._asked = recipe  # `fit` fills in what depends on the size of the data
         self.vectors = None if vectors is None else Path(vectors)
         self.cache, self.max_bytes = cache, max_bytes
         self.device, self.progress = find_device(device), progress
@@ -106,6 +110,12 @@ class Task(TaskParts[Example, Prediction]):
         self._words: WordList | None = None
         self._network: Network | None = None
         self._index: TokenIndex | None = None
+
+    def __repr__(self) -> str:
+        state = "not trained" if self._network is None else "trained"
+        scores = [f"{name} {value:.2f}" for name, value in self.scores.items()][:2]
+        facts = ", ".join([f"recipe {self.recipe.name!r}", state, *scores])
+        return f"<{type(self).__name__}: elmo={self.elmo!r}, {facts}>"
 
     # ------------------------------------------------------------------- what users call
 
@@ -116,7 +126,8 @@ class Task(TaskParts[Example, Prediction]):
         dev: Data | None = None,
         out: str | Path | None = None,
         resume: bool = False,
-        report: Reporter | None = None,
+        progress: TrainingProgress = None,
+        report: LogReader | None = None,
         evaluate_epochs: int = 1,
         look_epochs: int | None = None,
     ) -> Report:
@@ -127,7 +138,10 @@ class Task(TaskParts[Example, Prediction]):
             dev: the same, to evaluate on; without it, training continues to the end.
             out: folder of the run; the trained model is in its `checkpoint`.
             resume: continue the run in `out`; without a run there, start one.
-            report: gets every line of the log as it is written.
+            progress: whether to show the live report of the command line: a bar in a terminal or
+                notebook, elsewhere one line per evaluation. Or a function that gets every line of
+                the log instead. By default it is shown, unless there is a `report`.
+            report: gets every line of the log as it is written, whatever is shown.
             evaluate_epochs: epochs between evaluations, by which patience counts.
             look_epochs: the earlier name of `evaluate_epochs`; deprecated.
         """
@@ -148,9 +162,11 @@ class Task(TaskParts[Example, Prediction]):
                 out = stack.enter_context(tempfile.TemporaryDirectory(prefix="elmore-task-"))
             run = Run(out)
             run.check_new(resume=resume)
+            self.recipe = self._asked.fitted(len(examples))
             self._prepare(examples)
             learns = self.recipe.elmo.trainable
-            stack.enter_context(self._layers([] if learns else [*examples, *held_out]))
+            known = [] if learns else [*examples, *held_out]
+            stack.enter_context(self._layers(known, silent=progress is False))
             stack.enter_context(run.locked())
             trainer = self._trainer(examples, held_out, run)
             self._start(run, trainer, examples, held_out)
@@ -165,9 +181,12 @@ class Task(TaskParts[Example, Prediction]):
                 trainer.finished() or (patience and trainer.evaluations_since_best >= patience)
             ):
                 try:
-                    run_loop(
-                        trainer, run, cadence, unit="examples", score=self._score, report=report
-                    )
+                    with reporting(
+                        progress, report, run.path, metric=self.metric, resume=resume
+                    ) as read:
+                        run_loop(
+                            trainer, run, cadence, unit="examples", score=self._score, report=read
+                        )
                 except Stopped:
                     if trainer.scores or not held_out:
                         self._keep(trainer, run)
@@ -227,16 +246,27 @@ class Task(TaskParts[Example, Prediction]):
         with self._layers(examples):
             return self._guess_all(examples)
 
-    def save(self, path: str | Path, *, overwrite: bool = False, with_elmo: bool = True) -> None:
+    def save(
+        self,
+        path: str | Path,
+        *,
+        overwrite: bool = False,
+        with_elmo: bool = True,
+        precision: Literal["float32", "float16"] = "float32",
+    ) -> None:
         """Write the trained model as a folder.
 
         Args:
             path: the folder to make.
             overwrite: replace the folder of a task.
-            with_elmo: put the biLM inside; without, `load` needs it.
+            with_elmo: put the biLM inside; without, `load` needs it, but for the included one.
+            precision: how the task's own weights are stored.
         """
         network = self.network
-        weights = {name: t.detach().cpu().numpy() for name, t in network.state_dict().items()}
+        weights = {
+            name: t.detach().cpu().numpy().astype(precision)
+            for name, t in network.state_dict().items()
+        }
         content = TaskFolder(
             task=self.name,
             recipe=self.recipe.to_json(),
@@ -260,7 +290,7 @@ class Task(TaskParts[Example, Prediction]):
         max_bytes: int = MAX_BYTES,
         device: str = "cpu",
         threads: int | None = None,
-        progress: Progress = SILENT,
+        progress: ProgressOption = None,
     ) -> Self:
         """Load a trained model.
 
@@ -271,26 +301,16 @@ class Task(TaskParts[Example, Prediction]):
             max_bytes: what that folder may hold.
             device: where to compute.
             threads: processors for the biLM; all by default.
-            progress: counts sentences whose layers are computed.
+            progress: as in `Elmo.embed`, for sentences whose layers are computed.
         """
         content, inside = read_task(path)
         if content.task != cls.name:
             raise ConfigError(f"'{path}' is a model for {content.task}; use that task")
-        if content.elmo is None:
-            elmo = None
-        elif elmo is None and inside is not None:
-            elmo = Elmo.load(
-                inside,
-                device=device,
-                precision=content.precision,
-                threads=threads,
-                start=content.start,
-            )
-        if content.elmo is not None and (elmo is None or model_digest(elmo) != content.elmo):
-            raise ConfigError(
-                f"'{path}' was trained with another biLM or has none inside; pass the right elmo= "
-                "(--model)"
-            )
+        elmo = (
+            None
+            if content.elmo is None
+            else bilm_of(content, inside, elmo, str(path), device=device, threads=threads)
+        )
         recipe = TaskRecipe.from_json(content.recipe, cls.sizes, what=str(path))
         task = cls(
             elmo,
@@ -387,15 +407,16 @@ class Task(TaskParts[Example, Prediction]):
         self._index = TokenIndex(self._words, self.recipe.characters.max_chars, self.device)
 
     @contextlib.contextmanager
-    def _layers(self, examples: Iterable[Example]) -> Iterator[None]:
+    def _layers(self, examples: Iterable[Example], *, silent: bool = False) -> Iterator[None]:
         """Have the frozen layers of examples at hand."""
         index, network = self._index, self.network
         if index is None or self.elmo is None or network.features.elmo is None:
             yield
             return
+        progress = False if silent else self.progress
         with cache_folder(self.cache) as folder:
             index.layers = FrozenLayers(
-                self.elmo, folder, max_bytes=self.max_bytes, progress=self.progress
+                self.elmo, folder, max_bytes=self.max_bytes, progress=progress
             )
             index.layers.announce(text for e in examples for text in self.texts(e))
             try:
@@ -487,7 +508,7 @@ class Task(TaskParts[Example, Prediction]):
         network.eval()
         order = sorted(range(len(examples)), key=lambda k: self.length(examples[k]))
         found: dict[int, Prediction] = {}
-        size = self.recipe.data.batch_size
+        size = max(self.recipe.data.batch_size, self.guess_size)
         with torch.no_grad():
             for start in range(0, len(order), size):
                 chosen = order[start : start + size]

@@ -8,6 +8,8 @@ __all__ = ["TASKS", "Report", "Row", "Value"]
 
 # Name to module, class and what it does; a class of a line is a `Task`.
 TASKS: dict[str, tuple[str, str, str]] = {
+    "tag": ("elmore.tasks.tag", "Tagger", "your own tags or spans (CoNLL, CoNLL-U, CSV, JSONL)"),
+    "classify": ("elmore.tasks.classify", "Classifier", "your own classes (CSV, JSONL, folders)"),
     "ner": ("elmore.tasks.ner", "Ner", "names and what they are names of (CoNLL columns)"),
     "sentiment": ("elmore.tasks.sentiment", "Sentiment", "fine-grained sentiment (SST trees)"),
     "nli": ("elmore.tasks.nli", "Nli", "does one sentence follow from another (SNLI)"),

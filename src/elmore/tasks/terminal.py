@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 
 from elmore.tasks.tags import Span
 
-__all__ = ["mark_spans", "paint"]
+__all__ = ["class_line", "mark_spans", "paint", "tag_lines"]
 
 # Distinct on dark and on light ground; a label keeps its colour within a line.
 _COLOURS = (34, 32, 35, 36, 33, 31)
@@ -32,3 +33,45 @@ def mark_spans(tokens: Sequence[str], spans: Iterable[Span], *, colour: bool) ->
 def _visible(token: str) -> str:
     """Show control characters as escapes: text from elsewhere must not steer a terminal."""
     return token if token.isprintable() else repr(token)[1:-1]
+
+
+def tag_lines(
+    tokens: Sequence[str], tags: Sequence[str], chances: Sequence[float], *, colour: bool
+) -> str:
+    """One token, its tag and its probability per line, aligned; a blank line at the end."""
+    words = [_visible(token) for token in tokens]
+    wide = max((width(word) for word in words), default=0)
+    parts = [tag.split("+") for tag in tags]
+    columns = max(map(len, parts), default=0)
+    widths = [max(len(p[k]) for p in parts if k < len(p)) for k in range(columns)]
+    lines = []
+    for word, part, chance in zip(words, parts, chances, strict=True):
+        cells = "  ".join(name.ljust(w) for name, w in zip(part, widths, strict=False))
+        named = paint(cells, sum(map(ord, part[0])), colour=colour)
+        lines.append(f"{word}{' ' * (wide - width(word))}  {named}  {chance:.2f}")
+    return "\n".join([*lines, ""])
+
+
+def class_line(
+    label: str | tuple[str, ...] | float,
+    chances: Mapping[str, float],
+    text: str,
+    *,
+    colour: bool,
+) -> str:
+    """The label, its probability and the start of the text."""
+    if isinstance(label, float):
+        named, chance = f"{label:10.3f}", ""
+    else:
+        names = (label,) if isinstance(label, str) else label
+        wide = max((len(name) for name in chances), default=0)
+        shown = ", ".join(names) or "-"
+        named = paint(shown.rjust(wide), sum(map(ord, shown)), colour=colour)
+        chance = " ".join(f"{chances[name]:.2f}" for name in names if name in chances)
+    return f"{named}  {chance:4}  {_visible(text)}".rstrip()
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)

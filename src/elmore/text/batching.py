@@ -34,16 +34,10 @@ class Batch:
     positions: NDArray[np.int64]
 
     def some(self, rows: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64]]:
-        """Take some sentences, and say which of the words occur in them.
-
-        Args:
-            rows: of the sentences, (n,).
-
-        Returns:
-            a batch with just these words, and their places among the words of this one.
-        """
+        """Some rows, (n,), as a batch with just their words, and the places of these words here."""
         lengths = self.lengths[rows]
         index = self.index[rows, : int(lengths.max(initial=0))]
+        # Padding has the number of the opening marker, which every sentence has anyway.
         used, places = np.unique(index, return_inverse=True)
         part = Batch(
             words=None if self.words is None else self.words[used],
@@ -76,11 +70,10 @@ class TokenIndexer:
     ) -> Batch:
         """Index the words of some sentences, each between its two markers.
 
-        Args:
-            sentences: tokens of each sentence.
-            positions: where they stood in the input; 0, 1, … if not given.
+        `positions` are where they stood in the input; 0, 1, … if not given.
         """
         begin, end = self.markers
+        # The markers come first, so that their places are known before any word is seen.
         seen: dict[str, int] = {begin: 0, end: 1}
         lengths = np.fromiter((len(tokens) + 2 for tokens in sentences), np.int64, len(sentences))
         index = np.zeros((len(sentences), int(lengths.max(initial=0))), np.int64)

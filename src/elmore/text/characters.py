@@ -65,7 +65,6 @@ class ByteAlphabet:
         self.max_chars = max_chars
 
     def encode(self, tokens: Sequence[str]) -> NDArray[np.int32]:
-        """The character ids of tokens, (n_tokens, max_chars)."""
         room = self.max_chars - 2
         rows = [token.encode("utf-8", "ignore")[:room] for token in tokens]
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
@@ -79,6 +78,7 @@ class ByteAlphabet:
         for special, marker in zip((_BEGIN_SENTENCE, _END_SENTENCE), self.markers, strict=True):
             for k, token in enumerate(tokens):
                 if token == marker:
+                    # The marker was spelled out like a word above; it is one character of its own.
                     ids[k, 3:] = _PAD
                     ids[k, 1:3] = special, _END_WORD
         return ids
@@ -139,7 +139,6 @@ class DictionaryAlphabet:
         return self._ids[PADDING]
 
     def encode(self, tokens: Sequence[str]) -> NDArray[np.int32]:
-        """The character ids of tokens, (n_tokens, max_chars)."""
         ids, room = self._ids, self.max_chars - 2
         before, after, unknown = ids["<eow>"], ids["<bow>"], ids["<oov>"]
         rows = np.full((len(tokens), self.max_chars), self.padding, np.int32)

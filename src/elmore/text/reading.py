@@ -6,21 +6,23 @@ Files may be compressed (gz, bz2, xz, zst). Memory is bounded by one line or par
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, get_args
+from typing import Any, BinaryIO, TypeVar, get_args
 
 from elmore._io import Errors, open_text, read_lines
 from elmore._messages import shown
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet
+from elmore.text.records import LINES, Lines, Records, Text, as_text
 from elmore.text.segmenter import Split, Tokenizer, is_convention, split_function, tokenizer_name
 from elmore.text.sentence import Sentence
 from elmore.text.splitter import sentence_spans, split_sentences
@@ -34,12 +36,14 @@ __all__ = [
     "SentenceReader",
     "check_inputs",
     "check_rereadable",
+    "json_records",
     "numbered_lines",
     "read_input",
     "split_columns",
 ]
 
 STDIN = "-"
+_Parsed = TypeVar("_Parsed")
 _COLUMN = re.compile(r"[^ \t\r\n]+")
 # A paragraph is searched for sentences as soon as it is this long, in characters.
 _PARAGRAPH = 1 << 16
@@ -52,6 +56,26 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a UTF-8 file, plain or compressed, with their numbers from 1."""
     with open_text(path, what="data file") as stream:
         yield from read_lines(stream, what=str(path), max_line=LIMITS.text_line_bytes)
+
+
+def json_records(
+    path: Path, parse: Callable[[Any], _Parsed], error: str
+) -> Iterator[tuple[int, _Parsed]]:
+    """Yield line numbers and what `parse` makes of each line of JSON; blank lines are left out.
+
+    `error` is the message for a line that cannot be parsed, with {reason} for what Python says.
+    """
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        try:
+            record = parse(json.loads(line))
+        # Whatever a value of the wrong type or a missing one leads to.
+        except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as problem:
+            reason = f"{type(problem).__name__}: {problem}"
+            text = error.replace("{reason}", reason)
+            raise InputError(text, file=str(path), line=number) from None
+        yield number, record
 
 
 def split_columns(line: str) -> list[str]:
@@ -129,19 +153,27 @@ class Reading:
     def _split(self) -> Split:
         return split_function(self.tokenizer)
 
-    def texts(self, stream: BinaryIO, name: str, counts: Counts) -> Iterator[str]:
+    def texts(
+        self, stream: BinaryIO, name: str, counts: Counts, records: Records = LINES
+    ) -> Iterator[Text]:
         """Yield the sentences of a stream, and count the lines that are not UTF-8.
 
         Args:
             stream: the file.
-            name: its name for messages.
+            name: its name, for messages and for what its suffix tells.
             counts: where to count.
+            records: where the texts are in the file.
         """
-        lines = self._lines(stream, name, counts)
-        return _split_paragraphs(lines, name) if self.split_sentences else lines
+        texts = records.read(self._lines(stream, name, counts), name)
+        if self.split_sentences:
+            return _split_paragraphs(_paragraphs(texts, name, records), name)
+        # A cell of a table may have several lines; its spans stay the same.
+        return (t.replace("\n", " ") if isinstance(t, str) else t for t in texts)
 
-    def sentence(self, text: str) -> Sentence:
-        """Split a sentence into tokens."""
+    def sentence(self, text: Text) -> Sentence:
+        """Split a sentence into tokens, if it is not."""
+        if not isinstance(text, str):
+            return Sentence(tuple(text))
         return Sentence(_spaced(text)) if self.tokenized else self._split(text)
 
     def document(self, text: str) -> Iterator[Sequence[str]]:
@@ -155,22 +187,20 @@ class Reading:
             for line in texts:
                 yield self._split(line).tokens
 
-    def _lines(self, stream: BinaryIO, name: str, counts: Counts) -> Iterator[str]:
+    def _lines(self, stream: BinaryIO, name: str, counts: Counts) -> Lines:
         def count(_: int) -> None:
             if self.errors == "skip":
                 counts.skipped += 1
             else:
                 counts.replaced += 1
 
-        lines = read_lines(
+        return read_lines(
             stream,
             what=name,
             max_line=LIMITS.text_line_bytes,
             errors=self.errors,
             on_invalid=count,
         )
-        for _, line in lines:
-            yield line
 
 
 @dataclass(frozen=True)
@@ -180,19 +210,30 @@ class SentenceReader:
     Attributes:
         reading: how text becomes tokens; its tokenizer is the model's.
         alphabet: the model's characters; None if it reads words alone.
+        records: where the texts are in a file.
     """
 
     reading: Reading
     alphabet: Alphabet | None
+    records: Records = LINES
 
     def read(self, inputs: Sequence[str], counts: Counts) -> Iterator[tuple[str, Sentence]]:
         """Yield each sentence of files and stdin as text and as tokens, and count."""
+        for text in self._texts(inputs, counts):
+            yield as_text(text), self.sentence(text, counts)
+
+    def count(self, inputs: Sequence[str]) -> int | None:
+        """How many sentences there are; None for stdin and pipes, which can be read only once."""
+        if any(name == STDIN or _is_pipe(name) for name in inputs or [STDIN]):
+            return None
+        return sum(1 for _ in self._texts(inputs, Counts()))
+
+    def _texts(self, inputs: Sequence[str], counts: Counts) -> Iterator[Text]:
         for name in inputs or [STDIN]:
             with _open_input(name) as stream:
-                for text in self.reading.texts(stream, _label(name), counts):
-                    yield text, self.sentence(text, counts)
+                yield from self.reading.texts(stream, _label(name), counts, self.records)
 
-    def sentence(self, text: str, counts: Counts) -> Sentence:
+    def sentence(self, text: Text, counts: Counts) -> Sentence:
         """Split a sentence into tokens, and count."""
         sentence = self.reading.sentence(text)
         counts.sentences += 1
@@ -206,6 +247,19 @@ class SentenceReader:
 def _spaced(line: str) -> tuple[str, ...]:
     # str.split() also splits at U+00A0 and its relatives, which may be inside tokens.
     return tuple([token for token in line.split(" ") if token])
+
+
+def _paragraphs(texts: Iterator[Text], name: str, records: Records) -> Iterator[str]:
+    """The lines of texts, with a blank one after each record: no sentence goes on in the next."""
+    for text in texts:
+        if not isinstance(text, str):
+            raise ConfigError(
+                f"{shown(name, 120)} has tokens, not running text; leave out --split-sentences"
+            )
+        if records.named:
+            yield from (*text.split("\n"), "")
+        else:
+            yield text
 
 
 def _split_paragraphs(lines: Iterator[str], name: str) -> Iterator[str]:

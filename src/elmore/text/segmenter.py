@@ -61,6 +61,7 @@ def sendable(tokenizer: Tokenizer | None) -> str | None:
         return tokenizer
     name = tokenizer_name(tokenizer)
     try:
+        # The __main__ of another process is another program.
         if not name.startswith("__main__:") and _imported(name) is tokenizer:
             return name
     except ConfigError:

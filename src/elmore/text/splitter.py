@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from elmore.text.tokenizer import ABBREVIATIONS
+from elmore.text.tokenizer import ABBREVIATIONS, word_set
 
 __all__ = ["sentence_spans", "split_sentences"]
 
@@ -38,26 +38,22 @@ _LIST_NUMBER: Final = re.compile(r"[(\[]?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})\Z")
 _REACH: Final = 24  # characters looked back for the word before a full stop
 
 
-def _words(table: str) -> frozenset[str]:
-    return frozenset(table.split())
-
-
 # Followed by a name or a number, hence hardly ever the last word of a sentence.
-_NEVER_LAST: Final = _words(
+_NEVER_LAST: Final = word_set(
     """
     Mr Mrs Ms Mx Messrs Mme Mmes Mlle Dr Drs Prof Profs Rev Revd Hon Fr Pres Gov Sen Sens Rep Reps
     Amb Supt Gen Col Lt Sgt Capt Cpl Cmdr Cdr Maj Adm Brig Pvt Pfc Det Insp Pte Lieut St Ste Mt Ft
     vs cf viz approx ca incl e.g i.e
     """
 )
-_BEFORE_NUMBER: Final = _words(
+_BEFORE_NUMBER: Final = word_set(
     """
     no nos p pp vol vols fig figs eq eqs eqn sec ch chap art op para pt jan feb mar apr jun jul aug
     sep sept oct nov dec n c app bk ver
     """
 )
 # Words that, capitalised after an abbreviation, tell a new sentence from a name.
-_STARTERS: Final = _words(
+_STARTERS: Final = word_set(
     """
     The A An This That These Those There Here He She It We They You His Her Its Their Our My Your
     In On At By For From With Without After Before During Since Until While When Where Why How What
@@ -75,14 +71,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Find the sentences of a text.
-
-    Args:
-        text: any string.
-
-    Returns:
-        (start, end) of each sentence: ascending, not empty, and with only white space between them.
-    """
+    """(start, end) of each sentence: ascending, not empty, only white space between them."""
     spans: list[tuple[int, int]] = []
     start = 0
     for match in _BREAK.finditer(text):

@@ -30,7 +30,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from elmore.errors import ConfigError
 from elmore.text.sentence import Sentence
 
-__all__ = ["ABBREVIATIONS", "CONVENTIONS", "Convention", "respell", "tokenize"]
+__all__ = ["ABBREVIATIONS", "CONVENTIONS", "Convention", "respell", "tokenize", "word_set"]
 
 Convention: TypeAlias = Literal["ptb", "billion-word", "unicode", "spaces"]
 CONVENTIONS: Final[tuple[Convention, ...]] = get_args(Convention)
@@ -40,12 +40,7 @@ _Piece: TypeAlias = tuple[str, int, int]
 
 
 class _Late:
-    """A pattern that is compiled when it is first used: most words never need the large ones.
-
-    Args:
-        source: gives the regular expression.
-        flags: of `re.compile`.
-    """
+    """A pattern that is compiled when it is first used: most words never need the large ones."""
 
     def __init__(self, source: Callable[[], str], flags: re.RegexFlag = re.NOFLAG) -> None:
         self._source, self._flags = source, flags
@@ -58,12 +53,13 @@ class _Late:
     _made: re.Pattern[str] | None = None
 
 
-def _words(table: str) -> frozenset[str]:
+def word_set(table: str) -> frozenset[str]:
+    """The words of a text, which is easier to read and change than a list of strings."""
     return frozenset(table.split())
 
 
 # Always written with a period. Case counts: "Gen." and "Fla." are listed, "gen" and "fla" are not.
-ABBREVIATIONS: Final = _words(
+ABBREVIATIONS: Final = word_set(
     """
     Mr Mrs Ms Mx Messrs Mme Mmes Mlle Dr Drs Prof Profs Rev Revd Hon Fr Sr Jr Esq Pres Gov Sen Sens
     Rep Reps Amb Supt Gen Col Lt Sgt Capt Cpl Cmdr Cdr Maj Adm Brig Pvt Pfc Det Insp Ald Pte Lieut
@@ -76,14 +72,14 @@ ABBREVIATIONS: Final = _words(
     """
 )
 # Abbreviations only where a number follows: "No. 5", but "No."; "Mar. 3", but "to mar."
-_BEFORE_NUMBER: Final = _words(
+_BEFORE_NUMBER: Final = word_set(
     """
     No no Nos Art art Sec sec Mar Jun Sat Sun Mon Op op p c ch Ch chap Chap Fig Figs Eq Eqs Eqn Vol
     Vols pt Pt para Para n Bk bk ver Ver App app lit trans est Est
     """
 )
 # Endings that make a dotted word a host or file name rather than two sentences without a space.
-_SUFFIXES: Final = _words(
+_SUFFIXES: Final = word_set(
     """
     com org net edu gov mil info biz int eu uk us ca au de fr es ru jp cn ch nl se fi dk pl br ie nz
     za kr hk tv fm io ai co app dev museum name
@@ -93,15 +89,8 @@ _SUFFIXES: Final = _words(
     conf yml yaml toml sql db dat bin url
     """
 )
-_FUSED: Final = {
-    "cannot": 3,
-    "gimme": 3,
-    "lemme": 3,
-    "gonna": 3,
-    "gotta": 3,
-    "wanna": 3,
-}
-_DROPPED: Final = _words("o ol th an wi lil mo po fo d y")  # ol' man, th' other
+_FUSED: Final = {"cannot": 3, "gimme": 3, "lemme": 3, "gonna": 3, "gotta": 3, "wanna": 3}
+_DROPPED: Final = word_set("o ol th an wi lil mo po fo d y")  # ol' man, th' other
 
 
 def _ranges(table: str) -> str:

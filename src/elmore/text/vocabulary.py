@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -41,20 +42,10 @@ USUAL = Specials()
 
 
 class Vocabulary:
-    """Words in id order; the special words are found by name, wherever they are.
-
-    Args:
-        words: all words, each once.
-        what: name of the origin, for messages.
-        specials: how words are looked up.
-    """
+    """Words in id order; the special words are found by name, wherever they are."""
 
     def __init__(
-        self,
-        words: Iterable[str],
-        *,
-        what: str = "vocabulary",
-        specials: Specials = USUAL,
+        self, words: Iterable[str], *, what: str = "vocabulary", specials: Specials = USUAL
     ) -> None:
         self.words = tuple(words)
         self.specials = specials
@@ -68,6 +59,9 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({reprlib.repr(self.words)}, n_words={len(self)})"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.words)
@@ -111,6 +105,7 @@ class Vocabulary:
                     f"{missing[0]!r} is not in the vocabulary, which has no "
                     f"{self.specials.unknown} either; add a line {self.specials.unknown} to it"
                 )
+            # Never used: every word was found.
             unknown = -1
         ids = self._ids
         return np.fromiter((ids.get(word, unknown) for word in words), np.int64, len(words))
@@ -122,13 +117,7 @@ class Vocabulary:
             return cls.from_stream(stream, what=str(path))
 
     @classmethod
-    def from_stream(
-        cls,
-        stream: BinaryIO,
-        *,
-        what: str,
-        specials: Specials = USUAL,
-    ) -> Vocabulary:
+    def from_stream(cls, stream: BinaryIO, *, what: str, specials: Specials = USUAL) -> Vocabulary:
         """Read a vocabulary from an open file; bilm-tf's `!!!MAXTERMID` line is skipped."""
         plain = _plain_words(stream)
         if plain is not None:
@@ -165,10 +154,12 @@ def _plain_words(stream: BinaryIO) -> list[str] | None:
     data = stream.read(_PLAIN_BYTES + 1)
     stream.seek(start)
     text = data.decode("utf-8", "replace") if len(data) <= _PLAIN_BYTES else ""
+    # U+FFFD stands for bytes that were not UTF-8: the careful way reports where they are.
     strange = any(mark in text for mark in (" ", "\t", "\r", "\ufffd", "\ufeff", "!!!MAXTERMID"))
     if strange or not text.endswith("\n"):
         return None
     words = text[:-1].split("\n")
     longest = max(map(len, words))
+    # A character has at most four bytes.
     fine = len(words) <= LIMITS.vocabulary_lines and 4 * longest <= LIMITS.vocabulary_line_bytes
     return words if fine and "" not in words else None

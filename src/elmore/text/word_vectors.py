@@ -21,12 +21,7 @@ from elmore._messages import shown
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.text.reading import numbered_lines
 
-__all__ = [
-    "WordVectors",
-    "is_binary",
-    "read_word_vectors",
-    "write_word_vectors",
-]
+__all__ = ["WordVectors", "is_binary", "read_word_vectors", "write_word_vectors"]
 
 # What the original word2vec and gensim call their binary files.
 _BINARY = ".bin"
@@ -49,6 +44,7 @@ class WordVectors:
     def __init__(self, words: list[str], vectors: NDArray[np.float32]) -> None:
         self.words = words
         self.vectors = vectors
+        # Reversed: of equal words the first is entered last, and stays.
         self._rows = {word: row for row, word in reversed(list(enumerate(words)))}
 
     @property

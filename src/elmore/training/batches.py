@@ -79,17 +79,8 @@ class SentenceBatches:
     several processes each takes its share of the rows of every batch, so that two processes do
     together what one would do alone; of a batch with fewer rows than processes some get none.
 
-    Args:
-        read: gives a shard.
-        n_shards: number of shards.
-        indexer: how the model reads tokens.
-        vocabulary: the targets.
-        batch_tokens: predictions of a batch, over all processes.
-        max_length: longer sentences are cut into pieces.
-        pool: sentences that are sorted together.
-        seed: the one seed.
-        rank: number of this process.
-        world: number of processes.
+    `batch_tokens` counts the predictions of a batch over all processes. Sentences longer than
+    `max_length` are cut into pieces. `pool` sentences are sorted together.
     """
 
     def __init__(
@@ -120,7 +111,6 @@ class SentenceBatches:
         self.global_tokens = 0
 
     def next(self) -> LmBatch:
-        """The next batch of this process."""
         encoded, plan = self._current()
         while self._batch >= len(plan):
             self._shard, self._batch = self._shard + 1, 0
@@ -131,18 +121,20 @@ class SentenceBatches:
         self._batch += 1
         # All processes count all rows, so that they agree on the mean of the loss.
         self.global_tokens = int((encoded.ends[pieces] - encoded.starts[pieces] + 1).sum())
+        # Every world-th row: the share stays sorted by length, as packing needs, and all shares are
+        # nearly equal.
         return encoded.batch(pieces[self._rank :: self._world], self._directions)
 
     def cursor(self) -> dict[str, Any]:
-        """The position in the data."""
         return {"epoch": self._epoch, "shard": self._shard, "batch": self._batch}
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Continue from a `cursor`."""
         self._epoch, self._shard = int(cursor["epoch"]), int(cursor["shard"])
         self._batch = int(cursor["batch"])
 
     def _current(self) -> tuple[_Encoded, list[Ints]]:
+        # Order and plan depend on seed, epoch and shard alone, so that a resumed run makes the same
+        # ones without reading what came before (C3).
         key = (self._epoch, self._shard)
         if self._loaded is None or self._loaded[0] != key:
             order = numpy_generator(self._seed, "shards", self._epoch).permutation(self._n_shards)
@@ -173,6 +165,7 @@ def _cut(lengths: Ints, budget: int) -> list[int]:
     """Find where falling lengths must be cut so that no part exceeds the budget."""
     cuts, total = [], 0
     for k, length in enumerate(lengths.tolist()):
+        # A sentence over the budget is a batch of its own: there is no cut before the first.
         if total and total + length > budget:
             cuts.append(k)
             total = 0
@@ -207,6 +200,8 @@ class _Encoded:
         )
         source = starts[:, None] + column - 1
         places[inside] = self._tokens[source[inside]]
+        # nonzero() goes through the table step by step, which is the packed order. A sentence of n
+        # words makes n + 1 predictions, hence <=.
         step, row = (np.arange(steps)[:, None] <= lengths[None, :]).nonzero()
         sizes = np.bincount(step, minlength=steps)
         reads = [places[row, step]]

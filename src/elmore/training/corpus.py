@@ -7,7 +7,6 @@ Documents are separated by blank lines. In a file that has no blank line between
 from __future__ import annotations
 
 import codecs
-import contextlib
 import glob
 import os
 import re
@@ -53,15 +52,7 @@ _LISTED_FILES = 1000  # prepared.json lists no more files, only their number and
 
 @dataclass(frozen=True, kw_only=True)
 class TextFile:
-    """A file of the corpus.
-
-    Attributes:
-        path: where it is.
-        size: bytes, as stored.
-        sha256: of the bytes as stored.
-        linewise: it has no blank lines between documents.
-        heldout: all of it is held out.
-    """
+    """A file of the corpus; size and SHA-256 are of the bytes as stored."""
 
     path: str
     size: int
@@ -75,6 +66,7 @@ def input_paths(
 ) -> tuple[list[Path], list[Path]]:
     """Find the files to train on and those to hold out; none is in both."""
     held = expand_inputs(heldout_files)
+    # By what links lead to: a held-out text under a second name must not be trained on.
     real = {os.path.realpath(path) for path in held}
     paths = [path for path in expand_inputs(inputs) if os.path.realpath(path) not in real]
     if not paths:
@@ -113,6 +105,7 @@ def expand_inputs(inputs: Iterable[str | Path]) -> list[Path]:
 
 def inspect_file(path: str) -> dict[str, Any]:
     """The size, SHA-256 and kind of a file, as fields of `TextFile`."""
+    # Read twice: the sum is of the bytes as stored, borders are in the decompressed text.
     with open_checked(Path(path), what="input") as stream:
         size = os.fstat(stream.fileno()).st_size
         sha256 = sha256_stream(stream)
@@ -244,24 +237,22 @@ def read_blocks(
         file = files[number]
         if number != here.file:
             here = Position(number)
-        with _Documents(file, here) as documents:
+        with open_text(Path(file.path), what="input") as stream:
+            documents = _Documents(file, stream, here)
             while data := documents.take(block_bytes - sum(map(len, parts))):
                 segments.append(Segment(here, len(data)))
                 parts.append(data)
                 here = _after(here, data, file.linewise)
                 if sum(map(len, parts)) >= block_bytes:
-                    yield _block(segments, parts, here, file.heldout, documents.n_cut)
+                    yield Block(
+                        tuple(segments), b"".join(parts), here, file.heldout, documents.n_cut
+                    )
                     segments, parts, documents.n_cut = [], [], 0
         last = number + 1 == len(files)
         if parts and (last or files[number + 1].heldout != file.heldout):
-            yield _block(segments, parts, Position(number + 1), file.heldout, 0)
+            end = Position(number + 1)
+            yield Block(tuple(segments), b"".join(parts), end, file.heldout, 0)
             segments, parts = [], []
-
-
-def _block(
-    segments: list[Segment], parts: list[bytes], end: Position, heldout: bool, n_cut: int
-) -> Block:
-    return Block(tuple(segments), b"".join(parts), end, heldout, n_cut)
 
 
 def _after(start: Position, data: bytes, linewise: bool) -> Position:
@@ -273,28 +264,18 @@ def _after(start: Position, data: bytes, linewise: bool) -> Position:
     )
 
 
-class _Documents(contextlib.AbstractContextManager["_Documents"]):
+class _Documents:
     """Cuts the text of a file between documents."""
 
-    def __init__(self, file: TextFile, start: Position) -> None:
-        self._file = file
-        self._start = start
+    def __init__(self, file: TextFile, stream: BinaryIO, start: Position) -> None:
+        self._file, self._stream = file, stream
         self._line = start.line
         self._buffer = b""
-        self._stack = contextlib.ExitStack()
         self.n_cut = 0
-
-    def __enter__(self) -> _Documents:
-        self._stack.__enter__()
-        self._stream = self._stack.enter_context(open_text(Path(self._file.path), what="input"))
-        left = self._start.offset
+        left = start.offset
         # Read, not sought: the file may be compressed.
-        while left and (data := self._stream.read(min(left, _READ_BYTES))):
+        while left and (data := stream.read(min(left, _READ_BYTES))):
             left -= len(data)
-        return self
-
-    def __exit__(self, *details: Any) -> bool | None:
-        return self._stack.__exit__(*details)
 
     def take(self, room: int) -> bytes:
         """Read complete documents, up to the first that ends beyond `room`; b"" at the end."""
@@ -323,6 +304,8 @@ class _Documents(contextlib.AbstractContextManager["_Documents"]):
         if len(buffer) <= room:
             return 0
         if self._file.linewise:
+            # The buffer starts with a document, so a multiple of a hundred lines ends one:
+            # documents are the same, however a file is divided into blocks.
             lines = buffer.count(b"\n", 0, room)
             end = room
             for _ in range(LINES_PER_DOCUMENT - lines % LINES_PER_DOCUMENT):
@@ -333,6 +316,7 @@ class _Documents(contextlib.AbstractContextManager["_Documents"]):
                 return end
         elif match := _BORDER.search(buffer, room):
             return match.end()
+        # No end in sight: read on, up to the bound.
         if len(buffer) <= room + _DOCUMENT_BYTES:
             return 0
         end = buffer.rfind(b"\n", 0, room + _DOCUMENT_BYTES) + 1

@@ -1,8 +1,10 @@
-"""The curves of a run as a picture."""
+"""The curves of a run as a picture: a file by matplotlib, or SVG inside a notebook."""
 
 from __future__ import annotations
 
+import html
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +13,18 @@ from elmore.language_model.perplexity import headline
 from elmore.report import check_picture, save_figure
 from elmore.training.run import Run
 
-__all__ = ["plot_run"]
+__all__ = ["curve_html", "plot_run"]
 
 Line = dict[str, Any]  # of the log
+# Of the picture in a notebook, in pixels.
+_WIDTH, _HEIGHT, _MAX_POINTS = 480, 220, 300
+_COLOURS = ("#6baed6", "#d94801", "#31a354")
 
 
 def plot_run(run: Run, path: Path, *, overwrite: bool = False) -> None:
     """Draw perplexity and learning rate against tokens seen; of a task, scores and loss.
 
-    Args:
-        run: the run.
-        path: picture to make; the suffix (svg, png, pdf) tells the format.
-        overwrite: replace a picture that is there.
+    The suffix of the path (svg, png, pdf) is the format.
     """
     check_picture(path)
     from matplotlib.figure import Figure
@@ -48,6 +50,7 @@ def _draw_language_model(
     _draw_training(upper, steps)
     _draw_heldout(upper, evaluations)
     upper.set_yscale("log")
+    # Plain numbers: a logarithmic axis labels powers of ten only.
     for formatter in (upper.yaxis.set_major_formatter, upper.yaxis.set_minor_formatter):
         formatter("{x:g}")
     upper.set_ylabel("perplexity")
@@ -81,6 +84,7 @@ def _draw_training(axes: Any, steps: list[Line]) -> None:
     width = max(1, len(steps) // 50)
     for name, colour in zip(steps[0]["loss"], ("#9ecae1", "#fdae6b"), strict=False):
         losses = [line["loss"][name] for line in steps]
+        # The mean of losses, then exp: a mean of perplexities would follow the peaks.
         smooth = [
             math.exp(
                 sum(losses[max(0, k - width + 1) : k + 1])
@@ -103,6 +107,78 @@ def _draw_heldout(axes: Any, evaluations: list[Line]) -> None:
             axes.plot(
                 _millions(evaluations), values, color=colour, marker="o", markersize=3, label=label
             )
+
+
+def curve_html(run: Run) -> str:
+    """What a notebook shows of a run: one line, and its curve as SVG, without matplotlib."""
+    title = f"<p>{html.escape(repr(run))}</p>"
+    if not run.exists():
+        return title
+    log, task = run.log(), run.task
+    evaluations = [line for line in log if "heldout" in line]
+    if task is not None:
+        names = list(evaluations[0]["heldout"])[:3] if evaluations else []
+        curves = {
+            name: [(line["examples"], line["heldout"][name]) for line in evaluations]
+            for name in names
+        }
+        return title + _svg(curves, "examples")
+    steps = [line for line in log if "loss" in line]
+    curves = {
+        "training (sampled)": [
+            (line["tokens"], math.exp(min(50, sum(line["loss"].values()) / len(line["loss"]))))
+            for line in steps
+        ],
+        "held-out perplexity": [
+            (line["tokens"], line["heldout"]["perplexity"]) for line in evaluations
+        ],
+    }
+    return title + _svg(curves, "tokens", logarithmic=True)
+
+
+def _svg(
+    curves: dict[str, list[tuple[float, float]]], unit: str, *, logarithmic: bool = False
+) -> str:
+    """Lines over what was seen, with the ends of both axes written beside them."""
+    points = [point for curve in curves.values() for point in curve]
+    if not points:
+        return "<p>no line in its log yet</p>"
+    scale = math.log if logarithmic else float
+    right = max(x for x, _ in points)
+    low, high = (scale(end([y for _, y in points])) for end in (min, max))
+    width, height = _WIDTH, _HEIGHT
+
+    def place(x: float, y: float) -> str:
+        share = (scale(y) - low) / (high - low) if high > low else 0.5
+        return (
+            f"{60 + (width - 70) * x / (right or 1):.1f},{height - 30 - (height - 50) * share:.1f}"
+        )
+
+    parts = [_text(55, height - 30, f"{min(y for _, y in points):.4g}", "end")]
+    parts += [_text(55, 24, f"{max(y for _, y in points):.4g}", "end")]
+    parts += [_text(width - 10, height - 8, f"{right:,} {unit}", "end")]
+    for k, (name, curve) in enumerate(curves.items()):
+        colour = _COLOURS[k % len(_COLOURS)]
+        line = " ".join(place(*point) for point in _thinned(curve))
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        if curve and len(curve) < 50:
+            dots = (place(*point).split(",") for point in curve)
+            parts += [f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in dots]
+        parts.append(_text(60 + 150 * k, 12, name, "start", colour))
+    frame = f'<path d="M60,18V{height - 28}H{width - 8}" fill="none" stroke="currentColor"/>'
+    style = f'viewBox="0 0 {width} {height}" style="width:100%;max-width:{width}px"'
+    return f'<svg {style} role="img" aria-label="curve">{frame}{"".join(parts)}</svg>'
+
+
+def _text(x: float, y: float, text: str, anchor: str, colour: str = "currentColor") -> str:
+    style = f'font-size="11" text-anchor="{anchor}" fill="{colour}"'
+    return f'<text x="{x}" y="{y}" {style}>{html.escape(text)}</text>'
+
+
+def _thinned(curve: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    """At most a few hundred points, the last one included."""
+    step = -(-len(curve) // _MAX_POINTS) if curve else 1
+    return [*curve[:-1:step], *curve[-1:]]
 
 
 def _millions(lines: list[Line]) -> list[float]:

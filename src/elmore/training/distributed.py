@@ -56,6 +56,7 @@ class Group:
         if rows.ids is None:
             self.sum_dense([rows.weight, rows.bias])
             return [rows]
+        # Processes touch different numbers of rows, so they tell each other how many come.
         count = torch.tensor([len(rows.ids)])
         counts = [torch.zeros_like(count) for _ in range(self.world)]
         torch.distributed.all_gather(counts, count)
@@ -79,6 +80,7 @@ class Group:
         """Add up numbers over all processes."""
         if self.world == 1:
             return list(numbers)
+        # In double precision: counts of tokens go beyond the integers that float32 holds.
         tensor = torch.tensor(list(numbers), dtype=torch.float64)
         torch.distributed.all_reduce(tensor)
         return [float(value) for value in tensor]
@@ -98,6 +100,7 @@ class Group:
     def leave(self) -> None:
         """Wait for all and end what `join_group` began."""
         if self._ours:
+            # A process that left early would break the last messages of the others.
             self.barrier()
             torch.distributed.destroy_process_group()
             self._ours = False

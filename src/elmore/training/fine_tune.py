@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from elmore._messages import ProgressOption
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.segmenter import Tokenizer
 from elmore.text.vocabulary import USUAL
+from elmore.training.display import LogReader, TrainingProgress
 from elmore.training.fitted_recipe import run_tokens
 from elmore.training.prepare import prepare
 from elmore.training.prepared import Prepared
@@ -41,7 +43,8 @@ def fine_tune(
     resume: bool = False,
     threads: int | None = None,
     device: str = "cpu",
-    report: Callable[[dict[str, Any]], None] | None = None,
+    progress: TrainingProgress = None,
+    report: LogReader | None = None,
 ) -> Run:
     """Continue training a model on other text.
 
@@ -63,7 +66,8 @@ def fine_tune(
         resume: continue the run in `out`.
         threads: processors to use; all by default.
         device: where to compute.
-        report: gets every line of the log as it is written.
+        progress: as in `pretrain`.
+        report: as in `pretrain`.
     """
     if tokenizer is None and not isinstance(model, str | Path | tuple):
         tokenizer = model.engine.compute.tokenizer
@@ -79,7 +83,8 @@ def fine_tune(
     schedule = recipe.schedule
     if epochs is not None:
         schedule = dataclasses.replace(schedule, epochs=float(epochs), tokens=None)
-    data = _prepare(checkpoint, texts, run, vocabulary, heldout, tokenized, tokenizer, seed)
+    shown = False if progress is False else None  # of prepare, which counts and has no log
+    data = _prepare(checkpoint, texts, run, vocabulary, heldout, tokenized, tokenizer, seed, shown)
     if checkpoint.softmax is None and not schedule.frozen_tokens:
         # A third of the run: the new softmax must fit the biLM before the biLM moves.
         total = run_tokens(data, dataclasses.replace(recipe, schedule=schedule))
@@ -97,6 +102,7 @@ def fine_tune(
         resume=resume,
         threads=threads,
         device=device,
+        progress=progress,
         report=report,
         start=checkpoint,
     )
@@ -115,9 +121,11 @@ def _prepare(
     tokenized: bool,
     tokenizer: Tokenizer,
     seed: int,
+    progress: ProgressOption,
 ) -> Prepared:
     """Prepare the text inside the run's folder, with the model's own words and tokens."""
     folder = run.path / "data"
+    # It gets its name when it is complete, so what is there can be used.
     if folder.is_dir():  # a resumed run
         return Prepared.open(folder)
     run.path.mkdir(parents=True, exist_ok=True)
@@ -140,4 +148,5 @@ def _prepare(
             tokenizer=tokenizer,
             heldout=heldout,
             seed=seed,
+            progress=progress,
         )

@@ -18,6 +18,7 @@ DEFAULT = "laptop"
 _ENOUGH_TOKENS = 10_000_000
 # More passes over a small text are learned by heart.
 _MAX_EPOCHS = 6
+# Evaluations of a run, so that its best model is found and its curve can be seen.
 _MIN_EVALUATIONS = 20
 # The warm-up takes at most this share of the run.
 _WARMUP_SHARE = 0.1
@@ -41,12 +42,9 @@ def run_tokens(prepared: Prepared, recipe: Recipe) -> int:
 def choose_recipe(
     prepared: Prepared, run: Run | None = None, settings: Mapping[str, str] | None = None
 ) -> Recipe:
-    """The recipe where none is named.
+    """The recipe where none is named; a `run` to resume keeps its own.
 
-    Args:
-        prepared: the data.
-        run: a run to resume, which keeps its own recipe.
-        settings: keys to change, as in `Recipe.load`; they are kept as they are.
+    `settings` are changed as in `Recipe.load`, and not fitted.
     """
     if run is not None and run.exists():
         return run.recipe.changed(settings or {})
@@ -56,10 +54,7 @@ def choose_recipe(
 def fit_recipe(recipe: Recipe, prepared: Prepared, *, keep: Collection[str] = ()) -> Recipe:
     """Fit passes, warm-up and evaluations to small data; large data leave a recipe as it is.
 
-    Args:
-        recipe: what to start from.
-        prepared: the data.
-        keep: keys that stay as they are, such as "schedule.epochs".
+    `keep` are keys that stay as they are, such as "schedule.epochs".
     """
     per_epoch = max(1, epoch_tokens(prepared, recipe))
     schedule, around = recipe.schedule, recipe.run

@@ -22,12 +22,7 @@ __all__ = ["Cadence", "StepReport", "Stopped", "Trainable", "train"]
 
 
 class Stopped(ElmoreError):
-    """A signal asked the training to stop; everything is saved.
-
-    Args:
-        number: the signal.
-        step: the last finished step.
-    """
+    """A signal asked the training to stop; everything is saved."""
 
     def __init__(self, number: int, step: int) -> None:
         self.number = number
@@ -135,7 +130,7 @@ def train(
     unit: str = "tokens",
     score: Callable[[dict[str, float]], float] = lambda found: -found["loss"],
     main: bool = True,
-    report: Callable[[dict[str, Any]], None] | None = None,
+    report: Callable[[dict[str, Any]], object] | None = None,
     agree: Callable[[bool], bool] = lambda asked: asked,
 ) -> None:
     """Train until the run has come to its end, or a signal asks to stop.
@@ -153,7 +148,7 @@ def train(
     Raises:
         Stopped: after a signal, with everything saved.
     """
-    window = _Window(unit)
+    window = _LogMeans(unit)
     last_save = time.monotonic()
     every = cadence.evaluate_every
 
@@ -196,6 +191,7 @@ def train(
             if (due or stop) and not trainable.finished():
                 trainable.save_state()
                 last_save = time.monotonic()
+            # Not on a stop: whoever stopped the run waits for it, and can resume from the state.
             if due and not stop:
                 trainable.save_model(best=False)
             # A run that has just come to its end goes on to it: stopped here, it would have no
@@ -204,6 +200,7 @@ def train(
                 raise Stopped(asked.number or signal.SIGTERM, trainable.step_number)
         if evaluated_at != trainable.seen:
             evaluate()
+        # The model first: once a state says that the run is finished, no resume writes it.
         trainable.save_model(best=False)
         trainable.save_state()
 
@@ -217,7 +214,7 @@ def _check_finite(step: int, done: StepReport) -> None:
             )
 
 
-class _Window:
+class _LogMeans:
     """Means since the last line of the log."""
 
     def __init__(self, unit: str) -> None:
@@ -227,7 +224,7 @@ class _Window:
     def _reset(self) -> None:
         self._losses: dict[str, float] = {}
         self._seen = 0
-        self._last: StepReport | None = None
+        self._last = StepReport({}, 0.0, 0.0)
         self._started = time.monotonic()
 
     def add(self, done: StepReport, seen: int) -> None:
@@ -239,11 +236,10 @@ class _Window:
     def summary(self) -> dict[str, Any]:
         """The means; the next window starts."""
         seconds = time.monotonic() - self._started
-        last = self._last
         line = {
             "loss": {name: total / self._seen for name, total in self._losses.items()},
-            "lr": last.lr if last else 0.0,
-            "norm": last.norm if last else 0.0,
+            "lr": self._last.lr,
+            "norm": self._last.norm,
             f"{self._unit}_per_s": self._seen / max(seconds, 1e-9),
         }
         self._reset()
@@ -258,6 +254,7 @@ class _Asked:
 def _signals() -> Iterator[_Asked]:
     """Note SIGINT and SIGTERM instead of dying; a second one acts at once."""
     asked = _Asked()
+    # Python lets only the main thread set handlers; elsewhere signals keep their meaning.
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
@@ -265,6 +262,7 @@ def _signals() -> Iterator[_Asked]:
 
     def note(number: int, frame: object) -> None:
         asked.number = number
+        # From now on it acts as before, so a second one ends a step that hangs.
         signal.signal(number, before[number])
 
     for number in (int(signal.SIGINT), int(signal.SIGTERM)):

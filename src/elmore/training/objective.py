@@ -15,12 +15,7 @@ from torch import Tensor
 from elmore.kernels.workers import Workers
 from elmore.nn.bilm import BiLm, BiLmState
 from elmore.nn.lstm import walk
-from elmore.nn.softmax import (
-    RowGradient,
-    SoftmaxLoss,
-    adaptive_log_likelihoods,
-    log_likelihoods,
-)
+from elmore.nn.softmax import RowGradient, SoftmaxLoss, adaptive_log_likelihoods, log_likelihoods
 from elmore.training.batches import LmBatch
 
 __all__ = ["Objective", "StepResult"]
@@ -88,12 +83,7 @@ class Objective:
     ) -> StepResult:
         """Compute the gradients of scale * (sum of all directions' summed losses).
 
-        Args:
-            batch: the text.
-            state: where the LSTMs start; zeros if not given. No gradient flows into it.
-            losses: the loss of each direction.
-            scale: factor of the gradients.
-            generators: the source of each direction's dropout.
+        The LSTMs start from `state`, or from zeros. No gradient flows into it.
         """
         if not batch.sizes:
             return self._nothing(batch, losses, scale)
@@ -172,6 +162,7 @@ class Objective:
             return torch.autograd.grad(part, parameters, piece, allow_unused=True)
 
         jobs = [partial(back, *pair) for pair in zip(parts, pieces, strict=True)]
+        # In the order of the parts, whichever thread was first: the same bits every time (C1).
         for found in self._run(jobs):
             for parameter, grad in zip(parameters, found, strict=True):
                 if grad is not None:
@@ -243,12 +234,8 @@ class Objective:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Run one direction: its top output, (n_rows, dim), and its state after the batch.
 
-        Args:
-            d: the direction.
-            batch: the text.
-            vectors: vectors of the distinct words, (n_words, dim).
-            state: where the LSTMs start.
-            generator: the source of dropout; None for no dropout.
+        `vectors` are those of the distinct words, (n_words, dim). Without a generator nothing is
+        dropped.
         """
         drop = None
         if self.dropout and generator is not None:

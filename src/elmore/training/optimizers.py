@@ -117,8 +117,7 @@ class Adagrad(Optimizer):
 
     On touched rows it is exact: an untouched row has no gradient and does not move.
 
-    Args:
-        accumulator: what the sums of squares start from.
+    The sums of squares start from `accumulator`.
     """
 
     _kinds = ("sum",)
@@ -128,7 +127,6 @@ class Adagrad(Optimizer):
         self._start = accumulator
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
-        """Change all weights once."""
         with torch.no_grad():
             for name, weight, gradient, ids in updates:
                 (everything,) = self._kept(name, weight, self._start)
@@ -136,6 +134,7 @@ class Adagrad(Optimizer):
                     sums = everything.addcmul_(gradient, gradient)
                     weight.addcdiv_(gradient, sums.sqrt(), value=-lr)
                 else:
+                    # Indexing by numbers copies, so both results are written back.
                     sums = everything[ids].addcmul_(gradient, gradient)
                     everything[ids] = sums
                     weight[ids] = weight[ids].addcdiv_(gradient, sums.sqrt_(), value=-lr)
@@ -146,11 +145,6 @@ class Adam(Optimizer):
 
     Tables that are updated by rows are updated lazily: rows that a batch does not touch keep
     their moments and do not move. Dense Adam, another optimizer, would keep moving them.
-
-    Args:
-        betas: decay of the two moments.
-        epsilon: guard of the division.
-        weight_decay: of matrices; biases never decay.
     """
 
     _kinds = ("first", "second")
@@ -167,7 +161,6 @@ class Adam(Optimizer):
         self._steps = 0
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
-        """Change all weights once."""
         self._steps += 1
         with torch.no_grad():
             for update in updates:
@@ -182,6 +175,7 @@ class Adam(Optimizer):
         v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         if self._decay and weight.dim() > 1:  # biases never decay
             w.mul_(1 - lr * self._decay)
+        # Steps count for all weights together, also for rows that a batch left out.
         scale = (v / (1 - beta2**self._steps)).sqrt_().add_(self._epsilon)
         w.addcdiv_(m, scale, value=-lr / (1 - beta1**self._steps))
         if ids is not None:
@@ -192,7 +186,6 @@ class Adam(Optimizer):
         return {"|steps": torch.tensor(self._steps), **super().state()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take them back."""
         super().load(state)
         self._steps = int(state["|steps"])
 
@@ -216,6 +209,7 @@ def orthogonalize(matrices: Tensor, *, iterations: int) -> Tensor:
     """
     a, b, c = _NEWTON_SCHULZ
     square = torch.bmm(matrices, matrices.mT)
+    # At least a tiny number: a gradient of zeros gives a step of zeros, not NaN.
     bound = square.float().square().sum(dim=(1, 2), keepdim=True).sqrt_().clamp_(min=1e-30)
     square = (square / bound).to(matrices.dtype)
     product = square
@@ -263,7 +257,6 @@ class Muon(Optimizer):
         self._factor = torch.bfloat16 if rounded else torch.float32
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
-        """Change all weights once."""
         others = []
         shapes: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
         with torch.no_grad():
@@ -305,7 +298,6 @@ class Muon(Optimizer):
         return {**super().state(), **self._others.state()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take them back."""
         super().load(state)
         self._others.load(state)
 
@@ -316,12 +308,7 @@ def is_lstm_matrix(name: str) -> bool:
 
 
 class Adadelta(Optimizer):
-    """Adadelta (Zeiler 2012): steps in the measure of earlier steps; complete weights only.
-
-    Args:
-        rho: decay of both running means.
-        epsilon: where the steps start from.
-    """
+    """Adadelta (Zeiler 2012): steps in the measure of earlier steps; complete weights only."""
 
     _kinds = ("squares", "steps")
 
@@ -330,7 +317,6 @@ class Adadelta(Optimizer):
         self._rho, self._epsilon = rho, epsilon
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
-        """Change all weights once."""
         rho, epsilon = self._rho, self._epsilon
         with torch.no_grad():
             for name, weight, gradient, ids in updates:
@@ -348,14 +334,7 @@ class Adadelta(Optimizer):
 
 
 def learning_rate(
-    seen: int,
-    *,
-    peak: float,
-    warmup: int,
-    total: int,
-    decay: Decay,
-    decay_from: int,
-    floor: float,
+    seen: int, *, peak: float, warmup: int, total: int, decay: Decay, decay_from: int, floor: float
 ) -> float:
     """The learning rate after `seen` tokens.
 
@@ -383,11 +362,6 @@ def plateau_factor(scores: Sequence[float], *, patience: int, factor: float = 0.
 
     Scores that equal the first one from the start do not count: nothing is learned yet, and a
     smaller rate would make sure that nothing ever is.
-
-    Args:
-        scores: of all evaluations so far; higher is better.
-        patience: evaluations without a better score that are forgiven.
-        factor: what the rate is multiplied by each time patience runs out.
     """
     best, waited, share = -math.inf, 0, 1.0
     for score in scores:

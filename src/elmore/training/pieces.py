@@ -30,7 +30,7 @@ from elmore.training.prepared import HELDOUT
 from elmore.training.shards import KEYS
 from elmore.training.worker_tasks import block_fields
 
-__all__ = ["PieceRecord", "Plan", "Workspace", "make_pieces", "make_shards", "shard_name"]
+__all__ = ["PieceRecord", "ShardPlan", "Workspace", "make_pieces", "make_shards", "shard_name"]
 
 _log = logging.getLogger(__name__)
 _VERSION = 2  # of what pieces look like and where blocks end
@@ -52,14 +52,10 @@ class PieceRecord(FinishedFile):
 
 
 class Workspace:
-    """OUT.partial: pieces with a journal (jobs/journal.py), then shards.
-
-    Args:
-        journal: the folder and its journal.
-    """
+    """OUT.partial: pieces with a journal (jobs/journal.py), then shards."""
 
     def __init__(self, journal: JournalFolder[PieceRecord]) -> None:
-        self._journal = journal
+        self.journal = journal
         self._header: dict[str, Any] = {}
 
     @classmethod
@@ -76,7 +72,7 @@ class Workspace:
 
     def piece(self, number: int) -> Path:
         """The file of a piece."""
-        return self._journal.path / f"piece-{number:06d}.safetensors"
+        return self.journal.path / f"piece-{number:06d}.safetensors"
 
     def resume(self, fingerprint: str) -> list[PieceRecord]:
         """Find the finished pieces, if they are of the same texts and options.
@@ -84,28 +80,20 @@ class Workspace:
         Where a block starts is known from the one before it, so only pieces without a gap count.
         """
         self._header = {"format": "elmore-pieces", "fingerprint": fingerprint}
-        found = self._journal.found()
+        found = self.journal.found()
         records = found[1] if found is not None and found[0] == self._header else []
-        done = itertools.takewhile(self._journal.is_intact, records)
-        return self._journal.begin(self._header, done)
+        done = itertools.takewhile(self.journal.is_intact, records)
+        return self.journal.begin(self._header, done)
 
-    def add(self, record: PieceRecord) -> None:
-        """Record a finished piece."""
-        self._journal.add(record)
-
-    def shards(self, plan: Plan) -> Path:
+    def shards(self, plan: ShardPlan) -> Path:
         """The folder for the shards of a plan; those of other plans are removed."""
         name = f"shards-{json_digest([self._header, asdict(plan)])[:16]}"
-        for old in self._journal.path.glob("shards-*"):
+        for old in self.journal.path.glob("shards-*"):
             if old.name != name:
                 shutil.rmtree(old)
-        folder = self._journal.path / name
+        folder = self.journal.path / name
         folder.mkdir(exist_ok=True)
         return folder
-
-    def remove(self) -> None:
-        """Remove everything; the folder itself goes when it is closed."""
-        self._journal.clear()
 
 
 def make_pieces(
@@ -137,17 +125,17 @@ def make_pieces(
     for request, reply in pool.map(requests(), in_order=True):
         name = os.path.basename(request.fields["path"])
         record = PieceRecord(file=name, **request.fields["known"], **reply)
-        work.add(record)
+        work.journal.add(record)
         done.append(record)
         progress.update(record.tokens)
     if not sum(record.tokens for record in done if not record.heldout):
-        work.remove()
+        work.journal.clear()
         raise no_tokens(sum(not file.heldout for file in files))
     return done
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ShardPlan:
     """Which documents go into which shard.
 
     Attributes:
@@ -163,12 +151,13 @@ class Plan:
     limit: int
 
     @classmethod
-    def of(cls, pieces: Sequence[PieceRecord], share: float, shard_tokens: int) -> Plan:
+    def of(cls, pieces: Sequence[PieceRecord], share: float, shard_tokens: int) -> ShardPlan:
         """Plan for these pieces, and hold out a share of their documents."""
         inputs = [piece for piece in pieces if not piece.heldout]
         n_documents = sum(piece.documents for piece in inputs)
         n_tokens = sum(piece.tokens for piece in inputs)
         min_hash = min(piece.min_hash for piece in inputs)
+        # Hashes are spread evenly below KEYS. A single document is kept for training.
         limit = math.ceil(share * KEYS) if n_documents > 1 else 0
         if limit and min_hash >= limit:
             limit = min_hash + 1  # the share of a small corpus is less than one document
@@ -185,13 +174,10 @@ def shard_name(number: int) -> str:
     return f"shard-{number:05d}.safetensors"
 
 
-def make_shards(work: Workspace, plan: Plan, pool: Pool) -> tuple[list[Path], Path | None]:
-    """Merge the shards that do not exist yet.
-
-    Returns:
-        the shards with documents, and the held-out one if there is one.
-    """
+def make_shards(work: Workspace, plan: ShardPlan, pool: Pool) -> tuple[list[Path], Path | None]:
+    """Merge the shards that do not exist yet; those with documents, and the held-out one if any."""
     folder = work.shards(plan)
+    # Rounded up. The last bound is KEYS itself, so every key is in a shard.
     bounds = [-(-k * KEYS // plan.n_shards) for k in range(plan.n_shards + 1)]
     paths = [folder / shard_name(k) for k in range(plan.n_shards)]
     held = folder / HELDOUT
@@ -205,6 +191,7 @@ def make_shards(work: Workspace, plan: Plan, pool: Pool) -> tuple[list[Path], Pa
     def requests() -> Iterator[Request]:
         ranges = [*itertools.pairwise(bounds), (0, KEYS)]
         for path, (low, high) in zip([*paths, held], ranges, strict=True):
+            # A shard gets its name when it is complete: one that exists was made by an earlier run.
             if not path.exists():
                 bound = {"low": low, "high": high, "heldout": path == held}
                 yield Request(path.name, {**common, **bound, "path": os.fspath(path)})

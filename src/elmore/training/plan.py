@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from elmore.training.scaling import expected_perplexity, nearest_curve
 
 __all__ = ["Measured", "Plan", "make_plan", "measure"]
 
+# At most; a slow model is measured for a few seconds only.
 _STEPS = 20
 _FLOAT = 4
 # Tokens that a biLM should see per weight (softmax apart). The English model saw 33.
@@ -196,15 +198,14 @@ def measure(
                 break
         speed = (trainer.seen - seen) / (time.perf_counter() - start)
         start = time.perf_counter()
+        # Two batches tell the speed. All of them, with the full softmax, may take minutes.
         everything = trainer.heldout
         trainer.heldout = everything[:2]
         trainer.evaluate()
         taken = time.perf_counter() - start
     share = len(everything) / max(1, len(trainer.heldout))
     return Measured(
-        tokens_per_second=speed,
-        evaluation_seconds=taken * share,
-        memory_bytes=peak_memory(),
+        tokens_per_second=speed, evaluation_seconds=taken * share, memory_bytes=peak_memory()
     )
 
 
@@ -215,9 +216,7 @@ def disk_bytes(recipe: Recipe, n_words: int) -> int:
     kept = {"adagrad": 1, "adam": 2, "muon": 2}[recipe.optimizer.name]
     weights = state = 0
     for name, shape in shapes.items():
-        size = _FLOAT
-        for extent in shape:
-            size *= extent
+        size = _FLOAT * math.prod(shape)
         weights += size
         # Muon keeps one mean of the LSTMs' matrices, and both of Adam for all other weights.
         muon = recipe.optimizer.name == "muon" and is_lstm_matrix(name)

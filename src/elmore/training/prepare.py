@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from elmore._atomic import atomic_folder
-from elmore._messages import SILENT, Progress, shown
+from elmore._messages import ProgressOption, progress_of, shown
 from elmore._version import __version__
 from elmore.errors import ConfigError
 from elmore.text.reading import Errors, Reading
@@ -22,7 +23,7 @@ from elmore.text.vocabulary import Vocabulary
 from elmore.training.corpus import LINES_PER_DOCUMENT, TextFile, describe_files, input_paths
 from elmore.training.pieces import (
     PieceRecord,
-    Plan,
+    ShardPlan,
     Workspace,
     make_pieces,
     make_shards,
@@ -60,7 +61,7 @@ def prepare(
     shard_tokens: int = 1_000_000,
     workers: int | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressOption = None,
 ) -> Prepared:
     """Turn text files into a corpus to train on.
 
@@ -86,7 +87,7 @@ def prepare(
         shard_tokens: tokens per shard, roughly.
         workers: processes to use; as many as there are processors by default.
         overwrite: replace a prepared corpus that is there.
-        progress: counts tokens.
+        progress: as in `Elmo.embed`, for tokens.
 
     Raises:
         InputError: nothing to read, or not UTF-8.
@@ -106,13 +107,15 @@ def prepare(
     paths, held_paths = input_paths(inputs, heldout_files)
     with open_pool(workers, [*paths, *held_paths]) as pool, Workspace.opened(out) as work:
         files = inspect_files(paths, held_paths, pool)
-        pieces = make_pieces(work, files, reading, seed, pool, progress or SILENT)
-        plan = Plan.of(pieces, 0.0 if held_paths else heldout, shard_tokens)
+        with closing(progress_of(progress, unit="tokens")) as report:
+            pieces = make_pieces(work, files, reading, seed, pool, report)
+        plan = ShardPlan.of(pieces, 0.0 if held_paths else heldout, shard_tokens)
         shards, heldout_file = make_shards(work, plan, pool)
         # Without the held-out documents, whose words must not decide on the vocabulary.
         counts, sizes = _count(shards)
         words = choice.make(counts)
         held = _Heldout.of(heldout_file, words)
+        total = sum(sizes, Part())
         facts = {
             "elmore": __version__,
             "options": {
@@ -126,7 +129,11 @@ def prepare(
             "inputs": describe_files(files),
             "tokenizer": reading.convention,
             "segmenter": reading.segmenter,
-            "training": _training_facts(sizes, counts, words),
+            "training": {
+                **asdict(total),
+                "types": len(counts),
+                "oov": total.tokens - counts.covered(words),
+            },
             "heldout": held.facts(),
             "shards": [{"file": shard_name(k), **asdict(size)} for k, size in enumerate(sizes)],
             "notes": [*choice.notes(counts, words), *_notes(files, pieces, counts, held)],
@@ -134,7 +141,7 @@ def prepare(
         with atomic_folder(out, overwrite=overwrite, looks_ours=is_prepared) as folder:
             _fill(folder, shards, heldout_file, words, counts)
             write_manifest(folder, facts)
-        work.remove()
+        work.journal.clear()  # the folder itself goes when it is closed
     return Prepared.open(out)
 
 
@@ -179,11 +186,6 @@ def _count(paths: Sequence[Path]) -> tuple[WordCounts, list[Part]]:
     return counts, sizes
 
 
-def _training_facts(sizes: Sequence[Part], counts: WordCounts, words: Vocabulary) -> dict[str, int]:
-    total = sum(sizes, Part())
-    return {**asdict(total), "types": len(counts), "oov": total.tokens - counts.covered(words)}
-
-
 def _fill(
     folder: Path,
     shards: Sequence[Path],
@@ -193,6 +195,7 @@ def _fill(
 ) -> None:
     """Move and write everything but the manifest into the folder."""
     # Moved, not copied: OUT.partial is beside OUT, so on the same file system.
+    # Shards that got no documents do not exist, so the others are numbered again.
     for k, path in enumerate(shards):
         os.replace(path, folder / shard_name(k))
     if heldout is not None:

@@ -73,7 +73,7 @@ class Part:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Prepared:
     """A prepared corpus on disk; made by `prepare` or `Prepared.open`.
 
@@ -106,9 +106,13 @@ class Prepared:
     heldout_oov_rate: float
     notes: tuple[str, ...]
     digest: str
-    sums: Mapping[str, str] = field(repr=False)
+    sums: Mapping[str, str]
     segmenter: str | None = None
-    _verified: set[Path] = field(default_factory=set, repr=False, compare=False)
+    _verified: set[Path] = field(default_factory=set, compare=False)
+
+    def __repr__(self) -> str:
+        size = f"{self.training.tokens:,} tokens, {self.heldout.tokens:,} held out"
+        return f"<Prepared '{self.folder.name}': {size}, vocabulary of {len(self.vocabulary):,}>"
 
     def read(self, path: Path) -> Shard:
         """Read one of `shard_paths`, or `heldout_path`.
@@ -150,6 +154,7 @@ class Prepared:
         counts = np.zeros(len(vocabulary), np.int64)
         specials = vocabulary.specials
         for word, count in read_counts(self.folder / COUNTS):
+            # As the model looks words up: some vocabularies cut them first.
             number = vocabulary.find(word[: specials.longest])
             if number is not None:
                 counts[number] += count
@@ -276,6 +281,7 @@ def _part(part: Part) -> Part:
 def _check_files(folder: Path, files: Mapping[str, _FileEntry], verify: bool) -> str:
     """Compare the files with the manifest; the digest of all."""
     total = hashlib.sha256()
+    # Sorted, so that the digest does not depend on the order in the manifest.
     for name, entry in sorted(files.items()):
         if Path(name).name != name:  # a path could lead out of the folder
             raise FormatError(f"'{MANIFEST}' names the file '{shown(name, 60)}'; {_AGAIN}")
@@ -296,12 +302,7 @@ def is_prepared(folder: Path) -> bool:
 
 
 def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write prepared.json over the files that are in the folder.
-
-    Args:
-        folder: filled, but for the manifest.
-        facts: everything but format, version and files.
-    """
+    """Write prepared.json over the files of a folder that is complete but for it."""
     data = {**_FORMAT.head(), **facts, "files": file_entries(folder)}
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8", newline="\n")

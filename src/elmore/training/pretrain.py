@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from elmore.text.batching import TokenIndexer
 from elmore.text.characters import Alphabet, ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.batches import Batches, LmBatch, SentenceBatches
+from elmore.training.display import LogReader, TrainingProgress, reporting
 from elmore.training.distributed import Group, join_group
 from elmore.training.fitted_recipe import choose_recipe, run_tokens
 from elmore.training.loop import Cadence, train
@@ -31,8 +32,6 @@ from elmore.training.trainer import LmTrainer
 
 __all__ = ["finish_recipe", "make_trainer", "one_thread", "pretrain"]
 
-Report = Callable[[dict[str, Any]], None]
-
 
 def pretrain(
     data: Prepared | str | Path,
@@ -43,7 +42,8 @@ def pretrain(
     resume: bool = False,
     threads: int | None = None,
     device: str = "cpu",
-    report: Report | None = None,
+    progress: TrainingProgress = None,
+    report: LogReader | None = None,
     start: Checkpoint | None = None,
 ) -> Run:
     """Train a biLM.
@@ -59,7 +59,10 @@ def pretrain(
         threads: processors to use; all by default.
         device: where to compute: "cpu", "cuda" or "cuda:1"; with several processes "cuda" is the
             GPU of each.
-        report: gets every line of the log as it is written.
+        progress: whether to show the live report of the command line: a bar in a terminal or
+            notebook, elsewhere lines on stderr. Or a function that gets every line of the log
+            instead. By default it is shown, unless there is a `report`.
+        report: gets every line of the log as it is written, whatever is shown.
         start: a model to start from, instead of random weights.
 
     Returns:
@@ -84,13 +87,14 @@ def pretrain(
             run.check(recipe, facts, write=group.main)
             if trainer.load_state() and group.main:
                 run.forget_after(trainer.step_number)
+            # Killed before its first save: the run starts again, and so does its log.
             elif group.main:
                 run.forget_after(-1)
         elif group.main:
             run.start(recipe, facts)
         group.barrier()
         if not trainer.finished():
-            with one_thread():
+            with one_thread(), reporting(progress, report, run.path) as read:
                 around = recipe.run
                 train(
                     trainer,
@@ -102,7 +106,7 @@ def pretrain(
                         around.patience,
                     ),
                     main=group.main,
-                    report=report if group.main else None,
+                    report=read if group.main else None,
                     agree=group.any,
                 )
     group.leave()
@@ -121,15 +125,10 @@ def one_thread() -> Iterator[None]:
 
 
 def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
-    """Change a recipe so that the run in `out` ends after `tokens` more, its rate falling from now.
-
-    Args:
-        recipe: what the run follows.
-        out: the folder of the run.
-        tokens: how many more.
-    """
+    """Change a recipe so that the run in `out` ends after `tokens` more, its rate falling."""
     state = load_state(Run.open(out).resume_path)
     seen = 0 if state is None else int(state[1]["seen"])
+    # A constant rate has no decay to begin; any other keeps its form for the tokens that are left.
     schedule = dataclasses.replace(
         recipe.schedule,
         tokens=seen + tokens,
@@ -258,6 +257,8 @@ def _heldout_batches(
         vocabulary,
         batch_tokens=2048,
         max_length=recipe.data.max_length,
+        # One pool: sorted batches waste the fewest steps. They are shuffled, so a few have all
+        # lengths.
         pool=len(shard.sentences),
         seed=0,
         bidirectional=recipe.model.bidirectional,

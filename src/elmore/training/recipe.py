@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from elmore._json import from_json
-from elmore.config import (
-    Activation,
-    BiLmConfig,
-    LstmConfig,
-    TokenEncoderConfig,
-)
+from elmore.config import Activation, BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.errors import ConfigError
 from elmore.text.characters import ByteAlphabet
 from elmore.training.recipe_files import (
@@ -117,6 +112,7 @@ class ModelRecipe:
             vectors=None,
             alphabet=alphabet,
         )
+        # Not every model can be described by these keys: what they would build must be this one.
         if reads == "characters" and shape.config(0, tokens.n_characters) != config:
             return dataclasses.replace(shape, tokens="model")
         return shape
@@ -149,6 +145,7 @@ class ModelRecipe:
                 filters=self.filters,
                 activation=self.activation,
                 n_highway=self.n_highway,
+                # As in bilm-tf: a projection only where the sizes differ.
                 projected=n_filters != self.projection_dim,
             )
         lstm = LstmConfig(

@@ -59,10 +59,7 @@ def task_recipe_text(name: str) -> str:
 
 
 def read_recipe(
-    source: str | Path,
-    overrides: Mapping[str, str] | None,
-    *,
-    named: Callable[[str], str],
+    source: str | Path, overrides: Mapping[str, str] | None, *, named: Callable[[str], str]
 ) -> dict[str, Any]:
     """Read a recipe as TOML values.
 

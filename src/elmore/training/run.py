@@ -9,6 +9,7 @@ resume/        the two newest states to resume from
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from elmore._json import read_json
 from elmore._locks import locked
 from elmore._manifest import FolderFormat
 from elmore._messages import shown
-from elmore.errors import FormatError, ResumeError
+from elmore.errors import ElmoreError, FormatError, ResumeError
 from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 from elmore.training.recipe import Recipe
 
@@ -42,6 +43,10 @@ _KEPT_STATES = 2  # the newest may be damaged by a crash of the machine
 _FREE = ("schedule", "run", "name")
 # What must be changed to resume a run whose loss became infinite.
 _FREE_KEYS = ("optimizer.lr", "optimizer.muon_lr", "optimizer.clip_norm")
+# What reading a damaged folder raises; showing it must not.
+_DAMAGE = (ElmoreError, OSError, ValueError, KeyError, TypeError)
+# Of an evaluation of a language model, in its repr.
+_SHOWN = ("perplexity", "without_unknown")
 # What is compared by its digest, which would mean nothing in a message.
 _OTHER = {
     "data": "other training data",
@@ -51,7 +56,7 @@ _OTHER = {
 }
 
 
-class Settings(Protocol):
+class AnyRecipe(Protocol):
     """A recipe, of a language model or of a task: sections of keys."""
 
     def to_json(self) -> dict[str, Any]:
@@ -71,6 +76,31 @@ class Run:
         self.checkpoint_path = self.path / "checkpoint"
         self.best_path = self.path / "best"
         self.resume_path = self.path / "resume"
+
+    def __repr__(self) -> str:
+        try:
+            return f"<Run '{self.path}': {self._summary()}>"
+        except _DAMAGE:
+            return f"<Run '{self.path}'>"
+
+    def _summary(self) -> str:
+        if not self.exists():
+            return "not started"
+        unit = "tokens" if self.task is None else "examples"
+        lines = self.log()
+        seen = f"{lines[-1][unit]:,} {unit}" if lines else "no step yet"
+        found = [line["heldout"] for line in lines if "heldout" in line]
+        last = found[-1].items() if found else ()
+        scores = [f"{name} {value:.4g}" for name, value in last if name in _SHOWN or self.task]
+        return ", ".join([self.recipe_name, seen, *scores[:2]])
+
+    def _repr_html_(self) -> str:
+        from elmore.training.curves import curve_html
+
+        try:
+            return curve_html(self)
+        except _DAMAGE:
+            return f"<p>{html.escape(repr(self))}</p>"
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -99,10 +129,14 @@ class Run:
         """Load the trained model, the best one if there is one; options as in `Elmo.load`."""
         from elmore.embedding.elmo import Elmo
 
+        return Elmo.load(self.model_path(best=best), **options)
+
+    def model_path(self, *, best: bool = True) -> Path:
+        """The folder of the trained model, of the best one if there is one."""
         folder = self.best_path if best and self.best_path.is_dir() else self.checkpoint_path
         if not folder.is_dir():
             raise ResumeError(f"'{self.path}' has no checkpoint yet; let it train a little longer")
-        return Elmo.load(folder, **options)
+        return folder
 
     @property
     def task(self) -> str | None:
@@ -128,12 +162,12 @@ class Run:
         lines = self.log_path.read_text(encoding="utf-8").split("\n")[:-1]
         return [json.loads(line) for line in lines if line]
 
-    def start(self, recipe: Settings, facts: dict[str, Any]) -> None:
+    def start(self, recipe: AnyRecipe, facts: dict[str, Any]) -> None:
         """Write what is trained; the folder is a run from now on."""
         self.path.mkdir(parents=True, exist_ok=True)
         self._write({"recipe": recipe.to_json(), **facts})
 
-    def check(self, recipe: Settings, facts: dict[str, Any], *, write: bool = True) -> None:
+    def check(self, recipe: AnyRecipe, facts: dict[str, Any], *, write: bool = True) -> None:
         """Compare what is asked for with what the run did so far.
 
         Args:
@@ -162,8 +196,9 @@ class Run:
         if write:
             self._write({"recipe": recipe.to_json(), **facts})
 
-    def changed(self, recipe: Settings) -> dict[str, tuple[Any, Any]]:
+    def changed(self, recipe: AnyRecipe) -> dict[str, tuple[Any, Any]]:
         """The keys in which a recipe differs from the run's, with both values."""
+        # Only keys that the file has are compared: one that a newer version added is not a change.
         asked = json.loads(json.dumps(recipe.to_json()))  # tuples become lists, as in the file
         return {
             f"{section}.{key}": (old, new)
@@ -220,14 +255,7 @@ class Run:
 def save_state(
     folder: Path, step: int, tensors: Mapping[str, Tensor], facts: dict[str, Any]
 ) -> None:
-    """Write the state after a step, then drop all but the two newest.
-
-    Args:
-        folder: where states are.
-        step: number of the step.
-        tensors: weights, optimizer, carried LSTM state.
-        facts: cursor, counters; JSON values.
-    """
+    """Write the state after a step, then drop all but the two newest."""
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {name: t.detach().cpu().contiguous().numpy() for name, t in tensors.items()}
     with atomic_folder(
@@ -235,6 +263,7 @@ def save_state(
     ) as place:
         with (place / "state.safetensors").open("wb") as stream:
             write_safetensors(stream, arrays, {})
+        # A failing disk or a crash can leave a file of the right size with other contents.
         facts = {**facts, "step": step, "sha256": sha256_file(place / "state.safetensors")}
         (place / "state.json").write_text(json.dumps(facts), encoding="utf-8", newline="\n")
     # After the new one is complete, so that there is always one to resume from.

@@ -45,6 +45,8 @@ class Curve:
 
     def at(self, tokens: float) -> float:
         """The perplexity to expect after a complete run over this many different tokens."""
+        # The gain of a decay changes slowly with the length of a run, and is known for few lengths:
+        # it is interpolated between them.
         gains = [math.log(found / self._constant(seen)) for seen, found in self.decayed]
         places = [math.log(seen) for seen, _ in self.decayed]
         gain = float(np.interp(math.log(tokens), places, gains))
@@ -60,6 +62,7 @@ def _fit(points: tuple[tuple[float, float], ...]) -> tuple[float, float, float]:
     """Fit loss = a + b * tokens ** -c by least squares; (a, b, c)."""
     tokens, losses = np.array([p[0] for p in points]), np.log([p[1] for p in points])
     best = (math.inf, 0.0, 0.0, 0.0)
+    # For a given power the other two are linear, so least squares are exact; powers are tried.
     for power in np.linspace(0.05, 0.6, 56):
         columns = np.stack([np.ones_like(tokens), tokens**-power], axis=1)
         (a, b), *_ = np.linalg.lstsq(columns, losses, rcond=None)

@@ -36,12 +36,7 @@ def torch_generator(seed: int, *names: str | int) -> torch.Generator:
 
 @contextmanager
 def seeded(seed: int, *names: str | int) -> Iterator[None]:
-    """Seed torch's default generator for one purpose, which dropout reads, and give it back.
-
-    Args:
-        seed: the one seed.
-        names: the purpose.
-    """
+    """Seed torch's default generator for one purpose, which dropout reads, and give it back."""
     import torch
 
     # Forked, so that the caller's own random numbers are not disturbed.

@@ -89,13 +89,7 @@ class Shard:
 
 
 def write_shard(path: Path | str, shard: Shard, *, overwrite: bool = False) -> None:
-    """Write a shard; it appears under its name when it is complete.
-
-    Args:
-        path: the file to make.
-        shard: what to write; the bytes depend on it alone.
-        overwrite: whether an existing file may be replaced.
-    """
+    """Write a shard; its bytes depend on nothing else, and its name appears at the end."""
     _write(Path(path), _tensors(shard), overwrite)
 
 
@@ -169,6 +163,7 @@ def _check_names(view: SafetensorsView, path: Path) -> None:
 
 
 def _check_offsets(offsets: NDArray[np.int64], end: int, name: str, path: Path) -> None:
+    # They rise strictly: prepare writes no empty sentence, document or type.
     complete = len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == end
     if not complete or bool((np.diff(offsets) <= 0).any()):
         raise _damaged(path, f"{name} that do not rise from 0 to {end}")
@@ -198,14 +193,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which documents of the pieces a shard is made of.
-
-    Attributes:
-        low: the smallest key.
-        high: the key above the greatest.
-        min_hash: the smallest hash.
-        max_hash: the hash above the greatest.
-    """
+    """Which documents of the pieces a shard is made of; `high` and `max_hash` are exclusive."""
 
     low: int = 0
     high: int = KEYS
@@ -237,6 +225,7 @@ def merge(path: Path, pieces: Iterable[tuple[Path, Selection]]) -> int:
     Returns:
         the number of documents.
     """
+    # By their bytes: types get new numbers without being decoded.
     numbers: dict[bytes, int] = {}
     tokens: list[NDArray[np.int32]] = []
     lengths: list[NDArray[np.int64]] = []  # of sentences, in tokens
@@ -249,12 +238,15 @@ def merge(path: Path, pieces: Iterable[tuple[Path, Selection]]) -> int:
             if not len(chosen):
                 continue
             keys.append(own[chosen].copy())
-            taken = _take(view, chosen)
+            taken = _reorder(
+                view.read("tokens"), view.read("sentences"), view.read("documents"), chosen
+            )
             tokens.append(_renumber(view, taken[0], numbers))
             lengths.append(taken[1])
             sizes.append(taken[2])
     if not keys:
         return 0
+    # Stable: of equal keys the earlier piece comes first, on every machine.
     order = np.argsort(np.concatenate(keys), kind="stable")
     values, sentences, documents = _reorder(
         np.concatenate(tokens),
@@ -263,20 +255,10 @@ def merge(path: Path, pieces: Iterable[tuple[Path, Selection]]) -> int:
         order,
     )
     tensors = _with_types(
-        list(numbers),
-        tokens=values,
-        sentences=_offsets(sentences),
-        documents=_offsets(documents),
+        list(numbers), tokens=values, sentences=_offsets(sentences), documents=_offsets(documents)
     )
     _write(path, tensors, overwrite=True)
     return len(order)
-
-
-_Parts = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
-
-
-def _take(view: SafetensorsView, chosen: NDArray[np.int64]) -> _Parts:
-    return _reorder(view.read("tokens"), view.read("sentences"), view.read("documents"), chosen)
 
 
 def _reorder(
@@ -284,7 +266,7 @@ def _reorder(
     sentences: NDArray[np.int64],
     documents: NDArray[np.int64],
     chosen: NDArray[np.int64],
-) -> _Parts:
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
     """Take documents in a given order: their tokens, sentence lengths and document sizes."""
     sizes = np.diff(documents)[chosen]
     which = _ranges(documents[chosen], sizes)

@@ -21,14 +21,9 @@ Ints = NDArray[np.int64]
 def endless_sentences(
     read: ShardReader, sizes: Sequence[int], seed: int
 ) -> Callable[[int, int], Iterator[Sequence[str]]]:
-    """Make the endless streams of `StreamBatches` from shards.
+    """Make the endless streams of `StreamBatches` from shards of `sizes` sentences each.
 
     Each direction has its own order of shards and sentences, as in bilm-tf.
-
-    Args:
-        read: gives a shard.
-        sizes: sentences of each shard.
-        seed: the one seed.
     """
 
     def stream(direction: int, skip: int) -> Iterator[Sequence[str]]:
@@ -57,13 +52,8 @@ class StreamBatches:
     Two independent streams, one of them of reversed sentences; the last token of a sentence is
     only ever a target. With several processes each takes its own rows of a wider batch.
 
-    Args:
-        sentences: for a direction (0 forward, 1 backward) and a number of sentences to skip, an
-            endless stream of sentences.
-        indexer: how the model reads tokens.
-        vocabulary: the targets.
-        rows: rows of a batch, for each process.
-        unroll: steps of a batch.
+    `sentences` takes a direction (0 forward, 1 backward) and a number of sentences to skip, and
+    gives an endless stream. Each process has `rows` rows of `unroll` steps.
     """
 
     def __init__(
@@ -106,7 +96,6 @@ class StreamBatches:
         return {"streams": [stream.cursor() for stream in self._streams]}
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Continue from a `cursor`."""
         for stream, place in zip(self._streams, cursor["streams"], strict=True):
             stream.restore(place)
 
@@ -149,6 +138,7 @@ class _Stream:
         return sentence[::-1] if self._direction else sentence
 
     def cursor(self) -> dict[str, Any]:
+        # The rest of each sentence is stored as words: it may have been read many batches ago.
         return {"taken": self._taken, "left": self._left}
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
@@ -165,12 +155,8 @@ def _full_rows(
 ) -> LmBatch:
     """Pack rows of equal length.
 
-    Args:
-        directions: for each direction the words that are read and those that follow them, each
-            (rows, steps).
-        fresh: rows that start from zeros, (rows,).
-        indexer: how the model reads tokens.
-        vocabulary: the targets.
+    `directions` has, for each direction, the words that are read and those that follow them, each
+    (rows, steps); `fresh` tells which rows start from zeros, (rows,).
     """
     steps = len(directions[0][0][0]) if len(fresh) else 0
     seen: dict[str, int] = {}
@@ -210,15 +196,7 @@ class WindowBatches:
     occur. It begins with zeros and <S> and ends with </S>, as a paragraph does that somebody
     embeds. Both directions read the same windows.
 
-    Args:
-        read: gives a shard.
-        n_shards: number of shards.
-        indexer: how the model reads tokens.
-        vocabulary: the targets.
-        rows: windows that are read side by side, for each process.
-        unroll: steps of a batch.
-        longest: tokens of the longest window.
-        seed: the one seed.
+    Each process reads `rows` windows side by side, `unroll` steps in a batch.
     """
 
     def __init__(
@@ -248,7 +226,6 @@ class WindowBatches:
         self.global_tokens = rows * world * unroll
 
     def next(self) -> LmBatch:
-        """The next batch of this process."""
         fresh = np.zeros(len(self._rows), np.bool_)
         for k, row in enumerate(self._rows):
             if row.finished(self._unroll):
@@ -276,7 +253,6 @@ class WindowBatches:
         }
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Continue from a `cursor`."""
         self._epoch, self._shard, self._window = map(int, cursor["next"])
         rows = cursor["rows"]
         self._rows = [
@@ -284,6 +260,7 @@ class WindowBatches:
         ]
 
     def _next_window(self) -> _Window:
+        # There is one start more than there are windows: the end of the last one.
         while self._window + 1 >= len(self._starts(self._epoch, self._shard)):
             self._shard, self._window = self._shard + 1, 0
             if self._shard >= self._n_shards:
@@ -338,13 +315,7 @@ class _Window:
 
 
 class MixedBatches:
-    """Batches of sentences, and between them batches of long windows.
-
-    Args:
-        sentences: every sentence on its own.
-        windows: running text.
-        share: of the tokens that come from windows.
-    """
+    """Batches of sentences, and between them batches of long windows: a share of all tokens."""
 
     def __init__(self, sentences: SentenceBatches, windows: WindowBatches, share: float) -> None:
         self._sentences, self._windows, self._share = sentences, windows, share
@@ -352,7 +323,6 @@ class MixedBatches:
         self.global_tokens = 0
 
     def next(self) -> LmBatch:
-        """The next batch of this process."""
         source: SentenceBatches | WindowBatches = self._sentences
         # By tokens, not by chance: the share holds at any time, and a resume repeats it.
         if self._long < self._share * self._seen:
@@ -374,7 +344,6 @@ class MixedBatches:
         }
 
     def restore(self, cursor: Mapping[str, Any]) -> None:
-        """Continue from a `cursor`."""
         self._sentences.restore(cursor["sentences"])
         self._windows.restore(cursor["windows"])
         self._seen, self._long = int(cursor["seen"]), int(cursor["long"])

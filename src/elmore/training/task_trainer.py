@@ -64,7 +64,7 @@ class PaceRecipe:
     """How long, and how the rate changes.
 
     Attributes:
-        epochs: largest number of passes over the data.
+        epochs: largest number of passes over the data; 0 to fit it to the size of the data.
         steps: largest number of steps, or None for no bound but the epochs.
         patience: end after this many evaluations without a better score; 0 for never.
         halve_patience: halve the rate after this many evaluations without a better score; -1 for
@@ -82,14 +82,7 @@ class PaceRecipe:
 
 
 class LengthBatches(Generic[Example]):
-    """Batches of examples of similar length; the order is a function of seed and epoch alone.
-
-    Args:
-        examples: what to learn from.
-        lengths: of each.
-        size: examples of a batch.
-        seed: the one seed.
-    """
+    """Batches of examples of similar length; the order is a function of seed and epoch alone."""
 
     def __init__(
         self, examples: Sequence[Example], lengths: Sequence[int], *, size: int, seed: int
@@ -206,6 +199,7 @@ class TaskTrainer(Trainable, Generic[Example]):
         for name, weight in self._weights.items():
             if weight.grad is None:
                 continue
+            # The gradient of l2 * |w|^2, added before clipping, so that it counts towards the norm.
             if learning.l2 and weight.dim() > 1:  # matrices only
                 weight.grad.add_(weight.detach(), alpha=2 * learning.l2)
             updates.append(Update(name, weight.detach(), weight.grad))
@@ -264,7 +258,6 @@ class TaskTrainer(Trainable, Generic[Example]):
         self.network.eval()
 
     def save_state(self) -> None:
-        """Write what a resumed run needs."""
         self._check_weights(self._weights.values())
         tensors: dict[str, Tensor] = {}
         parts: tuple[tuple[str, dict[str, Any]], ...] = (

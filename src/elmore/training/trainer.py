@@ -56,22 +56,9 @@ __all__ = ["LmTrainer", "heldout_perplexity"]
 class LmTrainer(Trainable):
     """A biLM with its softmax, its optimizer and its place in the data.
 
-    Args:
-        recipe: how to train.
-        run: where to write.
-        batches: the data.
-        vocabulary: the targets.
-        tokenizer: the convention of the data's tokens.
-        total: tokens of the complete run.
-        seed: the one seed.
-        group: the processes that train together.
-        workers: threads of this process.
-        heldout: batches of held-out text, to evaluate on.
-        counts: how often each word of the vocabulary occurs, for the softmax bias.
-        notes: what the model's card should say.
-        device: where to compute.
-        alphabet: how the model reads characters; None if it reads words.
-        config: the shape, where it is not the recipe's.
+    `heldout` are batches to evaluate on, `counts` say how often each word occurs (for the softmax
+    bias), and `notes` go on the model's card. `alphabet` is None if the model reads words; `config`
+    is the shape where it is not the recipe's.
     """
 
     def __init__(
@@ -131,6 +118,7 @@ class LmTrainer(Trainable):
         if self.recipe.loss.unigram_bias:
             # Words that never occur count as one: their logarithm must be finite.
             logs = torch.from_numpy(np.log(np.maximum(counts, 1).astype(np.float64)))
+            # Centred, to stay near the weights in size: a constant for all words changes nothing.
             bias = (logs - logs.mean()).float()
         if self.recipe.model.tied_softmax:  # the same memory: whoever changes one changes both
             return self.bilm.tokens.words.detach(), bias.to(device)
@@ -170,6 +158,7 @@ class LmTrainer(Trainable):
             result = self.objective.step(
                 batch, self._start_state(batch), losses, scale, self._dropout_generators(part)
             )
+            # Batches of complete sentences, which come between two windows, leave the state alone.
             if batch.fresh is not None:
                 self._carried = result.state
             rows += [gathered for r in result.rows for gathered in self.group.gather_rows(r)]
@@ -220,6 +209,7 @@ class LmTrainer(Trainable):
         self._check_weights(tensors.values())
         tensors.update({f"optimizer/{k}": t for k, t in self.optimizer.state().items()})
         if self._carried is not None:
+            # On every process, also those that write nothing: gathering needs all of them.
             for name, tensor in zip(("hidden", "cell"), self._carried, strict=True):
                 tensors[f"carried/{name}"] = torch.stack(self.group.gather_tensors(tensor))
         if self.group.main:
@@ -235,6 +225,7 @@ class LmTrainer(Trainable):
         tensors, facts = loaded
         with torch.no_grad():
             for name, weight in self.bilm.named_parameters():
+                # In place: the objective and a tied softmax hold these very tensors.
                 weight.copy_(tensors[f"bilm/{name}"])
             self.softmax_weight.copy_(tensors["softmax/weight"])
             self.softmax_bias.copy_(tensors["softmax/bias"])
@@ -387,13 +378,7 @@ class LmTrainer(Trainable):
 def heldout_perplexity(
     objective: Objective, batches: Sequence[LmBatch], unknown: int
 ) -> Perplexity:
-    """Measure batches of sentences: full softmax, no dropout.
-
-    Args:
-        objective: the model.
-        batches: at least one.
-        unknown: the id of `<UNK>`; -1 without one.
-    """
+    """Measure batches of sentences: full softmax, no dropout; `unknown` is -1 without <UNK>."""
     parts = []
     for batch in batches:
         logs, _ = objective.log_likelihoods(batch)
@@ -429,6 +414,7 @@ def _cutoffs(recipe: Recipe, n_words: int) -> tuple[int, ...]:
 
 def _exp(loss: float) -> float:
     """The perplexity of a loss, kept finite: JSON has no infinity."""
+    # A float ends near exp(709).
     return math.exp(min(loss, 700.0))
 
 
@@ -437,14 +423,13 @@ def _optimizer(recipe: Recipe) -> Optimizer:
     if choice.name == "adagrad":
         return Adagrad(accumulator=choice.accumulator)
     adam = Adam(
-        betas=(choice.beta1, choice.beta2),
-        epsilon=choice.epsilon,
-        weight_decay=choice.weight_decay,
+        betas=(choice.beta1, choice.beta2), epsilon=choice.epsilon, weight_decay=choice.weight_decay
     )
     if choice.name == "adam":
         return adam
     return Muon(
         adam,
+        # Relative to lr, which the schedule changes, so that both rates rise and decay together.
         rate=choice.muon_lr / choice.lr,
         momentum=choice.muon_momentum,
         weight_decay=choice.weight_decay,

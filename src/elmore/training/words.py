@@ -231,6 +231,7 @@ class VocabularyChoice:
 def _storable(word: str) -> bool:
     """Whether a word survives a vocabulary file, whose lines are stripped when read."""
     return (
+        # !!!MAXTERMID is a line of bilm-tf's vocabularies, which readers skip.
         word.strip() == word != "!!!MAXTERMID"
         and len(word.encode("utf-8")) <= LIMITS.vocabulary_line_bytes
     )
@@ -246,5 +247,6 @@ def _sortedness(counts: list[int]) -> float:
         return 1.0
     _, groups, sizes = np.unique(-values, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(sizes) - (sizes - 1) / 2)[groups]  # equal counts share a rank
+    # With equal counts even a sorted list has less than 1: it is what the others are measured by.
     best = np.corrcoef(np.sort(ranks), np.arange(len(ranks)))[0, 1]
     return float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1] / best)

@@ -17,7 +17,7 @@ import itertools
 import os
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,11 @@ from elmore._io import invalid_utf8
 from elmore._machine import available_threads
 from elmore.jobs.pool import Pool, Request
 from elmore.jobs.worker import Worker
-from elmore.text.reading import Reading
+from elmore.text.reading import Counts, Reading
 from elmore.training.corpus import Position, Segment, TextFile, find_documents, inspect_file
 from elmore.training.shards import KEYS, Piece, Selection, Shard, merge, write_piece
 
-__all__ = ["Tokenized", "block_fields", "inspect_files", "open_pool", "start", "tokenize_block"]
+__all__ = ["block_fields", "inspect_files", "open_pool", "start", "tokenize_block"]
 
 _SMALL_CORPUS = 1 << 20  # bytes; not worth starting processes
 
@@ -50,6 +50,7 @@ def open_pool(n_workers: int | None, paths: Sequence[Path]) -> Pool:
 def inspect_files(paths: Sequence[Path], held: Sequence[Path], pool: Pool) -> list[TextFile]:
     """Read every file once, to find out what it is."""
     names = [os.fspath(path) for path in [*paths, *held]]
+    # Several files in a request: a corpus may be made of a million small ones.
     step = max(1, len(names) // 256)
     requests = (
         Request(f"looking at '{names[k]}'", {"task": "inspect", "paths": names[k : k + step]})
@@ -88,7 +89,7 @@ def _perform(fields: Mapping[str, Any], data: bytes) -> dict[str, Any]:
         return {"files": [inspect_file(path) for path in fields["paths"]]}
     if task == "shard":
         return _merge_shard(fields)
-    result = tokenize_block(
+    piece, invalid = tokenize_block(
         [Segment(Position(**s["start"]), s["size"]) for s in fields["segments"]],
         data,
         fields["names"],
@@ -96,19 +97,19 @@ def _perform(fields: Mapping[str, Any], data: bytes) -> dict[str, Any]:
         Reading(**fields["reading"]),
         fields["seed"],
     )
-    shard = result.piece.shard
+    shard = piece.shard
     if task == "count":
         counts = shard.type_counts().tolist()
         return {"words": shard.types, "counts": counts, "tokens": shard.n_tokens}
     path = Path(fields["path"])
-    write_piece(path, result.piece)
+    write_piece(path, piece)
     return {
         "bytes": path.stat().st_size,
         "tokens": shard.n_tokens,
         "documents": shard.n_documents,
-        "min_hash": int(result.piece.hashes.min(initial=KEYS)),
-        "n_replaced": result.n_replaced,
-        "n_skipped": result.n_skipped,
+        "min_hash": int(piece.hashes.min(initial=KEYS)),
+        "n_replaced": invalid.replaced,
+        "n_skipped": invalid.skipped,
     }
 
 
@@ -129,21 +130,6 @@ def _merge_shard(fields: Mapping[str, Any]) -> dict[str, Any]:
 # --------------------------------------------------------------------------- tokenizing
 
 
-@dataclass(frozen=True)
-class Tokenized:
-    """A block as a piece, and the lines that were not UTF-8."""
-
-    piece: Piece
-    n_replaced: int
-    n_skipped: int
-
-
-@dataclass
-class _Invalid:
-    replaced: int = 0
-    skipped: int = 0
-
-
 def tokenize_block(
     segments: Sequence[Segment],
     data: bytes,
@@ -151,16 +137,8 @@ def tokenize_block(
     linewise: Sequence[bool],
     reading: Reading,
     seed: int,
-) -> Tokenized:
-    """Tokenize a block.
-
-    Args:
-        segments: where the text is from.
-        data: the text.
-        names: the file of each segment, for messages.
-        linewise: whether the file of each segment has no blank lines.
-        reading: how text becomes tokens.
-        seed: shuffles the documents.
+) -> tuple[Piece, Counts]:
+    """Tokenize a block, and count the lines that are not UTF-8.
 
     Raises:
         InputError: a line is not UTF-8.
@@ -169,13 +147,14 @@ def tokenize_block(
     numbers = _Numbers()
     tokens, sentences, documents = array("i"), array("q", [0]), array("q", [0])
     keys, hashes = array("q"), array("q")
-    invalid = _Invalid()
+    counts = Counts()
     for key, k, a, b in _shuffled(segments, data, linewise, seed):
         try:
+            # All of it first: invalid documents are rare, and line by line is slower.
             text = data[a:b].decode("utf-8")
         except UnicodeDecodeError:
             line = segments[k].start.line + data.count(b"\n", starts[k], a)
-            text = _decode(data[a:b], reading.errors, names[k], line, invalid)
+            text = _decode(data[a:b], reading.errors, names[k], line, counts)
         if "\r" in text:
             text = text.replace("\r\n", "\n").removesuffix("\r")
         for sentence in reading.document(text):
@@ -185,6 +164,8 @@ def tokenize_block(
         if len(sentences) - 1 > documents[-1]:
             documents.append(len(sentences) - 1)
             keys.append(key)
+            # By its text, without the blank lines that follow it: copies of a document are held out
+            # together, wherever they are.
             hashes.append(_key(seed, "hold out", text.rstrip(" \t\r\n")))
     shard = Shard(
         np.array(tokens, np.int32),
@@ -193,7 +174,7 @@ def tokenize_block(
         list(numbers),
     )
     piece = Piece(shard, np.array(keys, np.int64), np.array(hashes, np.int64))
-    return Tokenized(piece, invalid.replaced, invalid.skipped)
+    return piece, counts
 
 
 def _shuffled(
@@ -207,6 +188,7 @@ def _shuffled(
         for number, (a, b) in enumerate(find_documents(data, place, end, linewise[k])):
             if segment.start.offset == 0 and number == 0 and data.startswith(codecs.BOM_UTF8, a):
                 a += len(codecs.BOM_UTF8)
+            # By its place: copies of a document are dealt apart.
             key = _key(seed, "deal", f"{segment.start.file}/{segment.start.document + number}")
             found.append((key, k, a, b))
         place = end
@@ -230,7 +212,7 @@ def _key(seed: int, purpose: str, text: str) -> int:
     return int.from_bytes(digest.digest(), "little") % KEYS
 
 
-def _decode(data: bytes, errors: str, name: str, first: int, invalid: _Invalid) -> str:
+def _decode(data: bytes, errors: str, name: str, first: int, counts: Counts) -> str:
     """Decode a document that is not UTF-8, line by line."""
     lines: list[str] = []
     for number, line in enumerate(data.split(b"\n"), first):
@@ -240,8 +222,8 @@ def _decode(data: bytes, errors: str, name: str, first: int, invalid: _Invalid) 
             if errors == "strict":
                 raise invalid_utf8(error.start, name, number, choice=True) from None
             if errors == "replace":
-                invalid.replaced += 1
+                counts.replaced += 1
                 lines.append(line.decode("utf-8", "replace"))
             else:
-                invalid.skipped += 1
+                counts.skipped += 1
     return "\n".join(lines)

@@ -204,7 +204,7 @@ def test_early_refusals(model, corpus, tmp_path):
         embed_files([corpus], out, model=model, layers=7)
     with pytest.raises(ConfigError, match="workers=0"):
         embed_files([corpus], out, model=model, workers=0)
-    for bad in ({"format": "csv"}, {"dtype": "int4"}, {"pool": "sum"}, {"shard_bytes": 0}):
+    for bad in ({"format": "xml"}, {"dtype": "int4"}, {"pool": "sum"}, {"shard_bytes": 0}):
         with pytest.raises(ConfigError, match=next(iter(bad))):
             embed_files([corpus], out, model=model, **bad)
     with pytest.raises(ConfigError, match="cannot be combined"):

@@ -23,6 +23,9 @@ def records(n: int, shape: tuple[int, ...] = (2, 4)) -> list[Record]:
 
 
 def write(name: str, path: Path, items: Iterable[Record], **settings) -> Path:
+    if WRITERS[name].pooled and "shape" not in settings:
+        settings["shape"] = (4,)
+        items = (item._replace(values=item.values[0]) for item in items)
     settings.setdefault("shape", (None, 4))
     with open_writer(name, path, Settings(**settings)) as writer:
         for record in items:
@@ -158,3 +161,54 @@ def test_records_of_a_later_part_keep_their_numbers(tmp_path):
     with h5py.File(write("hdf5", tmp_path / "y", records(2), first=40)) as file:
         assert set(file) == {"40", "41", "sentence_to_index"}
         assert json.loads(file["sentence_to_index"][0]) == {"line 0": "40", "line 1": "41"}
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 4)])
+def test_npy_is_one_matrix_that_can_be_mapped(tmp_path, shape):
+    items = records(1200, shape)
+    found = np.load(write("npy", tmp_path / "x", items, shape=shape), mmap_mode="r")
+    np.testing.assert_array_equal(found, [record.values for record in items])
+    assert np.load(write("npy", tmp_path / "y", [], shape=shape)).shape == (0, *shape)
+
+
+@pytest.mark.parametrize("name", ["npy", "csv", "tsv"])
+def test_formats_of_rows_need_pooling(tmp_path, name):
+    with pytest.raises(ConfigError, match="--pool mean"):
+        write(name, tmp_path / "x", records(1), shape=(None, 4))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["csv", "tsv"])
+def test_pandas_reads_tables(tmp_path, name):
+    pandas = pytest.importorskip("pandas")
+    texts = ['a, "b"', '"', "", "x\ty", "line\nbreak\u2028.", "NA"]
+    items = [item._replace(text=text) for item, text in zip(records(6, (3, 4)), texts, strict=True)]
+    path = write(name, tmp_path / "x", items, shape=(3, 4), first=7)
+    how = {"sep": "\t", "quoting": 3} if name == "tsv" else {}
+    table = pandas.read_csv(path, keep_default_na=False, **how)
+    assert list(table["number"]) == list(range(7, 13))
+    tab = " " if name == "tsv" else "\t"
+    assert list(table["text"]) == ['a, "b"', '"', "", f"x{tab}y", "line break .", "NA"]
+    assert list(table.columns[2:7]) == [f"layer0_v{k}" for k in range(4)] + ["layer1_v0"]
+    expected = [record.values.ravel() for record in items]
+    np.testing.assert_allclose(table.iloc[:, 2:], expected, rtol=1e-6)
+
+
+def test_hdf5_says_the_tokens_and_where_they_are(tmp_path):
+    long = tuple(f"token{k}" for k in range(9000))  # more than an attribute of HDF5 1.6 holds
+    values = np.zeros((1, 4), np.float32)
+    items = [
+        Record("It fell", ("It", "fell"), ((0, 2), (3, 7)), values),
+        Record("", (), (), values[:0]),
+        Record("x", ("a\0b", "\ud800", "ü"), None, values),
+        Record("long", long, tuple((k, k + 1) for k in range(9000)), values),
+    ]
+    with h5py.File(write("hdf5", tmp_path / "x", items)) as file:
+        assert set(file) == {"0", "1", "2", "3", "sentence_to_index"}
+        assert list(file["0"].attrs["tokens"]) == ["It", "fell"]
+        np.testing.assert_array_equal(file["0"].attrs["spans"], [[0, 2], [3, 7]])
+        assert file["1"].attrs["tokens"].shape == (0,)
+        assert list(file["2"].attrs["tokens"]) == ["a\ufffdb", "?", "ü"]
+        assert "spans" not in file["2"].attrs
+        assert tuple(file["3"].attrs["tokens"]) == long
+        assert file["3"].attrs["spans"].shape == (9000, 2)

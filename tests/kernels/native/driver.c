@@ -14,13 +14,14 @@
 #include "denormals.h"
 #include "lstm.h"
 #include "panels.h"
+#include "rank.h"
 #include "recurrence.h"
 
-enum { PRODUCT = 0, RECURRENCE = 3, FORWARD = 6, BACKWARD, CHARACTERS, KERNELS };
+enum { PRODUCT = 0, RECURRENCE = 3, FORWARD = 6, BACKWARD, CHARACTERS, RANK, KERNELS };
 static const char *const NAMES[KERNELS] = {
     "product float32",    "product float16",    "product int8",
     "recurrence float32", "recurrence float16", "recurrence int8",
-    "gates forward",      "gates backward",     "characters"};
+    "gates forward",      "gates backward",     "characters",         "rank"};
 static float largest[CPU_SETS][KERNELS];
 static uint32_t checksum = 2166136261u;
 static int failures;
@@ -231,6 +232,44 @@ static void characters(int64_t words, int64_t chars, int64_t width, int64_t coun
     free(bias);
 }
 
+/* Ids and values are exact; the sum of exps is not, but is at least 1. */
+static void ranks(int64_t rows, int64_t n, int64_t k)
+{
+    float *values = floats(rows * n), *expected[3] = {NULL, NULL, NULL};
+    for (int64_t i = 0; i < rows * n; i++)
+        values[i] *= 20;
+    void *space = room(rank_bytes(n));
+    for (int s = 0; s < CPU_SETS; s++) {
+        if (!cpu_has(cpu_sets[s]))
+            continue;
+        float *found[3] = {room(rows * k * 4), room(rows * k * 4), room(rows * 4)};
+        int32_t *ids = room(rows * k * 4);
+        if (!rank_find(cpu_sets[s])->rows(ids, found[1], found[2], values, space, rows, n, k))
+            failures++;
+        for (int64_t i = 0; i < rows * k; i++)
+            found[0][i] = (float)ids[i];
+        for (int64_t i = 0; i < rows && s; i++)
+            found[2][i] /= expected[2][i]; /* their ratio is compared with 1 */
+        for (int i = 0; i < 2; i++)
+            compare(RANK, s, found[i], expected[i], rows * k, 0);
+        for (int64_t i = 0; i < rows; i++) {
+            float one = 1;
+            compare(RANK, s, found[2] + i, &one, 1, 2e-6f);
+        }
+        free(ids);
+        for (int i = 0; i < 3; i++) {
+            if (s == 0)
+                expected[i] = found[i];
+            else
+                free(found[i]);
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        free(expected[i]);
+    free(values);
+    free(space);
+}
+
 /* Both passes over the gates; the backward pass of every set starts from the same numbers. */
 static void gates(int64_t rows, int64_t cells)
 {
@@ -317,6 +356,12 @@ int main(void)
             characters(1 + width % 3, width + count % 5, width, count);
     for (int64_t cells = 1; cells <= 37; cells += 4)
         gates(1 + cells % 3, cells);
+    const int64_t lengths[] = {1, 5, 63, 64, 1000, 4096, 4097, 9000};
+    for (int i = 0; i < 8; i++) {
+        ranks(2, lengths[i], 1);
+        ranks(3, lengths[i], (lengths[i] + 1) / 2);
+        ranks(1, lengths[i], lengths[i]);
+    }
     extreme = 1;
     products(7, 64, 1024, PANELS_INT8);
     denormals();

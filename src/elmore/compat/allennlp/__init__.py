@@ -15,6 +15,11 @@ from elmore.compat.old_paths import add_modules
 if TYPE_CHECKING:
     from elmore.compat.allennlp.bilm_modules import ElmoLstm, _ElmoBiLm
     from elmore.compat.allennlp.character_encoder import _ElmoCharacterEncoder
+    from elmore.compat.allennlp.character_ids import (
+        ELMoCharacterMapper,
+        ELMoTokenCharactersIndexer,
+        batch_to_ids,
+    )
     from elmore.compat.allennlp.elmo_modules import (
         Elmo,
         ElmoTokenEmbedder,
@@ -22,11 +27,6 @@ if TYPE_CHECKING:
         ScalarMix,
     )
     from elmore.compat.allennlp.embedder import ElmoEmbedder
-    from elmore.compat.allennlp.indexing import (
-        ELMoCharacterMapper,
-        ELMoTokenCharactersIndexer,
-        batch_to_ids,
-    )
     from elmore.errors import ConfigError as ConfigurationError
 
 __all__ = [
@@ -49,7 +49,7 @@ _MODULES = {
     "character_encoder": "_ElmoCharacterEncoder",
     "elmo_modules": "Elmo ElmoTokenEmbedder ElmoTokenEmbedderMultiLang ScalarMix",
     "embedder": "ElmoEmbedder",
-    "indexing": (
+    "character_ids": (
         "ConfigurationError DEFAULT_OPTIONS_FILE DEFAULT_WEIGHT_FILE ELMoCharacterMapper "
         "ELMoTokenCharactersIndexer batch_to_ids cached_path"
     ),

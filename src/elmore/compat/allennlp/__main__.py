@@ -73,8 +73,8 @@ def _embed(args: argparse.Namespace) -> None:
             for _, line in read_lines(stream, what=args.input_file, max_line=LIMITS.text_line_bytes)
         ]
     # Imported late, so that `--help` and wrong flags answer at once.
+    from elmore.compat.allennlp.character_ids import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
     from elmore.compat.allennlp.embedder import ElmoEmbedder
-    from elmore.compat.allennlp.indexing import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
 
     embedder = ElmoEmbedder(
         args.options_file or DEFAULT_OPTIONS_FILE,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.compat.allennlp.character_encoder import _ElmoCharacterEncoder, keep_allennlp_layout
-from elmore.compat.allennlp.indexing import FileName, read_files
+from elmore.compat.allennlp.character_ids import FileName, read_files
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.embedding.torch_network import build_bilm
 from elmore.errors import ConfigError
@@ -173,12 +173,8 @@ class BiLmOutput(TypedDict):
 class _ElmoBiLm(nn.Module):
     """A biLM that carries its state from call to call.
 
-    Args:
-        options_file: options.json; a path or an address.
-        weight_file: the HDF5 weights.
-        requires_grad: whether it learns.
-        vocab_to_cache: words whose token layer is computed once; the first means padding.
-            Their ids, passed as `word_inputs`, then replace the characters.
+    `vocab_to_cache` are words whose token layer is computed once; the first means padding. Their
+    ids, passed as `word_inputs`, then replace the characters.
     """
 
     def __init__(
@@ -225,17 +221,18 @@ class _ElmoBiLm(nn.Module):
         learns = any(parameter.requires_grad for parameter in self.parameters())
         with torch.set_grad_enabled(torch.is_grad_enabled() and learns):
             cached = self._word_embedding
-            if cached is not None and word_inputs is not None and self._known(word_inputs):
+            if (
+                cached is not None
+                and word_inputs is not None
+                and bool((word_inputs < cached.num_embeddings).all())
+            ):
                 layers = self._run_words(cached, word_inputs)
             else:
                 batch = self._token_embedder.batch(inputs)
                 vectors = self._token_embedder.vectors(batch)
                 layers = self._elmo_lstm.run(vectors, batch.index, batch.lengths)
         places = torch.arange(layers.values.shape[2], device=layers.values.device)
-        return {
-            "activations": list(layers.values),
-            "mask": places < layers.lengths[:, None],
-        }
+        return {"activations": list(layers.values), "mask": places < layers.lengths[:, None]}
 
     def _cache(self, checkpoint: Checkpoint, words: Sequence[str]) -> None:
         alphabet = checkpoint.alphabet
@@ -250,11 +247,6 @@ class _ElmoBiLm(nn.Module):
         # A buffer, so that it moves with the module; not saved, because AllenNLP's state
         # dicts lack it.
         self.register_buffer("_marker_vectors", vectors[:2].clone(), persistent=False)
-
-    def _known(self, word_inputs: Tensor) -> bool:
-        if self._word_embedding is None:
-            return False
-        return bool((word_inputs < self._word_embedding.num_embeddings).all())
 
     def _run_words(self, cached: nn.Embedding, word_inputs: Tensor) -> Layers:
         """Run over cached words; the markers' vectors come first in the table, then the words'."""

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from elmore.compat.allennlp.indexing import FileName, read_files
+from elmore.compat.allennlp.character_ids import FileName, read_files
 from elmore.embedding.torch_network import build_bilm
 from elmore.kernels.recurrence import FORGET_BIAS
 from elmore.nn.charcnn import TokenEncoder
@@ -24,13 +24,7 @@ __all__ = ["_ElmoCharacterEncoder", "keep_allennlp_layout"]
 
 
 class _ElmoCharacterEncoder(nn.Module):
-    """The token layer of a biLM.
-
-    Args:
-        options_file: options.json; a path or an address.
-        weight_file: the HDF5 weights.
-        requires_grad: whether it learns.
-    """
+    """The token layer of a biLM, from the files of `read_files`."""
 
     def __init__(
         self, options_file: FileName, weight_file: FileName, requires_grad: bool = False

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.compat.allennlp.bilm_modules import _ElmoBiLm
-from elmore.compat.allennlp.indexing import (
+from elmore.compat.allennlp.character_ids import (
     DEFAULT_OPTIONS_FILE,
     DEFAULT_WEIGHT_FILE,
     FileName,
@@ -142,10 +142,7 @@ class Elmo(nn.Module):
                 vectors, mask = without_markers(vectors, lengths)
             vectors = self._dropout(vectors)
             representations.append(vectors.view(*shape, *vectors.shape[1:]))
-        return {
-            "elmo_representations": representations,
-            "mask": mask.view(*shape, mask.shape[-1]),
-        }
+        return {"elmo_representations": representations, "mask": mask.view(*shape, mask.shape[-1])}
 
 
 class ScalarMix(nn.Module):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._imports import require_torch
-from elmore.compat.allennlp.indexing import (
+from elmore.compat.allennlp.character_ids import (
     DEFAULT_OPTIONS_FILE,
     DEFAULT_WEIGHT_FILE,
     FileName,
@@ -65,11 +65,7 @@ class ElmoEmbedder:
         self._stream = self.elmo.stateful()
 
     def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Embed one batch.
-
-        Returns:
-            all layers (batch, layers, time, dim), and which tokens are real (batch, time).
-        """
+        """Embed one batch: (batch, layers, time, dim), and which tokens are real, (batch, time)."""
         torch = require_torch("batch_to_embeddings, which returns tensors,")
         layers = self._stream.layers_tokens(batch)
         time = max((len(sentence) for sentence in layers), default=0)

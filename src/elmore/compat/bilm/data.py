@@ -30,8 +30,7 @@ __all__ = [
 
 # bilm-tf had its data sets in this module too; ours build on it.
 __getattr__, __dir__ = lazy_names(
-    __name__,
-    dict.fromkeys(("BidirectionalLMDataset", "LMDataset"), "elmore.compat.bilm.datasets"),
+    __name__, dict.fromkeys(("BidirectionalLMDataset", "LMDataset"), "elmore.compat.bilm.datasets")
 )
 
 Ids = NDArray[np.int32]
@@ -103,6 +102,7 @@ class Vocabulary:
 
     def _id(self, word: str) -> int:
         found = self.words.find(word)
+        # What bilm-tf has for a word that the file lacks.
         return -1 if found is None else found
 
 
@@ -178,11 +178,7 @@ class Batcher:
         """
         begin, end = self._alphabet.markers
         rows = [self._alphabet.encode([begin, *tokens, end]) for tokens in sentences]
-        longest = max((len(row) for row in rows), default=0)
-        ids = np.zeros((len(rows), longest, self._alphabet.max_chars), np.int64)
-        for place, row in zip(ids, rows, strict=True):
-            place[: len(row)] = row
-        return ids
+        return _padded(rows, self._alphabet.max_chars)
 
 
 class TokenBatcher:
@@ -199,18 +195,17 @@ class TokenBatcher:
         self._words = Words.read(lm_vocab_file)
 
     def batch_sentences(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-        """The ids of sentences between their markers.
-
-        Returns:
-            (batch, longest + 2); a word's line from 1, zeros are padding.
-        """
+        """Ids of sentences between their markers, (batch, longest + 2): lines from 1, padding 0."""
         # Shifted by one, because 0 is padding.
         rows = [self._words.encode([BEGIN, *tokens, END]) + 1 for tokens in sentences]
-        longest = max((len(row) for row in rows), default=0)
-        ids = np.zeros((len(rows), longest), np.int64)
-        for place, row in zip(ids, rows, strict=True):
-            place[: len(row)] = row
-        return ids
+        return _padded(rows)
+
+
+def _padded(rows: Sequence[NDArray[np.integer]], *width: int) -> NDArray[np.int64]:
+    ids = np.zeros((len(rows), max(map(len, rows), default=0), *width), np.int64)
+    for place, row in zip(ids, rows, strict=True):
+        place[: len(row)] = row
+    return ids
 
 
 def _tokens(sentence: Sentence, split: bool) -> list[str]:

@@ -78,7 +78,10 @@ class BidirectionalLanguageModel:
         self._engine = Engine(checkpoint)
         self._checkpoint: Checkpoint = checkpoint
         self._max_rows = max_batch_size
-        self._table = None if use_character_inputs else self._read_table(embedding_weight_file)
+        self._table: Tensor | None = None
+        if not use_character_inputs:
+            path, dim = Path(embedding_weight_file or ""), checkpoint.config.lstm.projection_dim
+            self._table = torch.from_numpy(read_embedding(path, dim))
         self.state: BiLmState = self._engine.bilm.zero_state(max_batch_size)
 
     def __call__(self, ids: Ids | Tensor) -> BiLmOps:
@@ -126,10 +129,6 @@ class BidirectionalLanguageModel:
         batch = TensorBatch.from_character_ids(ids, markers, marked=True)
         vectors: Tensor = self._engine.bilm.tokens(batch.words)
         return vectors, batch.index, batch.lengths
-
-    def _read_table(self, path: str | Path | None) -> Tensor:
-        dim = self._checkpoint.config.lstm.projection_dim
-        return torch.from_numpy(read_embedding(Path(path or ""), dim))
 
 
 def read_embedding(path: Path, dim: int) -> NDArray[np.float32]:

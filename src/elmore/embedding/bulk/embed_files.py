@@ -19,6 +19,7 @@ from elmore.errors import InputError
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.jobs.pool import Pool, Request
 from elmore.text.reading import Counts, Reading
+from elmore.text.records import LINES, Records, Text, as_text
 
 __all__ = ["InputFile", "TextShard", "cut_shards", "embed_files", "inspect_input", "run_job"]
 
@@ -47,8 +48,8 @@ def embed_files(
         overwrite: start again in a folder that holds an earlier run.
         progress: counts sentences.
         options: the attributes of `Job`: `format`, `layers`, `pool`, `dtype`, `tokenized`,
-            `split_sentences`, `errors`, `limit`, `threads`, `device`, `precision`, `start`,
-            `token_vectors`, `batch_tokens`, `shard_bytes`, `tokenizer`.
+            `split_sentences`, `field`, `column`, `conllu`, `errors`, `limit`, `threads`, `device`,
+            `precision`, `start`, `token_vectors`, `batch_tokens`, `shard_bytes`, `tokenizer`.
 
     Raises:
         ResumeError: the folder holds a run with other settings, inputs or model.
@@ -95,7 +96,12 @@ def run_job(
 
         def requests() -> Iterator[Request]:
             shards = cut_shards(
-                files, job.reading(), read, shard_bytes=job.shard_bytes, limit=job.limit
+                files,
+                job.reading(),
+                read,
+                shard_bytes=job.shard_bytes,
+                limit=job.limit,
+                records=job.records(),
             )
             for shard in shards:
                 if shard.number in done:  # read all the same, to find where the next one starts
@@ -148,7 +154,7 @@ class TextShard:
 
     number: int
     first: int
-    texts: list[str]
+    texts: list[Text]
 
 
 def inspect_input(path: Path) -> InputFile:
@@ -166,6 +172,7 @@ def cut_shards(
     *,
     shard_bytes: int,
     limit: int | None = None,
+    records: Records = LINES,
 ) -> Iterator[TextShard]:
     """Divide the sentences of files into shards, in order.
 
@@ -173,11 +180,12 @@ def cut_shards(
     the start of the next; a sentence is never divided. Lines that are not UTF-8 are counted in
     `counts`.
     """
-    texts: list[str] = []
+    texts: list[Text] = []
     number = first = size = 0
-    for text in itertools.islice(_texts(files, reading, counts), limit):
+    for text in itertools.islice(_texts(files, reading, counts, records), limit):
         texts.append(text)
-        size += len(text) + 1 if text.isascii() else len(text.encode("utf-8", "replace")) + 1
+        plain = as_text(text)
+        size += len(plain) + 1 if plain.isascii() else len(plain.encode("utf-8", "replace")) + 1
         if size >= shard_bytes:
             yield TextShard(number, first, texts)
             number, first, size, texts = number + 1, first + len(texts), 0, []
@@ -185,8 +193,10 @@ def cut_shards(
         yield TextShard(number, first, texts)
 
 
-def _texts(files: Sequence[InputFile], reading: Reading, counts: Counts) -> Iterator[str]:
+def _texts(
+    files: Sequence[InputFile], reading: Reading, counts: Counts, records: Records
+) -> Iterator[Text]:
     for file in files:
         with open_text(file.path, what="input") as stream:
-            yield from reading.texts(stream, str(file.path), counts)
+            yield from reading.texts(stream, str(file.path), counts, records)
         file.check_unchanged()

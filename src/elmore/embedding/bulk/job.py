@@ -15,12 +15,13 @@ from elmore._io import sha256_file
 from elmore._version import __version__
 from elmore.config import BiLmConfig
 from elmore.embedding.results import value_shape
-from elmore.embedding.writers import WRITERS, Settings, open_writer
+from elmore.embedding.writers import WRITERS, Settings, check_format, open_writer
 from elmore.errors import ConfigError
 from elmore.formats.detect import ModelPath
 from elmore.jobs.worker import Worker
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions, check_counts
 from elmore.text.reading import Counts, Errors, Reading, SentenceReader
+from elmore.text.records import Records, Text, as_text
 from elmore.text.segmenter import Tokenizer, sendable
 from elmore.text.sentence import Sentence
 
@@ -30,6 +31,8 @@ __all__ = ["SHARD_BYTES", "Job", "JobOptions", "ShardEmbedder", "start_embedder"
 SHARD_BYTES = 1 << 19
 # The manifest names the model by its digest, which is the same wherever it is stored.
 _PLACES = ("model", "token_vectors")
+# Left out where they are not used, as in the manifests of versions that had no such choice.
+_NEW = ("tokenizer", "field", "column", "conllu")
 
 
 class JobOptions(ComputeOptions, OutputOptions, total=False):
@@ -38,6 +41,9 @@ class JobOptions(ComputeOptions, OutputOptions, total=False):
     format: str
     tokenized: bool
     split_sentences: bool
+    field: str | None
+    column: str | int | None
+    conllu: bool
     errors: Errors
     limit: int | None
     sentence_index: bool | None
@@ -50,9 +56,10 @@ class Job(Compute, Output):
 
     Attributes:
         model: what `Elmo.load` takes.
-        format: of the shards: "parquet", "safetensors", "hdf5", "npz" or "jsonl".
+        format: of the shards, one of `WRITERS`.
         tokenized: lines are tokens separated by spaces.
         split_sentences: lines are running text, with blank lines between paragraphs.
+        field, column, conllu: where the texts are in a file, as in `text.records.Records`.
         errors: what to do with lines that are not UTF-8.
         limit: stop after this many sentences.
         sentence_index: hdf5: whether to write `sentence_to_index`; None for up to a million lines.
@@ -64,6 +71,9 @@ class Job(Compute, Output):
     format: str = "parquet"
     tokenized: bool = False
     split_sentences: bool = False
+    field: str | None = None
+    column: str | int | None = None
+    conllu: bool = False
     errors: Errors = "strict"
     limit: int | None = None
     sentence_index: bool | None = None
@@ -76,9 +86,11 @@ class Job(Compute, Output):
         Output.__post_init__(self)
         if self.format not in WRITERS:
             raise ConfigError(f"format={self.format!r}; use one of {', '.join(WRITERS)}")
+        check_format(self.format, pooled=self.pool is not None)
         # Workers find a function by its name.
         object.__setattr__(self, "tokenizer", sendable(self.tokenizer))
         self.reading()  # refuses what does not fit together
+        self.records()
         check_counts(self, "limit", "shard_bytes")
 
     def reading(self, tokenizer: Tokenizer = "ptb") -> Reading:
@@ -90,11 +102,16 @@ class Job(Compute, Output):
             errors=self.errors,
         )
 
+    def records(self) -> Records:
+        """Where the texts are in a file."""
+        return Records(field=self.field, column=self.column, conllu=self.conllu)
+
     def settings(self) -> dict[str, Any]:
         """What the manifest says about the job, as JSON."""
         fields = self.to_json()
-        if self.tokenizer is None:  # as in the manifests of versions that had no such choice
-            del fields["tokenizer"]
+        for name in _NEW:
+            if not fields[name]:
+                del fields[name]
         return {name: value for name, value in fields.items() if name not in _PLACES}
 
     def to_json(self) -> dict[str, Any]:
@@ -122,7 +139,7 @@ class Job(Compute, Output):
         return Settings(
             shape=value_shape(config, self),
             dtype=self.dtype,
-            texts=self.split_sentences,
+            texts=self.split_sentences or self.records().named,
             sentence_index=self.sentence_index,
             overwrite=True,
             first=first,
@@ -176,7 +193,7 @@ class ShardEmbedder:
             },
         }
 
-    def write_shard(self, path: Path, first: int, texts: Sequence[str]) -> dict[str, Any]:
+    def write_shard(self, path: Path, first: int, texts: Sequence[Text]) -> dict[str, Any]:
         """Embed texts into a file; `first` is the number of the first of them."""
         from elmore.embedding.stream import embed_records
 
@@ -189,7 +206,7 @@ class ShardEmbedder:
 
         def sentences() -> Iterator[tuple[str, Sentence]]:
             for text in texts:
-                yield text, reader.sentence(text, counts)
+                yield as_text(text), reader.sentence(text, counts)
 
         records = embed_records(self.elmo.engine, sentences(), self.job)
         settings = self.job.writer_settings(self.elmo.config, first)

@@ -28,11 +28,19 @@ from elmore.jobs.journal import FinishedFile, JournalFolder
 from elmore.limits import LIMITS
 from elmore.text.reading import Counts
 
-__all__ = ["FOLDER_LIMITS", "BulkFolder", "BulkResult", "ShardRecord", "check_same_run"]
+__all__ = [
+    "FOLDER_LIMITS",
+    "MANIFEST",
+    "BulkFolder",
+    "BulkResult",
+    "ShardRecord",
+    "check_same_run",
+    "read_manifest",
+]
 
 _AGAIN = "pass overwrite=True (--force) to start again"
 _FORMAT = FolderFormat(name="elmore-vectors", version=1, label="bulk vectors", fix=_AGAIN)
-_MANIFEST = "manifest.json"
+MANIFEST = "manifest.json"
 _SHARD = re.compile(r"shard-\d{6,}\.[a-z0-9]+")
 # Of a manifest that we wrote ourselves: ten million shards are 5 TB of text.
 FOLDER_LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 32, json_nodes=1 << 28)
@@ -100,7 +108,7 @@ class BulkFolder:
             "another folder"
         )
         with JournalFolder.opened(
-            path, ShardRecord, _SHARD, busy=busy, marks=(_MANIFEST,)
+            path, ShardRecord, _SHARD, busy=busy, marks=(MANIFEST,)
         ) as journal:
             yield cls(journal, WRITERS[form].suffixes[0], overwrite)
 
@@ -120,13 +128,13 @@ class BulkFolder:
         # As it will be read back, with lists for tuples, so that the comparison is fair.
         self._facts = json.loads(json.dumps({**_FORMAT.head(), **facts}))
         records: list[ShardRecord] = []
-        found = None if self._overwrite else self._manifest() or self._journal.found()
+        found = None if self._overwrite else read_manifest(self.path) or self._journal.found()
         if found is not None:
             earlier, records = found
             check_same_run(self.path, earlier, self._facts)
         kept = self._journal.begin(self._facts, records)
         # Only now: if we are killed between the two, the manifest still names every shard.
-        (self.path / _MANIFEST).unlink(missing_ok=True)
+        (self.path / MANIFEST).unlink(missing_ok=True)
         self._done = {record.number: record for record in kept}
         return dict(self._done)
 
@@ -146,30 +154,31 @@ class BulkFolder:
             "counts": asdict(counts),
             "shards": [asdict(record) for record in records],
         }
-        with atomic_file(self.path / _MANIFEST, overwrite=True) as stream:
+        with atomic_file(self.path / MANIFEST, overwrite=True) as stream:
             stream.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")
         self._journal.finish()
         shards = tuple(self.path / record.file for record in records)
         return BulkResult(folder=self.path, shards=shards, counts=counts)
 
-    def _manifest(self) -> tuple[dict[str, Any], list[ShardRecord]] | None:
-        """What a finished run was, and its shards; None if there is none."""
-        path = self.path / _MANIFEST
-        if not path.exists():
-            return None
-        manifest = read_json(path, FOLDER_LIMITS, follow=False)
-        _FORMAT.check(manifest, what=str(path))
-        shards = manifest.pop("shards", [])
-        manifest.pop("counts", None)
-        try:
-            return manifest, [ShardRecord(**shard) for shard in shards]
-        except TypeError:
-            raise FormatError(f"'{shown(path, 120)}' is damaged; {_AGAIN}") from None
+
+def read_manifest(folder: Path) -> tuple[dict[str, Any], list[ShardRecord]] | None:
+    """What a finished run was, and its shards; None if there is none."""
+    path = folder / MANIFEST
+    if not path.exists():
+        return None
+    manifest = read_json(path, FOLDER_LIMITS, follow=False)
+    _FORMAT.check(manifest, what=str(path))
+    shards = manifest.pop("shards", [])
+    manifest.pop("counts", None)
+    try:
+        return manifest, [ShardRecord(**shard) for shard in shards]
+    except TypeError:
+        raise FormatError(f"'{shown(path, 120)}' is damaged; {_AGAIN}") from None
 
 
 def _check_manifest(folder: Path) -> None:
     """Refuse a folder with a manifest that another program wrote."""
-    path = folder / _MANIFEST
+    path = folder / MANIFEST
     if not path.exists():
         return
     with contextlib.suppress(FormatError):

@@ -3,7 +3,9 @@
 One dataset per sentence, its key the number of the sentence from 0 over the complete input:
 (layers, time, dim) for all layers, else (time, dim); with pooling without the time axis.
 `sentence_to_index`, shape (1,), holds a JSON object of each line, stripped, to its key; of equal
-lines the last one counts.
+lines the last one counts. New are attributes of each dataset, which old readers do not see:
+`tokens`, (time,) strings, and `spans`, (time, 2) int32, if the tokens came from a text. Files of
+pooled vectors have the attribute `pooled`.
 
 Memory stays flat: lines are spooled to disk. Only that JSON text is in memory, at the very end,
 because HDF5 takes a string at once (and copies it twice). So it is left out above a million lines;
@@ -17,7 +19,7 @@ import json
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -26,13 +28,15 @@ from numpy.typing import NDArray
 
 from elmore._atomic import atomic_file
 from elmore._messages import shown
-from elmore.embedding.writers import Record, Settings, stored
-from elmore.errors import ConfigError
+from elmore.embedding.writers import Record, Settings, StoredRecord, damaged, stored, utf8
+from elmore.errors import ConfigError, FormatError
 
 if TYPE_CHECKING:
     from elmore.formats.files.hdf5_writing import PatientFile
 
-__all__ = ["Hdf5Writer", "open"]
+__all__ = ["Hdf5Reader", "Hdf5Writer", "is_vectors", "open", "read"]
+
+_INDEX = "sentence_to_index"
 
 _MAX_LINES = 1_000_000
 # Files of HDF5 1.8 (2008), which every h5py reads. The older layout, h5py's default, holds the
@@ -46,9 +50,12 @@ class Hdf5Writer:
     def __init__(
         self, file: Any, patient: PatientFile, spool: BinaryIO, path: Path, settings: Settings
     ) -> None:
+        import h5py
         from h5py import h5p, h5t
 
         self._file = file
+        if settings.pooled:  # (layers, dim) and (time, dim) look the same
+            file.attrs["pooled"] = True
         self._patient = patient
         self._path = path
         indexed = settings.sentence_index is not False and not settings.sentence_keys
@@ -58,6 +65,7 @@ class Hdf5Writer:
         self._type = h5t.IEEE_F16LE if settings.dtype == "float16" else h5t.IEEE_F32LE
         self._properties = h5p.create(h5p.DATASET_CREATE)
         self._properties.set_obj_track_times(False)  # same input, same bytes
+        self._strings = h5t.py_create(h5py.string_dtype(), logical=True)
         self._links = h5p.create(h5p.LINK_CREATE)
         self._links.set_char_encoding(h5t.CSET_UTF8)
         self._links.set_create_intermediate_group(True)  # a "/" in a line opens a group
@@ -75,6 +83,7 @@ class Hdf5Writer:
             h5o.link(dataset, self._file.id, key, lcpl=self._links)
             if values.size:
                 dataset.write(h5s.ALL, h5s.ALL, values)
+            self._describe(dataset, record)
             self._count += 1
             if self._spool is not None:
                 self._index(self._spool, record.text)
@@ -86,7 +95,7 @@ class Hdf5Writer:
         with self._patient.checked():
             if self._spool is not None:
                 kind = h5py.string_dtype("utf-8")
-                dataset = self._file.create_dataset("sentence_to_index", (1,), kind)
+                dataset = self._file.create_dataset(_INDEX, (1,), kind)
                 folder = self._path.absolute().parent
                 dataset[0] = _json_index(self._spool, self._count, self._settings.first, folder)
             self._file.close()
@@ -99,6 +108,23 @@ class Hdf5Writer:
             what = f"the line {shown(key, 60)!r} occurs twice" if key else "a line is blank"
             raise ConfigError(f"{what} and cannot be the name of a dataset; use numbers as names")
         return key.encode("utf-8", "surrogateescape")
+
+    def _describe(self, dataset: Any, record: Record) -> None:
+        """Write the attributes of a dataset."""
+        from h5py import h5a, h5s, h5t
+
+        # A string of HDF5 ends at its first NUL, and none can hold a lone surrogate.
+        tokens = [utf8(token).replace("\0", "\ufffd") for token in record.tokens]
+        space = h5s.create_simple((len(tokens),))
+        attribute = h5a.create(dataset, b"tokens", self._strings, space)
+        if tokens:
+            attribute.write(np.array(tokens, object))
+        if record.spans is not None:
+            spans = np.array(record.spans, np.int32).reshape(-1, 2)
+            space = h5s.create_simple(spans.shape)
+            attribute = h5a.create(dataset, b"spans", h5t.STD_I32LE, space)
+            if tokens:
+                attribute.write(spans)
 
     def _index(self, spool: BinaryIO, text: str) -> None:
         if self._count > _MAX_LINES and not self._settings.sentence_index:
@@ -154,3 +180,77 @@ def open(path: Path, settings: Settings) -> Iterator[Hdf5Writer]:
         writer = Hdf5Writer(file, patient, spool, path, settings)
         yield writer
         writer.close()
+
+
+class Hdf5Reader:
+    """Reads one dataset per sentence; files of the old command too."""
+
+    def __init__(self, path: Path) -> None:
+        from elmore.formats.files.hdf5_files import open_hdf5
+
+        self._path = path
+        with ExitStack() as stack:
+            self._view = stack.enter_context(open_hdf5(path, what=f"'{path}'", walk=False))
+            names = self._view.links()
+            keys = [name for name in names if name != _INDEX]
+            # Weights have others, and so have files with `sentence_keys`, which forgot the order.
+            if not all(key.isdecimal() for key in keys):
+                raise damaged(path, "its datasets have other names than 0, 1, ...")
+            self._keys = sorted(keys, key=int)
+            self._indexed = _INDEX in names
+            self._texts: dict[str, str] | None = None
+            self._stack = stack.pop_all()
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """That of the first dataset, with None for its tokens."""
+        if not self._keys:
+            return ()
+        shape = self._view.visit(self._keys[0]).shape
+        if len(shape) == 1 or self._view.pooled():
+            return shape
+        return (*shape[:-2], None, shape[-1])
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def record(self, k: int) -> StoredRecord:
+        """Read a dataset and its attributes."""
+        key = self._keys[k]
+        dtype = self._view.visit(key).dtype
+        values = self._view.read(key).astype(dtype, copy=False)
+        tokens, spans = (self._view.attribute(key, name) for name in ("tokens", "spans"))
+        return StoredRecord(
+            values,
+            None if tokens is None else tuple(str(token) for token in tokens),
+            None if spans is None else tuple((int(a), int(b)) for a, b in spans),
+            self._index().get(key),
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stack.close()
+
+    def _index(self) -> dict[str, str]:
+        """The line of each key; of equal lines only the last is there."""
+        if self._texts is None:
+            try:
+                found = json.loads(self._view.text(_INDEX)) if self._indexed else {}
+                self._texts = {str(key): text for text, key in found.items()}
+            except (ValueError, AttributeError, RecursionError):
+                raise damaged(self._path, f"{_INDEX} is not JSON") from None
+        return self._texts
+
+
+def is_vectors(path: Path) -> bool:
+    """Whether it is a file of vectors, not of weights."""
+    try:
+        read(path).close()
+    except FormatError:
+        return False
+    return True
+
+
+def read(path: Path) -> Hdf5Reader:
+    """Open a file."""
+    return Hdf5Reader(path)

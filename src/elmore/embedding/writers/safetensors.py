@@ -20,15 +20,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elmore._atomic import atomic_file
-from elmore.embedding.writers import Record, Settings, stored
-from elmore.formats.files.safetensors_files import header_bytes
+from elmore.embedding.writers import Reader, Record, Settings, StoredRecord, damaged, stored
+from elmore.embedding.writers.npy import MatrixReader
+from elmore.formats.files.safetensors_files import header_bytes, read_safetensors
 
-__all__ = ["SafetensorsWriter", "open"]
+__all__ = ["SafetensorsReader", "SafetensorsWriter", "is_vectors", "open", "read"]
+
+_FORMAT = "elmore-vectors"
 
 
 class SafetensorsWriter:
@@ -80,7 +84,7 @@ class SafetensorsWriter:
                 (self._n_rows, dim),
             )
             files.append(file)
-        metadata = {"first": str(settings.first), "format": "elmore-vectors"}
+        metadata = {"first": str(settings.first), "format": _FORMAT}
         self._stream.write(header_bytes(tensors, metadata))
         for file in files:
             file.seek(0)
@@ -100,3 +104,50 @@ def open(path: Path, settings: Settings) -> Iterator[SafetensorsWriter]:
         writer = SafetensorsWriter(stream, spool(), [spool() for _ in range(count)], settings)
         yield writer
         writer.close()
+
+
+class SafetensorsReader:
+    """Reads sentences that are some rows of one array, or of one per layer."""
+
+    def __init__(self, layers: list[NDArray[Any]], offsets: NDArray[np.int64], stacked: bool):
+        self._layers = layers
+        self._offsets = offsets
+        self._stacked = stacked
+        dim = layers[0].shape[1]
+        self.shape: tuple[int | None, ...] = (len(layers), None, dim) if stacked else (None, dim)
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def record(self, k: int) -> StoredRecord:
+        """Some rows."""
+        start, end = self._offsets[k : k + 2]
+        parts = [layer[start:end] for layer in self._layers]
+        return StoredRecord(np.stack(parts) if self._stacked else parts[0])
+
+    def close(self) -> None:
+        """The map of the file is closed with the last array that uses it."""
+
+
+def is_vectors(path: Path) -> bool:
+    """Whether it is a file of vectors, not of weights."""
+    with read_safetensors(path, what=str(path)) as view:
+        return view.metadata.get("format") == _FORMAT
+
+
+def read(path: Path) -> Reader:
+    """Map a file."""
+    view = read_safetensors(path, what=f"'{path}'")
+    if view.metadata.get("format") != _FORMAT:
+        raise damaged(path, "it holds other tensors")
+    names = view.names()
+    stacked = "vectors" not in names
+    wanted = [f"layer_{k}" for k in range(len(names))] if stacked else ["vectors"]
+    # Not checked for NaN: that would read the complete file.
+    layers = [view.read(name, check=False) for name in wanted if name in names]
+    if not layers or any(layer.ndim != 2 for layer in layers):
+        raise damaged(path, "it has no matrix of vectors")
+    if "offsets" not in names:
+        # (n, layers, dim): pooled layers are few, and stored apart.
+        return MatrixReader(np.stack(layers, axis=1) if stacked else layers[0])
+    return SafetensorsReader(layers, view.read("offsets"), stacked)

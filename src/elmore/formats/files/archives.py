@@ -159,7 +159,6 @@ class ArchiveSource(Source):
         return members[0]
 
     def names(self) -> tuple[str, ...]:
-        """Return the sorted base names of the files."""
         return tuple(sorted(self._members))
 
     def size(self, name: str) -> int:
@@ -167,7 +166,6 @@ class ArchiveSource(Source):
         return self._find(name).size
 
     def read(self, name: str, max_bytes: int) -> bytes:
-        """Return a complete file; one that is larger than `max_bytes` is a `FormatError`."""
         member = self._find(name)
         if member.size > max_bytes:
             raise self._too_large(name, member.size, max_bytes)
@@ -314,6 +312,7 @@ class ZipSource(ArchiveSource):
 
     def close(self) -> None:
         """Close the zip; streams that were opened stay open."""
+        # Listing may have failed before the zip was open.
         if hasattr(self, "_zip"):
             self._zip.close()
         super().close()

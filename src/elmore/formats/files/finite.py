@@ -16,12 +16,7 @@ _SEARCH = 1 << 20  # values checked at a time, to use little memory
 
 
 def check_finite(values: NDArray[Any], *, what: str, name: str) -> None:
-    """Refuse a tensor with NaN or infinite values.
-
-    Args:
-        values: any shape; integers pass.
-        what: the file for messages.
-        name: the tensor for messages.
+    """Refuse a tensor with NaN or infinite values; integers pass.
 
     Raises:
         FormatError: names the file, the tensor and the first bad index.

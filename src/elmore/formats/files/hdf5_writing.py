@@ -50,10 +50,6 @@ class PatientFile:
 
     The HDF5 library cannot close a file after a failed write: it tries again when the program
     ends, and crashes it. So the library sees every write succeed, and `checked` raises the error.
-
-    Args:
-        stream: open for reading and writing.
-        path: its final name for messages.
     """
 
     def __init__(self, stream: BinaryIO, path: Path) -> None:

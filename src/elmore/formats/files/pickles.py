@@ -83,6 +83,7 @@ class _NumpyType:
     """A numpy type: only plain numbers."""
 
     def __init__(self, text: Any, *_: Any) -> None:
+        # Little-endian only, and no objects, whose bytes would be pointers.
         if not isinstance(text, str) or text.lstrip("<=|") not in ("f2", "f4", "f8", "i4", "i8"):
             raise ValueError("it has arrays of another type than plain numbers")
         self.dtype = np.dtype("<" + text.lstrip("<=|"))

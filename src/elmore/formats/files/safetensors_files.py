@@ -75,13 +75,14 @@ class SafetensorsView:
         """Every tensor by name, without reading it."""
         return dict(self._tensors)
 
-    def read(self, name: str, *, copy: bool = False) -> NDArray[Any]:
+    def read(self, name: str, *, copy: bool = False, check: bool = True) -> NDArray[Any]:
         """Read a tensor in its own type; NaN and infinite values are refused.
 
         Args:
             name: one of `names()`.
             copy: return writable memory of its own. Otherwise a local file is mapped: the
                 array is read-only and shares its memory with other processes.
+            check: look for NaN and infinite values, which reads all of it.
         """
         tensor = self._tensors.get(name)
         label = f"'{shown(name, 80)}'"
@@ -95,6 +96,7 @@ class SafetensorsView:
         dtype = np.dtype(_DTYPES[tensor.dtype])
         self._check_size()
         if self._owned and not copy and tensor.end > tensor.begin:
+            # Pages are read when a number is used, and the processes of a machine share them.
             values = self._mapped()[tensor.begin : tensor.end]
             if (self._start + tensor.begin) % dtype.itemsize:
                 values = values.copy()  # other writers need not align
@@ -102,7 +104,8 @@ class SafetensorsView:
         else:
             array = np.empty(tensor.shape, dtype)
             self._fill(array, tensor)
-        check_finite(array, what=self._what, name=name)
+        if check:
+            check_finite(array, what=self._what, name=name)
         return array
 
     def _check_size(self) -> None:

@@ -95,6 +95,7 @@ def _bytes_table() -> Words:
 
 @functools.cache
 def _byte_list() -> list[int]:
+    # Python numbers: indexing a numpy array byte by byte is several times slower.
     return [int(value) for value in _bytes_table()]
 
 
@@ -129,10 +130,6 @@ _TRAILER = 5  # kind of compression and checksum after each block
 
 def read_table(data: bytes, *, what: str) -> dict[bytes, bytes]:
     """Read all keys and values of a table.
-
-    Args:
-        data: the complete file.
-        what: its name, for messages.
 
     Raises:
         FormatError: not such a table, damaged, or compressed.

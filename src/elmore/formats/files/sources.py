@@ -11,22 +11,21 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 from elmore._io import open_checked
+from elmore._json import parse_json
 from elmore._messages import shown
 from elmore.errors import FormatError
 from elmore.limits import LIMITS
 
-__all__ = ["FilesSource", "FolderSource", "Source"]
+__all__ = ["HDF5_SUFFIXES", "FilesSource", "FolderSource", "Source"]
+
+HDF5_SUFFIXES = (".hdf5", ".h5")
 
 
 class Source(ABC):
-    """Read-only access to the files of a model, as every format reader uses it.
-
-    Args:
-        name: what messages call this source.
-    """
+    """Read-only access to the files of a model, as every format reader uses it."""
 
     def __init__(self, name: str) -> None:
         self.name = shown(name, 100)
@@ -53,6 +52,11 @@ class Source(ABC):
     @abstractmethod
     def local_path(self, name: str) -> Path | None:
         """Return the path of the file, or None if it is in an archive."""
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return a JSON file by the rules of `parse_json`."""
+        # One byte more than allowed is enough for it to refuse the file.
+        return parse_json(self.read(name, LIMITS.json_bytes + 1), what=name)
 
     def close(self) -> None:  # noqa: B027 (most sources keep nothing open)
         """Close all files."""
@@ -89,12 +93,10 @@ class _PlainSource(Source):
         """Return the path of a file and whether opening it may follow a link."""
 
     def size(self, name: str) -> int:
-        """Return the size of a file in bytes."""
         with self.open(name) as stream:
             return os.fstat(stream.fileno()).st_size
 
     def read(self, name: str, max_bytes: int) -> bytes:
-        """Return a complete file; one that is larger than `max_bytes` is a `FormatError`."""
         with self.open(name) as stream:
             size = os.fstat(stream.fileno()).st_size
             # The file may grow in the meantime, so the size alone does not bound the read.
@@ -110,12 +112,10 @@ class _PlainSource(Source):
         return data
 
     def open(self, name: str) -> BinaryIO:
-        """Open a file for reading and seeking; the caller closes it."""
         path, follow = self._find(name)
         return open_checked(path, what="model file", follow=follow)
 
     def local_path(self, name: str) -> Path | None:
-        """Return the path of the file."""
         path, follow = self._find(name)
         open_checked(path, what="model file", follow=follow).close()
         return path
@@ -133,7 +133,6 @@ class FilesSource(_PlainSource):
         super().__init__(", ".join(str(path) for path in self._files.values()))
 
     def names(self) -> tuple[str, ...]:
-        """Return the sorted base names of the files."""
         return tuple(sorted(self._files))
 
     def _find(self, name: str) -> tuple[Path, bool]:
@@ -183,10 +182,7 @@ class FolderSource(_PlainSource):
                     self._found[entry.name] = [self._path / entry.name]
         for folder in sorted(folders):
             # If a folder cannot be listed, a file that is missing later is the error to report.
-            with (
-                contextlib.suppress(OSError),
-                os.scandir(self._path / folder) as entries,
-            ):
+            with contextlib.suppress(OSError), os.scandir(self._path / folder) as entries:
                 for entry in entries:
                     count += 1
                     self._check_count(count)
@@ -203,7 +199,6 @@ class FolderSource(_PlainSource):
             )
 
     def names(self) -> tuple[str, ...]:
-        """Return the sorted base names of the files."""
         return tuple(sorted(self._found))
 
     def _find(self, name: str) -> tuple[Path, bool]:

@@ -57,9 +57,6 @@ class TarSource(ArchiveSource):
     `tarfile` parses each header; the walk over them and the extended headers are ours. Its own
     walk ends silently at a broken header, and a pax header of 60 kB keeps it busy for ten seconds
     in Python releases that we support (CVE-2024-6232).
-
-    Args:
-        path: the tar.
     """
 
     kind = "tar"
@@ -176,6 +173,7 @@ class TarSource(ArchiveSource):
             raise self._error(f"gives the folder '{shown(name, 80)}' a size")
         offset = self._position
         self._add(Member(name, size, offset), folder=header.isdir())
+        # Bounded, because an archive may have ten thousand small members.
         if not self._plain and size <= IN_MEMORY and self._kept_bytes + size <= 32 * IN_MEMORY:
             data = self._take(size)
             if len(data) != size:

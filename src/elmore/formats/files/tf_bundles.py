@@ -130,6 +130,7 @@ def open_bundle(source: Source, prefix: str) -> Bundle:
     """
     what = f"{prefix}.index"
     table = read_table(source.read(what, LIMITS.table_bytes), what=what)
+    # The header has the empty key, which comes before all names.
     header = table.pop(b"", None)
     if header is None:
         raise FormatError(f"'{what}' has no header; it is not the index of a TensorFlow checkpoint")
@@ -173,6 +174,7 @@ def _check_places(variables: list[Variable], size: int, shard: str) -> None:
 
 def _read_header(data: bytes, what: str) -> int:
     fields = _fields(data, what)
+    # Field 2 is the byte order. Little-endian is 0, which writers leave out.
     if fields.get(2, [0]) != [0]:
         raise FormatError(f"'{what}' has big-endian numbers; save it on a little-endian machine")
     n_shards = _number(fields, 1, what)
@@ -215,6 +217,7 @@ def _fields(data: bytes, what: str) -> dict[int, list[int | bytes]]:
         value: int | bytes
         if tag & 7 == 0:
             value, at = read_varint(data, at, what=what)
+        # Fixed 64 or 32 bits; the checksum is stored in this way.
         elif tag & 7 in (1, 5):
             size = 8 if tag & 7 == 1 else 4
             value, at = int.from_bytes(data[at : at + size], "little"), at + size
@@ -231,6 +234,7 @@ def _fields(data: bytes, what: str) -> dict[int, list[int | bytes]]:
 
 def _number(fields: Mapping[int, list[int | bytes]], field: int, what: str) -> int:
     values = fields.get(field, [0])
+    # Protocol buffers store a negative number as 64 bits with the highest one set.
     if len(values) != 1 or not isinstance(values[0], int) or values[0] >> 63:
         raise _broken(what, f"field {field} that is not a number")
     return values[0]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from collections.abc import Mapping
-from typing import Any, BinaryIO, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,19 +37,16 @@ _MAGIC = 0x1950A86A20F9469CFC6C
 _VERSION = 1001
 
 
-class _Container(Protocol):
-    """The part of a file that holds the numbers of storages."""
-
-    def numbers(self, key: str, size: int) -> bytes:
-        """The bytes of a storage."""
+# Gives the bytes of a storage, by its key and size. It keeps the file open while it lives.
+_Numbers = Callable[[str, int], bytes]
 
 
 class StateDict:
     """The tensors of a file by name, read on request. Made by `read_state_dict`."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], container: _Container, what: str) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor], numbers: _Numbers, what: str) -> None:
         self.tensors = dict(tensors)
-        self._container = container
+        self._numbers = numbers
         self._what = what
         self._last: tuple[str, bytes] | None = None  # tensors may share a storage
 
@@ -73,21 +70,17 @@ class StateDict:
         if self._last is None or self._last[0] != storage.key:
             self._last = None  # frees the old bytes before the new ones are read
             size = storage.count * item_size(storage.kind)
-            self._last = (storage.key, self._container.numbers(storage.key, size))
+            self._last = (storage.key, self._numbers(storage.key, size))
         return self._last[1]
 
 
 def read_state_dict(source: Source, name: str) -> StateDict:
     """Read the names and shapes of a state dict; the tensors are read on request.
 
-    Args:
-        source: where the file is.
-        name: the file.
-
     Raises:
         FormatError: broken, hostile, or not a dictionary of tensors.
     """
-    value, container = _open(source, name)
+    value, numbers = _open(source, name)
     if not isinstance(value, dict):
         raise FormatError(
             f"'{name}' holds a {_type_name(value)}, expected a dictionary of tensors; pass the "
@@ -96,14 +89,14 @@ def read_state_dict(source: Source, name: str) -> StateDict:
     tensors = {k: v for k, v in value.items() if isinstance(k, str) and isinstance(v, Tensor)}
     if not tensors:
         raise FormatError(f"'{name}' has no tensors by name; pass the weights of a model")
-    return StateDict(tensors, container, name)
+    return StateDict(tensors, numbers, name)
 
 
 def read_array(source: Source, name: str) -> NDArray[np.float64]:
     """Read a file that holds one tensor or numpy array, such as an alignment matrix."""
-    value, container = _open(source, name)
+    value, numbers = _open(source, name)
     if isinstance(value, Tensor):
-        array: Any = StateDict({"tensor": value}, container, name).read("tensor")
+        array: Any = StateDict({"tensor": value}, numbers, name).read("tensor")
     elif isinstance(value, NumpyArray) and value.values is not None:
         array = value.values
         check_finite(array, what=name, name="array")
@@ -121,41 +114,22 @@ def _type_name(value: Any) -> str:
 # Containers ---------------------------------------------------------------------------------------
 
 
-def _open(source: Source, name: str) -> tuple[Any, _Container]:
+def _open(source: Source, name: str) -> tuple[Any, _Numbers]:
     stream = source.open(name)
     try:
         head = stream.read(4)
         stream.seek(0)
-        opened: _Container
-        if head[:4] == b"PK\x03\x04":
-            value, opened = _open_zip(stream, name)
-        else:
-            value, opened = _open_row(stream, name)
+        value, numbers = (_open_zip if head == b"PK\x03\x04" else _open_row)(stream, name)
     except BaseException:
         stream.close()
         raise
     # Tensors are read on request, so the file stays open as long as somebody may ask for one.
-    weakref.finalize(opened, stream.close)
-    return value, opened
+    weakref.finalize(numbers, stream.close)
+    return value, numbers
 
 
-class _ZipContainer:
+def _open_zip(stream: BinaryIO, what: str) -> tuple[Any, _Numbers]:
     """`NAME/data.pkl` and `NAME/data/KEY` in a zip."""
-
-    def __init__(self, zipped: ZipSource, what: str) -> None:
-        self._zip = zipped
-        self._what = what
-
-    def numbers(self, key: str, size: int) -> bytes:
-        data = self._zip.read(key, size)
-        if len(data) != size:
-            raise FormatError(
-                f"'{self._what}': storage {shown(key, 40)} is too short; copy it again"
-            )
-        return data
-
-
-def _open_zip(stream: BinaryIO, what: str) -> tuple[Any, _ZipContainer]:
     zipped = ZipSource(what, stream=stream)
     if "byteorder" in zipped.names() and zipped.read("byteorder", 16) != b"little":
         raise FormatError(f"'{what}' has big-endian numbers; save it on a little-endian machine")
@@ -174,26 +148,17 @@ def _open_zip(stream: BinaryIO, what: str) -> tuple[Any, _ZipContainer]:
         value = unpickle(pickle, what=what, persistent=persistent)
         if pickle.read(1):
             raise FormatError(f"'{what}' has bytes after its pickle; copy the file again")
-    return value, _ZipContainer(zipped, what)
 
-
-class _RowContainer:
-    """Numbers one after the other, after the pickles."""
-
-    def __init__(self, stream: BinaryIO, places: Mapping[str, int], what: str) -> None:
-        self._stream = stream
-        self._places = places
-        self._what = what
-
-    def numbers(self, key: str, size: int) -> bytes:
-        self._stream.seek(self._places[key])
-        data = self._stream.read(size)
+    def numbers(key: str, size: int) -> bytes:
+        data = zipped.read(key, size)
         if len(data) != size:
-            raise FormatError(f"'{self._what}' ends too early; copy it again")
+            raise FormatError(f"'{what}': storage {shown(key, 40)} is too short; copy it again")
         return data
 
+    return value, numbers
 
-def _open_row(stream: BinaryIO, what: str) -> tuple[Any, _RowContainer]:
+
+def _open_row(stream: BinaryIO, what: str) -> tuple[Any, _Numbers]:
     """torch's older container: magic number, version, machine, value, keys, then the numbers."""
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
@@ -239,7 +204,15 @@ def _open_row(stream: BinaryIO, what: str) -> tuple[Any, _RowContainer]:
         at += 8 + storage.count * item_size(storage.kind)
     if at != size:
         raise FormatError(f"'{what}' has {size} bytes, its tensors need {at}; copy it again")
-    return value, _RowContainer(stream, places, what)
+
+    def numbers(key: str, size: int) -> bytes:
+        stream.seek(places[key])
+        data = stream.read(size)
+        if len(data) != size:
+            raise FormatError(f"'{what}' ends too early; copy it again")
+        return data
+
+    return value, numbers
 
 
 def _array(tensor: Tensor, data: bytes) -> NDArray[Any]:

@@ -124,7 +124,8 @@ class ElmoMixes(nn.Module):
         n_layers: layers of the biLM, the token layer included.
         dim: size of a layer's vector.
         places: how many mixes.
-        layers: "all", or "top" for the last layer alone, which keeps its gamma.
+        layers: "all", "top" for the last layer alone, which keeps its gamma, or "each" for all
+            layers side by side, (layers * dim) numbers per token without a mix.
         dropout: on each mixed vector.
         layer_norm: as in `ScalarMix`.
 
@@ -138,15 +139,18 @@ class ElmoMixes(nn.Module):
         dim: int,
         *,
         places: int,
-        layers: Literal["all", "top"] = "all",
+        layers: Literal["all", "top", "each"] = "all",
         dropout: float = 0.0,
         layer_norm: LayerNorm | None = None,
     ) -> None:
         super().__init__()
-        self.dim, self.top = dim, layers == "top"
+        self.top, each = layers == "top", layers == "each"
+        self.dim, self.places = dim * n_layers if each else dim, places
         self.first = n_layers - 1 if self.top else 0  # the number of the first layer that is mixed
         used = 1 if self.top else n_layers
-        self.mixes = nn.ModuleList(ScalarMix(used, layer_norm=layer_norm) for _ in range(places))
+        self.mixes = nn.ModuleList(
+            ScalarMix(used, layer_norm=layer_norm) for _ in range(0 if each else places)
+        )
         self.dropout = nn.Dropout(dropout)
         self.bilm: BiLm | None = None
 
@@ -158,6 +162,9 @@ class ElmoMixes(nn.Module):
         if self.top:
             values = values[-1:]
         real = tokens.mask[:, :, None]
+        if not self.mixes:
+            side_by_side = values.permute(1, 2, 0, 3).flatten(2) * real
+            return [self.dropout(side_by_side) for _ in range(self.places)]
         return [self.dropout(mix(values, tokens.mask)) * real for mix in self.mixes]
 
     def _layers(self, tokens: Tokens) -> Tensor:
@@ -221,4 +228,5 @@ class TokenFeatures(nn.Module):
 
     def penalty(self, strength: float) -> Tensor | float:
         """The penalty of the mixes, 0 without ELMo."""
-        return 0.0 if self.elmo is None or not strength else self.elmo.penalty(strength)
+        mixes = self.elmo is not None and len(self.elmo.mixes)
+        return self.elmo.penalty(strength) if self.elmo and mixes and strength else 0.0

@@ -149,12 +149,7 @@ DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE = (
 
 
 def read_files(options_file: FileName | None, weight_file: FileName | None) -> Checkpoint:
-    """Read a model.
-
-    Args:
-        options_file: options.json; a path, or an address that is downloaded once.
-        weight_file: the HDF5 weights; the same.
-    """
+    """Read a model from two files; addresses are downloaded once."""
     if options_file is None or weight_file is None:
         raise ConfigError("a model has two files; pass options_file and weight_file")
     checkpoint = read_checkpoint((cached_path(options_file), cached_path(weight_file)))

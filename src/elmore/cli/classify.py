@@ -1,0 +1,101 @@
+"""`elmore classify`: label texts with a trained classifier, without torch."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from elmore.cli import flags
+from elmore.cli.parsing import Parser
+from elmore.cli.report import say_waiting
+from elmore.cli.tag import add_use, bilm, is_sentence, output_format, write_all
+from elmore.text.reading import check_inputs, read_input
+
+if TYPE_CHECKING:
+    from elmore.tasks.light import Classified
+
+__all__ = ["EXAMPLES", "add_arguments", "run"]
+
+EXAMPLES = """\
+  elmore classify "A joy from start to end."
+  elmore classify --trained sentiment-5 reviews.txt
+  elmore classify --trained my-classifier/ new.csv --text review -o labels.jsonl
+
+classifiers that are included:
+  sentiment    negative or positive (Stanford Sentiment Treebank)
+  sentiment-5  from very negative to very positive
+
+Train your own with `elmore task train classify`. A text file has one text per line; .csv, .tsv and
+.jsonl have one per row. An INPUT with spaces in it that is not a file is a text.
+"""
+_FORMATS = ("text", "jsonl", "tsv")
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "inputs",
+        nargs="*",
+        metavar="INPUT",
+        help="text files, tables, or texts in quotes; - or none for stdin",
+    )
+    parser.add_argument("--text", metavar="COLUMN", help="the column of the texts of a table")
+    flags.add(parser, "--tokenizer", "--limit")
+    add_use(parser, "sentiment", _FORMATS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Classify each text."""
+    kind = output_format(args, _FORMATS)
+    if files := [word for word in args.inputs or ["-"] if not is_sentence(word)]:
+        check_inputs(files, Path(args.output) if args.output else None)
+    say_waiting(args.inputs, quiet=args.quiet)
+    from elmore.tasks.light import classifier
+    from elmore.tasks.terminal import class_line
+
+    model = classifier(
+        args.trained, elmo=bilm(args), threads=args.threads, tokenizer=args.tokenizer
+    )
+    colour = kind == "text" and sys.stdout is not None and sys.stdout.isatty()
+    n_tokens = 0
+
+    def records() -> Iterator[str]:
+        nonlocal n_tokens
+        texts, again = itertools.tee(itertools.islice(_texts(args), args.limit))
+        for text, found in zip(again, model.pipe(texts), strict=True):
+            n_tokens += sum(len(sentence) for sentence in model.read(text))
+            if kind == "jsonl":
+                yield json.dumps({"text": text, **found.to_json()}, ensure_ascii=False)
+            elif kind == "tsv":
+                yield _row(found, text)
+            else:
+                start = text if len(text) <= 100 else f"{text[:99]}…"
+                yield class_line(found.label, found.probabilities, start, colour=colour)
+
+    write_all(args, records(), lambda: n_tokens)
+    return 0
+
+
+def _texts(args: argparse.Namespace) -> Iterator[str]:
+    from elmore.tasks.labelled import Columns, read_texts
+
+    for word in args.inputs or ["-"]:
+        if is_sentence(word):
+            yield word
+        elif Path(word).suffix.lower() in _TABLES:
+            yield from (r.text for r in read_texts(word, Columns(text=args.text), labelled=False))
+        else:
+            yield from (line for _, line in read_input(word))
+
+
+def _row(found: Classified, text: str) -> str:
+    label: Any = found.label
+    named = ", ".join(label) if isinstance(label, tuple) else str(label)
+    chance = "" if not isinstance(label, str) else f"{found.probabilities[label]:.4f}"
+    return "\t".join([named, chance, text.replace("\t", " ")])

@@ -1,0 +1,169 @@
+"""`elmore tag`: label the tokens of sentences with a trained tagger, without torch."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from elmore._atomic import atomic_file
+from elmore.cli import flags
+from elmore.cli.parsing import Parser
+from elmore.cli.report import make_progress, reading_notes, say, say_waiting, several, write_result
+from elmore.text.reading import Counts, check_inputs
+
+if TYPE_CHECKING:
+    from elmore.tasks.light import LightTagger, Tagged
+    from elmore.text.reading import SentenceReader
+    from elmore.text.sentence import Sentence
+
+__all__ = ["EXAMPLES", "add_arguments", "add_use", "bilm", "is_sentence", "run", "write_all"]
+
+EXAMPLES = """\
+  elmore tag "Ada lives in Rome."
+  elmore tag --trained chunk sentences.txt
+  elmore tag --trained my-tagger/ sentences.txt.gz -o tagged.conll
+  cat book.txt | elmore tag --split-sentences -o tagged.jsonl
+
+taggers that are included:
+  pos        universal and Penn tags (UD English-EWT)
+  chunk      phrases: NP, VP, PP, ... (English Web Treebank)
+
+Train your own with `elmore task train tag`. An INPUT with spaces in it that is not a file is a
+sentence.
+"""
+_FORMATS = ("text", "jsonl", "conll")
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the arguments."""
+    flags.add_inputs(parser, more=" or sentences in quotes")
+    add_use(parser, "pos", _FORMATS)
+
+
+def add_use(parser: Parser, default: str, formats: tuple[str, ...]) -> None:
+    """What `tag` and `classify` share: the trained model, the output, and where to compute."""
+    parser.add_argument(
+        "--trained",
+        metavar="NAME|FOLDER",
+        default=default,
+        help="an included model, the folder of your own, or owner/name on the hub (default: "
+        "%(default)s)",
+    )
+    flags.add_model(parser, help="the biLM (default: the one that the model was trained with)")
+    flags.add(
+        parser,
+        "--format",
+        choices=formats,
+        help=f"{', '.join(formats)} (default: from the suffix of -o, else text)",
+    )
+    flags.add_output(parser, "file to write; stdout by default")
+    flags.add(parser, "--threads")
+    flags.add_common(parser, json=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tag each line."""
+    kind = output_format(args, _FORMATS)
+    inputs = args.inputs
+    if files := [word for word in inputs or ["-"] if not is_sentence(word)]:
+        check_inputs(files, Path(args.output) if args.output else None)
+    say_waiting(inputs, quiet=args.quiet)
+    from elmore.tasks.light import tagger
+
+    model = tagger(args.trained, elmo=bilm(args), threads=args.threads)
+    counts = Counts()
+    reader = flags.make_reader(args, model.elmo)
+    sentences = itertools.islice(_read(reader, inputs, counts), args.limit)
+    write_all(args, _records(model, sentences, kind), lambda: counts.tokens)
+    notes = reading_notes(counts, model.elmo.checkpoint)
+    if notes and not args.quiet:
+        say(f"read {several(counts.sentences, 'sentence')}: {', '.join(notes)}")
+    return 0
+
+
+def output_format(args: argparse.Namespace, formats: tuple[str, ...]) -> str:
+    """The format that --format or the suffix of -o names."""
+    suffix = Path(args.output).suffix.lower().lstrip(".") if args.output else ""
+    named = {"ndjson": "jsonl", "txt": "text", "tsv": formats[-1]}.get(suffix, suffix)
+    return str(args.format or (named if named in formats else "text"))
+
+
+def bilm(args: argparse.Namespace) -> Any:
+    """The biLM of --model, or None for the model's own."""
+    if not args.model:
+        return None
+    from elmore.embedding.elmo import Elmo
+
+    return Elmo(flags.read_model(flags.chosen_model(args)), threads=args.threads)
+
+
+def is_sentence(word: str) -> bool:
+    """Whether an INPUT is text; a misspelt name of a file must not be taken for it."""
+    return len(word.split()) > 1 and not os.path.exists(word)
+
+
+def _read(reader: SentenceReader, inputs: list[str], counts: Counts) -> Iterator[Sentence]:
+    for word in inputs or ["-"]:
+        if is_sentence(word):
+            stream = io.BytesIO(word.encode("utf-8", "surrogateescape"))
+            for text in reader.reading.texts(stream, "the argument", counts):
+                yield reader.sentence(text, counts)
+        else:
+            yield from (sentence for _, sentence in reader.read([word], counts))
+
+
+def _records(model: LightTagger, sentences: Iterable[Sentence], kind: str) -> Iterator[str]:
+    from elmore.tasks.terminal import mark_spans, tag_lines
+
+    colour = kind == "text" and sys.stdout is not None and sys.stdout.isatty()
+    for found in model.pipe(sentence.tokens for sentence in sentences):
+        if kind == "jsonl":
+            yield json.dumps(found.to_json(), ensure_ascii=False)
+        elif kind == "conll":
+            yield _columns(found)
+        elif model.marks_spans:
+            yield mark_spans(found.tokens, found.spans, colour=colour)
+        else:
+            yield tag_lines(found.tokens, found.tags, found.probabilities, colour=colour)
+
+
+def _columns(found: Tagged) -> str:
+    """One token per line with its tags, separated by tabs; a blank line follows the sentence."""
+    rows = (
+        "\t".join([token.replace("\t", " "), *tag.split("+")])
+        for token, tag in zip(found.tokens, found.tags, strict=True)
+    )
+    return "\n".join([*rows, ""])
+
+
+def write_all(args: argparse.Namespace, records: Iterable[str], tokens: Callable[[], int]) -> None:
+    """Write records as they come, and say how fast they came."""
+    start = time.perf_counter()
+    number = 0
+    with ExitStack() as stack:
+        stream: BinaryIO | None = None
+        if args.output and args.output != "-":
+            stream = stack.enter_context(atomic_file(Path(args.output), overwrite=args.force))
+        progress = stack.enter_context(
+            closing(make_progress(unit="lines", quiet=args.quiet or stream is None))
+        )
+        for record in records:
+            number += 1
+            if stream is None:
+                write_result(record)
+            else:
+                stream.write(f"{record}\n".encode("utf-8", "backslashreplace"))
+            progress.update(1)
+    seconds = time.perf_counter() - start
+    if not args.quiet:
+        speed = tokens() / seconds if seconds else 0.0
+        say(f"{several(number, 'line')}, {several(tokens(), 'token')}, {speed:,.0f} tokens/s")

@@ -1,0 +1,124 @@
+"""Pictures of senses, of a concordance and of change."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from elmore.report import check_picture, save_figure
+from elmore.senses.vectors import Array
+
+if TYPE_CHECKING:
+    from elmore.senses.change import Changes
+    from elmore.senses.find import Concordance
+    from elmore.senses.groups import WordSenses
+
+__all__ = ["draw_change", "draw_find", "draw_senses"]
+
+# Apart for every kind of sight (Okabe and Ito).
+_COLOURS = (
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7"),
+    *("#e69f00", "#56b4e9", "#000000", "#999999"),
+)
+# More dots hide each other, and make a file that is slow to show.
+_MOST_DOTS = 1500
+_MOST_WORDS = 30
+
+
+def draw_senses(found: Sequence[WordSenses], path: Path, *, overwrite: bool = False) -> None:
+    """Draw the uses of each word on their two principal axes, coloured by sense.
+
+    Args:
+        found: one panel each.
+        path: picture to make; the suffix (svg, png, pdf) is the format.
+        overwrite: replace a picture that is there.
+    """
+    figure = _figure(path)
+    figure.set_size_inches(9, 3.2 * len(found))
+    panels = figure.subplots(len(found), 1, squeeze=False)[:, 0]
+    for axes, senses in zip(panels, found, strict=True):
+        rows = np.concatenate([sense.rows for sense in senses.senses])
+        numbers = np.concatenate([np.full(len(one.rows), one.number) for one in senses.senses])
+        if len(rows) > _MOST_DOTS:
+            some = np.sort(np.random.default_rng(0).choice(len(rows), _MOST_DOTS, replace=False))
+            rows, numbers = rows[some], numbers[some]
+        points = _principal(senses.index.vectors(rows))
+        for sense in senses.senses:
+            here = points[numbers == sense.number]
+            colour = _COLOURS[(sense.number - 1) % len(_COLOURS)]
+            label = _plain(f"{sense.share:.0%}  {', '.join(sense.name[:5])}", 60)
+            axes.scatter(here[:, 0], here[:, 1], s=14, alpha=0.7, color=colour, label=label)
+        axes.set_title(_plain(senses.title, 90), fontsize=10, loc="left")
+        axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+        axes.set_xticks([])
+        axes.set_yticks([])
+    save_figure(figure, path, overwrite=overwrite)
+
+
+def draw_find(found: Concordance, path: Path, *, overwrite: bool = False) -> None:
+    """Draw the hits as bars, each with its context."""
+    figure = _figure(path)
+    figure.set_size_inches(9, 1 + 0.28 * len(found))
+    axes = figure.subplots()
+    contexts = [hit.use.context(32) for hit in found.hits]
+    names = [_plain(f"{left} [{word}] {right}", 80) for left, word, right in contexts]
+    axes.barh(range(len(found)), [hit.score for hit in found.hits], color=_COLOURS[0])
+    axes.set_yticks(range(len(found)), names, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("cosine")
+    axes.set_title(_plain(f"uses like: {found.query}", 90), fontsize=10, loc="left")
+    save_figure(figure, path, overwrite=overwrite)
+
+
+def draw_change(found: Changes, path: Path, *, overwrite: bool = False) -> None:
+    """Draw the words that changed most: how far, and the shares of senses in both corpora."""
+    figure = _figure(path)
+    words = found.words[:_MOST_WORDS]
+    figure.set_size_inches(10, 1.2 + 0.4 * len(words))
+    far, shares = figure.subplots(1, 2, sharey=True, width_ratios=(1, 2))
+    places = np.arange(len(words))
+    sure = [_COLOURS[0] if one.q < 0.05 else "#bdbdbd" for one in words]
+    far.barh(places, [one.prototype for one in words], color=sure)
+    far.set_yticks(places, [_plain(one.word, 24) for one in words], fontsize=8)
+    far.invert_yaxis()
+    far.set_xlabel("prototype distance; grey: q ≥ 0.05")
+    for place, one in zip(places, words, strict=True):
+        for offset, side in ((-0.2, "old"), (0.2, "new")):
+            start = 0.0
+            for number, sense in enumerate(one.senses):
+                share = getattr(sense, side)
+                colour = _COLOURS[number % len(_COLOURS)]
+                shares.barh(place + offset, share, 0.36, left=start, color=colour)
+                start += share
+        if len(one.senses) > 1:
+            name = " | ".join(", ".join(sense.name[:2]) for sense in one.senses)
+            shares.text(1.02, place, _plain(name, 44), va="center", fontsize=7)
+    shares.set_xlim(0, 1.75)
+    shares.set_xticks([0, 0.5, 1])
+    shares.set_xlabel("shares of senses: upper bar old, lower bar new")
+    save_figure(figure, path, overwrite=overwrite)
+
+
+def _figure(path: Path) -> Any:
+    check_picture(path)
+    from matplotlib.figure import Figure
+
+    return Figure(layout="constrained")
+
+
+def _principal(vectors: Array) -> Array:
+    """The two directions in which vectors differ most, (n, 2)."""
+    centred = vectors - vectors.mean(axis=0)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    axes = axes[:, :-3:-1]
+    # The sign of an axis means nothing; this one is the same everywhere.
+    return np.asarray(centred @ (axes * np.sign(axes[np.abs(axes).argmax(axis=0), range(2)])))
+
+
+def _plain(text: str, width: int) -> str:
+    """Shorten, and keep matplotlib from reading dollars as formulas."""
+    return textwrap.shorten(text, width, placeholder=" …").replace("$", r"\$")

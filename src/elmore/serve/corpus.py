@@ -1,0 +1,206 @@
+"""What can be asked of an index of uses; nothing is ever written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from starlette.responses import Response
+
+from elmore._messages import shown
+from elmore.errors import ElmoreError
+from elmore.senses.index import Index, Rows, Use
+from elmore.senses.vectors import unit
+from elmore.serve.bodies import JSON, encode_json
+from elmore.serve.errors import ServiceError
+from elmore.serve.schemas import IndexFindRequest, IndexSensesRequest, IndexUsesRequest
+from elmore.serve.settings import Settings
+
+__all__ = ["Corpus"]
+
+# Words that the page offers; all others can be asked for.
+_MAX_WORDS = 2000
+# Uses that one search may compare: about 0.4 s on one core.
+_MAX_SEARCHED = 1_000_000
+# Requests that may wait for the one thread, and answers that are kept: grouping takes a second.
+_MAX_WAITING, _MAX_KEPT = 16, 32
+_WIDTH = 200  # characters of context on each side
+
+
+class Corpus:
+    """The paths below /v1/index. One thread computes, beside that of the batcher.
+
+    Args:
+        index: opened with the model that is served.
+        settings: its limits.
+    """
+
+    def __init__(self, index: Index, settings: Settings) -> None:
+        self._index, self._settings = index, settings
+        self._thread = ThreadPoolExecutor(1, "elmore-index")
+        self._waiting = 0
+        self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+
+    def close(self) -> None:
+        """Stop its thread."""
+        self._thread.shutdown(cancel_futures=True)
+
+    async def about(self) -> Response:
+        """What the index holds."""
+        index = self._index
+        words = sorted(index.words.items(), key=lambda item: -item[1])[:_MAX_WORDS]
+        answer = {
+            "name": index.path.resolve().name,
+            "n_uses": len(index),
+            "n_words": len(index.words),
+            "words": [{"word": word, "count": count} for word, count in words],
+            "sources": [_name(source) for source in index.sources],
+        }
+        return Response(encode_json(answer), media_type=JSON)
+
+    async def find(self, body: IndexFindRequest) -> Response:
+        """The uses that are most similar to a marked one."""
+        return await self._run(self._find, body)
+
+    async def senses(self, body: IndexSensesRequest) -> Response:
+        """The uses of a word in groups, with their places on a map."""
+        return await self._run(self._senses, body)
+
+    async def uses(self, body: IndexUsesRequest) -> Response:
+        """The sentences of chosen uses."""
+        limit = self._settings.index_lines
+        if len(body.rows) > limit:
+            raise ServiceError(
+                422,
+                f"{len(body.rows)} rows, more than the limit of {limit}; send several requests",
+                param="rows",
+            )
+        for k, row in enumerate(body.rows):
+            if not 0 <= row < len(self._index):
+                raise ServiceError(
+                    422,
+                    f"rows.{k} is {row} but the index has {len(self._index)} uses; count from 0",
+                    param=f"rows.{k}",
+                )
+        return await self._run(
+            lambda: encode_json({"uses": [_line(self._index.use(row)) for row in body.rows]})
+        )
+
+    # --------------------------------------------------------------- on the thread
+
+    def _find(self, body: IndexFindRequest) -> bytes:
+        if body.word is not None:
+            self._rows(body.word, _MAX_SEARCHED)
+        found = self._index.find(
+            body.text, word=body.word, k=body.k, like=body.like, unlike=body.unlike
+        )
+        hits = [
+            {"cosine": round(hit.score, 4), **_line(hit.use), "shared": hit.shared}
+            for hit in found.hits
+        ]
+        return encode_json({"query": found.query, "hits": hits})
+
+    def _senses(self, body: IndexSensesRequest) -> bytes:
+        key = body.word, body.max_senses
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        rows = self._rows(body.word, self._settings.index_uses)
+        found = self._index.senses(body.word, max_senses=body.max_senses)
+        grouping = found.grouping
+        vectors = unit(self._index.vectors(rows))
+        cosines = (vectors * grouping.centres[grouping.groups]).sum(axis=1)
+        points = _spread(vectors)
+        # By sense, and in each the most typical use first.
+        order = np.lexsort((-cosines, grouping.groups))
+        answer = {
+            "word": found.word,
+            "silhouette": round(grouping.silhouette, 4),
+            "stability": round(grouping.stability, 4),
+            "senses": [
+                {
+                    "number": sense.number,
+                    "name": sense.name,
+                    "count": len(sense.rows),
+                    "share": round(sense.share, 4),
+                    "sources": {_name(k): round(share, 4) for k, share in sense.sources.items()},
+                }
+                for sense in found.senses
+            ],
+            "rows": rows[order].tolist(),
+            "numbers": (grouping.groups[order] + 1).tolist(),
+            "cosines": _rounded(cosines[order]),
+            "x": _rounded(points[order, 0]),
+            "y": _rounded(points[order, 1]),
+        }
+        self._kept[key] = encode_json(answer)
+        if len(self._kept) > _MAX_KEPT:
+            self._kept.popitem(last=False)
+        return self._kept[key]
+
+    # --------------------------------------------------------------- helpers
+
+    def _rows(self, word: str, limit: int) -> Rows:
+        # Somebody else's regular expression can take forever.
+        if word.startswith("/") and word.endswith("/") and len(word) > 2:
+            raise ServiceError(
+                422, "regular expressions are not served; use a pattern such as run*", param="word"
+            )
+        rows = self._index.rows(word)
+        if len(rows) > limit:
+            raise ServiceError(
+                422,
+                f"'{shown(word, 60)}' has {len(rows)} uses, more than the limit of {limit}; "
+                "ask for a rarer word",
+                param="word",
+            )
+        return rows
+
+    async def _run(self, function: Callable[..., bytes], *args: Any) -> Response:
+        if self._waiting >= _MAX_WAITING:
+            raise ServiceError(429, retry_after=2)
+        self._waiting += 1
+        loop = asyncio.get_running_loop()
+        try:
+            work = loop.run_in_executor(self._thread, function, *args)
+            content = await asyncio.wait_for(work, self._settings.request_seconds)
+        except TimeoutError:
+            raise ServiceError(
+                503, "the result took too long; ask for less", retry_after=5
+            ) from None
+        except ElmoreError as error:
+            raise ServiceError(422, str(error)) from None
+        finally:
+            self._waiting -= 1
+        return Response(content, media_type=JSON)
+
+
+def _name(source: str) -> str:
+    """A file without its folders, which clients must not see."""
+    return source.replace("\\", "/").rpartition("/")[2]
+
+
+def _line(use: Use) -> dict[str, Any]:
+    left, word, right = use.context(_WIDTH)
+    where = {"source": _name(use.source), "line": use.line}
+    return {"row": use.row, "left": left, "word": word, "right": right, **where}
+
+
+def _spread(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The two directions in which vectors (n, dim) differ most, (n, 2)."""
+    centred = (vectors - vectors.mean(axis=0)).astype(np.float64)
+    axes = np.linalg.eigh(centred.T @ centred)[1][:, :-3:-1]
+    points = centred @ axes
+    # An eigenvector has no sign of its own; a fixed one keeps the map from flipping.
+    largest = points[np.abs(points).argmax(axis=0), range(points.shape[1])]
+    return np.asarray(points * np.where(largest < 0, -1, 1))
+
+
+def _rounded(values: NDArray[Any]) -> list[float]:
+    rounded: list[float] = values.astype(float).round(4).tolist()
+    return rounded

@@ -1,0 +1,275 @@
+"""What `tag` and `classify` share: any labelled data, a held-out part, a baseline, explanations."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elmore.embedding.elmo import Elmo
+from elmore.embedding.layer_cache import cache_folder
+from elmore.errors import ConfigError, InputError
+from elmore.report import Report, Row
+from elmore.tasks.labelled import Columns, label_table, split_held_out
+from elmore.tasks.parts import Example, Prediction
+from elmore.tasks.supervised import Task
+
+__all__ = ["LabelledTask", "confusions", "refuse_single", "refuse_unknown", "surest"]
+
+_SHOWN = 10
+# From this ratio on, the rarest label may never be predicted.
+_RARE = 10
+# Steps between evaluations, at least.
+_STEPS = 32
+_CURVE = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+
+
+class LabelledTask(Task[Example, Prediction]):
+    """A task on a user's own data.
+
+    Args:
+        elmo: as in `Task`, like the `options`.
+        text: the column of the texts or tokens; the usual names are found without.
+        label: the column of the labels or tags.
+        separator: what separates several labels in one cell.
+        options: recipe, vectors, cache, seed and so on.
+    """
+
+    baseline_name: str
+    guess_size = 64
+
+    def __init__(
+        self,
+        elmo: Elmo | None = None,
+        *,
+        text: str | None = None,
+        label: str | None = None,
+        separator: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(elmo, **options)
+        if self.recipe.elmo.output:
+            raise ConfigError(f"{self.name} reads ELMo at its input only; set elmo.output=false")
+        self.columns = Columns(text=text, label=label, separator=separator)
+
+    @abstractmethod
+    def from_lists(self, x: Sequence[Any], y: Sequence[Any]) -> list[Example]:
+        """Examples from lists of items and labels."""
+
+    @abstractmethod
+    def from_table(self, data: Any) -> list[Example]:
+        """Examples from a file, a folder, a data frame or a dataset."""
+
+    @abstractmethod
+    def label_counts(self, examples: Iterable[Example]) -> Counter[str]:
+        """How often each label occurs."""
+
+    @abstractmethod
+    def pairs(
+        self, examples: Sequence[Example], found: Sequence[Prediction]
+    ) -> list[tuple[str, str]]:
+        """The right and the predicted label of each item."""
+
+    @abstractmethod
+    def key(self, example: Example) -> Hashable:
+        """What the held-out part has in proportion."""
+
+    @abstractmethod
+    def baseline(self, train: Sequence[Example], held_out: Sequence[Example]) -> float | None:
+        """The score of a simple method without ELMo; None if it cannot be had."""
+
+    def read(self, path: Path) -> list[Example]:
+        return self.from_table(path)
+
+    def examples(self, data: Any, y: Sequence[Any] | None = None) -> list[Example]:
+        """Read labelled data: files, lists (X, y), a data frame, a dataset, or examples."""
+        if y is not None:
+            x, y = list(data), list(y)
+            if len(x) != len(y):
+                raise InputError(f"{len(x)} items but {len(y)} labels; give one label per item")
+            return self.from_lists(x, y)
+        if hasattr(data, "columns") or hasattr(data, "column_names"):
+            return self.from_table(data)
+        if isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], str | Path):
+            return self.examples(*data)
+        return super().examples(data)
+
+    def fit(
+        self,
+        train: Any,
+        y: Sequence[Any] | None = None,  # second, as in scikit-learn
+        *,
+        dev: Any = None,
+        out: str | Path | None = None,
+        **options: Any,
+    ) -> Report:
+        """Learn from labelled data; without `dev`, a tenth of it is held out.
+
+        Args:
+            train: files, a folder, texts or token lists with `y`, a data frame or a dataset.
+            y: the labels, if `train` is a list of items.
+            dev: the same kinds of data, or (X, y), to evaluate on.
+            out: folder of the run.
+            options: as in `Task.fit`.
+        """
+        examples = self.examples(train, y)
+        held_out = self.examples(dev) if dev is not None else None
+        made = held_out is None
+        if held_out is None:
+            examples, held_out = split_held_out(examples, self.key, seed=self.seed)
+        before = self.cache
+        with cache_folder(self.cache) as folder:  # one for the training and what follows
+            self.cache = folder
+            try:
+                options.setdefault("evaluate_epochs", self._evaluate_epochs(len(examples)))
+                report = super().fit(examples, dev=held_out or None, out=out, **options)
+                scored = self.evaluate(held_out) if held_out else None
+            finally:
+                self.cache = before
+        report = self._explained(report, scored, examples, held_out, made=made)
+        if out is not None:
+            report.save(Path(out) / "report.json", overwrite=True)
+        return report
+
+    def _evaluate_epochs(self, n_examples: int) -> int:
+        """Epochs between evaluations: patience must not end a training after a dozen steps."""
+        steps = -(-n_examples // self._asked.fitted(n_examples).data.batch_size)
+        return max(1, _STEPS // max(1, steps))
+
+    def _score(self, found: dict[str, float]) -> float:
+        # Of weights that are right equally often, which is common with few examples, the surer.
+        return found[self.metric] + 1e-5 * found.get("probability", 0.0)
+
+    def _explained(
+        self,
+        report: Report,
+        scored: Report | None,
+        examples: Sequence[Example],
+        held_out: Sequence[Example],
+        *,
+        made: bool,
+    ) -> Report:
+        """The report of a training with the labels, the baseline and the mistakes."""
+        counts, later = self.label_counts(examples), self.label_counts(held_out)
+        tables: dict[str, Sequence[Row]] = {"labels": label_table(counts, later)}
+        notes = [*report.notes, *_imbalance(counts)]
+        if made and held_out:
+            notes.append(
+                f"no development data: {len(held_out)} of {len(examples) + len(held_out)} examples "
+                f"were held out to evaluate on (stratified, seed {self.seed})"
+            )
+        if scored is not None:
+            tables |= scored.tables
+            score = scored.metrics[self.metric]
+            simple = self.baseline(examples, held_out)
+            rows: list[Row] = [{"model": self.name, self.metric: score}]
+            if simple is not None:
+                rows.append({"model": self.baseline_name, self.metric: simple})
+            tables["against a baseline"] = rows
+        tables |= report.tables
+        return dataclasses.replace(report, tables=tables, notes=notes)
+
+    def curve(self, train: Any, y: Sequence[Any] | None = None, *, dev: Any = None) -> list[Row]:
+        """Train on growing parts of the data: one row per part, with the baseline beside it."""
+        examples = self.examples(train, y)
+        held_out = self.examples(dev) if dev is not None else []
+        if dev is None:
+            examples, held_out = split_held_out(examples, self.key, seed=self.seed)
+        if not held_out:
+            raise InputError("a learning curve needs 10 examples or more; label some more")
+        order = torch.randperm(
+            len(examples), generator=torch.Generator().manual_seed(self.seed)
+        ).tolist()
+        rows: list[Row] = []
+        with cache_folder(self.cache) as folder:
+            for share in _CURVE:
+                part = [examples[k] for k in order[: max(2, round(share * len(order)))]]
+                task = type(self)(
+                    self.elmo,
+                    recipe=self._asked,
+                    vectors=self.vectors,
+                    cache=folder,
+                    seed=self.seed,
+                    separator=self.columns.separator,
+                )
+                try:
+                    often = self._evaluate_epochs(len(part))
+                    report = Task.fit(task, part, dev=held_out, evaluate_epochs=often)
+                except InputError:
+                    continue  # too few, such as one class only
+                score, simple = report.metrics[task.metric], task.baseline(part, held_out)
+                rows.append({"examples": len(part), task.metric: score, "baseline": simple})
+        return rows
+
+    def evaluate(self, data: Any, y: Sequence[Any] | None = None) -> Report:
+        """Score predictions on labelled data, as `fit` takes it."""
+        return super().evaluate(data if y is None else self.examples(data, y))
+
+    def confused(self, examples: Sequence[Example]) -> list[tuple[str, str]]:
+        """The right and the predicted label of each item of labelled data."""
+        return self.pairs(examples, self.predict_examples(examples))
+
+    def layer_table(self) -> list[Row]:
+        """How much of the first layer's weights reads each layer of the biLM, in percent."""
+        elmo, features = self.elmo, self.network.features
+        if elmo is None or features.elmo is None or features.elmo.mixes:
+            return []
+        weight: torch.Tensor = self.network.project.weight.detach()  # type: ignore[union-attr, operator]
+        squares = (weight[:, features.own_dim :] ** 2).sum(0)
+        parts = squares.reshape(elmo.n_layers, elmo.dim).sum(1)
+        shares = (100 * parts / parts.sum()).tolist()
+        return [{f"layer {k}": share for k, share in enumerate(shares)}]
+
+    def mix_table(self) -> list[Row]:
+        """The learned mix, or how much each layer is read where there is none."""
+        return super().mix_table() or self.layer_table()
+
+
+def _imbalance(counts: Mapping[str, int]) -> list[str]:
+    if len(counts) < 2:
+        return []
+    top, last = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+    if counts[top] <= _RARE * counts[last]:
+        return []
+    return [
+        f"the labels are not balanced: '{top}' occurs {counts[top]} times, '{last}' "
+        f"{counts[last]} times; look at the f1 of each label, not at the accuracy alone"
+    ]
+
+
+def confusions(pairs: Iterable[tuple[str, str]]) -> list[Row]:
+    """The most frequent confusions among (right, predicted) labels."""
+    wrong = Counter((right, found) for right, found in pairs if right != found)
+    order = sorted(wrong.items(), key=lambda item: (-item[1], item[0]))
+    return [
+        {"right": right, "predicted": found, "times": times}
+        for (right, found), times in order[:_SHOWN]
+    ]
+
+
+def surest(mistakes: Iterable[tuple[float, Row]]) -> list[Row]:
+    """The mistakes that the model was most certain of."""
+    order = sorted(mistakes, key=lambda item: -item[0])[:_SHOWN]
+    return [{**row, "probability": chance} for chance, row in order]
+
+
+def refuse_unknown(labels: Iterable[str], known: Sequence[str], where: str) -> None:
+    """Refuse labels that were not in the training data."""
+    for label in labels:
+        if label not in known:
+            raise InputError(
+                f"{where}: the label '{label}' does not occur in the training data; its labels are "
+                f"{', '.join(known[:8])}"
+            )
+
+
+def refuse_single(names: Sequence[str], what: str) -> None:
+    """Refuse training data with one label only."""
+    if len(names) < 2:
+        found = f"'{names[0]}' everywhere" if names else "none"
+        raise InputError(f"there is only one {what}, {found}; a model needs two or more")

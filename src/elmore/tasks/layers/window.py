@@ -1,0 +1,75 @@
+"""The light networks of `tag` and `classify`: small enough that `tasks/light.py` repeats them.
+
+Each token is projected, sees its left and right neighbour, and is scored; a text is pooled first.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from elmore.tasks.layers.attention import SelfAttentivePooling, masked_max, masked_mean
+from elmore.tasks.layers.features import TokenFeatures, Tokens
+from elmore.tasks.parts import Network
+
+__all__ = ["TextNetwork", "WindowNetwork"]
+
+# The biLM's numbers are small (their deviation is 0.2 to 0.35); this brings them to about 1.
+SCALE = 4.0
+
+
+class WindowNetwork(Network):
+    """Features, a ReLU layer on each token, one on windows of three, and scores.
+
+    Args:
+        features: of a token.
+        hidden: size of both layers.
+        dropout: before each layer.
+        outputs: scores of a token; of a text in `TextNetwork`.
+        pooled: vectors that the output layer reads.
+    """
+
+    def __init__(
+        self,
+        features: TokenFeatures,
+        hidden: int,
+        dropout: float,
+        outputs: int,
+        *,
+        pooled: int = 1,
+    ) -> None:
+        super().__init__(features)
+        self.dropout = nn.Dropout(dropout)
+        self.project = nn.Linear(features.dim, hidden)
+        self.window = nn.Linear(3 * hidden, hidden)
+        self.output = nn.Linear(pooled * hidden, outputs)
+
+    def hidden(self, tokens: Tokens) -> Tensor:
+        """Read tokens, (batch, time, hidden); zeros at padding."""
+        x, _ = self.features(tokens)
+        own, real = self.features.own_dim, tokens.mask[:, :, None]
+        x = torch.cat([x[:, :, :own], SCALE * x[:, :, own:]], dim=2)
+        x = torch.relu(self.project(self.dropout(x))) * real
+        x = nn.functional.pad(self.dropout(x), (0, 0, 1, 1))
+        wide = torch.cat([x[:, :-2], x[:, 1:-1], x[:, 2:]], dim=2)
+        return torch.relu(self.window(wide)) * real
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Score tokens, (batch, time, outputs)."""
+        scores: Tensor = self.output(self.dropout(self.hidden(tokens)))
+        return scores
+
+
+class TextNetwork(WindowNetwork):
+    """The same, with the maximum, mean and a learned average over tokens before the scores."""
+
+    def __init__(self, features: TokenFeatures, hidden: int, dropout: float, outputs: int) -> None:
+        super().__init__(features, hidden, dropout, outputs, pooled=3)
+        self.pooling = SelfAttentivePooling(hidden)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Score texts, (batch, outputs)."""
+        x, mask = self.hidden(tokens), tokens.mask
+        pooled = torch.cat([masked_max(x, mask), masked_mean(x, mask), self.pooling(x, mask)], 1)
+        scores: Tensor = self.output(self.dropout(pooled))
+        return scores

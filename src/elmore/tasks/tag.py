@@ -1,0 +1,274 @@
+"""Tags of your own: one label per token, or labelled spans; a light network that predicts in numpy.
+
+Tags that mark spans (IOB1, IOB2, BIOES) are learned by a CRF as BIOUL and scored as spans; all
+others by a softmax.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from elmore.errors import ConfigError, InputError
+from elmore.tasks.labelled import LabelledTokens, is_span_scheme, read_tokens
+from elmore.tasks.labelled_task import LabelledTask, confusions, refuse_single, surest
+from elmore.tasks.layers.crf import Crf, tag_transitions
+from elmore.tasks.layers.features import TokenFeatures, Tokens
+from elmore.tasks.layers.window import WindowNetwork
+from elmore.tasks.light import Tagged, steps_of, tagged
+from elmore.tasks.metrics import class_scores, span_scores
+from elmore.tasks.parts import Measured, Network
+from elmore.tasks.tags import spans_from_tags, tag_names, tags_fit, tags_from_spans
+from elmore.tasks.terminal import mark_spans, tag_lines
+
+__all__ = ["TagExample", "TagSizes", "Tagger"]
+
+
+@dataclass(frozen=True)
+class TagExample:
+    """A sentence and one tag per token, and where it was read."""
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+    where: str = dataclasses.field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagSizes:
+    """The section `model`.
+
+    Attributes:
+        hidden: size of both layers.
+        dropout: before each layer.
+    """
+
+    hidden: int
+    dropout: float
+
+
+class Tagger(LabelledTask[TagExample, Tagged]):
+    """Give each token a label, or find labelled spans.
+
+    Examples:
+        >>> tagger = Tagger(elmo, seed=0)
+        >>> x, y = [["Ada", "fell"], ["It", "fell"]], [["NAME", "VERB"], ["PRON", "VERB"]]
+        >>> report = tagger.fit(x, y)
+        >>> tagger.predict([["Ada", "fell"]])[0].tags
+        ('NAME', 'VERB')
+    """
+
+    name = "tag"
+    metric = "accuracy"
+    sizes = TagSizes
+    example = TagExample
+    baseline_name = "the most frequent tag of each word"
+
+    @property
+    def _spans(self) -> bool:
+        return self.labels.get("kind") == "spans"
+
+    # ------------------------------------------------------------------- data
+
+    def from_table(self, data: Any) -> list[TagExample]:
+        return [_example(found) for found in read_tokens(data, self.columns)]
+
+    def from_lists(self, x: Sequence[Any], y: Sequence[Any]) -> list[TagExample]:
+        found = []
+        for k, (item, tags) in enumerate(zip(x, y, strict=True)):
+            tokens = self.tokenize(item) if isinstance(item, str) else tuple(item)
+            where = f"item {k}"
+            if isinstance(tags, str) or not all(isinstance(t, str) for t in (*tokens, *tags)):
+                raise ConfigError(f"{where} has tokens or tags that are not lists of strings")
+            if len(tokens) != len(tags):
+                raise InputError(f"{where} has {len(tokens)} tokens but {len(tags)} tags")
+            found.append(TagExample(tokens, tuple(tags), where))
+        return found
+
+    def find_labels(self, examples: Sequence[TagExample]) -> dict[str, Any]:
+        names = {tag for example in examples for tag in example.tags}
+        if is_span_scheme(names):
+            self.metric = "f1"
+            return {"kind": "spans", "tags": tag_names({t[2:] for t in names if t != "O"}, "BIOUL")}
+        if examples:
+            refuse_single(sorted(names), "tag")
+        self.metric = "accuracy"
+        return {"kind": "tags", "tags": sorted(names)}
+
+    def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
+        tags = labels.get("tags")
+        if labels.get("kind") == "spans":
+            self.metric = "f1"
+            return tags_fit(labels, shapes, "BIOUL")
+        named = isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
+        return named and labels["kind"] == "tags" and shapes.get("output.bias") == (len(tags),)  # type: ignore[arg-type]
+
+    def label_counts(self, examples: Iterable[TagExample]) -> Counter[str]:
+        if not self._spans:
+            return Counter(tag for example in examples for tag in example.tags)
+        return Counter(span.label for e in examples for span in spans_from_tags(e.tags))
+
+    def key(self, example: TagExample) -> int:
+        """Sentences of all lengths are held out in proportion."""
+        return len(example.tokens).bit_length()
+
+    # ------------------------------------------------------------------- network
+
+    def build(self, features: TokenFeatures) -> Network:
+        sizes: TagSizes = self.recipe.model
+        return _TagNetwork(features, sizes, self.labels["tags"], crf=self._spans)
+
+    def loss(self, examples: Sequence[TagExample]) -> Tensor:
+        """The mean negative log-likelihood of a sentence's tags, or of a token's."""
+        tokens = self.tokens([example.tokens for example in examples])
+        ids = {tag: k for k, tag in enumerate(self.labels["tags"])}
+        tags = torch.full_like(tokens.words, -1)
+        for row, example in enumerate(examples):
+            names = self._names(example)
+            tags[row, : len(names)] = torch.tensor([ids[n] for n in names], dtype=torch.long)
+        return self.network.loss(tokens, tags)  # type: ignore[operator, no-any-return]
+
+    def _names(self, example: TagExample) -> Sequence[str]:
+        """The tags that the network learns."""
+        if not self._spans:
+            return example.tags
+        return tags_from_spans(spans_from_tags(example.tags), len(example.tokens), "BIOUL")
+
+    def guess(self, examples: Sequence[TagExample]) -> list[Tagged]:
+        scores = self.network(self.tokens([e.tokens for e in examples])).cpu().numpy()
+        crf = getattr(self.network, "crf", None)
+        names = self.labels["tags"]
+        steps = None if crf is None else steps_of(crf.transitions.detach().cpu().numpy(), names)
+        return [
+            tagged(example.tokens, scores[row, : len(example.tokens)], names, steps)
+            for row, example in enumerate(examples)
+        ]
+
+    # ------------------------------------------------------------------- scores
+
+    def measure(self, examples: Sequence[TagExample], found: Sequence[Tagged]) -> Measured:
+        tables: dict[str, Any] = {}
+        pairs = self.pairs(examples, found)
+        right, guessed = ([pair[side] for pair in pairs] for side in (0, 1))
+        if self._spans:
+            spans = [spans_from_tags(example.tags) for example in examples]
+            lengths = [len(example.tokens) for example in examples]
+            metrics, tables["spans"] = span_scores(spans, [f.spans for f in found], lengths)
+        else:
+            names = sorted({*right, *guessed})
+            metrics, tables["tags"] = class_scores(right, guessed, names) if right else ({}, [])
+            metrics = metrics or {"accuracy": 0.0, "mean f1": 0.0}
+            metrics |= _by_part(right, guessed)
+        tables["confusions"] = confusions(pairs)
+        places = ((one, k) for one in found for k in range(len(one.tokens)))
+        tables["most confident mistakes"] = surest(
+            (
+                one.probabilities[k],
+                {"right": a, "predicted": b, "word": one.tokens[k], "in": _around(one.tokens, k)},
+            )
+            for (a, b), (one, k) in zip(pairs, places, strict=True)
+            if a != b
+        )
+        notes = []
+        if not self._spans and (new := sorted(set(right) - set(self.labels["tags"]))):
+            n = sum(tag in new for tag in right)
+            notes = [
+                f"{n} tokens have tags that never occur in training ({', '.join(new[:5])})",
+            ]
+        return Measured(metrics, {k: v for k, v in tables.items() if v}, notes)
+
+    def pairs(
+        self, examples: Sequence[TagExample], found: Sequence[Tagged]
+    ) -> list[tuple[str, str]]:
+        """The right and the predicted tag of each token; IOB2 where they mark spans."""
+        pairs: list[tuple[str, str]] = []
+        for example, one in zip(examples, found, strict=True):
+            tags: Sequence[str] = example.tags
+            if self._spans:
+                tags = tags_from_spans(spans_from_tags(tags), len(tags), "IOB2")
+            pairs += zip(tags, one.tags, strict=True)
+        return pairs
+
+    def baseline(self, train: Sequence[TagExample], held_out: Sequence[TagExample]) -> float | None:
+        """The most frequent tag of each word; unseen words get that of words seen once."""
+        counts: dict[str, Counter[str]] = {}
+        for example in train:
+            for token, tag in zip(example.tokens, self._names(example), strict=True):
+                counts.setdefault(token, Counter())[tag] += 1
+        rare = Counter(t for c in counts.values() if sum(c.values()) == 1 for t in c)
+        other = (rare or sum(counts.values(), Counter())).most_common(1)[0][0]
+        best = {token: c.most_common(1)[0][0] for token, c in counts.items()}
+        found = []
+        for example in held_out:
+            tags = tuple(best.get(token, other) for token in example.tokens)
+            spans = spans_from_tags(tags) if self._spans else ()
+            chances = (0.0,) * len(tags)
+            found.append(Tagged(example.tokens, tags, spans, chances))
+        return float(self.measure(held_out, found).metrics[self.metric])
+
+    # ------------------------------------------------------------------- use
+
+    def parse(self, item: str | Sequence[str]) -> TagExample:
+        """Take a sentence: text, or its tokens."""
+        return TagExample(self.tokenize(item) if isinstance(item, str) else tuple(item))
+
+    def show(self, example: TagExample, found: Tagged, *, colour: bool) -> str:
+        if self._spans:
+            return mark_spans(found.tokens, found.spans, colour=colour)
+        return tag_lines(found.tokens, found.tags, found.probabilities, colour=colour)
+
+    def to_json(self, example: TagExample, found: Tagged) -> dict[str, Any]:
+        return found.to_json()
+
+
+def _example(found: LabelledTokens) -> TagExample:
+    return TagExample(found.tokens, found.tags, found.where)
+
+
+def _around(tokens: Sequence[str], k: int) -> str:
+    return " ".join(tokens[max(0, k - 3) : k + 4])
+
+
+def _by_part(right: Sequence[str], guessed: Sequence[str]) -> dict[str, float]:
+    """The accuracy of each part of joined tags such as NOUN+NN."""
+    if not all("+" in tag for tag in {*right, *guessed}):
+        return {}
+    pairs = [(a.split("+"), b.split("+")) for a, b in zip(right, guessed, strict=True)]
+    n_parts = {len(parts) for pair in pairs for parts in pair}
+    if len(n_parts) != 1:
+        return {}
+    return {
+        f"accuracy {k + 1}": 100 * float(np.mean([a[k] == b[k] for a, b in pairs]))
+        for k in range(n_parts.pop())
+    }
+
+
+class _TagNetwork(WindowNetwork):
+    """The light network, with a CRF where tags mark spans."""
+
+    def __init__(
+        self, features: TokenFeatures, sizes: TagSizes, tags: Sequence[str], *, crf: bool
+    ) -> None:
+        super().__init__(features, sizes.hidden, sizes.dropout, len(tags))
+        if crf:
+            self.crf = Crf(tag_transitions(tags, "BIOUL"))
+
+    def loss(self, tokens: Tokens, tags: Tensor) -> Tensor:
+        """The mean loss of a sentence (CRF) or of a token; `tags` are -1 at padding, ()."""
+        scores = self(tokens)
+        if hasattr(self, "crf"):
+            likelihood: Tensor = self.crf(scores, tags.clamp(min=0), tokens.lengths)
+            return -likelihood.mean()
+        if not scores.numel():
+            return scores.sum()
+        sums = nn.functional.cross_entropy(
+            scores.flatten(0, 1), tags.flatten(), ignore_index=-1, reduction="sum"
+        )
+        loss: Tensor = sums / tokens.mask.sum().clamp(min=1)
+        return loss

@@ -1,0 +1,189 @@
+"""Files that are more than lines of text: JSON lines, tables and CoNLL-U, one text per record."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import PurePath
+from typing import TypeAlias
+
+from elmore._messages import shown
+from elmore.errors import ConfigError, InputError
+
+__all__ = ["LINES", "Lines", "Records", "Text", "as_text"]
+
+# A text that is still to be split, or the tokens of a sentence.
+Text: TypeAlias = str | Sequence[str]
+Lines: TypeAlias = Iterator[tuple[int, str]]
+
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+_CONLLU_COLUMNS = 10
+
+
+def as_text(text: Text) -> str:
+    """A text, or tokens with spaces between them."""
+    return text if isinstance(text, str) else " ".join(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """Where the texts of a file are; by default each line is one.
+
+    A `.conllu` file is known by its name.
+
+    Attributes:
+        field: JSON lines: the key of a text, or of a list of tokens; null is an empty text.
+        column: CSV or TSV: the name of the column in the first line, or its number from 1 in a
+            file without names.
+        conllu: CoNLL-U: the words of column 2. As in a treebank's syntax, contractions are taken
+            apart: *du* is *de le*.
+    """
+
+    field: str | None = None
+    column: str | int | None = None
+    conllu: bool = False
+
+    def __post_init__(self) -> None:
+        given = [self.field is not None, self.column is not None, self.conllu]
+        if sum(given) > 1:
+            raise ConfigError("field, column and conllu exclude each other; pass one of them")
+        if isinstance(self.column, int) and self.column < 1:
+            raise ConfigError(f"column={self.column}; columns count from 1")
+
+    @property
+    def named(self) -> bool:
+        """Whether a text is only a part of its line."""
+        return self.field is not None or self.column is not None
+
+    def read(self, lines: Lines, name: str) -> Iterator[Text]:
+        """Yield the text or tokens of each record.
+
+        Args:
+            lines: of a file, with their numbers.
+            name: of the file; its suffix tells CSV, TSV and CoNLL-U.
+
+        Raises:
+            InputError: a record without such a text, or a file of records read as lines.
+        """
+        suffix = _suffix(name)
+        if self.field is not None:
+            return _json_texts(lines, name, self.field)
+        if self.column is not None:
+            return _column_texts(lines, name, self.column, suffix)
+        if self.conllu or suffix == ".conllu":
+            return _conllu_tokens(lines, name)
+        if suffix in (".jsonl", ".csv", ".tsv"):
+            flag = "--field" if suffix == ".jsonl" else "--column"
+            raise InputError(
+                f"{suffix} is not a text with one sentence per line; name what to read with {flag}",
+                file=shown(name, 120),
+            )
+        return (line for _, line in lines)
+
+
+LINES = Records()
+
+
+def _suffix(name: str) -> str:
+    path = PurePath(name.lower())
+    return path.with_suffix("").suffix if path.suffix in _COMPRESSED else path.suffix
+
+
+def _refusal(name: str) -> Callable[[int, str], InputError]:
+    def refuse(number: int, problem: str) -> InputError:
+        return InputError(problem, file=shown(name, 120), line=number)
+
+    return refuse
+
+
+# --------------------------------------------------------------------------- JSON lines
+
+
+def _json_texts(lines: Lines, name: str, field: str) -> Iterator[Text]:
+    refuse, label = _refusal(name), f"'{shown(field, 40)}'"
+    for number, line in lines:
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise refuse(
+                number, f"not JSON: {shown(error, 60)}; write one object per line"
+            ) from None
+        if not isinstance(record, dict) or field not in record:
+            keys = ", ".join(map(repr, list(record)[:6])) if isinstance(record, dict) else "no keys"
+            raise refuse(number, f"no field {label}; there are {shown(keys, 100)}")
+        value = record[field]
+        if value is None or isinstance(value, str):
+            yield value or ""
+        elif isinstance(value, list) and all(isinstance(token, str) for token in value):
+            yield tuple(value)
+        else:
+            raise refuse(number, f"{label} is neither a text nor a list of tokens; correct it")
+
+
+# --------------------------------------------------------------------------- tables
+
+
+def _column_texts(lines: Lines, name: str, column: str | int, suffix: str) -> Iterator[str]:
+    refuse = _refusal(name)
+    number, first = next(lines, (0, ""))
+    tabs = suffix == ".tsv" or (suffix != ".csv" and "\t" in first)
+
+    def with_breaks() -> Iterator[str]:
+        nonlocal number
+        for here, line in chain([(number, first)], lines):
+            number = here  # for messages
+            yield line + "\n"
+
+    # Quotes are letters in TSV: data sets of sentences are full of them. A cell of a CSV file may
+    # have line breaks.
+    if tabs:
+        rows = csv.reader(with_breaks(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    else:
+        rows = csv.reader(with_breaks(), strict=True)
+    try:
+        place = column - 1 if isinstance(column, int) else _place(next(rows), column, refuse)
+        for row in rows:
+            if not row:
+                continue
+            if place >= len(row):
+                raise refuse(number, f"{len(row)} columns, expected {place + 1} at least")
+            yield row[place]
+    except csv.Error as error:  # a cell that is too long, or a quote that never ends
+        raise refuse(number, f"not a table: {shown(error, 60)}; check the quotes") from None
+
+
+def _place(header: list[str], column: str, refuse: Callable[[int, str], InputError]) -> int:
+    if column not in header:
+        names = ", ".join(map(repr, header[:8]))
+        raise refuse(1, f"no column '{shown(column, 40)}'; there are {shown(names, 120)}")
+    return header.index(column)
+
+
+# --------------------------------------------------------------------------- CoNLL-U
+
+
+def _conllu_tokens(lines: Lines, name: str) -> Iterator[tuple[str, ...]]:
+    refuse = _refusal(name)
+    words: list[str] = []
+    for number, line in lines:
+        if not line.strip():
+            if words:
+                yield tuple(words)
+            words = []
+        elif not line.startswith("#"):
+            columns = line.split("\t")
+            if len(columns) != _CONLLU_COLUMNS:
+                raise refuse(
+                    number,
+                    f"{len(columns)} columns, expected {_CONLLU_COLUMNS}; separate CoNLL-U columns "
+                    "by tabs",
+                )
+            if columns[0].isdecimal():  # not a contraction (7-8), nor an empty node (8.1)
+                words.append(columns[1])
+    if words:
+        yield tuple(words)

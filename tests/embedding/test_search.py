@@ -1,0 +1,57 @@
+"""Exact search over vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from elmore import search
+from elmore.embedding.results import cosine
+from elmore.errors import ConfigError
+
+RNG = np.random.default_rng(0)
+CORPUS = RNG.standard_normal((50, 6)).astype(np.float32)
+QUERIES = RNG.standard_normal((7, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize("block", [1, 3, 50, 2048])
+@pytest.mark.parametrize("k", [1, 5, 50, 99])
+def test_it_finds_what_sorting_finds(block: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmore.embedding.search._BLOCK", block)
+    found = search(QUERIES, CORPUS, k)
+    cosines = np.asarray(cosine(QUERIES, CORPUS))
+    expected = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
+    assert found.indices.tolist() == expected.tolist()
+    np.testing.assert_allclose(found.scores, np.take_along_axis(cosines, expected, 1), atol=1e-6)
+
+
+def test_one_query_gives_one_row() -> None:
+    one, many = search(QUERIES[0], CORPUS, 4), search(QUERIES[:1], CORPUS, 4)
+    assert one.indices.shape == one.scores.shape == (4,)
+    assert many.indices.shape == (1, 4)
+    assert (one.indices == many.indices[0]).all()
+
+
+@pytest.mark.parametrize("block", [2, 2048])
+def test_of_equals_the_first_comes_first(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmore.embedding.search._BLOCK", block)
+    found = search([1.0, 0.0], [[1, 0], [0, 1], [2, 0], [3, 0], [0, 0]], 3)
+    assert found.indices.tolist() == [0, 2, 3]
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert search(QUERIES, np.zeros((0, 6)), 3).indices.shape == (7, 0)
+    assert search(np.zeros((0, 6)), CORPUS, 3).indices.shape == (0, 3)
+
+
+def test_it_reads_a_file_block_by_block(tmp_path) -> None:
+    np.save(tmp_path / "corpus.npy", CORPUS)
+    mapped = np.load(tmp_path / "corpus.npy", mmap_mode="r")
+    assert (search(QUERIES, mapped, 3).indices == search(QUERIES, CORPUS, 3).indices).all()
+
+
+def test_refusals() -> None:
+    with pytest.raises(ConfigError, match=r"\(7, 6\) in a corpus of shape \(50, 5\)"):
+        search(QUERIES, CORPUS[:, :5])
+    with pytest.raises(ConfigError, match="k=0"):
+        search(QUERIES, CORPUS, 0)

@@ -1,0 +1,278 @@
+"""Labelled data of every form, and what is said about data that is broken."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_tasks import make
+
+from elmore.errors import ElmoreError, InputError
+from elmore.tasks import ClassifyExample, TagExample
+from elmore.tasks.labelled import (
+    Columns,
+    is_span_scheme,
+    label_names,
+    read_texts,
+    read_tokens,
+    split_held_out,
+)
+
+ROWS = [("It is good.", "pos"), ("It, however, fell.", "neg")]
+SENTENCES = [(("Ada", "fell"), ("B-PER", "O")), (("Yes",), ("O",))]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+TABLES: dict[str, tuple[str, dict[str, str]]] = {
+    "a.csv": ('text,label\nIt is good.,pos\n"It, however, fell.",neg\n', {}),
+    "b.csv": ("label;Text\npos;It is good.\nneg;It, however, fell.\n", {}),
+    "c.tsv": ("id\tsentence\tclass\n1\tIt is good.\tpos\n2\tIt, however, fell.\tneg\n", {}),
+    "d.csv": (
+        'stars,review text\r\npos,"It is good."\r\nneg,"It, however, fell."\r\n',
+        {"text": "review text", "label": "stars"},
+    ),
+    "e.jsonl": ("".join(json.dumps({"text": t, "label": y}) + "\n" for t, y in ROWS), {}),
+    "f.csv": ('\ufefftext,label\n\nIt is good.,pos\n"It, however, fell.",neg\n', {}),
+    "g.csv": ('text,whatever\nIt is good.,pos\n"It, however, fell.",neg\n', {}),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_texts(name: str, tmp_path: Path) -> None:
+    text, columns = TABLES[name]
+    found = read_texts(write(tmp_path / name, text), Columns(**columns))
+    assert [(row.text, row.label) for row in found] == ROWS
+    assert name in found[0].where
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert [row.text for row in read_texts(packed, Columns(**columns))] == [t for t, _ in ROWS]
+
+
+def test_a_folder_per_label(tmp_path: Path) -> None:
+    for k, (text, label) in enumerate(ROWS):
+        (tmp_path / label).mkdir()
+        write(tmp_path / label / f"{k}.txt", f"{text}\nMore.\n")
+    found = read_texts(tmp_path, Columns())
+    assert [(row.text, row.label) for row in found] == [
+        (f"{text}\nMore.", label) for text, label in reversed(ROWS)
+    ]
+
+
+TAGGED: dict[str, tuple[str, str | None]] = {
+    "a.conll": ("-DOCSTART- O\n\nAda B-PER\nfell O\n\nYes O\n", None),
+    "b.txt": ("# a comment of its own\nAda\tX\tB-PER\nfell\tX\tO\n\n\nYes\tX\tO", None),
+    "c.conll": ("Ada B-PER X\nfell O X\n\nYes O X\n", "2"),
+    "d.jsonl": ("".join(json.dumps({"tokens": t, "tags": y}) + "\n" for t, y in SENTENCES), None),
+    "e.csv": ("Sentence #,Word,Tag\n1,Ada,B-PER\n,fell,O\n2,Yes,O\n", None),
+    "f.csv": ("word,tag\nAda,B-PER\nfell,O\n\nYes,O\n", None),
+    "g.tsv": ("sent_id\ttoken\tner\ns1\tAda\tB-PER\ns1\tfell\tO\ns2\tYes\tO\n", None),
+}
+
+
+@pytest.mark.parametrize("name", TAGGED)
+def test_tokens(name: str, tmp_path: Path) -> None:
+    text, label = TAGGED[name]
+    found = read_tokens(write(tmp_path / name, text), Columns(label=label))
+    assert [(row.tokens, row.tags) for row in found] == SENTENCES
+
+
+def test_conllu(tmp_path: Path) -> None:
+    rows = (
+        "1\tAda\t_\tPROPN\tNNP\tNumber=Sing\t_\t_\t_\t_\n2\tfell\t_\tVERB\tVBD\t_\t_\t_\t_\t_\n\n"
+    )
+    path = write(tmp_path / "x.conllu", rows)
+    for label, tags in (
+        (None, ("PROPN", "VERB")),
+        ("xpos", ("NNP", "VBD")),
+        ("feats", ("Number=Sing", "_")),
+        ("upos+xpos", ("PROPN+NNP", "VERB+VBD")),
+    ):
+        assert read_tokens(path, Columns(label=label))[0].tags == tags
+    with pytest.raises(ElmoreError, match="upos, xpos, feats"):
+        read_tokens(path, Columns(label="head"))
+
+
+def test_frames_and_datasets() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(ROWS, columns=["text", "label"])
+    assert [(r.text, r.label) for r in read_texts(frame, Columns())] == ROWS
+    datasets = pytest.importorskip("datasets")
+    classes = datasets.ClassLabel(names=["O", "B-PER"])
+    features = datasets.Features(
+        {
+            "tokens": datasets.Sequence(datasets.Value("string")),
+            "ner_tags": datasets.Sequence(classes),
+        }
+    )
+    data = datasets.Dataset.from_dict(
+        {"tokens": [["Ada", "fell"], ["Yes"]], "ner_tags": [[1, 0], [0]]}, features=features
+    )
+    assert [(r.tokens, r.tags) for r in read_tokens(data, Columns())] == SENTENCES
+    with pytest.raises(InputError, match=r"row:1: column 'label' has no label"):
+        read_texts(pandas.DataFrame({"text": ["a", "b"], "label": ["x", None]}), Columns())
+
+
+def test_lists() -> None:
+    found = make("classify").examples(["It fell. I saw it."], ["up"])
+    assert found == [ClassifyExample((("It", "fell", "."), ("I", "saw", "it", ".")), "up")]
+    assert make("tag").examples(["It fell"], [["P", "V"]]) == [
+        TagExample(("It", "fell"), ("P", "V"))
+    ]
+
+
+def test_kinds_of_labels() -> None:
+    assert label_names(["b", "a", "b"], None) == ("label", ["a", "b"])
+    assert label_names(["10", "2", "1"], None) == ("label", ["1", "2", "10"])
+    assert label_names([0.5, 1.0], None)[0] == "number"
+    assert label_names([str(k) for k in range(30)], None)[0] == "number"
+    assert label_names([("a", "b"), ()], None) == ("labels", ["a", "b"])
+    assert label_names(["a|b", "b"], "|") == ("labels", ["a", "b"])
+    assert is_span_scheme(["O", "I-PER", "B-PER"])
+    assert not is_span_scheme(["O", "NOUN"])
+    assert not is_span_scheme(["O"])
+
+
+def test_the_held_out_part_is_stratified_and_seeded() -> None:
+    items = [("a", k) for k in range(800)] + [("b", k) for k in range(200)] + [("c", 0)]
+    train, held = split_held_out(items, lambda item: item[0], seed=0)
+    counts = {name: sum(item[0] == name for item in held) for name in "abc"}
+    assert counts == {"a": 80, "b": 20, "c": 0}
+    assert sorted(train + held) == sorted(items)
+    assert split_held_out(items, lambda item: item[0], seed=0)[1] == held
+    assert split_held_out(items, lambda item: item[0], seed=1)[1] != held
+    assert [len(split_held_out(range(n), str, seed=0)[1]) for n in (9, 100)] == [0, 0]
+    assert [len(split_held_out(range(n), lambda _: 0, seed=0)[1]) for n in (9, 12, 60, 100)] == [
+        *(0, 2, 10, 10)
+    ]
+
+
+# What is broken, the task, and what must be said: after the name of the file and its line.
+BROKEN: list[tuple[str, str, str | bytes, str]] = [
+    ("classify", "a.csv", "", "a.csv: the file is empty; the first row must name the columns"),
+    ("classify", "b.csv", "text,label\n", "b.csv: there is no row below the header"),
+    (
+        "classify",
+        "c.csv",
+        "good film,pos\nbad film,neg\n",
+        "c.csv:2: no column is called text; the",
+    ),
+    ("classify", "d.csv", "text,text\na,b\n", "d.csv:1: the header has the column 'text' twice"),
+    (
+        "classify",
+        "e.csv",
+        "text,label\na,b,c\n",
+        "e.csv:2: 3 columns, the header has 2; put quotes",
+    ),
+    ("classify", "f.csv", "text,label\na,x\nb\n", "f.csv:3: 1 columns, the header has 2"),
+    ("classify", "g.csv", "text,label\na,x\nb,\n", "g.csv:3: column 'label' has no label; fill it"),
+    ("classify", "h.csv", "text,label\na,x\n ,y\n", "h.csv:3: column 'text' is empty; fill it"),
+    ("classify", "i.csv", 'text,label\n"a,x\nb,y\n', "i.csv:2: a row cannot be read"),
+    ("classify", "j.csv", 'text,label\n"a"b,x\n', "j.csv:2: a row cannot be read"),
+    ("classify", "k.csv", b"text,label\ngood,x\ncaf\xe9,y\n", "k.csv:3: invalid UTF-8"),
+    ("classify", "l.csv", "text,label\na,x\nb,x\n", "there is only one label, 'x' everywhere"),
+    ("classify", "m.csv", "text,a,b\na,x,y\n", "m.csv:2: no column is called label; the columns"),
+    (
+        "classify",
+        "n.jsonl",
+        '{"text": "a", "label"\n',
+        "n.jsonl:1: not valid JSON; write one object",
+    ),
+    ("classify", "o.jsonl", '["a", "x"]\n', "o.jsonl:1: a list, not an object"),
+    ("classify", "p.jsonl", '{"text": 3, "label": "x"}\n', "p.jsonl:1: column 'text' holds a int"),
+    (
+        "classify",
+        "q.jsonl",
+        '{"text": "a", "label": {}}\n',
+        "q.jsonl:1: column 'label' holds an obj",
+    ),
+    (
+        "classify",
+        "r.jsonl",
+        '{"text": "a", "label": "x"}\n{"text": "b"}\n',
+        "r.jsonl:2: column 'lab",
+    ),
+    ("classify", "s.jsonl", "", "s.jsonl: there is no row"),
+    (
+        "classify",
+        "t.jsonl",
+        '{"text": null, "label": "x"}\n',
+        "t.jsonl:1: column 'text' holds nothing",
+    ),
+    ("tag", "a.conll", "", "a.conll: there is no sentence; is this a file of columns?"),
+    ("tag", "b.conll", "Ada B-PER\nfell\n", "b.conll:2: 1 columns, expected 2; write a word"),
+    ("tag", "c.conll", "Ada\nfell\n", "c.conll:1: 1 columns, expected 2"),
+    ("tag", "d.conll", b"Ada B-PER\nf\xffll O\n", "d.conll:2: invalid UTF-8"),
+    ("tag", "e.conll", "Ada X\nfell X\n", "there is only one tag, 'X' everywhere"),
+    ("tag", "f.conllu", "1\tAda\tPROPN\n", "f.conllu:1: 3 columns, expected 10; separate CoNLL-U"),
+    ("tag", "g.jsonl", '{"tokens": ["a", "b"], "tags": ["X"]}\n', "g.jsonl:1: 2 tokens but 1 tags"),
+    (
+        "tag",
+        "h.jsonl",
+        '{"tokens": "a b", "tags": ["X"]}\n',
+        "h.jsonl:1: column 'tokens' holds a text",
+    ),
+    (
+        "tag",
+        "i.jsonl",
+        '{"tokens": ["a"], "tags": [""]}\n',
+        "i.jsonl:1: token 0 has no text or no tag",
+    ),
+    ("tag", "j.csv", "word,tag\nAda,X\nfell,\n", "j.csv:3: column 'tag' is empty; fill it"),
+    ("tag", "k.csv", "token,a,b\nAda,X,Y\n", "k.csv:2: no column is called tag; the columns are"),
+    (
+        "tag",
+        "l.jsonl",
+        '{"tokens": ["a"], "x": 1, "y": 2}\n',
+        "l.jsonl:1: no column is called tags",
+    ),
+]
+
+
+@pytest.mark.parametrize(("task", "name", "text", "message"), BROKEN, ids=lambda v: str(v)[:12])
+def test_broken_data(task: str, name: str, text: str | bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(ElmoreError) as caught:
+        make(task, schedule__steps="1").fit(path)
+    said = str(caught.value)
+    assert message in said
+    assert "\n" not in said
+
+
+Break = Callable[[Any], object]
+
+
+@pytest.mark.parametrize(
+    ("task", "action", "message"),
+    [
+        ("classify", lambda t: t.fit(["a", "b"], ["x"]), "2 items but 1 labels"),
+        ("classify", lambda t: t.fit(["a", ""], ["x", "y"]), "item 1 has no text"),
+        ("classify", lambda t: t.fit(["a", "b"], ["x", None]), "label 1 is a NoneType"),
+        ("classify", lambda t: t.fit("nowhere.csv"), "does not exist"),
+        ("tag", lambda t: t.fit([["a", "b"]], [["X"]]), "item 0 has 2 tokens but 1 tags"),
+        ("tag", lambda t: t.fit([["a"]], ["X"]), "item 0 has tokens or tags that are not lists"),
+    ],
+)
+def test_broken_lists(task: str, action: Break, message: str) -> None:
+    with pytest.raises(ElmoreError, match=message):
+        action(make(task, schedule__steps="1"))
+
+
+def test_a_label_that_was_not_trained(tmp_path: Path) -> None:
+    task = make("classify", schedule__steps="1")
+    task.fit(["a", "b"], ["x", "y"])
+    path = write(tmp_path / "test.csv", "text,label\na,x\nb,zebra\n")
+    with pytest.raises(InputError, match=r"test.csv:3: the label 'zebra' does not occur in the"):
+        task.evaluate(path)
+    tagger = make("tag", schedule__steps="1")
+    tagger.fit([["a", "b"]], [["X", "Y"]])
+    report = tagger.evaluate([["a", "b"]], [["X", "Z"]])
+    assert "1 tokens have tags that never occur in training (Z)" in report.notes[0]

@@ -1,0 +1,168 @@
+"""Taggers and classifiers without torch: the same results as with it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from contract.test_imports import BLOCK_TORCH
+from small_tasks import CLASSIFY, make, write_data
+
+import elmore
+from elmore import Elmo
+from elmore.errors import ConfigError, FormatError, ModelNotFound
+from elmore.tasks.light import _marginals, classifier, steps_of, tagged, tagger
+from elmore.tasks.tags import tag_names
+
+ITEMS = ["Ada lives in Rome .", ["Rome", "“", "fell", "”"], "", "Zürich 東京. It fell.", "Bo"]
+LAYERS = [{"elmo__layers": '"each"'}, {"elmo__layers": '"all"'}, {"elmo__layers": '"top"'}]
+
+
+def trained(name: str, elmo: Elmo, folder: Path, **changes: str) -> Any:
+    task = make(name, elmo, schedule__epochs="3", model__dropout="0.2", **changes)
+    task.fit(write_data(name, folder), dev=write_data(name, folder))
+    task.save(folder / "model")
+    return task
+
+
+@pytest.mark.parametrize("changes", [*LAYERS, {"words__dim": "0"}], ids=str)
+@pytest.mark.parametrize("name", ["tag", "classify"])
+def test_numpy_and_torch_agree(
+    name: str, changes: dict[str, str], tiny_elmo: Elmo, tmp_path: Path
+) -> None:
+    task = trained(name, tiny_elmo, tmp_path, **changes)
+    light: Any = (tagger if name == "tag" else classifier)(tmp_path / "model", threads=1)
+    exact = light._network.features
+
+    def rounded(layers: Any, tokens: Any) -> Any:
+        """With torch, layers come from a cache on disk, in float16."""
+        return exact(layers.astype(np.float16).astype(np.float32), tokens)
+
+    assert light.predict(ITEMS) == task.predict(ITEMS)
+    light._network.features = rounded
+    expected, found = task.predict(ITEMS), light.predict(ITEMS)
+    assert found == expected
+    for one, other in zip(found, expected, strict=True):
+        pairs = (one.probabilities, other.probabilities)
+        if name == "classify":
+            assert one.probabilities.keys() == other.probabilities.keys()
+            pairs = tuple(list(p.values()) for p in pairs)  # type: ignore[assignment]
+        np.testing.assert_allclose(*pairs, atol=1e-5)
+    assert list(light.pipe(iter(ITEMS))) == found
+    assert light.predict([]) == []
+    assert light.scores == task.scores
+
+
+@pytest.mark.parametrize("kind", ["tags", "labels", "number"])
+def test_the_other_kinds_of_labels(kind: str, tiny_elmo: Elmo, tmp_path: Path) -> None:
+    if kind == "tags":
+        task = make("tag", tiny_elmo, schedule__epochs="20")
+        task.fit([["Ada", "fell"], ["It", "fell"]] * 4, [["NAME", "VERB"], ["PRON", "VERB"]] * 4)
+        task.save(tmp_path / "m")
+        found = tagger(tmp_path / "m").predict([["Ada", "fell"]])[0]
+        assert found == task.predict([["Ada", "fell"]])[0]
+        assert found.tags == ("NAME", "VERB")
+        assert found.spans == ()
+        return
+    texts = [text for text, _ in CLASSIFY]
+    y: list[Any] = [0.5 * k for k in range(8)]
+    if kind == "labels":
+        y = [("a", "b"), ("b",), (), ("a",), ("a", "b"), ("b",), (), ("a",)]
+    task = make("classify", tiny_elmo, schedule__epochs="40", words__dim="24")
+    report = task.fit(texts, y, dev=(texts, y))
+    assert report.metrics["f1" if kind == "labels" else "correlation"] > 99
+    task.save(tmp_path / "m")
+    light = classifier(tmp_path / "m")
+    for one, other, right in zip(light.predict(texts), task.predict(texts), y, strict=True):
+        if kind == "labels":
+            assert one.label == other.label == right
+        else:
+            assert isinstance(other.label, float)
+            assert one.label == pytest.approx(other.label, abs=1e-4)
+            assert one.label == pytest.approx(right, abs=0.5)
+    assert make("classify").load(tmp_path / "m").predict(texts[:1]) == task.predict(texts[:1])
+
+
+def test_float16_and_no_bilm_inside(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    task = trained("tag", tiny_elmo, tmp_path)
+    task.save(tmp_path / "half", with_elmo=False, precision="float16")
+    assert not (tmp_path / "half" / "elmo").exists()
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("half", "model")]
+    assert sizes[0] < 0.7 * sizes[1]
+    with pytest.raises(ConfigError, match="another biLM or has none inside; pass the right elmo="):
+        tagger(tmp_path / "half")
+    half = tagger(tmp_path / "half", elmo=tiny_elmo).predict(ITEMS)
+    loaded = type(task).load(tmp_path / "half", elmo=tiny_elmo)
+    assert loaded.predict(ITEMS) == half
+
+
+def test_marginals_are_those_of_all_paths() -> None:
+    """Against the sum over every allowed path, written out."""
+    tags = tag_names(["A"], "BIOUL")
+    draw = np.random.default_rng(0)
+    scores = draw.normal(size=(3, len(tags))).astype(np.float32)
+    steps = steps_of(draw.normal(size=(len(tags), len(tags))).astype(np.float32), tags)
+    total: dict[tuple[int, ...], float] = {}
+    for path in np.ndindex(*(len(tags),) * 3):
+        value = steps.first[path[0]] + steps.last[path[-1]]
+        value += sum(scores[k, tag] for k, tag in enumerate(path))
+        value += sum(steps.between[a, b] for a, b in itertools.pairwise(path))
+        total[path] = float(np.exp(value))
+    norm = sum(total.values())
+    wanted = np.zeros((3, len(tags)))
+    for path, weight in total.items():
+        wanted[np.arange(3), list(path)] += weight / norm
+    np.testing.assert_allclose(_marginals(scores, steps), wanted, atol=1e-5)
+    best = max(total, key=total.__getitem__)
+    found = tagged(["x", "y", "z"], scores, tags, steps)
+    np.testing.assert_allclose(
+        found.probabilities, wanted[np.arange(3), list(best)].tolist(), atol=1e-5
+    )
+
+
+def test_damage_and_misuse(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    trained("tag", tiny_elmo, tmp_path)
+    facts = tmp_path / "model" / "task.json"
+    whole = facts.read_text()
+    for change, message in (
+        ({"labels": {"kind": "tags", "tags": ["A"]}}, "labels that do not fit its outputs"),
+        ({"recipe": {}}, "has no setting elmo.layer_norm"),
+    ):
+        facts.write_text(json.dumps({**json.loads(whole), **change}))
+        with pytest.raises(FormatError, match=message):
+            tagger(tmp_path / "model")
+    facts.write_text(whole)
+    with pytest.raises(ConfigError, match="is a model for tag"):
+        classifier(tmp_path / "model")
+    with pytest.raises(ConfigError, match="put the text in brackets"):
+        tagger(tmp_path / "model").predict("Ada")
+    with pytest.raises(ModelNotFound, match="'nothing' is not a trained model; use "):
+        elmore.tagger("nothing")
+    trained("tag", tiny_elmo, tmp_path / "b", characters__filters="[[3, 4]]")
+    with pytest.raises(ConfigError, match="which needs torch"):
+        tagger(tmp_path / "b" / "model")
+    plain = make("tag", schedule__steps="1")
+    plain.fit([["a", "b"]], [["X", "Y"]])
+    plain.save(tmp_path / "plain")
+    with pytest.raises(ConfigError, match="trained without ELMo"):
+        tagger(tmp_path / "plain")
+
+
+def test_nothing_of_it_needs_torch(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    task = trained("tag", tiny_elmo, tmp_path)
+    code = f"""
+import elmore
+from elmore.cli.main import main
+print(elmore.tagger({str(tmp_path / "model")!r}, threads=1).predict(["Ada fell ."])[0].tags)
+main(["tag", "Ada fell .", "--trained", {str(tmp_path / "model")!r}, "-q"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCK_TORCH + code], capture_output=True, text=True, check=True
+    )
+    assert str(task.predict(["Ada fell ."])[0].tags) in done.stdout
