@@ -35,7 +35,7 @@ def test_spans_and_tags(cli: Any, trained: Path) -> None:
     result = cli("tag", "--trained", trained / "plain", "-q", stdin=b"Ada fell\n\nIt\n")
     lines = [line.split() for line in result.out.split("\n")]
     assert [line[:3] for line in lines] == [
-        *(["Ada", "N", "X"], ["fell", "V", "Y"], [], [], [], ["It", "P", "X"], [], [])
+        *(["Ada", "N", "X"], ["fell", "V", "Y"], [], [], ["It", "P", "X"], [], [])
     ]
     assert result.err == ""
 
