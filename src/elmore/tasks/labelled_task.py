@@ -177,11 +177,12 @@ class LabelledTask(Task[Example, Prediction]):
                 rows.append({"model": self.baseline_name, self.metric: simple})
             tables["against a baseline"] = rows
         by_epoch = f"{self.metric} by epoch"
-        for title, rows in report.tables.items():
-            if title == by_epoch and self._few and scored and "probability" in scored.metrics:
+        chosen_by = self._few and scored is not None and "probability" in scored.metrics
+        for title, found in report.tables.items():
+            if title == by_epoch and chosen_by:
                 title = "probability of the right label by epoch"
-                rows = [{"epoch": row["epoch"], "probability": row[self.metric]} for row in rows]
-            tables[title] = rows
+                found = [{"epoch": row["epoch"], "probability": row[self.metric]} for row in found]
+            tables[title] = found
         return dataclasses.replace(report, tables=tables, notes=notes)
 
     def curve(self, train: Any, y: Sequence[Any] | None = None, *, dev: Any = None) -> list[Row]:
