@@ -232,6 +232,7 @@ READY: dict[str, Ready] = {
         rated("dev.txt.xz", True),
         {"SST-2 test": rated("test.txt.xz", True)},
         'elmore.classifier("sentiment").predict(["A joy from start to end."])[0].label',
+        {"optimizer.lr": "0.001"},
     ),
     "sentiment-5": Ready(
         Classifier,
@@ -244,6 +245,7 @@ READY: dict[str, Ready] = {
         rated("dev.txt.xz", False),
         {"SST-5 test": rated("test.txt.xz", False)},
         'elmore.classifier("sentiment-5").predict(["A joy from start to end."])[0].label',
+        {"optimizer.lr": "0.001"},
     ),
 }
 

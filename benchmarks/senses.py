@@ -314,7 +314,8 @@ def measure_change(args: argparse.Namespace) -> dict[str, Any]:
         text = Path(folder, "text.txt")
         with text.open("w", encoding="utf-8") as stream:
             stream.writelines(f"{line}\n" for line in lines_of(args.text, args.tokens))
-        index = build_index([text], Path(folder, "uses"), model=args.model, max_uses=200, threads=1)
+        options = {"min_count": args.min_count, "max_uses": 200, "threads": 1}
+        index = build_index([text], Path(folder, "uses"), model=args.model, **options)
         draws = np.random.default_rng(0)
         words = list(
             draws.permutation([w for w in index.words if w.isalpha() and len(w) > 3])[:150]

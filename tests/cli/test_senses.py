@@ -48,6 +48,12 @@ def test_senses_and_tags(cli: Cli, uses: Path, tmp_path: Path) -> None:
     new.write_text("Yes\nWell, it fell.\n", "utf-8")
     result = cli("senses", uses, "it", "--max-senses", 1, "--assign", new)
     assert result.out.split("\t")[:4] == ["2", "2", "it", "1"]
+    new.write_text("She said it .\n", "utf-8")
+    result = cli("senses", uses, "it,said", "--max-senses", 1, "--assign", new)
+    assert [line.split("\t")[1:3] for line in result.out.splitlines()] == [
+        ["1", "it, said"],
+        ["2", "it, said"],
+    ]
 
 
 def test_change(cli: Cli, uses: Path) -> None:

@@ -51,6 +51,8 @@ def prepare_place(place: Path) -> None:
     for name in ("train.conll", "dev.conll"):
         write_data("ner", place).rename(place / name)
     (place / "vocab.txt").write_text("\n".join(["<S>", "</S>", "<UNK>", *WORDS]) + "\n", "utf-8")
+    for name in ("novels.txt", "news.txt"):
+        shutil.copy(ROOT / "docs/assets/uses" / name, place)
     shutil.copytree(DATA / "tf1_characters", place / "bilm-checkpoint")
     shutil.copytree(DATA / "manylangs_both", place / "manylangs-model")
     shutil.copy(DATA / "allennlp_tagger.tar.gz", place / "tagger.tar.gz")

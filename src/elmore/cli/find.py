@@ -14,7 +14,16 @@ from elmore.cli.report import say, write_json, write_result
 if TYPE_CHECKING:
     from elmore.senses.index import Index
 
-__all__ = ["EXAMPLES", "add_arguments", "add_index_model", "add_saved", "open_index", "run", "save"]
+__all__ = [
+    "EXAMPLES",
+    "add_arguments",
+    "add_index_model",
+    "add_saved",
+    "open_index",
+    "pattern",
+    "run",
+    "save",
+]
 
 EXAMPLES = """\
   elmore find uses/ "She sat on the [bank] of the river"
@@ -40,6 +49,11 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--csv", action="store_true", help="print CSV")
     add_saved(parser, ".html, .csv, .json, .txt, or a picture: .svg, .png, .pdf")
     flags.add_common(parser)
+
+
+def pattern(text: str) -> str | list[str]:
+    """A word or pattern, or several words with commas between them."""
+    return text.split(",") if "," in text and not text.startswith("/") else text
 
 
 def add_saved(parser: Parser, forms: str) -> None:
@@ -74,11 +88,12 @@ def open_index(args: argparse.Namespace, path: str) -> Index:
 
 def run(args: argparse.Namespace) -> int:
     """Print the most similar uses."""
-    word = args.word
-    if word is not None and "," in word and not word.startswith("/"):
-        word = word.split(",")
     found = open_index(args, args.index).find(
-        args.text, word=word, k=args.top, like=args.like, unlike=args.unlike
+        args.text,
+        word=args.word and pattern(args.word),
+        k=args.top,
+        like=args.like,
+        unlike=args.unlike,
     )
     if args.output:
         return save(args, found.save)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from elmore.cli import flags
-from elmore.cli.find import add_index_model, add_saved, open_index, save
+from elmore.cli.find import add_index_model, add_saved, open_index, pattern, save
 from elmore.cli.parsing import Parser
 from elmore.cli.report import write_json, write_result
 from elmore.errors import ConfigError
@@ -32,7 +32,9 @@ it. --assign tags another text: line, position, word, sense, cosine and sentence
 def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     parser.add_argument("index", metavar="INDEX", help="folder that `elmore index` wrote")
-    parser.add_argument("words", nargs="+", metavar="WORD", help="words or patterns")
+    parser.add_argument(
+        "words", nargs="+", metavar="WORD", help="words, lists such as run,runs,ran, or patterns"
+    )
     parser.add_argument(
         "--max-senses",
         type=flags.parse_count,
@@ -60,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
     if args.assign:
         check_inputs([args.assign], None)
     index = open_index(args, args.index)
-    found = [index.senses(word, max_senses=args.max_senses, seed=args.seed) for word in args.words]
+    options = {"max_senses": args.max_senses, "seed": args.seed}
+    found = [index.senses(pattern(word), **options) for word in args.words]
     if args.output:
         return save(args, partial(save_senses, found))
     if args.assign:

@@ -146,7 +146,7 @@ def _columns(found: Tagged) -> str:
 
 
 def write_all(args: argparse.Namespace, records: Iterable[str], tokens: Callable[[], int]) -> None:
-    """Write records as they come, and say how fast they came."""
+    """Write records as they come; of files and stdin, say how fast they came."""
     start = time.perf_counter()
     number = 0
     with ExitStack() as stack:
@@ -164,6 +164,6 @@ def write_all(args: argparse.Namespace, records: Iterable[str], tokens: Callable
                 stream.write(f"{record}\n".encode("utf-8", "backslashreplace"))
             progress.update(1)
     seconds = time.perf_counter() - start
-    if not args.quiet:
+    if not args.quiet and not (args.inputs and all(map(is_sentence, args.inputs))):
         speed = tokens() / seconds if seconds else 0.0
         say(f"{several(number, 'line')}, {several(tokens(), 'token')}, {speed:,.0f} tokens/s")

@@ -88,12 +88,21 @@ class Sense:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WordSenses:
-    """The senses of a word in a corpus; a single one if no division is clear."""
+    """The senses of a word in a corpus; a single one if no division is clear.
+
+    Attributes:
+        word: what was asked for: a word, a list or a pattern.
+        senses: the most frequent one first.
+        grouping: the uses in groups.
+        index: where they are.
+        forms: the words that it stands for, in lower case.
+    """
 
     word: str
     senses: tuple[Sense, ...]
     grouping: Grouping
     index: Index
+    forms: frozenset[str]
 
     def __len__(self) -> int:
         return len(self.senses)
@@ -107,8 +116,8 @@ class WordSenses:
         return [(int(row.argmax()) + 1, float(row.max())) for row in cosines]
 
     def assign_text(self, sentence: Sentence) -> list[tuple[int, int, float]]:
-        """Position, sense and cosine of each use of the word in a sentence."""
-        here = [k for k, token in enumerate(sentence.tokens) if token.lower() == self.word.lower()]
+        """Position, sense and cosine of each use of the word, in all its forms, in a sentence."""
+        here = [k for k, token in enumerate(sentence.tokens) if token.lower() in self.forms]
         found = self.assign([(sentence, k) for k in here]) if here else []
         return [(k, *one) for k, one in zip(here, found, strict=True)]
 
@@ -232,7 +241,7 @@ def find_senses(
     label = word if isinstance(word, str) else ", ".join(word)
     vectors = unit(index.vectors(rows))
     grouping = group_vectors(vectors, max_senses, seed)
-    own = {use.tokens[use.position].lower() for use in map(index.use, rows)}
+    own = frozenset(use.tokens[use.position].lower() for use in map(index.use, rows))
     names = sense_names(index.substitutes(rows), grouping.groups, own)
     cosines = vectors @ grouping.centres.T
     sources = index.source_of(rows)
@@ -258,7 +267,7 @@ def find_senses(
                 },
             )
         )
-    return WordSenses(label, tuple(senses), grouping, index)
+    return WordSenses(label, tuple(senses), grouping, index, own)
 
 
 def sense_names(found: SenseVectors, groups: Groups, own: Collection[str]) -> list[tuple[str, ...]]:

@@ -24,6 +24,8 @@ __all__ = ["LabelledTask", "confusions", "refuse_single", "refuse_unknown", "sur
 _SHOWN = 10
 # From this ratio on, the rarest label may never be predicted.
 _RARE = 10
+# With fewer held-out examples, accuracies are too coarse to choose weights by.
+_FEW = 200
 # Steps between evaluations, at least.
 _STEPS = 32
 _CURVE = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -42,6 +44,7 @@ class LabelledTask(Task[Example, Prediction]):
 
     baseline_name: str
     guess_size = 64
+    _few = False
 
     def __init__(
         self,
@@ -122,7 +125,7 @@ class LabelledTask(Task[Example, Prediction]):
         made = held_out is None
         if held_out is None:
             examples, held_out = split_held_out(examples, self.key, seed=self.seed)
-        before = self.cache
+        before, self._few = self.cache, len(held_out) < _FEW
         with cache_folder(self.cache) as folder:  # one for the training and what follows
             self.cache = folder
             try:
@@ -142,8 +145,10 @@ class LabelledTask(Task[Example, Prediction]):
         return max(1, _STEPS // max(1, steps))
 
     def _score(self, found: dict[str, float]) -> float:
-        # Of weights that are right equally often, which is common with few examples, the surer.
-        return found[self.metric] + 1e-5 * found.get("probability", 0.0)
+        # Ten examples are right or wrong by chance; how probable the right labels are says more.
+        if self._few and "probability" in found:
+            return found["probability"]
+        return found[self.metric]
 
     def _explained(
         self,
@@ -171,7 +176,13 @@ class LabelledTask(Task[Example, Prediction]):
             if simple is not None:
                 rows.append({"model": self.baseline_name, self.metric: simple})
             tables["against a baseline"] = rows
-        tables |= report.tables
+        by_epoch = f"{self.metric} by epoch"
+        chosen_by = self._few and scored is not None and "probability" in scored.metrics
+        for title, found in report.tables.items():
+            if title == by_epoch and chosen_by:
+                title = "probability of the right label by epoch"
+                found = [{"epoch": row["epoch"], "probability": row[self.metric]} for row in found]
+            tables[title] = found
         return dataclasses.replace(report, tables=tables, notes=notes)
 
     def curve(self, train: Any, y: Sequence[Any] | None = None, *, dev: Any = None) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What all six tasks share: fit, evaluate, predict, save and load around the one training loop."""
+"""What all tasks share: fit, evaluate, predict, save and load around the one training loop."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ class _TagNetwork(WindowNetwork):
 
     def loss(self, tokens: Tokens, tags: Tensor) -> Tensor:
         """The mean loss of a sentence (CRF) or of a token; `tags` are -1 at padding, ()."""
-        scores = self(tokens)
+        scores: Tensor = self(tokens)
         if hasattr(self, "crf"):
             likelihood: Tensor = self.crf(scores, tags.clamp(min=0), tokens.lengths)
             return -likelihood.mean()
