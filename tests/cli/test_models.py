@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from elmore.published import hub
-from elmore.published.catalog import CATALOG, find_published
+from elmore.published.catalog import CATALOG, INCLUDED, find_published
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_the_list(cli, home):
     result = cli("models")
     assert result.code == 0
     lines = result.out.splitlines()
-    assert len(lines) == 1 + 1 + len(CATALOG)
+    assert len(lines) == 1 + len(INCLUDED) + len(CATALOG)
     assert lines[1].split()[:6] == ["english", "en", "256", "19", "elmore", "yes"]
     assert lines[0].split()[:4] == ["name", "language", "dim", "MB"]
     assert any(line.startswith("original-5.5b ") for line in lines)
@@ -55,8 +55,8 @@ def test_one_language_as_json(cli, home):
 def test_what_is_downloaded(cli, home):
     put(home, "small")
     rows = json.loads(cli("models", "--downloaded", "--json").out)
-    assert [row["name"] for row in rows] == ["english", "small"]
-    assert [row["on_disk"] for row in rows] == [True, True]
+    assert [row["name"] for row in rows] == [*INCLUDED, "small"]
+    assert [row["on_disk"] for row in rows] == [True, True, True]
     assert "small" in cli("models", "--downloaded", "--language", "en").out
 
 

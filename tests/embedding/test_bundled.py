@@ -12,7 +12,7 @@ import pytest
 
 from elmore import Elmo, cosine, perplexity, substitutes
 from elmore.language_model.predictions import LanguageModel
-from elmore.published.catalog import BUNDLED, bundled_model
+from elmore.published.catalog import BUNDLED, INCLUDED, bundled_model
 from elmore.text.sentence import Sentence
 
 # Two senses of a word, two sentences each, the word in the same place of its sentence.
@@ -33,8 +33,15 @@ def english() -> Elmo:
     return Elmo.load(threads=1)
 
 
-def test_it_fits_into_the_package():
-    assert sum(file.stat().st_size for file in bundled_model().iterdir()) <= 50e6
+@pytest.mark.parametrize(("name", "megabytes"), [("english", 40), ("korean", 20)])
+def test_it_fits_into_the_package(name, megabytes):
+    assert sum(file.stat().st_size for file in bundled_model(name).iterdir()) <= megabytes * 1e6
+
+
+def test_every_included_model_loads_by_its_name():
+    for name, listed in INCLUDED.items():
+        elmo = Elmo.load(name, threads=1)
+        assert (elmo.dim, elmo.checkpoint.softmax is not None) == (listed.dim, True)
 
 
 def test_it_loads_by_default_by_name_and_offline(english, monkeypatch):
@@ -105,6 +112,16 @@ def test_it_stays_sane_on_long_input(english):
         pieces = (pieces[:, :-1] if direction == 0 else pieces[:, 1:]).reshape(-1)
         worse = (pieces - whole).reshape(-1, 100).mean(axis=1)  # nats per token, by 100 tokens
         assert worse.max() < np.log(2)
+
+
+def test_korean_knows_what_fits_into_a_sentence():
+    korean = Elmo.load("korean", threads=1)
+    assert korean.tokenize("‘눈’이 내린다.").tokens == ("'", "눈", "'", "이", "내린다", ".")
+    text = ["그는 서울에서 태어났다 .", "이 영화는 2005년에 개봉하였다 ."]
+    shuffled = [" ".join(sorted(line.split(), key=lambda w: w[::-1])) for line in text]
+    assert 3 * perplexity(korean, text).mean < perplexity(korean, shuffled).mean
+    snow = [word for word, _ in substitutes(korean, "겨울에는 눈이 많이 내린다 .".split(), 1, k=20)]
+    assert {"비가", "눈이", "안개가"} & set(snow)
 
 
 def test_it_says_how_long_its_training_text_was(english):
