@@ -161,6 +161,7 @@ def _run_single(
         from elmore.embedding.stream import embed_records
 
         elmo = _load(args, checkpoint)
+        records: Iterator[Record]
         if args.view == "senses":
             records = (
                 Record(text, sentence.tokens, sentence.spans, found.dense())
@@ -207,8 +208,8 @@ def _senses(
     args: argparse.Namespace, elmo: Elmo, inputs: list[str], counts: Counts
 ) -> Iterator[tuple[str, Sentence, SenseVectors]]:
     """Each sentence of the inputs with the sense vectors of its tokens."""
-    read = itertools.islice(flags.make_reader(args, elmo).read(inputs, counts), args.limit)
-    read, again = itertools.tee(read)
+    some = itertools.islice(flags.make_reader(args, elmo).read(inputs, counts), args.limit)
+    read, again = itertools.tee(some)
     found = elmo.sense_space.pipe(
         ((sentence, range(len(sentence))) for _, sentence in again),
         batch_tokens=elmo.engine.batch_tokens,

@@ -82,7 +82,19 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("an index is a folder; pass -o FOLDER")
     check_rereadable(args.inputs)
     model = flags.chosen_model(args)
-    more: JobOptions = {} if args.layers is None else {"layers": args.layers}
+    options: JobOptions = {
+        "tokenized": args.tokenized,
+        "split_sentences": args.split_sentences,
+        "errors": args.errors,
+        "tokenizer": args.tokenizer,
+        "limit": args.limit,
+        "device": args.device,
+        "precision": args.precision,
+        "batch_tokens": args.batch_tokens,
+        "threads": args.threads or (None if (args.workers or 1) == 1 else 1),
+    }
+    if args.layers is not None:
+        options["layers"] = args.layers
     with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
         index = build_index(
             args.inputs,
@@ -97,15 +109,7 @@ def run(args: argparse.Namespace) -> int:
             overwrite=args.force,
             progress=progress,
             report=lambda line: None if args.quiet else say(line),
-            **more,
-            tokenized=args.tokenized,
-            split_sentences=args.split_sentences,
-            errors=args.errors,
-            limit=args.limit,
-            device=args.device,
-            precision=args.precision,
-            batch_tokens=args.batch_tokens,
-            threads=args.threads or (None if (args.workers or 1) == 1 else 1),
+            **options,
         )
     if args.json:
         write_json({"output": args.output, "words": len(index.words), "uses": len(index)})
