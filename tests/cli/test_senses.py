@@ -138,3 +138,17 @@ def test_vectors_of_senses_for_gensim(cli: Cli, uses: Path, tmp_path: Path, suff
     index = Index.open(uses)
     mean = index.vectors(index.rows("it")).mean(axis=0)
     np.testing.assert_allclose(found.take(["it%1"])[0], mean / np.linalg.norm(mean), atol=1e-3)
+
+
+def test_the_tokenizer_is_kept_with_the_index(cli: Cli, lm_model: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("It,it fell.\n" * 3, "utf-8")
+    (tmp_path / "words.txt").write_text("it,it\n", "utf-8")
+    base = ["index", text, "--model", lm_model, "--words", tmp_path / "words.txt"]
+    cli(*base, "--tokenizer", "spaces", "-o", tmp_path / "uses")
+    index = Index.open(tmp_path / "uses")
+    assert index.use(0).tokens == ("It,it", "fell.")
+    assert index.find("[It,it] fell.", k=1)[0].score == pytest.approx(1, abs=0.01)
+    other = cli(*base, "-o", tmp_path / "uses")
+    assert other.code == 1
+    assert "started with tokenizer=spaces" in other.err

@@ -89,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
         "column": args.column,
         "conllu": args.conllu,
         "errors": args.errors,
+        "tokenizer": args.tokenizer,
         "limit": args.limit,
         "device": args.device,
         "precision": args.precision,

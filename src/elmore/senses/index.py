@@ -145,7 +145,7 @@ class Index:
         if self._elmo is None and name is None:
             raise ConfigError("the index does not name its model; pass it (--model)")
         settings = self.manifest["settings"]
-        elmo = self._elmo or Elmo.load(name)
+        elmo = self._elmo or Elmo.load(name, tokenizer=settings.get("tokenizer"))
         model = self.manifest["model"]
         space = SenseSpace(
             elmo,

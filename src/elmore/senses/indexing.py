@@ -55,7 +55,10 @@ Rows = NDArray[np.int64]
 _COUNTS = "counts.json"
 _FILES = re.compile(r"part-\d{6,}\.npz|[a-z_]+\.npy|(counts|words|vocabulary)\.json")
 # Of the settings of a bulk job, those that an index depends on.
-_SETTINGS = ("tokenized", "split_sentences", "errors", "limit", "shard_bytes", "precision", "start")
+_SETTINGS = (
+    *("tokenized", "split_sentences", "errors", "limit", "shard_bytes", "precision", "start"),
+    "tokenizer",
+)
 _HASHES = 1 << 64
 
 
@@ -384,7 +387,7 @@ class _Indexer:
             candidates=setup["candidates"],
             layers=cast(LayerChoice | None, self.layers),  # "all" is refused
         )
-        self.reading = job.reading(self.elmo.checkpoint.tokenizer)
+        self.reading = job.reading(self.elmo.tokenize)
         self._table: dict[str, tuple[int, int]] = {}
 
     def facts(self) -> dict[str, Any]:
