@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from elmore import Elmo
+from elmore._machine import peak_memory
 from elmore.senses import Index, SenseSpace, build_index, marked_place
 from elmore.senses.change import prototype_shift
 from elmore.senses.groups import group_vectors, rand_index
@@ -183,7 +183,7 @@ def index_child(args: argparse.Namespace) -> dict[str, Any]:
         result["bytes per use"] = round(size / max(1, len(index)))
         result["uses per second"] = round(len(index) / seconds)
         result |= questions(out)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    peak = (peak_memory() or 0) / 1e6
     return {"seconds": round(seconds, 1), **result, "peak MB": round(peak)}
 
 
