@@ -296,7 +296,8 @@ PARTS = {"pos": pos, "wsd": wsd, "retrieval": retrieval, "sst": sst, "speed": sp
 def memory(name: str, data: Path) -> dict[str, float]:
     """Megabytes of a process that loads one contender and embeds 400 sentences."""
     code = (
-        "import alternatives as a; from pathlib import Path\nfrom elmore._machine import peak_memory\n"
+        "from pathlib import Path; import alternatives as a\n"
+        "from elmore._machine import peak_memory\n"
         f"c = a.CONTENDERS[{name!r}](Path({str(data)!r}))\n"
         f"a.speed(c, Path({str(data)!r})) if {name!r} != 'tfidf' else None\n"
         "print((peak_memory() or 0) // 1_000_000)"
