@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -183,6 +182,8 @@ def index_child(args: argparse.Namespace) -> dict[str, Any]:
         result["bytes per use"] = round(size / max(1, len(index)))
         result["uses per second"] = round(len(index) / seconds)
         result |= questions(out)
+    import resource  # not on Windows
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     return {"seconds": round(seconds, 1), **result, "peak MB": round(peak)}
 
