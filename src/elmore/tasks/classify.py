@@ -87,6 +87,11 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
     example = ClassifyExample
     baseline_name = "TF-IDF and a linear model"
 
+    @property
+    def chooses_by(self) -> str:
+        # Ten texts are right or wrong by chance; how probable the right labels are says more.
+        return "probability" if self.few and self.labels["kind"] == "label" else self.metric
+
     # ------------------------------------------------------------------- data
 
     def from_table(self, data: Any) -> list[ClassifyExample]:

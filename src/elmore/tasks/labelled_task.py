@@ -40,11 +40,15 @@ class LabelledTask(Task[Example, Prediction]):
         label: the column of the labels or tags.
         separator: what separates several labels in one cell.
         options: recipe, vectors, cache, seed and so on.
+
+    Attributes:
+        baseline_name: what the baseline is.
+        few: whether few examples are held out.
     """
 
     baseline_name: str
     guess_size = 64
-    _few = False
+    few = False
 
     def __init__(
         self,
@@ -125,7 +129,7 @@ class LabelledTask(Task[Example, Prediction]):
         made = held_out is None
         if held_out is None:
             examples, held_out = split_held_out(examples, self.key, seed=self.seed)
-        before, self._few = self.cache, len(held_out) < _FEW
+        before, self.few = self.cache, len(held_out) < _FEW
         with cache_folder(self.cache) as folder:  # one for the training and what follows
             self.cache = folder
             try:
@@ -143,12 +147,6 @@ class LabelledTask(Task[Example, Prediction]):
         """Epochs between evaluations: patience must not end a training after a dozen steps."""
         steps = -(-n_examples // self._asked.fitted(n_examples).data.batch_size)
         return max(1, _STEPS // max(1, steps))
-
-    def _score(self, found: dict[str, float]) -> float:
-        # Ten examples are right or wrong by chance; how probable the right labels are says more.
-        if self._few and "probability" in found:
-            return found["probability"]
-        return found[self.metric]
 
     def _explained(
         self,
@@ -176,13 +174,7 @@ class LabelledTask(Task[Example, Prediction]):
             if simple is not None:
                 rows.append({"model": self.baseline_name, self.metric: simple})
             tables["against a baseline"] = rows
-        by_epoch = f"{self.metric} by epoch"
-        chosen_by = self._few and scored is not None and "probability" in scored.metrics
-        for title, found in report.tables.items():
-            if title == by_epoch and chosen_by:
-                title = "probability of the right label by epoch"
-                found = [{"epoch": row["epoch"], "probability": row[self.metric]} for row in found]
-            tables[title] = found
+        tables |= report.tables
         return dataclasses.replace(report, tables=tables, notes=notes)
 
     def curve(self, train: Any, y: Sequence[Any] | None = None, *, dev: Any = None) -> list[Row]:

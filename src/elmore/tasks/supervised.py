@@ -216,7 +216,7 @@ class Task(TaskParts[Example, Prediction]):
         """Leave a model for use behind a training that was stopped: the best one so far."""
         trainer.finish()
         self._settle()
-        self.scores = {self.metric: trainer.best} if trainer.scores else {}
+        self.scores = {self.chooses_by: trainer.best} if trainer.scores else {}
         self.save(run.checkpoint_path, overwrite=True)
 
     def evaluate(self, data: Data) -> Report:
@@ -460,7 +460,7 @@ class Task(TaskParts[Example, Prediction]):
         )
 
     def _score(self, found: dict[str, float]) -> float:
-        return found[self.metric]
+        return found[self.chooses_by]
 
     def _start(
         self,
