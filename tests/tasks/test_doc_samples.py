@@ -9,7 +9,16 @@ import pytest
 from small_tasks import NAMES, task_class
 
 PAGE = Path(__file__).parents[2] / "docs" / "tasks-train.md"
-EXAMPLES = {"ner": 1, "sentiment": 2, "nli": 1, "qa": 1, "srl": 2, "coref": 1}
+EXAMPLES = {
+    "tag": 1,
+    "classify": 2,
+    "ner": 1,
+    "sentiment": 2,
+    "nli": 1,
+    "qa": 1,
+    "srl": 2,
+    "coref": 1,
+}
 
 
 def sample(name: str) -> str:
