@@ -66,6 +66,8 @@ def test_classify(cli: Any, trained: Path, tmp_path: Path) -> None:
     assert result.code == 0, result.err
     assert [r["label"] for r in result.records()] == [one.label for one in found]
     assert [r["text"] for r in result.records()] == texts
+    column = ["--trained", trained / "classify", "--format", "jsonl", "--column", "id"]
+    assert [r["text"] for r in cli("classify", table, *column).records()][:2] == ["0", "1"]
     result = cli("classify", "A true joy", "--trained", trained / "classify")
     assert result.out.split() == [
         "good",

@@ -45,7 +45,13 @@ def add_arguments(parser: Parser) -> None:
         metavar="INPUT",
         help="text files, tables, or texts in quotes; - or none for stdin",
     )
-    parser.add_argument("--text", metavar="COLUMN", help="the column of the texts of a table")
+    parser.add_argument(
+        "--text",
+        "--column",
+        metavar="COLUMN",
+        dest="text",
+        help="the column of the texts of a table",
+    )
     flags.add(parser, "--tokenizer", "--limit")
     add_use(parser, "sentiment", _FORMATS)
 
