@@ -546,8 +546,9 @@ def classifier(
 
 
 def ready_models(task: str) -> list[str]:
-    """The names of the models of a task that ship with elmore."""
-    return sorted(path.name.removeprefix(f"{task}-") for path in _READY.glob(f"{task}-*"))
+    """The names of the models of a task that ship with elmore, the one used by default first."""
+    found = (path.name.removeprefix(f"{task}-") for path in _READY.glob(f"{task}-*"))
+    return sorted(found, key=lambda name: (name not in ("pos", "sentiment"), name))
 
 
 def find_model(model: str | Path, task: str) -> Path:

@@ -198,6 +198,8 @@ def check_same_run(path: Path, earlier: Mapping[str, Any], now: Mapping[str, Any
         old, new = earlier.get(part, {}), now[part]
         for key in sorted({*old, *new}):
             if old.get(key) != new.get(key):
+                if key == "words":  # an index keeps their digest, which tells people nothing
+                    raise ResumeError(f"{label} was started with other words; {fix}")
                 raise ResumeError(
                     f"{label} was started with {key}={shown(old.get(key), 40)}, not "
                     f"{shown(new.get(key), 40)}; {fix}"
