@@ -38,7 +38,7 @@ def test_the_defaults_are_safe(cli, served):
     assert result.code == 0
     assert "serving english at http://127.0.0.1:" in result.err
     assert "warning" not in result.err
-    included = ("chunk", "pos", "sentiment", "sentiment-5")
+    included = ("pos", "chunk", "sentiment", "sentiment-5")
     assert served[0] == Settings(name="english", tasks=included)
     assert (served[0].token, served[0].origins) == (None, ())
 
