@@ -33,7 +33,6 @@ from elmore._atomic import atomic_file
 from elmore._io import open_text
 from elmore.analysis import linear_probe
 from elmore.analysis.wsd import Instance, SenseText, read_wsd
-from elmore.tasks.sentiment import read_trees
 from elmore.text.word_vectors import read_word_vectors
 
 Tokens = Sequence[str]
@@ -327,6 +326,8 @@ def _tagged(path: Path) -> list[list[tuple[str, str]]]:
 
 def _sst(path: Path) -> tuple[list[tuple[str, ...]], NDArray[np.int64]]:
     """Sentences and whether they are positive; neutral ones left out."""
+    from elmore.tasks.sentiment import read_trees  # brings torch, which most contenders do without
+
     rows = [phrases[0] for phrases in read_trees(path)]
     rows = [(tokens, label) for tokens, label in rows if label != 2]
     return [t for t, _ in rows], np.array([int(label > 2) for _, label in rows])
