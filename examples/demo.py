@@ -38,8 +38,8 @@ def main() -> None:
     seconds = time.perf_counter() - START
     model, packages = _installed_megabytes()
     print(
-        f"The English model inside the package: {model:.0f} MB on disk, and {packages:.0f} MB of "
-        f"packages. From the first import to the first vector: {seconds:.2f} s, "
+        f"The models inside the package: {model:.0f} MB on disk, and {packages:.0f} MB of "
+        f"packages. English, from the first import to the first vector: {seconds:.2f} s, "
         f"{_peak_megabytes()} of memory."
     )
     for word, texts in USES.items():
@@ -64,7 +64,7 @@ def _row(values: np.ndarray) -> str:
 
 
 def _installed_megabytes() -> tuple[float, float]:
-    """Size of the model and of all packages beside it; pip itself does not count."""
+    """Size of the models and of all packages beside them; pip itself does not count."""
     model = other = 0
     for path in Path(sysconfig.get_path("purelib")).rglob("*"):
         if path.is_file() and not {"pip", "setuptools"} & set(path.parts):
