@@ -50,6 +50,10 @@ def test_a_column_of_csv():
     assert read(data.partition("\n")[2], name="x.csv.gz", column=2) == expected
 
 
+def test_semicolons_separate_columns_too():
+    assert read("id;text\n1;a, b\n", name="x.csv", column="text") == ["a, b"]
+
+
 def test_quotes_are_letters_in_tsv():
     data = 'text\tlabel\n"It\' s fine" he said\t1\n5\' 7"\t0\na, b\t1\n'
     assert read(data, name="x.tsv", column="text") == ['"It\' s fine" he said', "5' 7\"", "a, b"]

@@ -5,24 +5,21 @@ Every error names the file, the line and the column. Reading needs no torch.
 
 from __future__ import annotations
 
-import csv
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from elmore._io import open_text
 from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
-from elmore.limits import LIMITS
 from elmore.tasks.columns import read_conllu
 from elmore.tasks.tags import is_tag
-from elmore.text.reading import numbered_lines, split_columns
+from elmore.text.reading import json_records, numbered_lines, split_columns
+from elmore.text.records import data_suffix, table_rows
 
 __all__ = [
     "Columns",
@@ -46,7 +43,6 @@ _TOKEN = ("token", "word", "form")
 _TAGS = ("tags", "ner_tags", "pos_tags", "labels", "upos", "label")
 _TAG = ("tag", "label", "ner", "pos", "upos")
 _SENTENCE = ("sentence", "sentence_id", "sentence #", "sent_id", "sent")
-_PACKED = (".gz", ".bz2", ".xz", ".zst")
 _TABLES = (".csv", ".tsv", ".tab")
 _DOCUMENT = "-DOCSTART-"
 # Between the parts of a tag that is read from two columns.
@@ -304,7 +300,7 @@ def _table(data: Any) -> Iterator[_Row]:
     suffix, path = _suffix(data), Path(data)
     if suffix in (".jsonl", ".ndjson") or (suffix not in _TABLES and _starts(path, "{")):
         return _json_lines(path)
-    return _delimited(path, suffix)
+    return _delimited(path)
 
 
 def _frame(data: Any) -> Iterator[_Row]:
@@ -347,15 +343,8 @@ def _plain(value: Any) -> Any:
 
 
 def _json_lines(path: Path) -> Iterator[_Row]:
-    for number, line in numbered_lines(path):
-        if not line.strip():
-            continue
-        try:
-            cells = json.loads(line)
-        except (ValueError, RecursionError):
-            raise InputError(
-                "not valid JSON; write one object per line", file=str(path), line=number
-            ) from None
+    problem = "not valid JSON; write one object per line"
+    for number, cells in json_records(path, lambda record: record, problem):
         if not isinstance(cells, dict):
             raise InputError(
                 f'{_kind(cells)}, not an object such as {{"text": …, "label": …}}',
@@ -365,37 +354,22 @@ def _json_lines(path: Path) -> Iterator[_Row]:
         yield _Row(cells, str(path), number)
 
 
-def _delimited(path: Path, suffix: str) -> Iterator[_Row]:
-    with open_text(path, what="data file") as stream:
-        head = stream.readline(LIMITS.vocabulary_line_bytes).decode("utf-8", "replace")
-    # Spreadsheets of some countries write semicolons.
-    delimiter = "\t" if suffix in (".tsv", ".tab") or "\t" in head else max(",;", key=head.count)
-    lines = (f"{line}\n" for _, line in numbered_lines(path))
-    # Quotes have no meaning in most files with tabs, where a lone one would swallow rows.
-    plain = delimiter == "\t" and not head.startswith('"')
-    quoting: Literal[0, 3] = csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL
-    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+def _delimited(path: Path) -> Iterator[_Row]:
     header: list[str] = []
-    line = 1
-    try:
-        for cells in reader:
-            if not cells or not any(cell.strip() for cell in cells):
-                pass
-            elif not header:
-                header = _header(cells, path)
-            elif len(cells) != len(header):
-                raise InputError(
-                    f"{len(cells)} columns, the header has {len(header)}; put quotes around a text "
-                    "that contains the separator",
-                    file=str(path),
-                    line=line,
-                )
-            else:
-                yield _Row(dict(zip(header, cells, strict=True)), str(path), line)
-            line = reader.line_num + 1
-    except csv.Error as error:
-        problem = f"a row cannot be read ({shown(error, 60)}); close its quotes and write it again"
-        raise InputError(problem, file=str(path), line=line) from None
+    for line, cells in table_rows(numbered_lines(path), str(path)):
+        if not any(cell.strip() for cell in cells):
+            continue
+        if not header:
+            header = _header(cells, path)
+        elif len(cells) != len(header):
+            raise InputError(
+                f"{len(cells)} columns, the header has {len(header)}; put quotes around a text "
+                "that contains the separator",
+                file=str(path),
+                line=line,
+            )
+        else:
+            yield _Row(dict(zip(header, cells, strict=True)), str(path), line)
     if not header:
         raise InputError("the file is empty; the first row must name the columns", file=str(path))
 
@@ -437,10 +411,7 @@ def _find(
 
 def _suffix(data: Any) -> str:
     """The suffix of a file without that of its compression; "" for what is not a file."""
-    if not isinstance(data, str | Path):
-        return ""
-    path = Path(data)
-    return (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower() or "."
+    return (data_suffix(str(data)) or ".") if isinstance(data, str | Path) else ""
 
 
 def _starts(path: Path, mark: str) -> bool:

@@ -56,6 +56,8 @@ Array = NDArray[np.float32]
 SCALE = np.float32(4.0)
 _FORBIDDEN = -1e4
 _READY = Path(__file__).parents[1] / "models"
+# By task; the first is used when none is named.
+_NAMES = {"tag": ("pos", "chunk"), "classify": ("sentiment", "sentiment-5")}
 
 
 @dataclass(frozen=True)
@@ -545,10 +547,9 @@ def classifier(
     return LightClassifier(content, own, what, tokenizer)
 
 
-def ready_models(task: str) -> list[str]:
+def ready_models(task: str) -> tuple[str, ...]:
     """The names of the models of a task that ship with elmore, the one used by default first."""
-    found = (path.name.removeprefix(f"{task}-") for path in _READY.glob(f"{task}-*"))
-    return sorted(found, key=lambda name: (name not in ("pos", "sentiment"), name))
+    return _NAMES[task]
 
 
 def find_model(model: str | Path, task: str) -> Path:

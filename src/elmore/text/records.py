@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import PurePath
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
 
-__all__ = ["LINES", "Lines", "Records", "Text", "as_text"]
+__all__ = ["LINES", "Lines", "Records", "Text", "as_text", "data_suffix", "table_rows"]
 
 # A text that is still to be split, or the tokens of a sentence.
 Text: TypeAlias = str | Sequence[str]
@@ -68,11 +68,11 @@ class Records:
         Raises:
             InputError: a record without such a text, or a file of records read as lines.
         """
-        suffix = _suffix(name)
+        suffix = data_suffix(name)
         if self.field is not None:
             return _json_texts(lines, name, self.field)
         if self.column is not None:
-            return _column_texts(lines, name, self.column, suffix)
+            return _column_texts(lines, name, self.column)
         if self.conllu or suffix == ".conllu":
             return _conllu_tokens(lines, name)
         if suffix in (".jsonl", ".csv", ".tsv"):
@@ -87,7 +87,8 @@ class Records:
 LINES = Records()
 
 
-def _suffix(name: str) -> str:
+def data_suffix(name: str) -> str:
+    """The suffix of a file in lower case, without that of its compression."""
     path = PurePath(name.lower())
     return path.with_suffix("").suffix if path.suffix in _COMPRESSED else path.suffix
 
@@ -128,33 +129,41 @@ def _json_texts(lines: Lines, name: str, field: str) -> Iterator[Text]:
 # --------------------------------------------------------------------------- tables
 
 
-def _column_texts(lines: Lines, name: str, column: str | int, suffix: str) -> Iterator[str]:
-    refuse = _refusal(name)
-    number, first = next(lines, (0, ""))
-    tabs = suffix == ".tsv" or (suffix != ".csv" and "\t" in first)
+def table_rows(lines: Lines, name: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a CSV or TSV file that are not empty, each with its first line's number.
 
-    def with_breaks() -> Iterator[str]:
-        nonlocal number
-        for here, line in chain([(number, first)], lines):
-            number = here  # for messages
-            yield line + "\n"
-
-    # Quotes are letters in TSV: data sets of sentences are full of them. A cell of a CSV file may
-    # have line breaks.
-    if tabs:
-        rows = csv.reader(with_breaks(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    else:
-        rows = csv.reader(with_breaks(), strict=True)
+    Raises:
+        InputError: a cell is too long, or its quotes do not end.
+    """
+    number, first = next(lines, (1, ""))
+    suffix = data_suffix(name)
+    # Spreadsheets of some countries write semicolons.
+    mark = "\t" if suffix in (".tsv", ".tab") else max(",;\t", key=first.count)
+    # Quotes are letters in most files with tabs: data sets of sentences are full of them.
+    plain = mark == "\t" and not first.startswith('"')
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL
+    # A cell of a CSV file may have line breaks.
+    with_breaks = (f"{line}\n" for _, line in chain([(number, first)], lines))
+    rows = csv.reader(with_breaks, delimiter=mark, quoting=quoting, strict=True)
     try:
-        place = column - 1 if isinstance(column, int) else _place(next(rows), column, refuse)
         for row in rows:
-            if not row:
-                continue
-            if place >= len(row):
-                raise refuse(number, f"{len(row)} columns, expected {place + 1} at least")
-            yield row[place]
-    except csv.Error as error:  # a cell that is too long, or a quote that never ends
-        raise refuse(number, f"not a table: {shown(error, 60)}; check the quotes") from None
+            if row:
+                yield number, row
+            number = rows.line_num + 1
+    except csv.Error as error:
+        problem = f"not a table: {shown(error, 60)}; check the quotes"
+        raise InputError(problem, file=shown(name, 120), line=number) from None
+
+
+def _column_texts(lines: Lines, name: str, column: str | int) -> Iterator[str]:
+    refuse, rows = _refusal(name), table_rows(lines, name)
+    place = (
+        column - 1 if isinstance(column, int) else _place(next(rows, (1, []))[1], column, refuse)
+    )
+    for number, row in rows:
+        if place >= len(row):
+            raise refuse(number, f"{len(row)} columns, expected {place + 1} at least")
+        yield row[place]
 
 
 def _place(header: list[str], column: str, refuse: Callable[[int, str], InputError]) -> int:

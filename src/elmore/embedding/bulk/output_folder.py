@@ -198,12 +198,11 @@ def check_same_run(path: Path, earlier: Mapping[str, Any], now: Mapping[str, Any
         old, new = earlier.get(part, {}), now[part]
         for key in sorted({*old, *new}):
             if old.get(key) != new.get(key):
-                if key == "words":  # an index keeps their digest, which tells people nothing
-                    raise ResumeError(f"{label} was started with other words; {fix}")
-                raise ResumeError(
-                    f"{label} was started with {key}={shown(old.get(key), 40)}, not "
-                    f"{shown(new.get(key), 40)}; {fix}"
-                )
+                was, wanted = str(old.get(key)), str(new.get(key))
+                # Digests and long lists tell people nothing.
+                long = max(len(was), len(wanted)) > 40
+                what = f"other {key}" if long else f"{key}={shown(was)}, not {shown(wanted)}"
+                raise ResumeError(f"{label} was started with {what}; {fix}")
     if earlier.get("model") != now["model"]:
         raise ResumeError(f"{label} was started with another model; {fix}")
     olds, news = earlier.get("inputs", []), now["inputs"]
