@@ -8,6 +8,7 @@ from small_training import relative
 from torch import Tensor
 
 from elmore.nn.softmax import RowGradient
+from elmore.nn.threads import torch_workers
 from elmore.training.optimizers import (
     Adadelta,
     Adagrad,
@@ -304,3 +305,16 @@ def test_muon_resumes_to_the_bit(rounded: bool) -> None:
     assert {n: t.tolist() for n, t in half.state().items()} == {
         n: t.tolist() for n, t in optimizer.state().items()
     }
+
+
+def test_muon_on_threads_gives_the_same_bits() -> None:
+    alone, shared = lstm_weights(), lstm_weights()
+    workers = torch_workers(2)
+    one, two = Muon(Adam(), rate=5.0), Muon(Adam(), rate=5.0, run=workers.run)
+    for step in range(1, 4):
+        gradients = lstm_gradients(step)
+        one.step([Update(n, w, gradients[n]) for n, w in alone.items()], 0.01)
+        two.step([Update(n, w, gradients[n]) for n, w in shared.items()], 0.01)
+    assert all(torch.equal(alone[name], shared[name]) for name in alone)
+    name = "forward_layers.0.input_weight"
+    assert not torch.equal(alone[name], lstm_weights()[name])

@@ -96,7 +96,7 @@ class Objective:
         # Each direction has a leaf of its own: a shared one would be a race.
         learns = parts[0].requires_grad
         leaves = [vectors.detach().requires_grad_(learns) for _ in batch.rows]
-        done = self._run(
+        done = self.run(
             [
                 self._job(d, batch, leaf, state, losses[d], scale, generators[d])
                 for d, leaf in enumerate(leaves)
@@ -128,7 +128,7 @@ class Objective:
             state=self.bilm.zero_state(0),
         )
 
-    def _run(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
+    def run(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run jobs on the workers; on another device than the CPU, in turn."""
         # Threads would only wait for the one stream of a GPU.
         if self.softmax_bias.device.type == "cpu":
@@ -151,7 +151,7 @@ class Objective:
                 return part.float()  # autocast leaves bfloat16; everything above is float32
 
         rows = [slice(a, b) for a, b in itertools.pairwise(cuts) if a < b]
-        return self._run([partial(share, part) for part in rows])
+        return self.run([partial(share, part) for part in rows])
 
     def _token_backward(self, parts: Sequence[Tensor], gradient: Tensor) -> None:
         """Go back through the token layer, on the workers; sums are made in a fixed order."""
@@ -163,7 +163,7 @@ class Objective:
 
         jobs = [partial(back, *pair) for pair in zip(parts, pieces, strict=True)]
         # In the order of the parts, whichever thread was first: the same bits every time (C1).
-        for found in self._run(jobs):
+        for found in self.run(jobs):
             for parameter, grad in zip(parameters, found, strict=True):
                 if grad is not None:
                     parameter.grad = grad if parameter.grad is None else parameter.grad + grad
@@ -180,7 +180,7 @@ class Objective:
             vectors = torch.cat(self._token_parts(batch))
         start = self.bilm.zero_state(batch.sizes[0]) if state is None else state
         jobs = [self._evaluation(d, batch, vectors, start) for d in range(len(batch.rows))]
-        done = self._run(jobs)
+        done = self.run(jobs)
         after = BiLmState(torch.stack([r[1] for r in done]), torch.stack([r[2] for r in done]))
         return [result[0] for result in done], after
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ __all__ = [
     "Adam",
     "Muon",
     "Optimizer",
+    "RunJobs",
     "Update",
     "clip_by_global_norm",
     "is_lstm_matrix",
@@ -190,6 +192,15 @@ class Adam(Optimizer):
         self._steps = int(state["|steps"])
 
 
+# Runs jobs that do not depend on each other.
+RunJobs = Callable[[Sequence[Callable[[], None]]], object]
+
+
+def _in_turn(jobs: Sequence[Callable[[], None]]) -> None:
+    for job in jobs:
+        job()
+
+
 # Makes singular values between 0.01 and 1 end up near 1 (Jordan et al. 2024).
 _NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
@@ -236,6 +247,7 @@ class Muon(Optimizer):
         weight_decay: decoupled, as in Adam.
         iterations: of `orthogonalize`.
         rounded: whether to orthogonalise in bfloat16.
+        run: runs jobs that do not depend on each other, in turn or on several threads.
     """
 
     _kinds = ("mean",)
@@ -249,9 +261,10 @@ class Muon(Optimizer):
         weight_decay: float = 0.0,
         iterations: int = 3,
         rounded: bool = False,
+        run: RunJobs = _in_turn,
     ) -> None:
         super().__init__()
-        self._others = others
+        self._others, self._run = others, run
         self._rate, self._momentum, self._decay = rate, momentum, weight_decay
         self._iterations = iterations
         self._factor = torch.bfloat16 if rounded else torch.float32
@@ -266,8 +279,9 @@ class Muon(Optimizer):
                     shapes.setdefault((pair[1].shape[1], pair[1].shape[2]), []).append(pair)
                 else:
                     others.append(update)
-            for pairs in shapes.values():
-                self._move(pairs, lr * self._rate)
+        # Cut alike whatever the number of threads, so that it cannot change the last bits.
+        halves = (half for pairs in shapes.values() for half in (pairs[::2], pairs[1::2]) if half)
+        self._run([partial(self._move, half, lr * self._rate) for half in halves])
         self._others.step(others, lr)
 
     def _blocks(self, update: Update) -> tuple[Tensor, Tensor]:
@@ -284,6 +298,7 @@ class Muon(Optimizer):
             blocks = [block.mT for block in blocks]
         return blocks[0], blocks[1]
 
+    @torch.no_grad()  # which holds for one thread only
     def _move(self, pairs: Sequence[tuple[Tensor, Tensor]], lr: float) -> None:
         matrices = torch.cat([ahead.to(self._factor) for _, ahead in pairs])
         steps = orthogonalize(matrices, iterations=self._iterations)

@@ -41,6 +41,7 @@ from elmore.training.optimizers import (
     Adam,
     Muon,
     Optimizer,
+    RunJobs,
     Update,
     clip_by_global_norm,
     learning_rate,
@@ -93,7 +94,6 @@ class LmTrainer(Trainable):
         self.bilm.to(device)
         self.cutoffs = _cutoffs(recipe, len(vocabulary))
         self.softmax_weight, self.softmax_bias = self._start_softmax(counts, device)
-        self.optimizer = _optimizer(recipe)
         self.objective = Objective(
             self.bilm,
             self.softmax_weight,
@@ -103,6 +103,7 @@ class LmTrainer(Trainable):
             cutoffs=self.cutoffs,
             autocast=recipe.run.autocast,
         )
+        self.optimizer = _optimizer(recipe, self.objective.run)
         self._carried: BiLmState | None = None
 
     def _start_softmax(
@@ -418,7 +419,7 @@ def _exp(loss: float) -> float:
     return math.exp(min(loss, 700.0))
 
 
-def _optimizer(recipe: Recipe) -> Optimizer:
+def _optimizer(recipe: Recipe, run: RunJobs) -> Optimizer:
     choice = recipe.optimizer
     if choice.name == "adagrad":
         return Adagrad(accumulator=choice.accumulator)
@@ -434,4 +435,5 @@ def _optimizer(recipe: Recipe) -> Optimizer:
         momentum=choice.muon_momentum,
         weight_decay=choice.weight_decay,
         rounded=recipe.run.autocast,
+        run=run,
     )
