@@ -204,19 +204,26 @@ def wsd(contender: Contender, data: Path) -> dict[str, float]:
 
 def retrieval(contender: Contender, data: Path) -> dict[str, float]:
     """SNLI dev: each premise looks for its own entailed hypothesis among 1,000."""
+    pairs = entailed_pairs(data / "snli" / "dev.jsonl.xz")
+    elmo = Elmo.load(threads=1)
+    tokens = [elmo.tokenize(t).tokens for t in (*pairs, *pairs.values())]
+    rows = contender.sentences(tokens, similar=True)
+    return retrieved(normalize(rows[: len(pairs)]), normalize(rows[len(pairs) :]))
+
+
+def entailed_pairs(path: Path) -> dict[str, str]:
+    """The first 1,000 premises of SNLI that entail something, and what."""
     pairs: dict[str, str] = {}
-    with open_text(data / "snli" / "dev.jsonl.xz", what="text") as stream:
+    with open_text(path, what="text") as stream:
         for line in stream:
             row = json.loads(line)
             if row["gold_label"] == "entailment" and len(pairs) < RETRIEVED:
                 pairs.setdefault(row["sentence1"], row["sentence2"])
-    elmo = Elmo.load(threads=1)
-    tokens = [elmo.tokenize(t).tokens for t in (*pairs, *pairs.values())]
-    rows = contender.sentences(tokens, similar=True)
-    return _retrieved(normalize(rows[: len(pairs)]), normalize(rows[len(pairs) :]))
+    return pairs
 
 
-def _retrieved(premises: Any, hypotheses: Any) -> dict[str, float]:
+def retrieved(premises: Any, hypotheses: Any) -> dict[str, float]:
+    """How often the own hypothesis comes first; rows have length one, (pairs, dim)."""
     scores = premises @ hypotheses.T
     scores = scores.toarray() if hasattr(scores, "toarray") else scores
     own = np.diagonal(scores)[:, None]

@@ -75,7 +75,6 @@ TINY = {
     "schedule.warmup_tokens": "20_000",
     "schedule.decay_share": "0.5",
 }
-SIZES = ((512, 128), (768, 192), (1024, 256))
 
 
 def _halving() -> list[Trial]:
@@ -118,15 +117,29 @@ def _further() -> list[Trial]:
 
 
 def _sizes() -> list[Trial]:
-    """Three sizes at three budgets, for a curve of perplexity against compute."""
+    """Three sizes at several budgets each, for a curve of perplexity against compute.
+
+    At a constant rate one run gives a point for every evaluation, where decayed runs would have to
+    start again for each budget. The settings are those of the long run, whose own log continues
+    the curve of 768/192.
+    """
+    long_run = {
+        **MUON,
+        "optimizer.lr": "0.008",
+        "loss.negatives": "2048",
+        "schedule.decay": "constant",
+        "schedule.warmup_tokens": "200_000",
+        "run.heldout_tokens": "20_000",
+        "run.evaluate_tokens": "1_000_000",
+    }
+    budgets = ((512, 128, 8_000_000), (768, 192, 2_000_000), (1024, 256, 4_000_000))
     return [
         Trial(
             f"size-{dim}-{projection}",
             tokens,
-            {**NEW, "model.dim": str(dim), "model.projection_dim": str(projection)},
+            {**long_run, "model.dim": str(dim), "model.projection_dim": str(projection)},
         )
-        for tokens in (2_000_000, 4_000_000, 8_000_000)
-        for dim, projection in SIZES
+        for dim, projection, tokens in budgets
     ]
 
 

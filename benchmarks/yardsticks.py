@@ -1,31 +1,40 @@
-"""What a model knows: perplexities, parts of speech and word senses, on the fixed data sets.
+"""What a model knows: perplexity, grammar, parts of speech, senses, substitutes, sentences.
 
     python yardsticks.py --data ../../shared/data --model english -o results/english.json
     python yardsticks.py --data ... --model runs/x/checkpoint --quick     # to choose between runs
     python yardsticks.py --data ... --model runs/x/checkpoint -o results/english-float32.json
     python yardsticks.py --data ... --model runs/x/checkpoint -o results/english-int8.json \
         --precision int8 --beside results/english-float32.json --certify english-int8
+    python yardsticks.py --card results/english.json --before results/english-2026-11-16.json
 
-DATA holds `pretrain/*.valid.txt.xz`, `pretrain/*.test.txt.xz`, `pos/*.conllu.xz`, `wsd/` and
-`glove/`. Each part of the result is written as soon as it is there, and a part that is there
-is not measured again, so that a stopped run goes on. `--certify` stores the model in the precision
-that was measured, with what it costs in its certificate.
+DATA holds `pretrain/*.valid.txt.xz`, `pretrain/*.test.txt.xz`, `pos/*.conllu.xz`, `wsd/`, `lm/`,
+`snli/` and `glove/`. Each part of the result is written as soon as it is there, and a part that is
+there is not measured again, so that a stopped run goes on. `--certify` stores the model in the
+precision that was measured, with what it costs in its certificate. `--card` writes the tables of
+docs/english.md, with an older model beside the new one.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from alternatives import entailed_pairs, retrieved
+from long_input import SIZES, along, tokens_of
+from model_card import write_card
 
 from elmore import Elmo, perplexity
 from elmore._atomic import atomic_file
 from elmore._io import open_text
-from elmore.analysis import Pos, Wsd
+from elmore.analysis import Blimp, LexicalSubstitution, Pos, Wsd
 from elmore.embedding.certificate import certified
 from elmore.formats import elmore_folder
+from elmore.language_model.predictions import LanguageModel
 from elmore.published.catalog import bundled_model
 
 # What `--quick` measures: enough to tell two runs apart, in three minutes of one core.
@@ -37,12 +46,13 @@ PROBES = (
     ("word senses (ALL), layer 2, nearest instance", "wsd", "ALL layer 2, nearest instance"),
 )
 QUICK_POS_SENTENCES = 4_000
+JOINED_TOKENS = 500
 
 
 def main() -> None:
     """Measure what is missing in the result file, then print it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--model", default=None, help="default: the bundled model")
     parser.add_argument("-o", "--output", type=Path, help="the result file, JSON")
     parser.add_argument("--cache", type=Path, help="where the layers are kept for next time")
@@ -51,7 +61,14 @@ def main() -> None:
     parser.add_argument("--certify", type=Path, metavar="FOLDER", help="store the model there")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--quick", action="store_true", help="two perplexities and UPOS, small")
+    parser.add_argument("--card", type=Path, metavar="RESULT", help="write docs/english.md")
+    parser.add_argument("--before", type=Path, help="the result file of an older model")
     args = parser.parse_args()
+    if args.card is not None:
+        write_card(args.card, args.before)
+        return
+    if args.data is None:
+        parser.error("pass --data")
     if args.certify is not None and (args.beside is None or args.precision is None):
         parser.error("--certify needs --precision and --beside")
     result: dict[str, Any] = {}
@@ -117,6 +134,59 @@ def measure_pos(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
     )
 
 
+def measure_joined(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
+    """The same, learned from sentences, on test sentences joined to 500 tokens."""
+    files = [args.data / "pos" / f"en_ewt-ud-{part}.conllu.xz" for part in ("train", "dev", "test")]
+    with tempfile.TemporaryDirectory() as folder:
+        long = Path(folder, "joined.conllu")
+        long.write_text("".join(_joined(files[2])), encoding="utf-8")
+        return Pos(elmo, tags=["upos"], cache=args.cache).run([*files[:2], long]).to_dict()
+
+
+def _joined(path: Path) -> Iterator[str]:
+    """The lines of a CoNLL-U file with many sentences made one, its words numbered anew."""
+    number = 0
+    with open_text(path, what="text") as stream:
+        for line in stream.read().decode().splitlines():
+            cells = line.split("\t")
+            if cells[0].isdigit():
+                number += 1
+                yield "\t".join([str(number), *cells[1:]]) + "\n"
+            elif not line and number >= JOINED_TOKENS:
+                number = 0
+                yield "\n"
+    yield "\n"
+
+
+def measure_long(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
+    """Perplexity along sequences of 500, 2,000 and 10,000 tokens."""
+    tokens = tokens_of(args.data / "pretrain" / "wiki-core.test.txt.xz", elmo)
+    model = LanguageModel(elmo)
+    return {"rows": [along(model, tokens, *size) for size in SIZES]}
+
+
+def measure_blimp(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
+    """Choose the grammatical one of 67,000 pairs of sentences."""
+    return Blimp(elmo).run(args.data / "lm" / "blimp.jsonl.xz").to_dict()
+
+
+def measure_substitutes(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
+    """Rank the words that people gave as substitutes."""
+    return LexicalSubstitution(elmo).run(args.data / "lm" / "lexsub07.test.jsonl.xz").to_dict()
+
+
+def measure_retrieval(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
+    """Find a premise's own entailed hypothesis among 1,000, by two poolings."""
+    pairs = entailed_pairs(args.data / "snli" / "dev.jsonl.xz")
+    return {
+        pool: retrieved(
+            elmo.encode(list(pairs), pool=pool, normalize=True),
+            elmo.encode(list(pairs.values()), pool=pool, normalize=True),
+        )
+        for pool in ("mean", "sif")
+    }
+
+
 def measure_wsd(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
     """Tell senses apart, beside static vectors and random weights."""
     vectors = args.data / "glove" / "glove.6B.100d.40k.float16.npy"
@@ -125,7 +195,16 @@ def measure_wsd(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
     return probe.run(args.data / "wsd").to_dict()
 
 
-PARTS = {"perplexity": measure_perplexity, "pos": measure_pos, "wsd": measure_wsd}
+PARTS = {
+    "perplexity": measure_perplexity,
+    "long": measure_long,
+    "pos": measure_pos,
+    "pos joined": measure_joined,
+    "wsd": measure_wsd,
+    "blimp": measure_blimp,
+    "substitutes": measure_substitutes,
+    "retrieval": measure_retrieval,
+}
 QUICK = {"perplexity": measure_perplexity, "pos": measure_pos}
 PROBED = {"pos": measure_pos, "wsd": measure_wsd}
 
@@ -143,7 +222,7 @@ def table(result: dict[str, Any]) -> str:
                     f"{row['forward']:.1f} | {row['backward']:.1f} | {row['mean']:.1f} | "
                     f"{row['without_unknown']:.1f} |"
                 )
-    for part in ("pos", "wsd"):
+    for part in ("pos", "pos joined", "wsd", "blimp", "substitutes"):
         if part in result:
             lines.append("")
             for name, rows in result[part]["tables"].items():

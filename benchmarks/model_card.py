@@ -1,0 +1,223 @@
+"""The tables of docs/english.md, from the result files of `yardsticks.py`.
+
+Each table stands between `<!-- yardsticks: NAME -->` and `<!-- end -->`; the text around it is
+written by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from md_table import table
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "english.md"
+Result = dict[str, Any]
+
+# A yardstick: its title, where its figure is, where that of random weights is, what is published.
+GLANCE: tuple[tuple[str, tuple[str, ...], tuple[str, ...] | None, str], ...] = (
+    ("perplexity, encyclopedia", ("perplexity", "wiki-core.test", "mean"), None, ""),
+    ("perplexity, novels", ("perplexity", "novels.test", "mean"), None, ""),
+    (
+        "universal tags (EWT), layer 1, %",
+        ("pos", "metrics", "upos layer 1"),
+        ("pos", "metrics", "upos random, layer 1"),
+        "most frequent tag 86.2; paper 97.3 (Penn tags, WSJ)",
+    ),
+    (
+        "universal tags (EWT), layer 2, %",
+        ("pos", "metrics", "upos layer 2"),
+        ("pos", "metrics", "upos random, layer 2"),
+        "paper 96.8 (Penn tags, WSJ)",
+    ),
+    (
+        "universal tags (EWT), mean of the layers, %",
+        ("pos", "metrics", "upos mean"),
+        ("pos", "metrics", "upos random, mean"),
+        "",
+    ),
+    (
+        "the same, test sentences joined to 500 tokens, %",
+        ("pos joined", "metrics", "upos mean"),
+        None,
+        "",
+    ),
+    (
+        "senses (ALL), layer 2, nearest instance, F1",
+        ("wsd", "metrics", "ALL layer 2, nearest instance"),
+        ("wsd", "metrics", "ALL random, layer 2, nearest instance"),
+        "first sense 65.2; paper 69.0 (four of the sets)",
+    ),
+    (
+        "senses (ALL), layer 2, averages, F1",
+        ("wsd", "metrics", "ALL layer 2, sense averages"),
+        ("wsd", "metrics", "ALL random, layer 2, sense averages"),
+        "",
+    ),
+    (
+        "grammar (BLiMP, 67,000 pairs), forward, %",
+        ("blimp", "metrics", "forward"),
+        None,
+        "LSTM of 2 x 650 on 83 M tokens 69.8, Transformer-XL 69.6, GPT-2 81.5, people 88.6",
+    ),
+    ("grammar, backward, %", ("blimp", "metrics", "backward"), None, ""),
+    ("grammar, both directions, %", ("blimp", "metrics", "both"), None, ""),
+    (
+        "lexical substitution 2007, place, GAP",
+        ("substitutes", "metrics", "GAP place"),
+        None,
+        "random order 29.5, context2vec about 56",
+    ),
+    (
+        "lexical substitution 2007, place and word, GAP",
+        ("substitutes", "metrics", "GAP place and word"),
+        None,
+        "",
+    ),
+    (
+        "SNLI retrieval among 1,000, `mean`, %",
+        ("retrieval", "mean", "SNLI retrieval, first"),
+        None,
+        "",
+    ),
+    (
+        "SNLI retrieval among 1,000, `sif`, %",
+        ("retrieval", "sif", "SNLI retrieval, first"),
+        None,
+        "",
+    ),
+)
+
+
+def glance(result: Result, before: Result) -> list[str]:
+    """One line per yardstick: this model, the one before, random weights, published figures."""
+    rows = [
+        {
+            "yardstick": title,
+            "this model": _at(result, place),
+            "16 November": _at(before, place),
+            "random weights": None if random is None else _at(result, random),
+            "beside it": beside,
+        }
+        for title, place, random, beside in GLANCE
+    ]
+    return table(rows, 1)
+
+
+def perplexities(result: Result, before: Result) -> list[str]:
+    """Each direction on the two test files of the marks."""
+    titles = {
+        "wiki-core.test": "encyclopedia (wiki-core.test)",
+        "news.test": "news (news.test)",
+        "novels.test": "novels by other authors (novels.test)",
+    }
+    rows = []
+    for name, title in titles.items():
+        found = result["perplexity"][name]
+        rows.append(
+            {
+                "text": title,
+                "tokens": f"{found['n_tokens']:,}",
+                "words outside the vocabulary": f"{100 * found['oov_rate']:.1f} %",
+                "forward": found["forward"],
+                "backward": found["backward"],
+                "mean": found["mean"],
+                "16 November": before["perplexity"][name]["mean"],
+            }
+        )
+    return table(rows, 1)
+
+
+def long_input(result: Result, before: Result) -> list[str]:
+    """Perplexity per fifth of long sequences."""
+    rows = []
+    for found in result["long"]["rows"]:
+        for direction in ("forward", "backward"):
+            fifths = [float(value) for value in found[direction]]
+            rows.append(
+                {
+                    "sequence": f"{found['tokens']:,} tokens ({found['sequences']})",
+                    "direction": direction,
+                    **dict(zip(("1st fifth", "2nd", "3rd", "4th", "5th"), fifths, strict=True)),
+                }
+            )
+    return table(rows, 1)
+
+
+def layers(result: Result, before: Result) -> list[str]:
+    """What each layer knows of parts of speech and senses, beside the controls."""
+    pos = {row["vectors"]: row["test"] for row in result["pos"]["tables"]["upos"]}
+    penn = {row["vectors"]: row["test"] for row in result["pos"]["tables"]["xpos"]}
+    senses = {(row["vectors"], row["method"]): row["ALL"] for row in result["wsd"]["tables"]["wsd"]}
+    first = senses["first sense", None]
+    rows: list[dict[str, Any]] = [
+        {
+            "vectors": "none: most frequent tag, first sense of WordNet",
+            "universal tags": pos["most frequent tag"],
+            "Penn tags": penn["most frequent tag"],
+            "senses, by average": first,
+            "senses, by nearest instance": first,
+        }
+    ]
+    rows += [
+        {
+            "vectors": _TITLES.get(name, name),
+            "universal tags": score,
+            "Penn tags": penn[name],
+            "senses, by average": senses.get((name, "sense averages")),
+            "senses, by nearest instance": senses.get((name, "nearest instance")),
+        }
+        for name, score in pos.items()
+        if name != "most frequent tag"
+    ]
+    return table(rows, 1)
+
+
+_TITLES = {
+    "static vectors": "static: GloVe 6B, 100 dimensions",
+    "layer 0": "layer 0: characters, no context",
+    "mean": "mean of the layers",
+    **{
+        f"random, {part}": f"the same network with random weights, {part}"
+        for part in ("layer 0", "layer 1", "layer 2", "mean")
+    },
+}
+
+
+def phenomena(result: Result, before: Result) -> list[str]:
+    """BLiMP by phenomenon."""
+    return table(result["blimp"]["tables"]["by phenomenon"], 1)
+
+
+TABLES: dict[str, Callable[[Result, Result], list[str]]] = {
+    "glance": glance,
+    "perplexity": perplexities,
+    "long": long_input,
+    "layers": layers,
+    "blimp": phenomena,
+}
+
+
+def write_card(path: Path, before: Path | None) -> None:
+    """Write the tables of the page from a result file, and those of an older model beside it."""
+    result = json.loads(path.read_text(encoding="utf-8"))
+    older = result if before is None else json.loads(before.read_text(encoding="utf-8"))
+    text = PAGE.read_text(encoding="utf-8")
+    for name, lay_out in TABLES.items():
+        start, end = f"<!-- yardsticks: {name} -->\n", "<!-- end -->"
+        pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
+        if not pattern.search(text):
+            raise SystemExit(f"{PAGE} has no place for the table {name!r}; add {start.strip()}")
+        body = start + "\n".join(lay_out(result, older)) + "\n" + end
+        text = pattern.sub(lambda _, body=body: body, text)  # type: ignore[misc]
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def _at(result: Result, place: tuple[str, ...]) -> float | None:
+    found: Any = result
+    for key in place:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
