@@ -130,9 +130,9 @@ def _sizes() -> list[Trial]:
         "schedule.decay": "constant",
         "schedule.warmup_tokens": "200_000",
         "run.heldout_tokens": "20_000",
-        "run.evaluate_tokens": "1_000_000",
+        "run.evaluate_tokens": "500_000",
     }
-    budgets = ((512, 128, 8_000_000), (768, 192, 2_000_000), (1024, 256, 4_000_000))
+    budgets = ((512, 128, 4_000_000), (768, 192, 2_000_000), (1024, 256, 2_000_000))
     return [
         Trial(
             f"size-{dim}-{projection}",

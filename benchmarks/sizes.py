@@ -22,7 +22,7 @@ import numpy as np
 from elmore.report import save_figure
 
 # Before this the warm-up and the first words decide, and no power law holds.
-FIRST_TOKENS = 900_000
+FIRST_TOKENS = 450_000
 POWERS = np.linspace(0.1, 1.2, 56)
 COLOURS = ("#9ecae1", "#4292c6", "#08519c")
 LONG = (768, 192)
