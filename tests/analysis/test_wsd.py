@@ -83,6 +83,16 @@ def test_a_planted_sense_is_found(tiny_elmo, tmp_path):
     )
     assert report.measured_on["instances"] == ["senseval2 41", "semeval2007 20", "mine 2"]
     assert report.measured_on["choices"] == 62
+    parts = {
+        (row.pop("vectors"), row.pop("method")): row
+        for row in map(dict, report.tables["ALL by part of speech"])
+    }
+    assert list(parts) == list(rows)
+    # 62 times bank#n, and the verb that only the dictionary knows.
+    assert parts["first sense", None] == {"noun": 0, "verb": 100, "adj": None, "adv": None}
+    nouns = rows["layer 1", "7 nearest"]["choices"]
+    assert parts["layer 1", "7 nearest"] == parts["first sense", None] | {"noun": nouns}
+    assert report.measured_on["parts of speech"] == ["noun 62", "verb 1", "adj 0", "adv 0"]
 
 
 def test_nothing_is_found_in_noise(tiny_elmo, tmp_path):

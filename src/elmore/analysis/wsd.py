@@ -46,12 +46,16 @@ _FIRST, _FREQUENT, _STATIC = "first sense", "most frequent sense", "static vecto
 _METHODS = ("sense averages", "nearest instance", "7 nearest")
 _VOTES = 7
 _SENSE_VECTORS = "sense vectors"
+# The last letter of a lemma#pos, in WordNet's order.
+_PARTS = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
 # Cosines that differ by less are ties: equal words have equal vectors in layer 0.
 _DIGITS = 6
 # Gives the vectors of tokens by sentence and position, (n, layers, dim).
 Tokens = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
 # Gives the vectors of a lemma's training and test instances, (n, layers, dim) and (m, layers, dim).
 Vectors = Callable[[str], tuple[NDArray[np.float32], NDArray[np.float32]]]
+# Vectors and method, and whether each test instance is answered rightly, (n_instances,).
+Answer = tuple[tuple[str, str | None], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,26 +117,25 @@ class Wsd(LayerProbe):
         static = self.static_vectors()
         texts = read_wsd(Path(data), limit=self.limit)
         scorer = _Scorer(texts)
-        rows = [
-            scorer.row(_FIRST, None, scorer.first_sense()),
-            scorer.row(_FREQUENT, None, scorer.frequent_sense()),
+        answers: list[Answer] = [
+            ((_FIRST, None), scorer.first_sense()),
+            ((_FREQUENT, None), scorer.frequent_sense()),
         ]
         # One text for all sets, in the order of the scorer's instances.
         asked = [s for text in texts.tests.values() for s in text.sentences]
         if static is not None:
             known = _static_tokens(static, texts.training.sentences)
-            views: Views = [(_STATIC, 0)]
-            answers = scorer.nearest(scorer.spans(known, _static_tokens(static, asked)), views)
-            rows += [scorer.row(name, method, right) for (name, method), right in answers]
+            spans = scorer.spans(known, _static_tokens(static, asked))
+            answers += scorer.nearest(spans, [(_STATIC, 0)])
         for prefix, cache in self.caches():
             learned = cache.layers(texts.training.sentences, progress=self.progress)
             tests = cache.layers(asked, progress=self.progress)
-            answers = scorer.nearest(scorer.spans(learned.tokens, tests.tokens), self.views)
-            rows += [scorer.row(prefix + name, how, right) for (name, how), right in answers]
+            views = [(prefix + name, view) for name, view in self.views]
+            answers += scorer.nearest(scorer.spans(learned.tokens, tests.tokens), views)
         if self.elmo.checkpoint.softmax is not None:
             vectors = scorer.sense_vectors(self.elmo, texts.training.sentences, asked)
-            answers = scorer.nearest(vectors, [(_SENSE_VECTORS, 0)])
-            rows += [scorer.row(name, how, right) for (name, how), right in answers]
+            answers += scorer.nearest(vectors, [(_SENSE_VECTORS, 0)])
+        rows = [scorer.row(*answer) for answer in answers]
         return Report(
             name="wsd",
             metrics={
@@ -150,8 +153,12 @@ class Wsd(LayerProbe):
                     f"{name} {len(text.instances)}" for name, text in texts.tests.items()
                 ],
                 "choices": int(scorer.choice.sum()),
+                "parts of speech": [f"{part} {n.sum()}" for part, n in scorer.parts.items()],
             },
-            tables={"wsd": rows},
+            tables={
+                "wsd": rows,
+                "ALL by part of speech": [scorer.parts_row(*answer) for answer in answers],
+            },
             notes=[
                 "F1 in per cent; choices: accuracy on instances of ALL whose lemma was seen with "
                 "two or more senses",
@@ -271,6 +278,8 @@ class _Scorer:
             self.seen[instance.lemma].append(instance)
         several = {lemma for lemma in self.seen if len(self.candidates(lemma)) > 1}
         self.choice = np.array([instance.lemma in several for instance in self.instances])
+        letters = np.array([instance.lemma.rpartition("#")[2] for instance in self.instances])
+        self.parts = {name: letters == letter for letter, name in _PARTS.items()}
 
     def candidates(self, lemma: str) -> list[str]:
         """The senses of a lemma that were seen, in the order of the dictionary."""
@@ -340,13 +349,15 @@ class _Scorer:
 
     def nearest(
         self, vectors: Vectors, views: Views
-    ) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
+    ) -> Iterator[Answer]:
         """Answer every test instance by each view and method.
 
         Yields:
             (view, method) and whether each answer is right, (n_instances,).
         """
-        right = {(name, method): self.first_sense() for name, _ in views for method in _METHODS}
+        right: dict[tuple[str, str | None], NDArray[np.bool_]] = {
+            (name, method): self.first_sense() for name, _ in views for method in _METHODS
+        }
         for lemma, places in self.places.items():
             seen = self.seen.get(lemma)
             if not seen:
@@ -364,9 +375,9 @@ class _Scorer:
                     right[name, method][place] = candidates[sense] in gold
         yield from right.items()
 
-    def row(self, vectors: str, method: str | None, right: NDArray[np.bool_]) -> Row:
+    def row(self, how: tuple[str, str | None], right: NDArray[np.bool_]) -> Row:
         """Score answers on every set and on all."""
-        row: dict[str, Value] = {"vectors": vectors, "method": method}
+        row: dict[str, Value] = dict(zip(("vectors", "method"), how, strict=True))
         row |= {name: percent(right[place]) for name, place in self.sets.items()}
         row["ALL"] = percent(right)
         if _DEVELOPMENT in self.sets and len(self.sets) > 1:
@@ -375,6 +386,11 @@ class _Scorer:
             row[f"ALL but {_DEVELOPMENT}"] = percent(right[others])
         row["choices"] = percent(right[self.choice])
         return row
+
+    def parts_row(self, how: tuple[str, str | None], right: NDArray[np.bool_]) -> Row:
+        """Score answers on the nouns, verbs, adjectives and adverbs of all sets."""
+        scores = {name: percent(right[here]) for name, here in self.parts.items()}
+        return {**dict(zip(("vectors", "method"), how, strict=True)), **scores}
 
 
 def _label(row: Row) -> str:
