@@ -45,6 +45,7 @@ from elmore.senses.index import (
     part_names,
     read_manifest,
     space_digest,
+    write_manifest,
 )
 from elmore.senses.vectors import Array, SenseSpace, SenseVectors, unit
 from elmore.text.reading import Counts
@@ -259,18 +260,7 @@ class _Builder:
         (self.path / WORDS).write_bytes(json.dumps(counts, ensure_ascii=False).encode())
         names = [*(f"{name}.npy" for name in (*out, "offsets")), WORDS, VOCABULARY]
         list(self.pool.map([Request(VOCABULARY, {"do": "words", "folder": str(self.path)})]))
-        sizes = {name: (self.path / name).stat().st_size for name in names}
-        manifest = {
-            **facts,
-            "model_name": model,
-            "uses": int(offsets[-1]),
-            "files": {
-                name: {"size": sizes[name], "sha256": sha256_file(self.path / name)}
-                for name in names
-            },
-        }
-        with atomic_file(self.path / MANIFEST, overwrite=True) as stream:
-            stream.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")
+        write_manifest(self.path, {**facts, "model_name": model, "uses": int(offsets[-1])}, names)
         self._clean(True)
 
     def _clean(self, journal: bool) -> None:
