@@ -55,10 +55,10 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument(
         "--substitutes",
-        type=flags.parse_count,
+        type=lambda text: 0 if text == "0" else flags.parse_count(text),
         default=64,
         metavar="K",
-        help="keep the K likeliest substitutes of each use (default: 64)",
+        help="keep the K likeliest substitutes of each use; 0: compare by layers (default: 64)",
     )
     flags.add(
         parser,

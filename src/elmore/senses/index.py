@@ -203,9 +203,13 @@ class Index:
     def layers(self, rows: Rows) -> Array:
         """The layers of uses, if the index was made with some, (n, dim).
 
+        They are of length 1 up to rounding in an index that has nothing but layers.
+
         Raises:
             ConfigError: it was made without.
         """
+        if not self.manifest["model"].get("softmax", True):
+            return self.vectors(rows)
         if "layers" not in self._arrays:
             raise ConfigError(f"'{shown(self.path, 100)}' has no layers; make it with --layers top")
         scale = self._arrays["layer_scale"][rows][:, None]
@@ -263,6 +267,11 @@ class Index:
         if not self.has_cells:
             write_cells(self, threads, progress)
         return Index(self.path, self._elmo)
+
+    def forms(self) -> list[str]:
+        """The indexed words as they are spelled in the sentences, in the order of the text."""
+        tokens = self._arrays["text"].tobytes().decode("utf-8", "replace").split("\n")
+        return [form for form in dict.fromkeys(tokens) if form.lower() in self.words]
 
     def source_of(self, rows: Rows) -> NDArray[np.int64]:
         """The number of the file that each use is from, (n,)."""

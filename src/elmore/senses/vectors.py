@@ -150,7 +150,7 @@ class SenseSpace:
 
     Args:
         elmo: a model that has a softmax.
-        k: words kept for each place.
+        k: words kept for each place; 0 for layers alone.
         candidates: judge only so many of the most frequent words, which takes less time; all by
             default.
         layers: also give this mix of the layers, or "context": the top layer of both directions
@@ -168,7 +168,8 @@ class SenseSpace:
         candidates: int | None = None,
         layers: LayerChoice | Literal["context"] | None = None,
     ) -> None:
-        for name, value in (("k", k), ("candidates", candidates)):
+        # Layers can do without words; 0 of them say so for a model that has a softmax.
+        for name, value in (("k", k + (layers is not None)), ("candidates", candidates)):
             if value is not None and value < 1:
                 raise ConfigError(f"{name}={value} words cannot describe a place; use 1 or more")
         self.elmo, self.candidates = elmo, candidates
@@ -176,7 +177,7 @@ class SenseSpace:
         self._context = isinstance(layers, str) and layers == "context"
         self._choice = None if self._context else cast(LayerChoice | None, layers)
         self._mix = None if self._choice is None else layer_weights(self._choice, elmo.n_layers)
-        self._by_layers = self._mix is not None and elmo.checkpoint.softmax is None
+        self._by_layers = self._mix is not None and (elmo.checkpoint.softmax is None or k == 0)
         self.words: Sequence[str] = ()
         self.k = 0
         if self._by_layers:
