@@ -46,7 +46,7 @@ def write_cells(index: Index, threads: int | None, progress: Progress) -> None:
         sizes = np.bincount(cells, minlength=len(centres))
         arrays = (
             centres.astype("<f4"),
-            np.argsort(cells, kind="stable").astype("<i8"),
+            np.argsort(cells, kind="stable").astype("<i4" if len(cells) < 1 << 31 else "<i8"),
             np.concatenate([[0], np.cumsum(sizes)]).astype("<i8"),
         )
         for name, array in zip(CELLS, arrays, strict=True):
