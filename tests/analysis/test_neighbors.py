@@ -1,4 +1,4 @@
-"""Nearest uses of a word: the index, exact search, the report."""
+"""Nearest uses of a word: the index of a text, exact search, the report."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from slow_language_model import load_both
 
 from elmore.analysis import Neighbors
-from elmore.analysis import occurrences as occurrences_module
-from elmore.analysis.occurrences import Occurrences
-from elmore.embedding.layer_cache import LayerCache
+from elmore.analysis import neighbors as neighbors_module
+from elmore.analysis.probe import random_twin
 from elmore.errors import ConfigError, FormatError, InputError
-from elmore.kernels.workers import Workers
+from elmore.senses import Index, build_index
 
 ENDS = "fell grew stood went came stayed slept ran".split()
 LINES = [
@@ -79,55 +79,84 @@ def test_a_context_of_ones_own(tiny_elmo, text, tmp_path):
     assert len(contexts(report)[0]) == 3
 
 
-def test_exactly_what_brute_force_finds(tiny_elmo, text, tmp_path, monkeypatch):
-    monkeypatch.setattr(occurrences_module, "_BLOCK_ROWS", 7)
-    rows = [tuple(tiny_elmo.tokenize(line).tokens) for line in LINES]
-    layers = LayerCache(tiny_elmo, tmp_path / "cache").layers(rows)
-    index = Occurrences.write(tmp_path / "index", "key", rows, layers, "mean")
-    every = np.concatenate([values.mean(0) for values in layers])
-    unit = every / np.linalg.norm(every, axis=1, keepdims=True)
-    np.testing.assert_allclose(index.take(np.arange(len(unit))), unit, atol=1e-3)
-    for threads in (1, 2):
-        workers = Workers(threads)
-        for token in (0, 30, len(unit) - 1):
-            stored = index.take(np.arange(len(unit)))
-            expected = np.argsort(-(stored @ stored[token]), kind="stable")
-            cosines = (stored @ stored[token])[expected]
-            hits = index.search(stored[token] * 3, 10, workers=workers)
-            np.testing.assert_allclose([hit.cosine for hit in hits], cosines[:10], atol=1e-4)
-            among = np.array([5, 30, 31, 62])
-            hits = index.search(stored[token], 3, workers=workers, among=among)
-            assert {hit.token for hit in hits} <= set(among.tolist())
-            assert len(index.search(stored[0], 10**6, workers=workers)) == len(unit)
-    tokens = [(number, place) for number, row in enumerate(rows) for place in range(len(row))]
-    assert [index.sentence_of(k) for k in range(len(tokens))] == tokens
-    assert [tuple(index.tokens(k)) for k in range(len(rows))] == rows
-    banks = [k for k, (number, place) in enumerate(tokens) if rows[number][place].lower() == "bank"]
-    assert index.find("BANK").tolist() == banks
-    assert index.find("banker").tolist() == []
+@pytest.mark.parametrize("layers", ["mean", 1])
+def test_exactly_what_brute_force_finds(tiny_elmo, text, monkeypatch, layers):
+    monkeypatch.setattr(neighbors_module, "_BLOCK", 7)
+    source = "the green river bank slept again ."
+    report = Neighbors(tiny_elmo, layers=layers, top=9).run(text, query="bank", contexts=[source])
+    query = tiny_elmo.embed_tokens([source.split()], layers=layers)[0][3]
+    best = {}
+    for number, line in enumerate(LINES, 1):
+        tokens = tiny_elmo.tokenize(line).tokens
+        vectors = tiny_elmo.embed_tokens([tokens], layers=layers)[0]
+        lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
+        words = [k for k, token in enumerate(tokens) if token[0].isalnum()]
+        if words:
+            cosines = (vectors @ query / lengths)[words]
+            best[number] = float(cosines.max()), tokens[words[int(cosines.argmax())]]
+    expected = sorted(best.items(), key=lambda item: -item[1][0])[:9]
+    rows = report.tables[f"1. nearest to: {source.replace('bank', '[bank]')}"]
+    # Stored as int8: near neighbours may change places.
+    np.testing.assert_allclose(
+        [row["cosine"] for row in rows], [cosine for _, (cosine, _) in expected], atol=5e-3
+    )
+    assert {row["sentence"] for row in rows[:3]} <= {number for number, _ in expected[:6]}
+    assert all(row["word"] == best[row["sentence"]][1] for row in rows[:3])
 
 
 def test_an_index_is_kept_and_never_mistaken(tiny_elmo, text, tmp_path):
     cache = tmp_path / "cache"
 
     def indexes() -> set[str]:
-        return {path.name for path in cache.glob("occurrences-*")}
+        return {path.name for path in cache.glob("uses-*")}
 
     probe = Neighbors(tiny_elmo, cache=cache)
     first = probe.run(text, query="bank")
     (name,) = indexes()
-    stamp = (cache / name / "vectors.f16").stat().st_mtime_ns
+    stamp = (cache / name / "vectors.npy").stat().st_mtime_ns
     assert probe.run(text, query="bank").to_dict() == first.to_dict()
-    assert (cache / name / "vectors.f16").stat().st_mtime_ns == stamp
+    assert (cache / name / "vectors.npy").stat().st_mtime_ns == stamp
     Neighbors(tiny_elmo, cache=cache, layers=1).run(text, query="bank")
     Neighbors(tiny_elmo, cache=cache, limit=5).run(text, query="bank")
     assert len(indexes()) == 3
     # A damaged one is written again.
-    (cache / name / "vectors.f16").write_bytes(b"short")
+    (cache / name / "vectors.npy").write_bytes(b"short")
     assert probe.run(text, query="bank").to_dict() == first.to_dict()
-    with pytest.raises(FormatError, match="index of something else"):
-        Occurrences.open(cache / name, "other")
     shutil.rmtree(cache)
+
+
+def test_an_index_instead_of_a_text(tiny_elmo, text, tmp_path):
+    expected = Neighbors(tiny_elmo, layers=1).run(text, query="bank")
+    uses = tmp_path / "uses"
+    settings = {"min_count": 1, "k": 0, "layers": 1}
+    index = build_index([text], uses, model=tiny_elmo, **settings)
+    assert not index.substitutes(index.rows("bank")).ids.size
+    for data in (uses, Index.open(uses, elmo=tiny_elmo)):
+        report = Neighbors(tiny_elmo).run(data, query="bank")  # the index has the layers
+        assert report.tables == expected.tables
+        assert report.measured_on["layers"] == "1"
+    with pytest.raises(ConfigError, match="was made with another model"):
+        Neighbors(random_twin(tiny_elmo)).run(uses, query="bank")
+    with pytest.raises(ConfigError, match="several workers load the model themselves"):
+        build_index([text], tmp_path / "other", model=tiny_elmo, workers=2)
+
+
+def test_an_index_of_sense_vectors_needs_layers(text, tmp_path):
+    elmo, _ = load_both(tmp_path)
+    settings = {"min_count": 1, "model": elmo}
+    plain = build_index([text], tmp_path / "plain", **settings)
+    with pytest.raises(ConfigError, match=r"has no layers; make it with --layers"):
+        Neighbors(elmo).run(plain.path, query="bank", contexts=["the bank"])
+    both = build_index([text], tmp_path / "both", layers="top", **settings)
+    alone = Neighbors(elmo).run(text, query="bank")
+    for rows, others in zip(
+        Neighbors(elmo).run(both.path, query="bank").tables.values(),
+        alone.tables.values(),
+        strict=True,
+    ):
+        np.testing.assert_allclose(
+            [row["cosine"] for row in rows], [row["cosine"] for row in others], atol=0.01
+        )
 
 
 def test_sentences_instead_of_a_file(tiny_elmo, text):
@@ -137,8 +166,10 @@ def test_sentences_instead_of_a_file(tiny_elmo, text):
         report = Neighbors(tiny_elmo).run(data, query="bank")
         assert report.tables == expected.tables
         assert report.measured_on["text"] == "sentences"
-    odd = [["lone", "\udc80", "bank"], ["two", "bank", "words"]]
-    assert Neighbors(tiny_elmo).run(odd, query="bank").metrics["occurrences"] == 2
+    odd = [["lone", "\udc80", "two\nlines", "bank"], ["two", "bank", "words"]]
+    report = Neighbors(tiny_elmo).run(odd, query="bank")
+    assert report.metrics["occurrences"] == 2
+    assert sorted(contexts(report)) == [["lone ? two lines [bank]"], ["two [bank] words"]]
     single = Neighbors(tiny_elmo).run(["one bank"], query="bank")
     assert contexts(single) == [[]]
 

@@ -83,6 +83,16 @@ def test_a_planted_sense_is_found(tiny_elmo, tmp_path):
     )
     assert report.measured_on["instances"] == ["senseval2 41", "semeval2007 20", "mine 2"]
     assert report.measured_on["choices"] == 62
+    parts = {
+        (row.pop("vectors"), row.pop("method")): row
+        for row in map(dict, report.tables["ALL by part of speech"])
+    }
+    assert list(parts) == list(rows)
+    # 62 times bank#n, and the verb that only the dictionary knows.
+    assert parts["first sense", None] == {"noun": 0, "verb": 100, "adj": None, "adv": None}
+    nouns = rows["layer 1", "15 nearest"]["choices"]
+    assert parts["layer 1", "15 nearest"] == parts["first sense", None] | {"noun": nouns}
+    assert report.measured_on["parts of speech"] == ["noun 62", "verb 1", "adj 0", "adv 0"]
 
 
 def test_nothing_is_found_in_noise(tiny_elmo, tmp_path):
@@ -123,9 +133,10 @@ def test_sense_vectors_are_measured_where_there_is_a_softmax(tmp_path):
     elmo, _ = load_both(tmp_path)
     report = Wsd(elmo, layers=2, random=False).run(make(tmp_path / "wsd"))
     rows = {(row["vectors"], row["method"]): row for row in report.tables["wsd"]}
-    for method in ("sense averages", "nearest instance", "7 nearest"):
-        assert rows["sense vectors", method]["choices"] > 80
-        assert f"ALL sense vectors, {method}" in report.metrics
+    for method in ("sense averages", "nearest instance", "15 nearest"):
+        for vectors in ("sense vectors", "sense vectors and context"):
+            assert rows[vectors, method]["choices"] > 80
+            assert f"ALL {vectors}, {method}" in report.metrics
 
 
 def test_choosing_by_hand():
@@ -139,11 +150,11 @@ def test_choosing_by_hand():
     assert chosen["nearest instance"] == [1, 0, 0, 0]
     # All four vote with their cosines; one of two senses votes for both. Where no cosine is above
     # 0, the nearest decides: (0, 1), with cosine 0.
-    assert chosen["7 nearest"] == [1, 0, 0, 0]
+    assert chosen["15 nearest"] == [1, 0, 0, 0]
     ties = {
         m: s.tolist() for _, m, s in _choose(asked[[0, 0]], asked[:1], [[1], [0]], 2, [("x", 0)])
     }
-    assert ties == {"sense averages": [0], "nearest instance": [0], "7 nearest": [0]}
+    assert ties == {"sense averages": [0], "nearest instance": [0], "15 nearest": [0]}
 
 
 def test_several_keys_and_spelling(tmp_path):

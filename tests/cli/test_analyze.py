@@ -73,6 +73,11 @@ def test_neighbors(cli, tiny_folder, corpus, tmp_path):
     two = json.loads(cli(*base, corpus, corpus, "--limit", 20).out)
     assert two["measured_on"]["text"] == f"{corpus}, {corpus}"
     assert two["measured_on"]["occurrences"] == 18
+    uses = tmp_path / "uses"
+    kept = ("--substitutes", 0, "--layers", "top", "--min-count", 1)
+    assert cli("index", corpus, "--model", tiny_folder, *kept, "-o", uses).code == 0
+    report = json.loads(cli(*base, uses).out)
+    assert (report["tables"], report["measured_on"]["text"]) == (expected["tables"], str(uses))
     given = json.loads(
         cli(
             *base,

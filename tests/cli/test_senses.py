@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,27 @@ def test_find_in_three_forms(cli: Cli, uses: Path) -> None:
     assert len(rows) == 11
     hits = json.loads(cli("find", uses, "[It] fell .", "--json").out)["hits"]
     assert hits[0]["tokens"] == ["It", "fell", "."]
+
+
+def test_approximate(cli: Cli, uses: Path, lm_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = uses.parent / "text.txt"
+    build = ("index", text, "--model", lm_model, "--words", "it,said", "--approximate", "-o")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "faiss", None)
+        result = cli(*build, uses.parent / "other")
+        assert "--approximate needs faiss; install elmore[approximate]" in result.err
+        assert not (uses.parent / "other").exists()
+    pytest.importorskip("faiss")
+    result = cli("index", uses, "--approximate")
+    assert (result.code, result.err) == (0, f"indexed 15 uses of 2 words in '{uses}'\n")
+    assert Index.open(uses).has_cells
+    assert cli(*build, uses.parent / "other").code == 0
+    assert Index.open(uses.parent / "other").has_cells
+    found = [
+        cli("find", uses, "[It] fell .", "--word", "*", *more).out for more in ((), ("--exact",))
+    ]
+    assert found[0] == found[1] != ""
+    assert "pass -o FOLDER" in cli("index", text, "--approximate").err
 
 
 def test_senses_and_tags(cli: Cli, uses: Path, tmp_path: Path) -> None:

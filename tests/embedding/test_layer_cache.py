@@ -207,8 +207,8 @@ def test_the_folder_is_bounded_and_the_oldest_go(elmo, tmp_path):
 def test_make_room_touches_nothing_else(elmo, tmp_path):
     LayerCache(elmo, tmp_path).layers(ROWS)
     (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / "occurrences-1").mkdir()
-    (tmp_path / "occurrences-1" / "vectors.f16").write_bytes(b"x" * 100)
+    (tmp_path / "uses-1").mkdir()
+    (tmp_path / "uses-1" / "vectors.npy").write_bytes(b"x" * 100)
     make_room(tmp_path, 0)
     assert [path.name for path in files(tmp_path)] == ["notes.txt"]
     make_room(tmp_path / "nowhere", 0)

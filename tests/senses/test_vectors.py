@@ -78,6 +78,17 @@ def test_a_place_does_not_depend_on_the_others(lm: Elmo) -> None:
     assert len(sense_vectors(lm, [])) == 0
 
 
+def test_the_context_is_what_both_directions_know_before_they_read_the_word(lm: Elmo) -> None:
+    context = SenseSpace(lm, layers="context").vectors([(SENTENCE, k) for k in range(6)]).layers
+    top = lm.layers_tokens([SENTENCE.tokens])[0].values[-1]
+    half = lm.dim // 2
+    np.testing.assert_allclose(context[1:, :half], top[:-1, :half], atol=1e-6)
+    np.testing.assert_allclose(context[:-1, half:], top[1:, half:], atol=1e-6)
+    other = Sentence((*SENTENCE.tokens[:3], "xyzzy", *SENTENCE.tokens[4:]))
+    found = SenseSpace(lm, layers="context").vectors([(other, 3)]).layers
+    np.testing.assert_allclose(found[0], context[3], atol=1e-6)
+
+
 def test_similarity_is_the_cosine_over_all_words(lm: Elmo) -> None:
     found = sense_vectors(lm, [(SENTENCE, k) for k in range(6)], k=7)
     table = np.zeros((6, len(WORDS)))

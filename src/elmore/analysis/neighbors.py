@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import json
 import os
-import shutil
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -13,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore._messages import SILENT, Progress
-from elmore.analysis.occurrences import FoundToken, Occurrences
 from elmore.embedding.centroids import k_means
 from elmore.embedding.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder, make_room
-from elmore.embedding.results import LayerChoice, cosine, layer_weights
-from elmore.embedding.search import search
-from elmore.errors import ConfigError, FormatError, InputError
+from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, make_room, model_digest
+from elmore.embedding.results import LayerChoice, cosine, layer_weights, unit
+from elmore.embedding.search import largest, search
+from elmore.errors import ConfigError, FormatError, InputError, ResumeError
 from elmore.report import Report, Row
+from elmore.senses.index import Index, Rows, Use
+from elmore.senses.indexing import build_index
 from elmore.text.reading import numbered_lines
 from elmore.text.word_vectors import read_word_vectors
 
@@ -28,6 +31,10 @@ __all__ = ["Neighbors"]
 
 # Words around a hit that are shown.
 _CONTEXT = 9
+# Uses of a word that are kept: all of them.
+_EVERY = 1 << 40
+# Rows whose layers exist as float32 at once: 8 MB at 256 dimensions.
+_BLOCK = 8192
 # Occurrences that the sources are chosen from, when none is given.
 _SAMPLE = 2000
 Text = str | Path | Iterable[str] | Iterable[Sequence[str]]
@@ -49,12 +56,13 @@ class Neighbors:
 
     Args:
         elmo: the model.
-        layers: which layers to compare by, as in `Elmo.embed`; the paper's is the top one.
+        layers: which layers to compare by, as in `Elmo.embed`; the paper's is the top one. An
+            index has its own.
         vectors: a file of static word vectors; their nearest words are listed too.
         same_word: search among the occurrences of the word only, not among all words.
         top: how many neighbours to list.
         limit: index so many sentences only.
-        cache: a folder that keeps layers and index for next time.
+        cache: a folder that keeps the index of a text for next time.
         max_bytes: what that folder may hold.
         progress: counts sentences.
 
@@ -80,57 +88,85 @@ class Neighbors:
             raise ConfigError(f"top={self.top} asks for nothing; use 1 or more")
 
     def run(
-        self, data: Text, *, query: str, contexts: Sequence[str] = (), name: str | None = None
+        self,
+        data: Text | Index,
+        *,
+        query: str,
+        contexts: Sequence[str] = (),
+        name: str | None = None,
     ) -> Report:
         """Find the nearest uses of a word.
 
         Args:
-            data: a text file with one sentence per line, plain or compressed; or a list of
-                sentences, strings or token lists.
+            data: a text file with one sentence per line, plain or compressed; a list of
+                sentences, strings or token lists; or an index that was made with layers, or its
+                folder. Of a text, an index of all its words is made first.
             query: the word.
             contexts: sentences with that word, to find similar uses of. Without them, the word's
                 uses in the text are split into two clusters, and the most central of each is taken.
             name: what the report calls the text; that of the file by default.
         """
-        text = _TokenLists(data, self.elmo, self.limit, name)
+        name = name or (str(data) if isinstance(data, str | Path) else "sentences")
+        if isinstance(data, str | Path) and Path(data).is_dir():
+            data = Index.open(data, elmo=self.elmo)
+        if isinstance(data, Index):
+            data.layers(np.arange(0))  # refuses an index without layers,
+            _ = data.space  # and another model
+            return self._report(data, name, query, contexts)
         with cache_folder(self.cache) as folder:
-            index = self._index(folder, text)
-            return self._report(index, text, query, contexts)
+            return self._report(self._index(folder, data, name), name, query, contexts)
 
-    def _index(self, folder: Path, text: _TokenLists) -> Occurrences:
-        cache = LayerCache(self.elmo, folder, max_bytes=self.max_bytes)
+    def _index(self, folder: Path, data: Text, name: str) -> Index:
+        """An index of all words of a text by their layers; the one in the cache if it is there."""
         weights = layer_weights(self.layers, self.elmo.n_layers)
-        digest = hashlib.sha256(f"{cache.model} {weights.tolist()}".encode())
-        for tokens in text:
-            # With their lengths, no two lists of tokens give the same line.
-            line = "".join(f"{len(token)}:{token}" for token in tokens)
-            digest.update(line.encode("utf-8", "surrogatepass") + b"\n")
-        key = digest.hexdigest()
-        place = folder / f"occurrences-{key[:24]}"
-        if place.exists():
+        digest = hashlib.sha256(f"{model_digest(self.elmo)} {weights.tolist()}".encode())
+        n_tokens = 0
+        with tempfile.TemporaryDirectory() as temporary:
+            text = Path(temporary, "text.jsonl")
+            with text.open("wb") as stream:
+                for tokens in _token_lists(data, self.elmo, self.limit):
+                    line = json.dumps({"tokens": list(tokens)}).encode() + b"\n"
+                    stream.write(line)
+                    digest.update(line)
+                    n_tokens += len(tokens)
+            place = folder / f"uses-{digest.hexdigest()[:24]}"
+            folder.mkdir(parents=True, exist_ok=True)
+            if not place.exists():
+                # It counts towards what the cache may hold: int8, a scale, place and sentence.
+                make_room(folder, max(0, self.max_bytes - n_tokens * (self.elmo.dim + 30)))
             try:
-                index = Occurrences.open(place, key)
-                os.utime(place)  # used just now: the cache removes what is oldest
-                return index
-            except FormatError:
-                shutil.rmtree(place, ignore_errors=True)
-        layers = cache.layers(text, progress=self.progress)
-        if not layers.n_tokens:
-            raise InputError("the text has no words; is it the right file?", file=text.name)
-        folder.mkdir(parents=True, exist_ok=True)
-        # The index is in the same folder as the layers, and counts towards what it may hold.
-        make_room(folder, max(0, self.max_bytes - layers.n_tokens * self.elmo.dim * 2))
-        return Occurrences.write(place, key, text, layers, self.layers)
+                self._build(text, place)
+            except (FormatError, ResumeError):  # damaged, or of another version of elmore
+                self._build(text, place, overwrite=True)
+            except InputError:
+                raise InputError(
+                    "the text has no words; is it the right file?", file=name
+                ) from None
+        os.utime(place)  # used just now: the cache removes what is oldest
+        return Index.open(place, elmo=self.elmo)
 
-    def _report(
-        self, index: Occurrences, text: _TokenLists, query: str, contexts: Sequence[str]
-    ) -> Report:
-        found = index.find(query)
-        sources = [self._given(context, query) for context in contexts]
+    def _build(self, text: Path, place: Path, overwrite: bool = False) -> None:
+        build_index(
+            [text],
+            place,
+            model=self.elmo,
+            min_count=1,
+            max_uses=_EVERY,
+            k=0,
+            overwrite=overwrite,
+            progress=self.progress,
+            field="tokens",
+            layers=self.layers,
+        )
+
+    def _report(self, index: Index, name: str, query: str, contexts: Sequence[str]) -> Report:
+        found = index.rows(query) if query in index else np.zeros(0, np.int64)
+        layers = index.manifest["model"]["layers"]
+        sources = [self._given(context, query, layers) for context in contexts]
         if not sources:
             if not len(found):
                 raise InputError(
-                    f"the text has no '{query}'; give another word or --context", file=text.name
+                    f"the text has no '{query}'; give another word or --context", file=name
                 )
             sources = self._chosen(index, found)
         tables: dict[str, list[Row]] = {}
@@ -138,77 +174,68 @@ class Neighbors:
         for number, source in enumerate(sources, 1):
             hits = self._hits(index, source, found)
             title = f"{number}. nearest to: {_snippet(source.tokens, source.position)}"
-            tables[title] = [_row(index, rank, hit) for rank, hit in enumerate(hits, 1)]
+            tables[title] = [_row(rank, *hit) for rank, hit in enumerate(hits, 1)]
             if hits:
-                metrics[f"nearest cosine, source {number}"] = round(hits[0].cosine, 4)
+                metrics[f"nearest cosine, source {number}"] = round(hits[0][1], 4)
         if len(sources) == 2:
             both = cosine(sources[0].vector, sources[1].vector)
             metrics["cosine of the sources"] = round(float(both), 4)
         tables["static: nearest words of the token layer"] = self._token_layer(index, query)
         if self.vectors is not None:
-            name = Path(self.vectors).name
-            tables[f"static: nearest words in {name}"] = self._static(Path(self.vectors), query)
+            title = f"static: nearest words in {Path(self.vectors).name}"
+            tables[title] = self._static(Path(self.vectors), query)
         return Report(
             name="neighbors",
             metrics=metrics,
             measured_on={
                 "model": self.elmo.checkpoint.origin,
-                "text": text.name,
-                "tokens": len(index.word_ids),
+                "text": name,
+                "uses": len(index),
                 "query": query,
                 "occurrences": len(found),
-                "layers": str(self.layers),
+                "layers": str(layers),
             },
             tables=tables,
             notes=["cosine of normalised vectors; the source's own sentence is left out"],
         )
 
-    def _given(self, context: str, query: str) -> _Source:
+    def _given(self, context: str, query: str, layers: LayerChoice) -> _Source:
         tokens = self.elmo.tokenize(context).tokens
         lower = [token.lower() for token in tokens]
         if query.lower() not in lower:
             raise ConfigError(f"the context '{context[:60]}' has no '{query}'; write it there")
         position = lower.index(query.lower())
-        vectors = self.elmo.embed_tokens([tokens], layers=self.layers)[0]
+        vectors = self.elmo.embed_tokens([tokens], layers=layers)[0]
         return _Source(tokens, position, vectors[position])
 
-    def _chosen(self, index: Occurrences, found: NDArray[np.int64]) -> list[_Source]:
+    def _chosen(self, index: Index, found: Rows) -> list[_Source]:
         """Split the uses of a word into two clusters, and take the most central of each."""
-        step = max(1, len(found) // _SAMPLE)
-        sample = found[::step]
-        sources = []
-        for place in _two_central(index.take(sample)):
-            sentence, position = index.sentence_of(int(sample[place]))
-            tokens = tuple(index.tokens(sentence))
-            vector = index.take(sample[place : place + 1])[0]
-            sources.append(_Source(tokens, position, vector))
-        return sources
+        sample = found[:: max(1, len(found) // _SAMPLE)]
+        vectors = unit(index.layers(sample))
+        uses = [(index.use(int(sample[place])), vectors[place]) for place in _two_central(vectors)]
+        return [_Source(use.tokens, use.position, vector) for use, vector in uses]
 
-    def _hits(
-        self, index: Occurrences, source: _Source, found: NDArray[np.int64]
-    ) -> list[FoundToken]:
-        """Search for more until enough is left without the source and sentences that repeat."""
-        among = found if self.same_word else None
-        size = len(found) if self.same_word else len(index.word_ids)
+    def _hits(self, index: Index, source: _Source, found: Rows) -> list[tuple[Use, float]]:
+        """The nearest uses, without the source's sentence and sentences that repeat."""
+        rows = found if self.same_word else np.arange(len(index))
+        cosines = _cosines(index, rows, source.vector)
+        hits: list[tuple[Use, float]] = []
+        shown = {source.tokens}
         wanted = 4 * self.top  # a corpus repeats sentences
-        while True:
-            hits: list[FoundToken] = []
-            shown = {source.tokens}
-            workers = self.elmo.engine.workers
-            for hit in index.search(source.vector, wanted, workers=workers, among=among):
-                tokens = tuple(index.tokens(index.sentence_of(hit.token)[0]))
-                if tokens not in shown:
-                    shown.add(tokens)
-                    hits.append(hit)
-                if len(hits) == self.top:
-                    return hits
-            if wanted >= size:
-                return hits
-            wanted *= 8
+        done = 0
+        while len(hits) < self.top and done < len(rows):
+            for place in largest(cosines, wanted)[done:]:
+                use = index.use(int(rows[place]))
+                if use.tokens not in shown and len(hits) < self.top:
+                    shown.add(use.tokens)
+                    hits.append((use, float(cosines[place])))
+            done, wanted = wanted, wanted * 8
+        return hits
 
-    def _token_layer(self, index: Occurrences, query: str) -> list[Row]:
-        vectors = self.elmo.token_vectors([query, *index.words])
-        return _nearest_words({query}, vectors[0], index.words, vectors[1:], self.top)
+    def _token_layer(self, index: Index, query: str) -> list[Row]:
+        words = index.forms()
+        vectors = self.elmo.token_vectors([query, *words])
+        return _nearest_words({query}, vectors[0], words, vectors[1:], self.top)
 
     def _static(self, path: Path, query: str) -> list[Row]:
         table = read_word_vectors(path)
@@ -219,39 +246,29 @@ class Neighbors:
         return _nearest_words(itself, table.vectors[row], table.words, table.vectors, self.top)
 
 
-class _TokenLists:
-    """A text as token lists, read again each time: for the key, the layers and the index."""
-
-    def __init__(self, data: Text, elmo: Elmo, limit: int | None, name: str | None) -> None:
-        # An iterator can be read only once.
-        if not isinstance(data, str | Path) and iter(data) is data:
-            data = list(data)
-        self._data = data
-        self._elmo = elmo
-        self._limit = limit
-        self.name = name or (str(data) if isinstance(data, str | Path) else "sentences")
-
-    def __iter__(self) -> Iterator[Sequence[str]]:
-        items: Iterable[str | Sequence[str]] = (
-            (line for _, line in numbered_lines(Path(self._data)))
-            if isinstance(self._data, str | Path)
-            else self._data
-        )
-        for number, item in enumerate(items):
-            if self._limit is not None and number >= self._limit:
-                return
-            yield self._elmo.tokenize(item).tokens if isinstance(item, str) else item
+def _token_lists(data: Text, elmo: Elmo, limit: int | None) -> Iterator[Sequence[str]]:
+    items: Iterable[str | Sequence[str]] = (
+        (line for _, line in numbered_lines(Path(data))) if isinstance(data, str | Path) else data
+    )
+    for item in itertools.islice(items, limit):
+        yield elmo.tokenize(item).tokens if isinstance(item, str) else item
 
 
-def _row(index: Occurrences, rank: int, hit: FoundToken) -> Row:
-    sentence, position = index.sentence_of(hit.token)
-    tokens = index.tokens(sentence)
+def _cosines(index: Index, rows: Rows, vector: Vectors) -> Vectors:
+    """The cosine of a vector with the layers of uses, in blocks, (n,)."""
+    direction = unit(vector[None])[0]
+    parts = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
+    found = [unit(index.layers(part)) @ direction for part in parts]
+    return np.concatenate([np.zeros(0, np.float32), *found])
+
+
+def _row(rank: int, use: Use, cosine: float) -> Row:
     return {
         "rank": rank,
-        "cosine": round(hit.cosine, 4),
-        "sentence": sentence + 1,
-        "word": tokens[position],
-        "context": _snippet(tokens, position),
+        "cosine": round(cosine, 4),
+        "sentence": use.line,
+        "word": use.tokens[use.position],
+        "context": _snippet(use.tokens, use.position),
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import itertools
-from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -258,27 +257,14 @@ def _analyze(args: argparse.Namespace, progress: Progress) -> Report:
 
 
 def _neighbors(args: argparse.Namespace, elmo: Elmo, probe: Neighbors) -> Report:
+    question = {"query": args.query, "contexts": args.context or ()}
+    if len(args.inputs) == 1 and Path(args.inputs[0]).is_dir():
+        return probe.run(args.inputs[0], **question)  # an index
     check_inputs(args.inputs, None)
-    text = _Text(args, elmo)
     name = ", ".join(args.inputs) if args.inputs else "stdin"
+    read = flags.make_reader(args, elmo).read(args.inputs, Counts())
+    text = (sentence.tokens for _, sentence in itertools.islice(read, args.limit))
     try:
-        return probe.run(text, query=args.query, contexts=args.context or (), name=name)
+        return probe.run(text, name=name, **question)
     except InputError as error:
         raise error if error.file else InputError(str(error), file=name) from None
-
-
-class _Text:
-    """The inputs as token lists; files are read again each time, stdin is kept."""
-
-    def __init__(self, args: argparse.Namespace, elmo: Elmo) -> None:
-        self._args, self._elmo, inputs = args, elmo, args.inputs
-        # The text is read twice: to find the uses, then to compare them.
-        once = not inputs or any(name == "-" or Path(name).is_fifo() for name in inputs)
-        self._kept = list(self._read()) if once else None
-
-    def __iter__(self) -> Iterator[Sequence[str]]:
-        return self._read() if self._kept is None else iter(self._kept)
-
-    def _read(self) -> Iterator[Sequence[str]]:
-        read = flags.make_reader(self._args, self._elmo).read(self._args.inputs, Counts())
-        return (sentence.tokens for _, sentence in itertools.islice(read, self._args.limit))

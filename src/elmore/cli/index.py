@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from elmore._imports import require
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, several, write_json
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
+    from elmore._messages import Progress
     from elmore.embedding.bulk.job import JobOptions
+    from elmore.senses.index import Index
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -20,6 +24,7 @@ EXAMPLES = """\
   elmore index corpus/*.txt -o uses/
   elmore index news.txt.gz --words bank,play,spring -o uses/
   elmore index wiki.txt --split-sentences --min-count 500 --max-uses 300 --workers 4 -o uses/
+  elmore index uses/ --approximate
 
 Then ask it: `elmore find`, `elmore senses`, `elmore change`. An interrupted run resumes when it is
 started again.
@@ -50,10 +55,10 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument(
         "--substitutes",
-        type=flags.parse_count,
+        type=lambda text: 0 if text == "0" else flags.parse_count(text),
         default=64,
         metavar="K",
-        help="keep the K likeliest substitutes of each use (default: 64)",
+        help="keep the K likeliest substitutes of each use; 0: compare by layers (default: 64)",
     )
     flags.add(
         parser,
@@ -67,13 +72,42 @@ def add_arguments(parser: Parser) -> None:
         metavar="N",
         help="choose substitutes among the N most frequent words, which is faster (default: all)",
     )
+    parser.add_argument(
+        "--approximate",
+        action="store_true",
+        help="make `find --word '*'` fast for millions of uses; needs elmore[approximate]",
+    )
     flags.add(parser, "--workers", help="processes (default: 1)")
     flags.add_compute(parser)
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make an index."""
+    """Make an index, or make one approximate that exists."""
+    if args.approximate:
+        require("faiss", "approximate", "--approximate")  # before the work of hours
+    with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
+        index = _existing(args) or _build(args, progress)
+    if args.approximate:
+        with closing(make_progress(unit="uses", quiet=args.quiet)) as progress:
+            index = index.add_cells(threads=args.threads, progress=progress)
+    if args.json:
+        write_json({"output": str(index.path), "words": len(index.words), "uses": len(index)})
+    elif not args.quiet:
+        done = f"{several(len(index), 'use')} of {several(len(index.words), 'word')}"
+        say(f"indexed {done} in '{index.path}'")
+    return 0
+
+
+def _existing(args: argparse.Namespace) -> Index | None:
+    """The index that --approximate is to be added to, if the input is one."""
+    from elmore.senses.index import Index
+
+    one = args.approximate and args.output is None and len(args.inputs) == 1
+    return Index.open(args.inputs[0]) if one and Path(args.inputs[0]).is_dir() else None
+
+
+def _build(args: argparse.Namespace, progress: Progress) -> Index:
     from elmore.published.catalog import BUNDLED, bundled_model
     from elmore.senses.indexing import build_index
     from elmore.text.reading import check_rereadable
@@ -98,28 +132,21 @@ def run(args: argparse.Namespace) -> int:
     }
     if args.layers is not None:
         options["layers"] = args.layers
-    with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
-        index = build_index(
-            args.inputs,
-            args.output,
-            model=BUNDLED if model == bundled_model() else model,
-            words=args.words and _words(args.words),
-            min_count=args.min_count,
-            max_uses=args.max_uses,
-            k=args.substitutes,
-            candidates=args.candidates,
-            workers=args.workers or 1,
-            overwrite=args.force,
-            progress=progress,
-            report=lambda line: None if args.quiet else say(line),
-            **options,
-        )
-    if args.json:
-        write_json({"output": args.output, "words": len(index.words), "uses": len(index)})
-    elif not args.quiet:
-        done = f"{several(len(index), 'use')} of {several(len(index.words), 'word')}"
-        say(f"indexed {done} in '{args.output}'")
-    return 0
+    return build_index(
+        args.inputs,
+        args.output,
+        model=BUNDLED if model == bundled_model() else model,
+        words=args.words and _words(args.words),
+        min_count=args.min_count,
+        max_uses=args.max_uses,
+        k=args.substitutes,
+        candidates=args.candidates,
+        workers=args.workers or 1,
+        overwrite=args.force,
+        progress=progress,
+        report=lambda line: None if args.quiet else say(line),
+        **options,
+    )
 
 
 def _words(text: str) -> list[str]:

@@ -1,4 +1,10 @@
-"""One vector per word, or a few, from its contexts in a text."""
+"""One vector per word, or a few, from its contexts in a text.
+
+This does not go through an index of uses (`elmore.senses`), because it means something else: each
+use counts, words keep their case, and sums are exact while the text streams by. An index samples
+frequent words, joins *Bank* and *bank*, rounds to int8, and would be written only to be averaged.
+For centroids of the senses in an index, use `elmore senses INDEX WORD -o senses.vec`.
+"""
 
 from __future__ import annotations
 

@@ -324,7 +324,7 @@ def model_digest(elmo: Elmo) -> str:
 def make_room(folder: Path, max_bytes: int, *, keep: Collection[Path] = ()) -> None:
     """Delete the least recently used files until a cache holds at most `max_bytes`; `keep` last."""
     entries: list[tuple[bool, float, int, Path]] = []
-    for pattern in (f"{_PREFIX}*.safetensors", "occurrences-*"):
+    for pattern in (f"{_PREFIX}*.safetensors", "uses-*"):
         for path in folder.glob(pattern):
             with contextlib.suppress(OSError):
                 size = sum(f.stat().st_size for f in path.iterdir()) if path.is_dir() else 0

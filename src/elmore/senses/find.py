@@ -134,6 +134,7 @@ def find_similar(
     k: int = 10,
     like: Sequence[str | Place] = (),
     unlike: Sequence[str | Place] = (),
+    exact: bool = False,
 ) -> Concordance:
     """The uses in an index that are most similar to one of a word.
 
@@ -145,17 +146,22 @@ def find_similar(
         k: how many.
         like: further examples.
         unlike: counterexamples.
+        exact: compare all uses of all words, even if the index has cells.
     """
     if k < 1:
         raise ConfigError(f"k={k} asks for no use; use 1 or more")
     asked = [read_place(index, one) for one in (place, *like, *unlike)]
     sentence, position = asked[0]
-    rows = index.rows(sentence.tokens[position] if word is None else word)
     n_like = 1 + len(like)
     signs = np.array([1 / n_like] * n_like + [-1 / max(1, len(unlike))] * len(unlike), np.float32)
     found = index.space.vectors(asked)
     query = signs @ unit(found.dense())
-    best = rows[largest(_scores(index, rows, query), max(k, _RERANKED))]
+    n_best = max(k, _RERANKED)
+    if word == "*" and index.has_cells and not exact:
+        rows = index.near(query, n_best)
+    else:
+        rows = index.rows(sentence.tokens[position] if word is None else word)
+    best = rows[largest(_scores(index, rows, query), n_best)]
     best = np.sort(best)  # the order of the text decides between equals
     stored = index.substitutes(best)
     scores = stored.similarity(found) @ signs

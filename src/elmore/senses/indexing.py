@@ -25,6 +25,7 @@ from elmore._messages import SILENT, Progress, shown
 from elmore.embedding.bulk.embed_files import InputFile, TextShard, cut_shards, inspect_input
 from elmore.embedding.bulk.job import Job, JobOptions, ShardEmbedder
 from elmore.embedding.bulk.output_folder import check_same_run
+from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import LayerChoice
 from elmore.embedding.stream import windows
 from elmore.errors import ConfigError, InputError
@@ -45,6 +46,7 @@ from elmore.senses.index import (
     part_names,
     read_manifest,
     space_digest,
+    write_manifest,
 )
 from elmore.senses.vectors import Array, SenseSpace, SenseVectors, unit
 from elmore.text.reading import Counts
@@ -75,7 +77,7 @@ def build_index(
     files: Sequence[str | Path],
     out: str | Path,
     *,
-    model: ModelPath = BUNDLED,
+    model: ModelPath | Elmo = BUNDLED,
     words: Iterable[str] | None = None,
     min_count: int = 100,
     max_uses: int = 1000,
@@ -95,11 +97,12 @@ def build_index(
     Args:
         files: text files, plain or compressed, one sentence per line.
         out: the folder to create.
-        model: what `Elmo.load` takes. Without a softmax, uses are compared by its top layer.
+        model: what `Elmo.load` takes, or a loaded model, which works in this process alone.
+            Without a softmax, uses are compared by its top layer.
         words: which words; all that occur `min_count` times by default.
         min_count: how often a word must occur, unless `words` is given.
         max_uses: about how many uses of a word are kept, drawn with equal chances.
-        k: substitutes that are kept for each use.
+        k: substitutes that are kept for each use; 0 for none, to compare uses by `layers` alone.
         candidates: choose them among so many of the most frequent words; all by default. With
             20,000 of 50,000 words an index of all words takes about two thirds of the time.
         workers: processes.
@@ -114,10 +117,12 @@ def build_index(
         ConfigError: a bad option.
         ResumeError: the folder holds an index of something else.
     """
-    counts = {"min_count": min_count, "max_uses": max_uses, "k": k, "candidates": candidates}
+    counts = {"min_count": min_count, "max_uses": max_uses, "candidates": candidates}
     for name, value in counts.items():
         if value is not None and value < 1:
             raise ConfigError(f"{name}={value}; use 1 or more")
+    if k < 0:
+        raise ConfigError(f"k={k}; use 1 or more, or 0 for layers alone")
     paths = [Path(path) for path in ([files] if isinstance(files, str | Path) else files)]
     if not paths:
         raise InputError("no input files; name at least one text file")
@@ -127,7 +132,14 @@ def build_index(
         )
     keeps_layers = "layers" in options
     options.setdefault("threads", None if workers == 1 else 1)
-    job = Job(model=model, **options)
+    elmo = model if isinstance(model, Elmo) else None
+    if elmo is not None:
+        if workers > 1:
+            raise ConfigError("several workers load the model themselves; pass its name or path")
+        options["precision"], options["start"] = elmo.precision, elmo.engine.start
+    job = Job(
+        model=elmo.checkpoint.origin if elmo is not None else cast(ModelPath, model), **options
+    )
     path = Path(os.path.abspath(out))
     busy = f"'{shown(path, 120)}' is being written by process {{owner}}; wait for it"
     listed = None if words is None else sorted({word.lower() for word in words})
@@ -141,6 +153,7 @@ def build_index(
                 "k": k,
                 "candidates": candidates,
                 "layers": keeps_layers,
+                "elmo": elmo,
             },
             in_process=workers == 1,
         ) as pool,
@@ -155,7 +168,7 @@ def build_index(
         builder = _Builder(folder, pool, job, inputs, progress)
         if not builder.resume(facts, overwrite):
             table = builder.count(listed, min_count)
-            if not facts["model"]["softmax"]:
+            if k and not facts["model"]["softmax"]:
                 report("the model has no softmax, so uses are compared by its layers")
             report(_estimate(table, max_uses, facts["model"]["use_bytes"]))
             builder.compute(max_uses)
@@ -259,18 +272,7 @@ class _Builder:
         (self.path / WORDS).write_bytes(json.dumps(counts, ensure_ascii=False).encode())
         names = [*(f"{name}.npy" for name in (*out, "offsets")), WORDS, VOCABULARY]
         list(self.pool.map([Request(VOCABULARY, {"do": "words", "folder": str(self.path)})]))
-        sizes = {name: (self.path / name).stat().st_size for name in names}
-        manifest = {
-            **facts,
-            "model_name": model,
-            "uses": int(offsets[-1]),
-            "files": {
-                name: {"size": sizes[name], "sha256": sha256_file(self.path / name)}
-                for name in names
-            },
-        }
-        with atomic_file(self.path / MANIFEST, overwrite=True) as stream:
-            stream.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")
+        write_manifest(self.path, {**facts, "model_name": model, "uses": int(offsets[-1])}, names)
         self._clean(True)
 
     def _clean(self, journal: bool) -> None:
@@ -377,10 +379,10 @@ class _Indexer:
     """A loaded model that writes parts."""
 
     def __init__(self, job: Job, setup: Mapping[str, Any]) -> None:
-        self._embedder = ShardEmbedder(job)
+        self._embedder = ShardEmbedder(job, setup["elmo"])
         self.elmo = self._embedder.elmo
-        softmax = self.elmo.checkpoint.softmax is not None
-        self.layers = job.layers if setup["layers"] else None if softmax else "top"
+        words = setup["k"] > 0 and self.elmo.checkpoint.softmax is not None
+        self.layers = job.layers if setup["layers"] else None if words else "top"
         self.space = SenseSpace(
             self.elmo,
             setup["k"],
@@ -431,8 +433,10 @@ class _Indexer:
         parts = [self._packed(self.space.vectors([]))]  # gives the shapes if nothing is chosen
         for window in windows(chosen, lambda item: len(item[0])):
             parts.append(self._packed(self.space.window(window, self.elmo.engine.batch_tokens)))
+        # Tokens end with a newline, so that none may be inside one.
         encoded = [
-            "".join(f"{t}\n" for t in s.tokens).encode("utf-8", "replace") for s, _ in chosen
+            "".join(t.replace("\n", " ") + "\n" for t in s.tokens).encode("utf-8", "replace")
+            for s, _ in chosen
         ]
         names = ("ids", "weights", "weight_scale", "vectors", "vector_scale", *LAYERS)
         arrays: dict[str, NDArray[Any]] = {

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,10 +150,11 @@ class SenseSpace:
 
     Args:
         elmo: a model that has a softmax.
-        k: words kept for each place.
+        k: words kept for each place; 0 for layers alone.
         candidates: judge only so many of the most frequent words, which takes less time; all by
             default.
-        layers: also give this mix of the layers. A model without a softmax has nothing else.
+        layers: also give this mix of the layers, or "context": the top layer of both directions
+            just before they read the place. A model without a softmax has nothing but layers.
 
     Raises:
         ConfigError: the model has no softmax, and no layers are asked for.
@@ -165,16 +166,18 @@ class SenseSpace:
         k: int = N_WORDS,
         *,
         candidates: int | None = None,
-        layers: LayerChoice | None = None,
+        layers: LayerChoice | Literal["context"] | None = None,
     ) -> None:
-        for name, value in (("k", k), ("candidates", candidates)):
+        # Layers can do without words; 0 of them say so for a model that has a softmax.
+        for name, value in (("k", k + (layers is not None)), ("candidates", candidates)):
             if value is not None and value < 1:
                 raise ConfigError(f"{name}={value} words cannot describe a place; use 1 or more")
         self.elmo, self.candidates = elmo, candidates
         self._rows: Array | None = None
-        self._mix = None if layers is None else layer_weights(layers, elmo.n_layers)
-        self._choice = layers
-        self._by_layers = layers is not None and elmo.checkpoint.softmax is None
+        self._context = isinstance(layers, str) and layers == "context"
+        self._choice = None if self._context else cast(LayerChoice | None, layers)
+        self._mix = None if self._choice is None else layer_weights(self._choice, elmo.n_layers)
+        self._by_layers = self._mix is not None and (elmo.checkpoint.softmax is None or k == 0)
         self.words: Sequence[str] = ()
         self.k = 0
         if self._by_layers:
@@ -219,7 +222,8 @@ class SenseSpace:
         return result
 
     def _empty(self, n: int) -> SenseVectors:
-        layers = None if self._mix is None else np.zeros((n, self.elmo.dim), np.float32)
+        kept = self._context or self._mix is not None
+        layers = np.zeros((n, self.elmo.dim), np.float32) if kept else None
         ids, weights = np.zeros((n, self.k), np.int32), np.zeros((n, self.k), np.float32)
         return SenseVectors(self, ids, weights, layers=layers)
 
@@ -263,6 +267,8 @@ class SenseSpace:
         hidden = self._predictor.hidden(
             sentences, mine, batch_tokens, None if self._mix is None else keep
         )
+        if self._context:  # one direction beside the other
+            return self._weigh(hidden, np.concatenate(list(hidden), axis=1))
         return self._weigh(hidden, result.layers)
 
     def _fill_layers(

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from elmore.text.reading import Counts, Errors, Reading, SentenceReader
 from elmore.text.records import Records, Text, as_text
 from elmore.text.segmenter import Tokenizer, sendable
 from elmore.text.sentence import Sentence
+
+if TYPE_CHECKING:
+    from elmore.embedding.elmo import Elmo
 
 __all__ = ["SHARD_BYTES", "Job", "JobOptions", "ShardEmbedder", "start_embedder"]
 
@@ -167,13 +170,16 @@ def start_embedder(setup: Mapping[str, Any]) -> Worker:
 
 
 class ShardEmbedder:
-    """A loaded model that writes shards."""
+    """A loaded model that writes shards; `elmo` instead of the job's model, if it is given."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, elmo: Elmo | None = None) -> None:
         from elmore.embedding.elmo import Elmo
         from elmore.formats.detect import read_checkpoint
 
         self.job = job
+        if elmo is not None:
+            self.elmo = elmo
+            return
         checkpoint, options = read_checkpoint(job.model), job.options()
         # Chosen here too if it is only assumed: the parent warns, not every worker.
         options["tokenizer"] = job.tokenizer or checkpoint.tokenizer
