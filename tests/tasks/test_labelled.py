@@ -84,6 +84,20 @@ def test_tokens(name: str, tmp_path: Path) -> None:
     assert [(row.tokens, row.tags) for row in found] == SENTENCES
 
 
+def test_comments_and_words_that_look_like_them(tmp_path: Path) -> None:
+    comments = "# of the file, in its first line\n", "# sent_id = 4\n"
+    for k, space in enumerate("\t "):
+        rows = "a X P O\n# X P O\n\n", "# Y Q O\nb X P O\n"
+        text = "".join(
+            comment + row.replace(" ", space) for comment, row in zip(comments, rows, strict=True)
+        )
+        found = read_tokens(write(tmp_path / f"{k}.conll", text), Columns())
+        assert [row.tokens for row in found] == [("a", "#"), ("#", "b")]
+        assert [row.where[-2:] for row in found] == [":2", ":6"]
+    tabs = write(tmp_path / "t.conll", "a\tX\tO\n\n# three words\nb\tX\tO\n")
+    assert [row.tokens for row in read_tokens(tabs, Columns())] == [("a",), ("b",)]
+
+
 def test_conllu(tmp_path: Path) -> None:
     rows = (
         "1\tAda\t_\tPROPN\tNNP\tNumber=Sing\t_\t_\t_\t_\n2\tfell\t_\tVERB\tVBD\t_\t_\t_\t_\t_\n\n"
@@ -95,7 +109,9 @@ def test_conllu(tmp_path: Path) -> None:
         ("feats", ("Number=Sing", "_")),
         ("upos+xpos", ("PROPN+NNP", "VERB+VBD")),
     ):
-        assert read_tokens(path, Columns(label=label))[0].tags == tags
+        (found,) = read_tokens(path, Columns(label=label))
+        assert found.tags == tags
+        assert found.where == f"{path}:1"
     with pytest.raises(ElmoreError, match="upos, xpos, feats"):
         read_tokens(path, Columns(label="head"))
 

@@ -15,7 +15,8 @@ from small_models import FIXTURES
 from small_tasks import NAMES, task_class, write_data
 
 from elmore.errors import InputError
-from elmore.tasks.columns import Mention, read_columns, read_documents
+from elmore.tasks.columns import Mention, read_documents
+from elmore.tasks.labelled import read_columns
 from elmore.tasks.layers.crf import tag_transitions
 from elmore.tasks.nli import NliExample, read_pairs
 from elmore.tasks.qa import read_squad, split_paragraph
@@ -110,7 +111,7 @@ def test_only_spaces_and_tabs_split(space: str, tmp_path: Path) -> None:
     """SST and SNLI have words such as "8 1/2" with a space that does not break."""
     path, word = tmp_path / "x", f"8{space}1/2"
     path.write_text(f"{word}\tO\nb O\n")
-    assert next(read_columns(path)).tokens == (word, "b")
+    assert read_columns(path)[0].tokens == (word, "b")
     path.write_text(row(word, "-"))
     assert next(read_documents(path)).sentences[0].tokens == (word,)
     path.write_text(f"(3 (2 8{space}1\\/2) (4 joys))\n")

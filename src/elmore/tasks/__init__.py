@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from elmore.tasks.classify import Classifier, ClassifyExample
     from elmore.tasks.columns import Predicate
     from elmore.tasks.coref import Coref, CorefExample
+    from elmore.tasks.labelled import TagExample
     from elmore.tasks.light import Classified, Tagged
     from elmore.tasks.ner import Ner, NerExample
     from elmore.tasks.nli import Nli, NliExample
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from elmore.tasks.recipe import TaskRecipe
     from elmore.tasks.sentiment import Sentiment, SentimentExample
     from elmore.tasks.srl import Srl, SrlExample
-    from elmore.tasks.tag import TagExample, Tagger
+    from elmore.tasks.tag import Tagger
     from elmore.tasks.tags import Span
 
 __all__ = [
@@ -66,7 +67,7 @@ _NAMES = {
     "Span": "elmore.tasks.tags",
     "Srl": "elmore.tasks.srl",
     "SrlExample": "elmore.tasks.srl",
-    "TagExample": "elmore.tasks.tag",
+    "TagExample": "elmore.tasks.labelled",
     "Tagged": "elmore.tasks.light",
     "Tagger": "elmore.tasks.tag",
     "TaskRecipe": "elmore.tasks.recipe",

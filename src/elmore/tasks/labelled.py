@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,16 +17,18 @@ from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.columns import read_conllu
 from elmore.tasks.tags import is_tag
-from elmore.text.reading import json_records, numbered_lines, split_columns
+from elmore.text.conll import column_sentences
+from elmore.text.reading import json_records, numbered_lines
 from elmore.text.records import data_suffix, table_rows
 
 __all__ = [
     "Columns",
     "LabelledText",
-    "LabelledTokens",
+    "TagExample",
     "is_span_scheme",
     "label_names",
     "label_table",
+    "read_columns",
     "read_texts",
     "read_tokens",
     "split_held_out",
@@ -44,7 +45,6 @@ _TAGS = ("tags", "ner_tags", "pos_tags", "labels", "upos", "label")
 _TAG = ("tag", "label", "ner", "pos", "upos")
 _SENTENCE = ("sentence", "sentence_id", "sentence #", "sent_id", "sent")
 _TABLES = (".csv", ".tsv", ".tab")
-_DOCUMENT = "-DOCSTART-"
 # Between the parts of a tag that is read from two columns.
 JOINED = "+"
 
@@ -75,12 +75,12 @@ class LabelledText:
 
 
 @dataclass(frozen=True)
-class LabelledTokens:
-    """A sentence, one tag per token, and where it is."""
+class TagExample:
+    """A sentence and one tag per token, and where it was read."""
 
     tokens: tuple[str, ...]
-    tags: tuple[str, ...]
-    where: str = ""
+    tags: tuple[str, ...] = ()
+    where: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _label_cell(row: _Row, column: str) -> Any:
 # --------------------------------------------------------------------- tokens with tags
 
 
-def read_tokens(data: Any, columns: Columns) -> list[LabelledTokens]:
+def read_tokens(data: Any, columns: Columns) -> list[TagExample]:
     """Read sentences with one tag per token.
 
     Args:
@@ -190,56 +190,51 @@ def read_tokens(data: Any, columns: Columns) -> list[LabelledTokens]:
         if columns.text not in rows[0].cells and names & set(_TOKEN) and not names & set(_TOKENS):
             return list(_token_rows(rows, columns))
         return [_token_lists(row, columns) for row in rows]
-    found = list(_read_columns(Path(data), columns.label))
-    if not found:
-        raise InputError("there is no sentence; is this a file of columns?", file=str(data))
-    return found
+    return read_columns(Path(data), columns.label)
 
 
-def _read_conllu(path: Path, label: str) -> list[LabelledTokens]:
+def _read_conllu(path: Path, label: str) -> list[TagExample]:
     kinds = label.lower().split(JOINED)
     if not set(kinds) <= {"upos", "xpos", "feats"}:
         raise ConfigError(f"label={label!r}: CoNLL-U has upos, xpos, feats, or two as upos+xpos")
     found = []
-    for k, sentence in enumerate(read_conllu(path), 1):
+    for sentence in read_conllu(path):
         tags = zip(*(getattr(sentence, kind) for kind in kinds), strict=True)
         joined = tuple(JOINED.join(parts) for parts in tags)
-        found.append(LabelledTokens(sentence.words, joined, f"{path}, sentence {k}"))
+        found.append(TagExample(sentence.words, joined, f"{path}:{sentence.line}"))
     return found
 
 
-def _read_columns(path: Path, label: str | None) -> Iterator[LabelledTokens]:
-    """Read one token per line, the word first; the tag is the last column or the given one."""
+def read_columns(path: Path, label: str | None = None, *, spans: bool = False) -> list[TagExample]:
+    """Read one word per line, in the first column, such as CoNLL-2003.
+
+    Args:
+        path: of the file.
+        label: the number of the column of the tags, from 1; by default the last.
+        spans: refuse tags that do not mark spans.
+    """
     if label is not None and not (label.isascii() and label.isdigit() and int(label)):
         raise ConfigError(f"label={label!r}: columns have no names here; give a number from 1")
-    tokens: list[str] = []
-    tags: list[str] = []
-    width = start = 0
-    for number, line in chain(numbered_lines(path), [(0, "")]):
-        if line.startswith("#") and not tokens and "\t" not in line and len(line.split(" ")) != 2:
-            continue  # a comment before a sentence
-        cells = split_columns(line)
-        if not cells or cells[0] == _DOCUMENT:
-            if tokens:
-                yield LabelledTokens(tuple(tokens), tuple(tags), f"{path}:{start}")
-            tokens, tags = [], []
-            continue
-        width = width or len(cells)
-        if len(cells) != width or width < 2:
-            raise InputError(
-                f"{len(cells)} columns, expected {max(2, width)}; write a word, a space or tab, "
-                "and its tag",
-                file=str(path),
-                line=number,
-            )
-        if label is not None and int(label) > width:
-            raise InputError(f"there is no column {label}", file=str(path), line=number)
-        start = start if tokens else number
-        tokens.append(cells[0])
-        tags.append(cells[-1 if label is None else int(label) - 1])
+    found = []
+    for start, rows in column_sentences(numbered_lines(path), str(path)):
+        if label is not None and int(label) > len(rows[0]):
+            raise InputError(f"there is no column {label}", file=str(path), line=start)
+        tags = tuple(row[-1 if label is None else int(label) - 1] for row in rows)
+        for k, tag in enumerate(tags if spans else ()):
+            if not is_tag(tag):
+                raise InputError(
+                    f"'{shown(tag, 40)}' is not a tag; use O or B-, I-, E-, S- (L-, U-) and a "
+                    "label",
+                    file=str(path),
+                    line=start + k,
+                )
+        found.append(TagExample(tuple(row[0] for row in rows), tags, f"{path}:{start}"))
+    if not found:
+        raise InputError("there is no sentence; is this a file of columns?", file=str(path))
+    return found
 
 
-def _token_lists(row: _Row, columns: Columns) -> LabelledTokens:
+def _token_lists(row: _Row, columns: Columns) -> TagExample:
     first = _find(row, columns.text, _TOKENS, "tokens")
     second = _find(row, columns.label, _TAGS, "tags", other=first)
     tokens, tags = row.cells.get(first), row.cells.get(second)
@@ -251,18 +246,16 @@ def _token_lists(row: _Row, columns: Columns) -> LabelledTokens:
     return _sentence(tokens, tags, row.where, row.error)
 
 
-def _sentence(
-    tokens: Any, tags: Any, where: str, error: Callable[[str], InputError]
-) -> LabelledTokens:
+def _sentence(tokens: Any, tags: Any, where: str, error: Callable[[str], InputError]) -> TagExample:
     if len(tokens) != len(tags):
         raise error(f"{len(tokens)} tokens but {len(tags)} tags; give one tag per token")
     for k, (token, tag) in enumerate(zip(tokens, tags, strict=True)):
         if not (isinstance(token, str) and isinstance(tag, str) and tag and token.strip()):
             raise error(f"token {k} has no text or no tag; fill both")
-    return LabelledTokens(tuple(tokens), tuple(tags), where)
+    return TagExample(tuple(tokens), tuple(tags), where)
 
 
-def _token_rows(rows: Sequence[_Row], columns: Columns) -> Iterator[LabelledTokens]:
+def _token_rows(rows: Sequence[_Row], columns: Columns) -> Iterator[TagExample]:
     """Join rows of single tokens; a column or a gap of blank rows says where sentences end."""
     token = _find(rows[0], columns.text, _TOKEN, "token")
     tag = _find(rows[0], columns.label, _TAG, "tag", other=token)
@@ -281,13 +274,13 @@ def _token_rows(rows: Sequence[_Row], columns: Columns) -> Iterator[LabelledToke
     yield _joined(sentence, token, tag)
 
 
-def _joined(rows: Sequence[_Row], token: str, tag: str) -> LabelledTokens:
+def _joined(rows: Sequence[_Row], token: str, tag: str) -> TagExample:
     for row in rows:
         for name in (token, tag):
             if not str(row.cells[name] or "").strip():
                 raise row.error(f"column '{shown(name, 40)}' is empty; fill it or delete the row")
     tokens, tags = ([str(row.cells[name]) for row in rows] for name in (token, tag))
-    return LabelledTokens(tuple(tokens), tuple(tags), rows[0].where)
+    return TagExample(tuple(tokens), tuple(tags), rows[0].where)
 
 
 # --------------------------------------------------------------------- tables

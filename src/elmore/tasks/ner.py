@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmore.errors import InputError
-from elmore.tasks.columns import read_columns
+from elmore.tasks.labelled import read_columns
 from elmore.tasks.layers.crf import Crf, tag_transitions
 from elmore.tasks.layers.encoders import BiLstmStack
 from elmore.tasks.layers.features import TokenFeatures, Tokens
@@ -76,10 +75,8 @@ class Ner(Task[NerExample, Entities]):
 
     def read(self, path: Path) -> list[NerExample]:
         """Read CoNLL columns: word first, tag last."""
-        found = [NerExample(s.tokens, spans_from_tags(s.tags)) for s in read_columns(path)]
-        if not found:
-            raise InputError("there is no sentence; is this a file of columns?", file=str(path))
-        return found
+        found = read_columns(path, spans=True)
+        return [NerExample(sentence.tokens, spans_from_tags(sentence.tags)) for sentence in found]
 
     def find_labels(self, examples: Sequence[NerExample]) -> dict[str, Any]:
         labels = {entity.label for example in examples for entity in example.entities}

@@ -26,7 +26,8 @@ from elmore.tasks.metrics import class_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.supervised import Task
 from elmore.tasks.terminal import mark_spans, paint
-from elmore.text.reading import numbered_lines, split_columns
+from elmore.text.conll import split_columns
+from elmore.text.reading import numbered_lines
 from elmore.text.tokenizer import tokenize
 
 __all__ = ["Nli", "NliExample", "NliSizes", "read_pairs"]

@@ -6,7 +6,6 @@ others by a softmax.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.errors import ConfigError, InputError
-from elmore.tasks.labelled import LabelledTokens, is_span_scheme, read_tokens
+from elmore.tasks.labelled import TagExample, is_span_scheme, read_tokens
 from elmore.tasks.labelled_task import LabelledTask, confusions, refuse_single, surest
 from elmore.tasks.layers.crf import Crf, tag_transitions
 from elmore.tasks.layers.features import TokenFeatures, Tokens
@@ -28,16 +27,7 @@ from elmore.tasks.parts import Measured, Network
 from elmore.tasks.tags import spans_from_tags, tag_names, tags_fit, tags_from_spans
 from elmore.tasks.terminal import mark_spans, tag_lines
 
-__all__ = ["TagExample", "TagSizes", "Tagger"]
-
-
-@dataclass(frozen=True)
-class TagExample:
-    """A sentence and one tag per token, and where it was read."""
-
-    tokens: tuple[str, ...]
-    tags: tuple[str, ...] = ()
-    where: str = dataclasses.field(default="", compare=False, repr=False)
+__all__ = ["TagSizes", "Tagger"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +67,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
     # ------------------------------------------------------------------- data
 
     def from_table(self, data: Any) -> list[TagExample]:
-        return [_example(found) for found in read_tokens(data, self.columns)]
+        return read_tokens(data, self.columns)
 
     def from_lists(self, x: Sequence[Any], y: Sequence[Any]) -> list[TagExample]:
         found = []
@@ -225,10 +215,6 @@ class Tagger(LabelledTask[TagExample, Tagged]):
 
     def to_json(self, example: TagExample, found: Tagged) -> dict[str, Any]:
         return found.to_json()
-
-
-def _example(found: LabelledTokens) -> TagExample:
-    return TagExample(found.tokens, found.tags, found.where)
 
 
 def _around(tokens: Sequence[str], k: int) -> str:

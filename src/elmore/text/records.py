@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
+from elmore.text.conll import conllu_sentences
 
 __all__ = ["LINES", "Lines", "Records", "Text", "as_text", "data_suffix", "table_rows"]
 
@@ -20,7 +21,6 @@ Text: TypeAlias = str | Sequence[str]
 Lines: TypeAlias = Iterator[tuple[int, str]]
 
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-_CONLLU_COLUMNS = 10
 
 
 def as_text(text: Text) -> str:
@@ -74,7 +74,7 @@ class Records:
         if self.column is not None:
             return _column_texts(lines, name, self.column)
         if self.conllu or suffix == ".conllu":
-            return _conllu_tokens(lines, name)
+            return (sentence.words for sentence in conllu_sentences(lines, name))
         if suffix in (".jsonl", ".csv", ".tsv"):
             flag = "--field" if suffix == ".jsonl" else "--column"
             raise InputError(
@@ -171,28 +171,3 @@ def _place(header: list[str], column: str, refuse: Callable[[int, str], InputErr
         names = ", ".join(map(repr, header[:8]))
         raise refuse(1, f"no column '{shown(column, 40)}'; there are {shown(names, 120)}")
     return header.index(column)
-
-
-# --------------------------------------------------------------------------- CoNLL-U
-
-
-def _conllu_tokens(lines: Lines, name: str) -> Iterator[tuple[str, ...]]:
-    refuse = _refusal(name)
-    words: list[str] = []
-    for number, line in lines:
-        if not line.strip():
-            if words:
-                yield tuple(words)
-            words = []
-        elif not line.startswith("#"):
-            columns = line.split("\t")
-            if len(columns) != _CONLLU_COLUMNS:
-                raise refuse(
-                    number,
-                    f"{len(columns)} columns, expected {_CONLLU_COLUMNS}; separate CoNLL-U columns "
-                    "by tabs",
-                )
-            if columns[0].isdecimal():  # not a contraction (7-8), nor an empty node (8.1)
-                words.append(columns[1])
-    if words:
-        yield tuple(words)
