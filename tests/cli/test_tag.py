@@ -10,7 +10,8 @@ import pytest
 from small_tasks import CLASSIFY, make, write_data
 
 from elmore import Elmo
-from elmore.tasks.light import classifier, ready_models, tagger
+from elmore.tasks.folder import ready_models
+from elmore.tasks.light import classifier, tagger
 
 
 @pytest.fixture(scope="module")

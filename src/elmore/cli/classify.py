@@ -17,7 +17,7 @@ from elmore.cli.tag import add_use, bilm, is_sentence, output_format, write_all
 from elmore.text.reading import check_inputs, read_input
 
 if TYPE_CHECKING:
-    from elmore.tasks.light import Classified
+    from elmore.tasks.decoding import Classified
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 

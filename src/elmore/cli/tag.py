@@ -21,7 +21,8 @@ from elmore.cli.report import make_progress, reading_notes, say, say_waiting, se
 from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
-    from elmore.tasks.light import LightTagger, Tagged
+    from elmore.tasks.decoding import Tagged
+    from elmore.tasks.light import LightTagger
     from elmore.text.reading import SentenceReader
     from elmore.text.sentence import Sentence
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from elmore.tasks.classify import Classifier, ClassifyExample
     from elmore.tasks.columns import Predicate
     from elmore.tasks.coref import Coref, CorefExample
+    from elmore.tasks.decoding import Classified, Tagged
     from elmore.tasks.labelled import TagExample
-    from elmore.tasks.light import Classified, Tagged
     from elmore.tasks.ner import Ner, NerExample
     from elmore.tasks.nli import Nli, NliExample
     from elmore.tasks.qa import Qa, QaExample, split_paragraph
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 _NAMES = {
-    "Classified": "elmore.tasks.light",
+    "Classified": "elmore.tasks.decoding",
     "Classifier": "elmore.tasks.classify",
     "ClassifyExample": "elmore.tasks.classify",
     "Coref": "elmore.tasks.coref",
@@ -68,7 +68,7 @@ _NAMES = {
     "Srl": "elmore.tasks.srl",
     "SrlExample": "elmore.tasks.srl",
     "TagExample": "elmore.tasks.labelled",
-    "Tagged": "elmore.tasks.light",
+    "Tagged": "elmore.tasks.decoding",
     "Tagger": "elmore.tasks.tag",
     "TaskRecipe": "elmore.tasks.recipe",
     "split_paragraph": "elmore.tasks.qa",

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from elmore._imports import require
 from elmore.errors import ConfigError, InputError
+from elmore.tasks.decoding import Classified, classified, cut_text
 from elmore.tasks.labelled import LabelledText, as_number, label_names, read_texts, split_labels
 from elmore.tasks.labelled_task import (
     LabelledTask,
@@ -28,7 +29,6 @@ from elmore.tasks.labelled_task import (
 )
 from elmore.tasks.layers.features import TokenFeatures
 from elmore.tasks.layers.window import TextNetwork
-from elmore.tasks.light import Classified, classified, cut_text
 from elmore.tasks.metrics import class_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.terminal import class_line

@@ -24,6 +24,7 @@ from elmore.tasks.supervised import Task
 from elmore.tasks.tags import (
     Span,
     spans_from_tags,
+    spans_to_json,
     tag_names,
     tags_fit,
     tags_from_spans,
@@ -127,10 +128,7 @@ class Ner(Task[NerExample, Entities]):
     def to_json(self, example: NerExample, found: Entities) -> dict[str, Any]:
         return {
             "tokens": list(example.tokens),
-            "entities": [
-                {**span._asdict(), "text": " ".join(example.tokens[span.first : span.last + 1])}
-                for span in found
-            ],
+            "entities": spans_to_json(found, example.tokens),
         }
 
 

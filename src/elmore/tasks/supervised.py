@@ -22,7 +22,7 @@ from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row
 from elmore.tasks.fit_report import Training, changed_settings, fit_report
-from elmore.tasks.folder import TaskFolder, WordList, read_task, write_task
+from elmore.tasks.folder import TaskFolder, WordList, bilm_of, read_task, write_task
 from elmore.tasks.inputs import (
     FrozenLayers,
     TokenIndex,
@@ -34,7 +34,6 @@ from elmore.tasks.inputs import (
     word_vectors_of,
 )
 from elmore.tasks.layers.features import Tokens
-from elmore.tasks.light import bilm_of
 from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
 from elmore.tasks.recipe import TaskRecipe
 from elmore.text.segmenter import Tokenizer, split_function

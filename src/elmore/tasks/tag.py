@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from elmore.errors import ConfigError, InputError
+from elmore.tasks.decoding import Tagged, steps_of, tagged
 from elmore.tasks.labelled import TagExample, is_span_scheme, read_tokens
 from elmore.tasks.labelled_task import LabelledTask, confusions, refuse_single, surest
 from elmore.tasks.layers.crf import Crf, tag_transitions
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.layers.window import WindowNetwork
-from elmore.tasks.light import Tagged, steps_of, tagged
 from elmore.tasks.metrics import class_scores, span_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.tags import spans_from_tags, tag_names, tags_fit, tags_from_spans
