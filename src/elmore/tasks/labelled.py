@@ -426,20 +426,30 @@ def _kind(value: Any) -> str:
 # --------------------------------------------------------------------- labels
 
 
-def label_names(labels: Collection[Any], separator: str | None) -> tuple[str, list[str]]:
+def label_names(
+    labels: Collection[Any], separator: str | None, kind: str = "auto"
+) -> tuple[str, list[str]]:
     """What kind of labels there are ("label", "labels" or "number"), and their names in order.
 
     Numbers are a scale if some have a fraction or there are more than twenty; else they are names.
+
+    Args:
+        labels: of all examples.
+        separator: between several labels of one example.
+        kind: the user's choice; "auto" to decide by the labels.
     """
-    if any(isinstance(label, tuple) for label in labels) or separator is not None:
-        return "labels", sorted({one for label in labels for one in split_labels(label, separator)})
-    numbers = [as_number(label) for label in labels]
-    if all(number is not None for number in numbers):
-        distinct = set(numbers)
-        if len(distinct) > 20 or any(n != int(n) for n in distinct if n is not None):
-            return "number", []
-        return "label", [str(label) for label in sorted(set(labels), key=lambda v: float(v))]
-    return "label", sorted({str(label) for label in labels})
+    numbers = {as_number(label) for label in labels}
+    if kind == "auto":
+        several = separator is not None or any(isinstance(label, tuple) for label in labels)
+        scale = len(numbers) > 20 or any(n != int(n) for n in numbers if n is not None)
+        kind = "labels" if several else "number" if scale and None not in numbers else "label"
+    if kind == "number":
+        return kind, []
+    split = (
+        split_labels(label, separator) if kind == "labels" else (str(label),) for label in labels
+    )
+    found, numeric = {name for names in split for name in names}, None not in numbers
+    return kind, sorted(found, key=lambda name: (float(name) if numeric else 0.0, name))
 
 
 def split_labels(label: Any, separator: str | None) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from elmore.tasks.labelled import Columns, label_table, split_held_out
 from elmore.tasks.parts import Example, Prediction
 from elmore.tasks.supervised import Task
 
-__all__ = ["LabelledTask", "confusions", "refuse_single", "refuse_unknown", "surest"]
+__all__ = ["LabelledTask", "mistake_tables", "refuse_single", "refuse_unknown"]
 
 _SHOWN = 10
 # From this ratio on, the rarest label may never be predicted.
@@ -87,8 +87,8 @@ class LabelledTask(Task[Example, Prediction]):
         """What the held-out part has in proportion."""
 
     @abstractmethod
-    def baseline(self, train: Sequence[Example], held_out: Sequence[Example]) -> float | None:
-        """The score of a simple method without ELMo; None if it cannot be had."""
+    def baseline(self, train: Sequence[Example], held_out: Sequence[Example]) -> float:
+        """The score of a simple method without ELMo."""
 
     def read(self, path: Path) -> list[Example]:
         return self.from_table(path)
@@ -167,13 +167,12 @@ class LabelledTask(Task[Example, Prediction]):
                 f"were held out to evaluate on (stratified, seed {self.seed})"
             )
         if scored is not None:
-            tables |= scored.tables
-            score = scored.metrics[self.metric]
             simple = self.baseline(examples, held_out)
-            rows: list[Row] = [{"model": self.name, self.metric: score}]
-            if simple is not None:
-                rows.append({"model": self.baseline_name, self.metric: simple})
-            tables["against a baseline"] = rows
+            tables |= scored.tables
+            tables["against a baseline"] = [
+                {"model": self.name, self.metric: scored.metrics[self.metric]},
+                {"model": self.baseline_name, self.metric: simple},
+            ]
         tables |= report.tables
         return dataclasses.replace(report, tables=tables, notes=notes)
 
@@ -245,20 +244,29 @@ def _imbalance(counts: Mapping[str, int]) -> list[str]:
     ]
 
 
-def confusions(pairs: Iterable[tuple[str, str]]) -> list[Row]:
-    """The most frequent confusions among (right, predicted) labels."""
-    wrong = Counter((right, found) for right, found in pairs if right != found)
-    order = sorted(wrong.items(), key=lambda item: (-item[1], item[0]))
-    return [
-        {"right": right, "predicted": found, "times": times}
-        for (right, found), times in order[:_SHOWN]
+def mistake_tables(
+    pairs: Sequence[tuple[str, str]], items: Iterable[tuple[float, Row]]
+) -> dict[str, list[Row]]:
+    """The most frequent confusions, and the mistakes that the model was most certain of.
+
+    Args:
+        pairs: the right and the predicted label of each item.
+        items: of each the probability of the predicted label, and what to show.
+    """
+    both = zip(pairs, items, strict=True)
+    wrong = [
+        (chance, {"right": a, "predicted": b, **shown})
+        for (a, b), (chance, shown) in both
+        if a != b
     ]
-
-
-def surest(mistakes: Iterable[tuple[float, Row]]) -> list[Row]:
-    """The mistakes that the model was most certain of."""
-    order = sorted(mistakes, key=lambda item: -item[0])[:_SHOWN]
-    return [{**row, "probability": chance} for chance, row in order]
+    times = Counter((row["right"], row["predicted"]) for _, row in wrong)
+    often = sorted(times, key=lambda pair: (-times[pair], pair))[:_SHOWN]
+    surest = sorted(wrong, key=lambda mistake: -mistake[0])[:_SHOWN]
+    tables: dict[str, list[Row]] = {
+        "confusions": [{"right": a, "predicted": b, "times": times[a, b]} for a, b in often],
+        "most confident mistakes": [{**row, "probability": chance} for chance, row in surest],
+    }
+    return tables if wrong else {}
 
 
 def refuse_unknown(labels: Iterable[str], known: Sequence[str], where: str) -> None:

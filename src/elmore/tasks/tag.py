@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.decoding import Tagged, steps_of, tagged
 from elmore.tasks.labelled import TagExample, is_span_scheme, read_tokens
-from elmore.tasks.labelled_task import LabelledTask, confusions, refuse_single, surest
+from elmore.tasks.labelled_task import LabelledTask, mistake_tables, refuse_single
 from elmore.tasks.layers.crf import Crf, tag_transitions
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.layers.window import WindowNetwork
@@ -155,16 +155,12 @@ class Tagger(LabelledTask[TagExample, Tagged]):
             metrics, tables["tags"] = class_scores(right, guessed, names) if right else ({}, [])
             metrics = metrics or {"accuracy": 0.0, "mean f1": 0.0}
             metrics |= _by_part(right, guessed)
-        tables["confusions"] = confusions(pairs)
-        places = ((one, k) for one in found for k in range(len(one.tokens)))
-        tables["most confident mistakes"] = surest(
-            (
-                one.probabilities[k],
-                {"right": a, "predicted": b, "word": one.tokens[k], "in": _around(one.tokens, k)},
-            )
-            for (a, b), (one, k) in zip(pairs, places, strict=True)
-            if a != b
+        shown = (
+            (one.probabilities[k], {"word": one.tokens[k], "in": _around(one.tokens, k)})
+            for one in found
+            for k in range(len(one.tokens))
         )
+        tables |= mistake_tables(pairs, shown)
         notes = []
         if not self._spans and (new := sorted(set(right) - set(self.labels["tags"]))):
             n = sum(tag in new for tag in right)
@@ -185,7 +181,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
             pairs += zip(tags, one.tags, strict=True)
         return pairs
 
-    def baseline(self, train: Sequence[TagExample], held_out: Sequence[TagExample]) -> float | None:
+    def baseline(self, train: Sequence[TagExample], held_out: Sequence[TagExample]) -> float:
         """The most frequent tag of each word; unseen words get that of words seen once."""
         counts: dict[str, Counter[str]] = {}
         for example in train:
