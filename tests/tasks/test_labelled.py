@@ -137,6 +137,8 @@ def test_frames_and_datasets() -> None:
 
 
 def test_lists() -> None:
+    tokens = make("classify").examples([("It", "fell.")], [{"up"}])
+    assert tokens == [ClassifyExample((("It", "fell."),), ("up",))]
     found = make("classify").examples(["It fell. I saw it."], ["up"])
     assert found == [ClassifyExample((("It", "fell", "."), ("I", "saw", "it", ".")), "up")]
     assert make("tag").examples(["It fell"], [["P", "V"]]) == [
@@ -270,11 +272,15 @@ Break = Callable[[Any], object]
     ("task", "action", "message"),
     [
         ("classify", lambda t: t.fit(["a", "b"], ["x"]), "2 items but 1 labels"),
-        ("classify", lambda t: t.fit(["a", ""], ["x", "y"]), "item 1 has no text"),
-        ("classify", lambda t: t.fit(["a", "b"], ["x", None]), "label 1 is a NoneType"),
+        ("classify", lambda t: t.fit(["a", ""], ["x", "y"]), "item:1: column 'text' is empty"),
+        (
+            "classify",
+            lambda t: t.fit(["a", "b"], ["x", None]),
+            "item:1: column 'label' has no label",
+        ),
         ("classify", lambda t: t.fit("nowhere.csv"), "does not exist"),
-        ("tag", lambda t: t.fit([["a", "b"]], [["X"]]), "item 0 has 2 tokens but 1 tags"),
-        ("tag", lambda t: t.fit([["a"]], ["X"]), "item 0 has tokens or tags that are not lists"),
+        ("tag", lambda t: t.fit([["a", "b"]], [["X"]]), "item:0: 2 tokens but 1 tags"),
+        ("tag", lambda t: t.fit([["a"]], ["X"]), "item:0: column 'tags' holds a text, not a"),
     ],
 )
 def test_broken_lists(task: str, action: Break, message: str) -> None:

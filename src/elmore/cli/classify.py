@@ -15,6 +15,7 @@ from elmore.cli.parsing import Parser
 from elmore.cli.report import say_waiting
 from elmore.cli.tag import add_use, bilm, is_sentence, output_format, write_all
 from elmore.text.reading import check_inputs, read_input
+from elmore.text.records import as_text
 
 if TYPE_CHECKING:
     from elmore.tasks.decoding import Classified
@@ -34,7 +35,6 @@ Train your own with `elmore task train classify`. A text file has one text per l
 .jsonl have one per row. An INPUT with spaces in it that is not a file is a text.
 """
 _FORMATS = ("text", "jsonl", "tsv")
-_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -89,13 +89,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _texts(args: argparse.Namespace) -> Iterator[str]:
-    from elmore.tasks.labelled import Columns, read_texts
+    from elmore.tasks.labelled import Columns, is_table, read_texts
 
     for word in args.inputs or ["-"]:
         if is_sentence(word):
             yield word
-        elif Path(word).suffix.lower() in _TABLES:
-            yield from (r.text for r in read_texts(word, Columns(text=args.text), labelled=False))
+        elif is_table(word):
+            rows = read_texts(word, Columns(text=args.text), labelled=False)
+            yield from (as_text(row.text) for row in rows)
         else:
             yield from (line for _, line in read_input(word))
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from elmore._imports import require
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.decoding import Classified, classified, cut_text
-from elmore.tasks.labelled import LabelledText, as_number, label_names, read_texts, split_labels
+from elmore.tasks.labelled import Columns, as_number, label_names, read_texts, split_labels
 from elmore.tasks.labelled_task import (
     LabelledTask,
     mistake_tables,
@@ -95,24 +95,17 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
 
     # ------------------------------------------------------------------- data
 
-    def from_table(self, data: Any) -> list[ClassifyExample]:
-        return [self._example(found) for found in read_texts(data, self.columns)]
+    def read(self, data: Any) -> list[ClassifyExample]:
+        return self._examples(data, self.columns)
 
     def from_lists(self, x: Sequence[Any], y: Sequence[Any]) -> list[ClassifyExample]:
-        found = []
-        for k, (item, label) in enumerate(zip(x, y, strict=True)):
-            plain = label.tolist() if isinstance(label, np.generic) else label
-            known = tuple(plain) if isinstance(plain, list | tuple | set) else plain
-            if not isinstance(known, str | int | float | tuple) or known != known:
-                raise ConfigError(f"label {k} is a {type(label).__name__}; use texts or numbers")
-            text = self.parse(item)
-            if not text.tokens:
-                raise InputError(f"item {k} has no text; leave it out")
-            found.append(dataclasses.replace(text, label=known, where=f"item {k}"))
-        return found
+        return self._examples({"text": x, "label": y}, Columns())
 
-    def _example(self, found: LabelledText) -> ClassifyExample:
-        return dataclasses.replace(self.parse(found.text), label=found.label, where=found.where)
+    def _examples(self, data: Any, columns: Columns) -> list[ClassifyExample]:
+        return [
+            dataclasses.replace(self.parse(found.text), label=found.label, where=found.where)
+            for found in read_texts(data, columns)
+        ]
 
     def parse(self, item: str | Sequence[str]) -> ClassifyExample:
         """Take a text, or the tokens of one sentence."""

@@ -5,7 +5,6 @@ Every error names the file, the line and the column. Reading needs no torch.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +18,14 @@ from elmore.tasks.columns import read_conllu
 from elmore.tasks.tags import is_tag
 from elmore.text.conll import column_sentences
 from elmore.text.reading import json_records, numbered_lines
-from elmore.text.records import data_suffix, table_rows
+from elmore.text.records import Text, data_suffix, table_rows
 
 __all__ = [
     "Columns",
     "LabelledText",
     "TagExample",
     "is_span_scheme",
+    "is_table",
     "label_names",
     "label_table",
     "read_columns",
@@ -44,7 +44,7 @@ _TOKEN = ("token", "word", "form")
 _TAGS = ("tags", "ner_tags", "pos_tags", "labels", "upos", "label")
 _TAG = ("tag", "label", "ner", "pos", "upos")
 _SENTENCE = ("sentence", "sentence_id", "sentence #", "sent_id", "sent")
-_TABLES = (".csv", ".tsv", ".tab")
+_JSON = (".jsonl", ".ndjson")
 # Between the parts of a tag that is read from two columns.
 JOINED = "+"
 
@@ -67,9 +67,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class LabelledText:
-    """A text, its label or labels as the data has them, and where it is."""
+    """A text or its tokens, its label or labels as the data has them, and where it is."""
 
-    text: str
+    text: Text
     label: Any
     where: str = ""
 
@@ -95,8 +95,34 @@ class _Row:
     def where(self) -> str:
         return f"{self.file}:{self.line}"
 
-    def error(self, problem: str) -> InputError:
-        return InputError(problem, file=self.file, line=self.line)
+    def error(self, problem: str, column: str | None = None) -> InputError:
+        named = "" if column is None else f"column '{shown(column, 40)}' "
+        return InputError(f"{named}{problem}", file=self.file, line=self.line)
+
+    def text(self, column: str) -> str:
+        value = self.cells.get(column)
+        if not isinstance(value, str):
+            raise self.error(f"holds {_kind(value)}, not a text", column)
+        if not value.strip():
+            raise self.error("is empty; fill it or delete the row", column)
+        return value
+
+    def texts(self, column: str) -> tuple[str, ...]:
+        values = self.cells.get(column)
+        if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
+            raise self.error(f"holds {_kind(values)}, not a list of texts", column)
+        return tuple(values)
+
+    def label(self, column: str) -> Any:
+        value = self.cells.get(column)
+        if isinstance(value, list | tuple | set) and all(isinstance(one, str) for one in value):
+            return tuple(value)
+        value = value.strip() if isinstance(value, str) else value
+        if value in (None, "") or value != value:
+            raise self.error("has no label; fill it or delete the row", column)
+        if not isinstance(value, str | int | float):
+            raise self.error(f"holds {_kind(value)}, not a label", column)
+        return str(value).lower() if isinstance(value, bool) else value
 
 
 # --------------------------------------------------------------------- texts with labels
@@ -107,7 +133,7 @@ def read_texts(data: Any, columns: Columns, *, labelled: bool = True) -> list[La
 
     Args:
         data: a file (.csv, .tsv, .jsonl), a folder with one folder of texts per label, a pandas
-            frame, or a `datasets.Dataset`.
+            frame, a `datasets.Dataset`, or a dictionary of lists; a text may be a list of tokens.
         columns: which columns.
         labelled: whether rows must have labels.
 
@@ -116,14 +142,17 @@ def read_texts(data: Any, columns: Columns, *, labelled: bool = True) -> list[La
     """
     if isinstance(data, str | Path) and Path(data).is_dir():
         return _read_folder(Path(data))
-    rows = list(_table(data))
-    if not rows:
-        raise InputError("there is no row below the header", file=_name(data))
+    rows = _table(data)
     text = _find(rows[0], columns.text, _TEXT, "text")
-    if not labelled:
-        return [LabelledText(_text_cell(row, text), None, row.where) for row in rows]
-    label = _find(rows[0], columns.label, _LABEL, "label", other=text)
-    return [LabelledText(_text_cell(r, text), _label_cell(r, label), r.where) for r in rows]
+    label = _find(rows[0], columns.label, _LABEL, "label", other=text) if labelled else None
+    return [
+        LabelledText(
+            row.texts(text) if isinstance(row.cells.get(text), list | tuple) else row.text(text),
+            None if label is None else row.label(label),
+            row.where,
+        )
+        for row in rows
+    ]
 
 
 def _read_folder(path: Path) -> list[LabelledText]:
@@ -143,28 +172,6 @@ def _read_folder(path: Path) -> list[LabelledText]:
     return found
 
 
-def _text_cell(row: _Row, column: str) -> str:
-    value = row.cells.get(column)
-    if not isinstance(value, str):
-        raise row.error(f"column '{shown(column, 40)}' holds {_kind(value)}, not a text")
-    if not value.strip():
-        raise row.error(f"column '{shown(column, 40)}' is empty; fill it or delete the row")
-    return value
-
-
-def _label_cell(row: _Row, column: str) -> Any:
-    value = row.cells.get(column)
-    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
-        return tuple(value)
-    if value is None or (isinstance(value, str) and not value.strip()) or value != value:
-        raise row.error(f"column '{shown(column, 40)}' has no label; fill it or delete the row")
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        if isinstance(value, bool):
-            return str(value).lower()
-        raise row.error(f"column '{shown(column, 40)}' holds {_kind(value)}, not a label")
-    return value.strip() if isinstance(value, str) else value
-
-
 # --------------------------------------------------------------------- tokens with tags
 
 
@@ -179,18 +186,15 @@ def read_tokens(data: Any, columns: Columns) -> list[TagExample]:
     Raises:
         InputError: naming the file, line and column at fault.
     """
-    suffix = _suffix(data)
-    if suffix == ".conllu":
-        return _read_conllu(Path(data), columns.label or "upos")
-    if suffix in (".csv", ".tsv", ".jsonl", ".ndjson", ""):
-        rows = list(_table(data))
-        if not rows:
-            raise InputError("there is no row below the header", file=_name(data))
-        names = {name.lower() for name in rows[0].cells}
-        if columns.text not in rows[0].cells and names & set(_TOKEN) and not names & set(_TOKENS):
-            return list(_token_rows(rows, columns))
-        return [_token_lists(row, columns) for row in rows]
-    return read_columns(Path(data), columns.label)
+    if isinstance(data, str | Path) and not is_table(data):
+        if data_suffix(str(data)) == ".conllu":
+            return _read_conllu(Path(data), columns.label or "upos")
+        return read_columns(Path(data), columns.label)
+    rows = _table(data)
+    names = {name.lower() for name in rows[0].cells}
+    if columns.text not in rows[0].cells and names & set(_TOKEN) and not names & set(_TOKENS):
+        return list(_token_rows(rows, columns))
+    return [_token_lists(row, columns) for row in rows]
 
 
 def _read_conllu(path: Path, label: str) -> list[TagExample]:
@@ -237,22 +241,13 @@ def read_columns(path: Path, label: str | None = None, *, spans: bool = False) -
 def _token_lists(row: _Row, columns: Columns) -> TagExample:
     first = _find(row, columns.text, _TOKENS, "tokens")
     second = _find(row, columns.label, _TAGS, "tags", other=first)
-    tokens, tags = row.cells.get(first), row.cells.get(second)
-    for name, values in ((first, tokens), (second, tags)):
-        if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
-            raise row.error(
-                f"column '{shown(name, 40)}' holds {_kind(values)}, not a list of texts"
-            )
-    return _sentence(tokens, tags, row.where, row.error)
-
-
-def _sentence(tokens: Any, tags: Any, where: str, error: Callable[[str], InputError]) -> TagExample:
+    tokens, tags = row.texts(first), row.texts(second)
     if len(tokens) != len(tags):
-        raise error(f"{len(tokens)} tokens but {len(tags)} tags; give one tag per token")
-    for k, (token, tag) in enumerate(zip(tokens, tags, strict=True)):
-        if not (isinstance(token, str) and isinstance(tag, str) and tag and token.strip()):
-            raise error(f"token {k} has no text or no tag; fill both")
-    return TagExample(tuple(tokens), tuple(tags), where)
+        raise row.error(f"{len(tokens)} tokens but {len(tags)} tags; give one tag per token")
+    for k, pair in enumerate(zip(tokens, tags, strict=True)):
+        if not all(part.strip() for part in pair):
+            raise row.error(f"token {k} has no text or no tag; fill both")
+    return TagExample(tokens, tags, row.where)
 
 
 def _token_rows(rows: Sequence[_Row], columns: Columns) -> Iterator[TagExample]:
@@ -275,64 +270,59 @@ def _token_rows(rows: Sequence[_Row], columns: Columns) -> Iterator[TagExample]:
 
 
 def _joined(rows: Sequence[_Row], token: str, tag: str) -> TagExample:
-    for row in rows:
-        for name in (token, tag):
-            if not str(row.cells[name] or "").strip():
-                raise row.error(f"column '{shown(name, 40)}' is empty; fill it or delete the row")
-    tokens, tags = ([str(row.cells[name]) for row in rows] for name in (token, tag))
-    return TagExample(tuple(tokens), tuple(tags), rows[0].where)
+    tokens, tags = (tuple(row.text(name) for row in rows) for name in (token, tag))
+    return TagExample(tokens, tags, rows[0].where)
 
 
 # --------------------------------------------------------------------- tables
 
 
-def _table(data: Any) -> Iterator[_Row]:
-    """The rows of a file, a pandas frame or a `datasets.Dataset`."""
-    if not isinstance(data, str | Path):
-        return _frame(data)
-    suffix, path = _suffix(data), Path(data)
-    if suffix in (".jsonl", ".ndjson") or (suffix not in _TABLES and _starts(path, "{")):
-        return _json_lines(path)
-    return _delimited(path)
+def is_table(file: str | Path) -> bool:
+    """Whether the name of a file says that its columns have names."""
+    return data_suffix(str(file)) in (".csv", ".tsv", ".tab", *_JSON)
+
+
+def _table(data: Any) -> list[_Row]:
+    """The rows of a file, a pandas frame, a `datasets.Dataset`, or a dictionary of lists."""
+    if isinstance(data, str | Path):
+        path = Path(data)
+        lines = (line for _, line in numbered_lines(path) if line.strip())
+        json = data_suffix(str(data)) in _JSON
+        if json or (not is_table(data) and next(lines, "").startswith("{")):
+            rows = list(_json_lines(path))
+        else:
+            rows = list(_delimited(path))
+    else:
+        path, rows = None, list(_frame(data))
+    if not rows:
+        raise InputError("there is no row below the header", file=path and str(path))
+    return rows
 
 
 def _frame(data: Any) -> Iterator[_Row]:
-    names = getattr(data, "column_names", None) or list(getattr(data, "columns", ()))
-    if not names:
+    lists = isinstance(data, Mapping)
+    names = data if lists else getattr(data, "column_names", None) or getattr(data, "columns", ())
+    if not len(names):
         raise ConfigError(
             f"{shown(repr(data), 60)} is not labelled data; pass a file, lists (X, y), a data "
             "frame or a dataset"
         )
-    names = [str(name) for name in names]
-    decode = _class_names(data)
-    lists = [data[name] for name in names]
-    for k, values in enumerate(zip(*lists, strict=True)):
-        cells = {
-            name: decode[name](_plain(value)) if name in decode else _plain(value)
-            for name, value in zip(names, values, strict=True)
-        }
-        yield _Row(cells, "row", k)
+    features = getattr(data, "features", None) or {}  # of a `datasets.Dataset`
+    columns = [[_plain(value, features.get(name)) for value in data[name]] for name in names]
+    for k, values in enumerate(zip(*columns, strict=True)):
+        cells = dict(zip(map(str, names), values, strict=True))
+        yield _Row(cells, "item" if lists else "row", k)
 
 
-def _class_names(data: Any) -> dict[str, Callable[[Any], Any]]:
-    """Of a `datasets.Dataset`: what turns the numbers of its classes into their names."""
-    found: dict[str, Callable[[Any], Any]] = {}
-    for name, feature in (getattr(data, "features", None) or {}).items():
-        one = getattr(feature, "feature", feature)
-        if hasattr(one, "int2str"):
-
-            def named(value: Any, names: Any = one) -> Any:
-                if isinstance(value, list):
-                    return [names.int2str(v) for v in value]
-                return names.int2str(value) if isinstance(value, int) and value >= 0 else None
-
-            found[name] = named
-    return found
-
-
-def _plain(value: Any) -> Any:
-    """Numbers and arrays of numpy as Python's own."""
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+def _plain(value: Any, feature: Any) -> Any:
+    """Values of numpy as Python's own, and classes by their names."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    classes = getattr(feature, "feature", feature)  # of a list, those of its values
+    if not hasattr(classes, "int2str"):
+        return value
+    if isinstance(value, list):
+        return [classes.int2str(one) for one in value]
+    return classes.int2str(value) if isinstance(value, int) and value >= 0 else None
 
 
 def _json_lines(path: Path) -> Iterator[_Row]:
@@ -353,7 +343,11 @@ def _delimited(path: Path) -> Iterator[_Row]:
         if not any(cell.strip() for cell in cells):
             continue
         if not header:
-            header = _header(cells, path)
+            header = [cell.strip() for cell in cells]
+            if len(set(header)) < len(header):
+                twice = next(name for name in header if header.count(name) > 1)
+                problem = f"the header has the column '{shown(twice, 40)}' twice; rename one"
+                raise InputError(problem, file=str(path), line=line)
         elif len(cells) != len(header):
             raise InputError(
                 f"{len(cells)} columns, the header has {len(header)}; put quotes around a text "
@@ -365,18 +359,6 @@ def _delimited(path: Path) -> Iterator[_Row]:
             yield _Row(dict(zip(header, cells, strict=True)), str(path), line)
     if not header:
         raise InputError("the file is empty; the first row must name the columns", file=str(path))
-
-
-def _header(cells: Sequence[str], path: Path) -> list[str]:
-    names = [cell.strip() for cell in cells]
-    twice = [name for name, n in Counter(names).items() if n > 1]
-    if twice:
-        raise InputError(
-            f"the header has the column '{shown(twice[0], 40)}' twice; rename one",
-            file=str(path),
-            line=1,
-        )
-    return names
 
 
 def _find(
@@ -400,19 +382,6 @@ def _find(
             f"({flag}=, --{flag})"
         )
     return found
-
-
-def _suffix(data: Any) -> str:
-    """The suffix of a file without that of its compression; "" for what is not a file."""
-    return (data_suffix(str(data)) or ".") if isinstance(data, str | Path) else ""
-
-
-def _starts(path: Path, mark: str) -> bool:
-    return next((line.startswith(mark) for _, line in numbered_lines(path) if line.strip()), False)
-
-
-def _name(data: Any) -> str | None:
-    return str(data) if isinstance(data, str | Path) else None
 
 
 def _kind(value: Any) -> str:

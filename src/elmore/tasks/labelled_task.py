@@ -69,7 +69,7 @@ class LabelledTask(Task[Example, Prediction]):
         """Examples from lists of items and labels."""
 
     @abstractmethod
-    def from_table(self, data: Any) -> list[Example]:
+    def read(self, data: Any) -> list[Example]:
         """Examples from a file, a folder, a data frame or a dataset."""
 
     @abstractmethod
@@ -90,9 +90,6 @@ class LabelledTask(Task[Example, Prediction]):
     def baseline(self, train: Sequence[Example], held_out: Sequence[Example]) -> float:
         """The score of a simple method without ELMo."""
 
-    def read(self, path: Path) -> list[Example]:
-        return self.from_table(path)
-
     def examples(self, data: Any, y: Sequence[Any] | None = None) -> list[Example]:
         """Read labelled data: files, lists (X, y), a data frame, a dataset, or examples."""
         if y is not None:
@@ -101,7 +98,7 @@ class LabelledTask(Task[Example, Prediction]):
                 raise InputError(f"{len(x)} items but {len(y)} labels; give one label per item")
             return self.from_lists(x, y)
         if hasattr(data, "columns") or hasattr(data, "column_names"):
-            return self.from_table(data)
+            return self.read(data)
         if isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], str | Path):
             return self.examples(*data)
         return super().examples(data)
@@ -124,11 +121,7 @@ class LabelledTask(Task[Example, Prediction]):
             out: folder of the run.
             options: as in `Task.fit`.
         """
-        examples = self.examples(train, y)
-        held_out = self.examples(dev) if dev is not None else None
-        made = held_out is None
-        if held_out is None:
-            examples, held_out = split_held_out(examples, self.key, seed=self.seed)
+        examples, held_out = self._divided(train, y, dev)
         before, self.few = self.cache, len(held_out) < _FEW
         with cache_folder(self.cache) as folder:  # one for the training and what follows
             self.cache = folder
@@ -138,10 +131,19 @@ class LabelledTask(Task[Example, Prediction]):
                 scored = self.evaluate(held_out) if held_out else None
             finally:
                 self.cache = before
-        report = self._explained(report, scored, examples, held_out, made=made)
+        report = self._explained(report, scored, examples, held_out, made=dev is None)
         if out is not None:
             report.save(Path(out) / "report.json", overwrite=True)
         return report
+
+    def _divided(
+        self, train: Any, y: Sequence[Any] | None, dev: Any
+    ) -> tuple[list[Example], list[Example]]:
+        """What to learn from and what to evaluate on, which is held out if there is no `dev`."""
+        examples = self.examples(train, y)
+        if dev is not None:
+            return examples, self.examples(dev)
+        return split_held_out(examples, self.key, seed=self.seed)
 
     def _evaluate_epochs(self, n_examples: int) -> int:
         """Epochs between evaluations: patience must not end a training after a dozen steps."""
@@ -178,10 +180,7 @@ class LabelledTask(Task[Example, Prediction]):
 
     def curve(self, train: Any, y: Sequence[Any] | None = None, *, dev: Any = None) -> list[Row]:
         """Train on growing parts of the data: one row per part, with the baseline beside it."""
-        examples = self.examples(train, y)
-        held_out = self.examples(dev) if dev is not None else []
-        if dev is None:
-            examples, held_out = split_held_out(examples, self.key, seed=self.seed)
+        examples, held_out = self._divided(train, y, dev)
         if not held_out:
             raise InputError("a learning curve needs 10 examples or more; label some more")
         order = torch.randperm(
@@ -212,24 +211,16 @@ class LabelledTask(Task[Example, Prediction]):
         """Score predictions on labelled data, as `fit` takes it."""
         return super().evaluate(data if y is None else self.examples(data, y))
 
-    def confused(self, examples: Sequence[Example]) -> list[tuple[str, str]]:
-        """The right and the predicted label of each item of labelled data."""
-        return self.pairs(examples, self.predict_examples(examples))
-
-    def layer_table(self) -> list[Row]:
-        """How much of the first layer's weights reads each layer of the biLM, in percent."""
+    def mix_table(self) -> list[Row]:
+        """The learned mix, or how much of the first layer's weights reads each layer (percent)."""
         elmo, features = self.elmo, self.network.features
         if elmo is None or features.elmo is None or features.elmo.mixes:
-            return []
+            return super().mix_table()
         weight: torch.Tensor = self.network.project.weight.detach()  # type: ignore[union-attr, operator]
         squares = (weight[:, features.own_dim :] ** 2).sum(0)
         parts = squares.reshape(elmo.n_layers, elmo.dim).sum(1)
         shares = (100 * parts / parts.sum()).tolist()
         return [{f"layer {k}": share for k, share in enumerate(shares)}]
-
-    def mix_table(self) -> list[Row]:
-        """The learned mix, or how much each layer is read where there is none."""
-        return super().mix_table() or self.layer_table()
 
 
 def _imbalance(counts: Mapping[str, int]) -> list[str]:

@@ -118,10 +118,6 @@ class Ner(Task[NerExample, Entities]):
         )
         return Measured(metrics, {"entities": rows})
 
-    def parse(self, item: str | Sequence[str]) -> NerExample:
-        """Take a sentence: text, or its tokens."""
-        return NerExample(self.tokenize(item) if isinstance(item, str) else tuple(item))
-
     def show(self, example: NerExample, found: Entities, *, colour: bool) -> str:
         return mark_spans(example.tokens, found, colour=colour)
 

@@ -15,9 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmore.errors import ConfigError, InputError
 from elmore.tasks.decoding import Tagged, steps_of, tagged
-from elmore.tasks.labelled import TagExample, is_span_scheme, read_tokens
+from elmore.tasks.labelled import Columns, TagExample, is_span_scheme, read_tokens
 from elmore.tasks.labelled_task import LabelledTask, mistake_tables, refuse_single
 from elmore.tasks.layers.crf import Crf, tag_transitions
 from elmore.tasks.layers.features import TokenFeatures, Tokens
@@ -66,20 +65,12 @@ class Tagger(LabelledTask[TagExample, Tagged]):
 
     # ------------------------------------------------------------------- data
 
-    def from_table(self, data: Any) -> list[TagExample]:
+    def read(self, data: Any) -> list[TagExample]:
         return read_tokens(data, self.columns)
 
     def from_lists(self, x: Sequence[Any], y: Sequence[Any]) -> list[TagExample]:
-        found = []
-        for k, (item, tags) in enumerate(zip(x, y, strict=True)):
-            tokens = self.tokenize(item) if isinstance(item, str) else tuple(item)
-            where = f"item {k}"
-            if isinstance(tags, str) or not all(isinstance(t, str) for t in (*tokens, *tags)):
-                raise ConfigError(f"{where} has tokens or tags that are not lists of strings")
-            if len(tokens) != len(tags):
-                raise InputError(f"{where} has {len(tokens)} tokens but {len(tags)} tags")
-            found.append(TagExample(tokens, tuple(tags), where))
-        return found
+        tokens = [self.tokenize(item) if isinstance(item, str) else item for item in x]
+        return read_tokens({"tokens": tokens, "tags": y}, Columns())
 
     def find_labels(self, examples: Sequence[TagExample]) -> dict[str, Any]:
         names = {tag for example in examples for tag in example.tags}
@@ -199,10 +190,6 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         return float(self.measure(held_out, found).metrics[self.metric])
 
     # ------------------------------------------------------------------- use
-
-    def parse(self, item: str | Sequence[str]) -> TagExample:
-        """Take a sentence: text, or its tokens."""
-        return TagExample(self.tokenize(item) if isinstance(item, str) else tuple(item))
 
     def show(self, example: TagExample, found: Tagged, *, colour: bool) -> str:
         if self._spans:
