@@ -201,7 +201,7 @@ BROKEN: list[tuple[str, str, str | bytes, str]] = [
         "classify",
         "n.jsonl",
         '{"text": "a", "label"\n',
-        "n.jsonl:1: not valid JSON; write one object",
+        "n.jsonl:1: not JSON",
     ),
     ("classify", "o.jsonl", '["a", "x"]\n', "o.jsonl:1: a list, not an object"),
     ("classify", "p.jsonl", '{"text": 3, "label": "x"}\n', "p.jsonl:1: column 'text' holds a int"),

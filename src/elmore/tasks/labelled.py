@@ -5,6 +5,7 @@ Every error names the file, the line and the column. Reading needs no torch.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +18,13 @@ from elmore.errors import ConfigError, InputError
 from elmore.tasks.columns import read_conllu
 from elmore.tasks.tags import is_tag
 from elmore.text.conll import column_sentences
-from elmore.text.reading import json_records, numbered_lines
-from elmore.text.records import Text, data_suffix, table_rows
+from elmore.text.reading import numbered_lines
+from elmore.text.records import Text, data_suffix, json_lines, table_rows
 
 __all__ = [
     "Columns",
     "LabelledText",
+    "TableRow",
     "TagExample",
     "is_span_scheme",
     "is_table",
@@ -32,6 +34,7 @@ __all__ = [
     "read_texts",
     "read_tokens",
     "split_held_out",
+    "table",
 ]
 
 Item = TypeVar("Item")
@@ -84,7 +87,7 @@ class TagExample:
 
 
 @dataclass(frozen=True)
-class _Row:
+class TableRow:
     """A row of a table: its cells by name, and where it is."""
 
     cells: Mapping[str, Any]
@@ -93,27 +96,38 @@ class _Row:
 
     @property
     def where(self) -> str:
+        """For messages."""
         return f"{self.file}:{self.line}"
 
     def error(self, problem: str, column: str | None = None) -> InputError:
+        """What to raise about the row, or about a cell of it."""
         named = "" if column is None else f"column '{shown(column, 40)}' "
         return InputError(f"{named}{problem}", file=self.file, line=self.line)
 
-    def text(self, column: str) -> str:
+    def names(self) -> str:
+        return ", ".join(f"'{shown(name, 30)}'" for name in list(self.cells)[:8])
+
+    def text(self, column: str, *, empty: bool = False) -> str:
+        """A cell with a text, which may be `empty` or not."""
         value = self.cells.get(column)
+        if column not in self.cells:
+            problem = f"there is no column '{shown(column, 40)}'; the columns are {self.names()}"
+            raise self.error(problem)
         if not isinstance(value, str):
             raise self.error(f"holds {_kind(value)}, not a text", column)
-        if not value.strip():
+        if not value.strip() and not empty:
             raise self.error("is empty; fill it or delete the row", column)
         return value
 
     def texts(self, column: str) -> tuple[str, ...]:
+        """A cell with a list of texts."""
         values = self.cells.get(column)
         if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
             raise self.error(f"holds {_kind(values)}, not a list of texts", column)
         return tuple(values)
 
     def label(self, column: str) -> Any:
+        """A cell with a text, a number, or several texts."""
         value = self.cells.get(column)
         if isinstance(value, list | tuple | set) and all(isinstance(one, str) for one in value):
             return tuple(value)
@@ -142,7 +156,7 @@ def read_texts(data: Any, columns: Columns, *, labelled: bool = True) -> list[La
     """
     if isinstance(data, str | Path) and Path(data).is_dir():
         return _read_folder(Path(data))
-    rows = _table(data)
+    rows = list(table(data))
     text = _find(rows[0], columns.text, _TEXT, "text")
     label = _find(rows[0], columns.label, _LABEL, "label", other=text) if labelled else None
     return [
@@ -190,7 +204,7 @@ def read_tokens(data: Any, columns: Columns) -> list[TagExample]:
         if data_suffix(str(data)) == ".conllu":
             return _read_conllu(Path(data), columns.label or "upos")
         return read_columns(Path(data), columns.label)
-    rows = _table(data)
+    rows = list(table(data))
     names = {name.lower() for name in rows[0].cells}
     if columns.text not in rows[0].cells and names & set(_TOKEN) and not names & set(_TOKENS):
         return list(_token_rows(rows, columns))
@@ -238,7 +252,7 @@ def read_columns(path: Path, label: str | None = None, *, spans: bool = False) -
     return found
 
 
-def _token_lists(row: _Row, columns: Columns) -> TagExample:
+def _token_lists(row: TableRow, columns: Columns) -> TagExample:
     first = _find(row, columns.text, _TOKENS, "tokens")
     second = _find(row, columns.label, _TAGS, "tags", other=first)
     tokens, tags = row.texts(first), row.texts(second)
@@ -250,13 +264,13 @@ def _token_lists(row: _Row, columns: Columns) -> TagExample:
     return TagExample(tokens, tags, row.where)
 
 
-def _token_rows(rows: Sequence[_Row], columns: Columns) -> Iterator[TagExample]:
+def _token_rows(rows: Sequence[TableRow], columns: Columns) -> Iterator[TagExample]:
     """Join rows of single tokens; a column or a gap of blank rows says where sentences end."""
     token = _find(rows[0], columns.text, _TOKEN, "token")
     tag = _find(rows[0], columns.label, _TAG, "tag", other=token)
     names = {name.lower(): name for name in rows[0].cells}
     number = next((names[name] for name in _SENTENCE if name in names), None)
-    sentence: list[_Row] = []
+    sentence: list[TableRow] = []
     for row in rows:
         # Some files number only the first token of a sentence.
         opens = number is not None and bool(str(row.cells[number] or "").strip())
@@ -269,7 +283,7 @@ def _token_rows(rows: Sequence[_Row], columns: Columns) -> Iterator[TagExample]:
     yield _joined(sentence, token, tag)
 
 
-def _joined(rows: Sequence[_Row], token: str, tag: str) -> TagExample:
+def _joined(rows: Sequence[TableRow], token: str, tag: str) -> TagExample:
     tokens, tags = (tuple(row.text(name) for row in rows) for name in (token, tag))
     return TagExample(tokens, tags, rows[0].where)
 
@@ -282,24 +296,30 @@ def is_table(file: str | Path) -> bool:
     return data_suffix(str(file)) in (".csv", ".tsv", ".tab", *_JSON)
 
 
-def _table(data: Any) -> list[_Row]:
-    """The rows of a file, a pandas frame, a `datasets.Dataset`, or a dictionary of lists."""
-    if isinstance(data, str | Path):
-        path = Path(data)
-        lines = (line for _, line in numbered_lines(path) if line.strip())
-        json = data_suffix(str(data)) in _JSON
-        if json or (not is_table(data) and next(lines, "").startswith("{")):
-            rows = list(_json_lines(path))
-        else:
-            rows = list(_delimited(path))
-    else:
-        path, rows = None, list(_frame(data))
-    if not rows:
-        raise InputError("there is no row below the header", file=path and str(path))
-    return rows
+def table(data: Any) -> Iterator[TableRow]:
+    """The rows of a file, a pandas frame, a `datasets.Dataset`, or a dictionary of lists.
+
+    Raises:
+        InputError: there is none, or one is not like the others.
+    """
+    is_file, rows = isinstance(data, str | Path), _rows(data)
+    first = next(rows, None)
+    if first is None:
+        raise InputError("there is no row below the header", file=str(data) if is_file else None)
+    return itertools.chain([first], rows)
 
 
-def _frame(data: Any) -> Iterator[_Row]:
+def _rows(data: Any) -> Iterator[TableRow]:
+    if not isinstance(data, str | Path):
+        return _frame(data)
+    path, suffix = Path(data), data_suffix(str(data))
+    first = next((line for _, line in numbered_lines(path) if line.strip()), "")
+    if suffix in _JSON or (not is_table(path) and first.startswith("{")):
+        return _json_rows(path)
+    return _delimited(path)
+
+
+def _frame(data: Any) -> Iterator[TableRow]:
     lists = isinstance(data, Mapping)
     names = data if lists else getattr(data, "column_names", None) or getattr(data, "columns", ())
     if not len(names):
@@ -311,7 +331,7 @@ def _frame(data: Any) -> Iterator[_Row]:
     columns = [[_plain(value, features.get(name)) for value in data[name]] for name in names]
     for k, values in enumerate(zip(*columns, strict=True)):
         cells = dict(zip(map(str, names), values, strict=True))
-        yield _Row(cells, "item" if lists else "row", k)
+        yield TableRow(cells, "item" if lists else "row", k)
 
 
 def _plain(value: Any, feature: Any) -> Any:
@@ -325,19 +345,15 @@ def _plain(value: Any, feature: Any) -> Any:
     return classes.int2str(value) if isinstance(value, int) and value >= 0 else None
 
 
-def _json_lines(path: Path) -> Iterator[_Row]:
-    problem = "not valid JSON; write one object per line"
-    for number, cells in json_records(path, lambda record: record, problem):
+def _json_rows(path: Path) -> Iterator[TableRow]:
+    for number, cells in json_lines(numbered_lines(path), str(path)):
         if not isinstance(cells, dict):
-            raise InputError(
-                f'{_kind(cells)}, not an object such as {{"text": …, "label": …}}',
-                file=str(path),
-                line=number,
-            )
-        yield _Row(cells, str(path), number)
+            problem = f'{_kind(cells)}, not an object such as {{"text": …, "label": …}}'
+            raise InputError(problem, file=str(path), line=number)
+        yield TableRow(cells, str(path), number)
 
 
-def _delimited(path: Path) -> Iterator[_Row]:
+def _delimited(path: Path) -> Iterator[TableRow]:
     header: list[str] = []
     for line, cells in table_rows(numbered_lines(path), str(path)):
         if not any(cell.strip() for cell in cells):
@@ -356,30 +372,28 @@ def _delimited(path: Path) -> Iterator[_Row]:
                 line=line,
             )
         else:
-            yield _Row(dict(zip(header, cells, strict=True)), str(path), line)
+            yield TableRow(dict(zip(header, cells, strict=True)), str(path), line)
     if not header:
         raise InputError("the file is empty; the first row must name the columns", file=str(path))
 
 
 def _find(
-    row: _Row, chosen: str | None, usual: Sequence[str], role: str, other: str | None = None
+    row: TableRow, chosen: str | None, usual: Sequence[str], role: str, other: str | None = None
 ) -> str:
     """The column of a role: the chosen one, one with a usual name, or the only one left."""
-    names = [name for name in row.cells if name != other]
-    listed = ", ".join(f"'{shown(name, 30)}'" for name in list(row.cells)[:8])
-    flag = "text" if role in ("text", "token", "tokens") else "label"
     if chosen is not None:
         if chosen in row.cells:
             return chosen
-        raise row.error(f"there is no column '{shown(chosen, 40)}'; the columns are {listed}")
-    lower = {name.lower(): name for name in names}
-    found = next((lower[name] for name in usual if name in lower), None)
+        raise row.error(f"there is no column '{shown(chosen, 40)}'; the columns are {row.names()}")
+    names = {name.lower(): name for name in row.cells if name != other}
+    found = next((names[name] for name in usual if name in names), None)
     if found is None and other is not None and len(names) == 1:
-        found = names[0]
+        (found,) = names.values()
     if found is None:
+        flag = "text" if role in ("text", "token", "tokens") else "label"
         raise row.error(
-            f"no column is called {usual[0]}; the columns are {listed}: name the one of the {role} "
-            f"({flag}=, --{flag})"
+            f"no column is called {usual[0]}; the columns are {row.names()}: name the one of the "
+            f"{role} ({flag}=, --{flag})"
         )
     return found
 

@@ -8,13 +8,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import PurePath
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.text.conll import conllu_sentences
 
-__all__ = ["LINES", "Lines", "Records", "Text", "as_text", "data_suffix", "table_rows"]
+__all__ = [
+    "LINES",
+    "Lines",
+    "Records",
+    "Text",
+    "as_text",
+    "data_suffix",
+    "json_lines",
+    "table_rows",
+]
 
 # A text that is still to be split, or the tokens of a sentence.
 Text: TypeAlias = str | Sequence[str]
@@ -103,17 +112,25 @@ def _refusal(name: str) -> Callable[[int, str], InputError]:
 # --------------------------------------------------------------------------- JSON lines
 
 
-def _json_texts(lines: Lines, name: str, field: str) -> Iterator[Text]:
-    refuse, label = _refusal(name), f"'{shown(field, 40)}'"
+def json_lines(lines: Lines, name: str) -> Iterator[tuple[int, Any]]:
+    """Parse each line that is not blank.
+
+    Raises:
+        InputError: a line is not JSON.
+    """
     for number, line in lines:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            yield number, json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise refuse(
-                number, f"not JSON: {shown(error, 60)}; write one object per line"
-            ) from None
+            problem = f"not JSON: {shown(error, 60)}; write one object per line"
+            raise InputError(problem, file=shown(name, 120), line=number) from None
+
+
+def _json_texts(lines: Lines, name: str, field: str) -> Iterator[Text]:
+    refuse, label = _refusal(name), f"'{shown(field, 40)}'"
+    for number, record in json_lines(lines, name):
         if not isinstance(record, dict) or field not in record:
             keys = ", ".join(map(repr, list(record)[:6])) if isinstance(record, dict) else "no keys"
             raise refuse(number, f"no field {label}; there are {shown(keys, 100)}")
