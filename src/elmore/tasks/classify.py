@@ -6,7 +6,6 @@ Longer text is read sentence by sentence, and pooled over all of its tokens.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -235,12 +234,15 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         def part(name: str) -> Any:
             return require(f"sklearn.{name}", "tasks", "the baseline")
 
-        kind, model = (
-            self.labels["kind"],
-            part("linear_model").LogisticRegression(C=10.0, max_iter=1000),
-        )
+        kind = self.labels["kind"]
+        model = part("linear_model").LogisticRegression(C=10.0, max_iter=1000)
         vectors = part("feature_extraction.text").TfidfVectorizer(
-            analyzer=_words_and_pairs, sublinear_tf=True, max_features=200_000
+            preprocessor=lambda tokens: [token.lower() for token in tokens],
+            tokenizer=list,
+            token_pattern=None,
+            ngram_range=(1, 2),
+            sublinear_tf=True,
+            max_features=200_000,
         )
         x = vectors.fit_transform([example.tokens for example in train])
         later = vectors.transform([example.tokens for example in held_out])
@@ -262,18 +264,10 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
     def show(self, example: ClassifyExample, found: Classified, *, colour: bool) -> str:
         return class_line(found.label, found.probabilities, " ".join(example.tokens), colour=colour)
 
-    def to_json(self, example: ClassifyExample, found: Classified) -> dict[str, Any]:
-        return found.to_json()
-
 
 def _start(example: ClassifyExample) -> str:
     words = example.tokens[:16]
     return " ".join([*words, *(["…"] if len(example.tokens) > len(words) else [])])
-
-
-def _words_and_pairs(tokens: Sequence[str]) -> list[str]:
-    words = [token.lower() for token in tokens]
-    return [*words, *(f"{a} {b}" for a, b in itertools.pairwise(words))]
 
 
 def _number(example: ClassifyExample) -> float:

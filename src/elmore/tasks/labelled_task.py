@@ -207,6 +207,10 @@ class LabelledTask(Task[Example, Prediction]):
                 rows.append({"examples": len(part), task.metric: score, "baseline": simple})
         return rows
 
+    def to_json(self, example: Example, found: Prediction) -> dict[str, Any]:
+        values: dict[str, Any] = found.to_json()  # type: ignore[attr-defined]  # both have it
+        return values
+
     def evaluate(self, data: Any, y: Sequence[Any] | None = None) -> Report:
         """Score predictions on labelled data, as `fit` takes it."""
         return super().evaluate(data if y is None else self.examples(data, y))

@@ -196,9 +196,6 @@ class Tagger(LabelledTask[TagExample, Tagged]):
             return mark_spans(found.tokens, found.spans, colour=colour)
         return tag_lines(found.tokens, found.tags, found.probabilities, colour=colour)
 
-    def to_json(self, example: TagExample, found: Tagged) -> dict[str, Any]:
-        return found.to_json()
-
 
 def _around(tokens: Sequence[str], k: int) -> str:
     return " ".join(tokens[max(0, k - 3) : k + 4])
