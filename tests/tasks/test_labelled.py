@@ -278,6 +278,7 @@ Break = Callable[[Any], object]
             lambda t: t.fit(["a", "b"], ["x", None]),
             "item:1: column 'label' has no label",
         ),
+        ("classify", lambda t: t.fit(["a", []], ["x", "y"]), "item:1: column 'text' holds a list"),
         ("classify", lambda t: t.fit("nowhere.csv"), "does not exist"),
         ("tag", lambda t: t.fit([["a", "b"]], [["X"]]), "item:0: 2 tokens but 1 tags"),
         ("tag", lambda t: t.fit([["a"]], ["X"]), "item:0: column 'tags' holds a text, not a"),

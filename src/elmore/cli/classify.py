@@ -7,14 +7,12 @@ import itertools
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
-from elmore.cli.report import say_waiting
-from elmore.cli.tag import add_use, bilm, is_sentence, output_format, write_all
-from elmore.text.reading import check_inputs, read_input
+from elmore.cli.tag import add_use, bilm, is_sentence, prepare, write_all
+from elmore.text.reading import read_input
 from elmore.text.records import as_text
 
 if TYPE_CHECKING:
@@ -58,10 +56,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Classify each text."""
-    kind = output_format(args, _FORMATS)
-    if files := [word for word in args.inputs or ["-"] if not is_sentence(word)]:
-        check_inputs(files, Path(args.output) if args.output else None)
-    say_waiting(args.inputs, quiet=args.quiet)
+    kind = prepare(args, _FORMATS)
     from elmore.tasks.light import classifier
     from elmore.tasks.terminal import class_line
 

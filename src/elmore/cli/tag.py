@@ -73,17 +73,13 @@ def add_use(parser: Parser, default: str, formats: tuple[str, ...]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tag each line."""
-    kind = output_format(args, _FORMATS)
-    inputs = args.inputs
-    if files := [word for word in inputs or ["-"] if not is_sentence(word)]:
-        check_inputs(files, Path(args.output) if args.output else None)
-    say_waiting(inputs, quiet=args.quiet)
+    kind = prepare(args, _FORMATS)
     from elmore.tasks.light import tagger
 
     model = tagger(args.trained, elmo=bilm(args), threads=args.threads)
     counts = Counts()
     reader = flags.make_reader(args, model.elmo)
-    sentences = itertools.islice(_read(reader, inputs, counts), args.limit)
+    sentences = itertools.islice(_read(reader, args.inputs, counts), args.limit)
     write_all(args, _records(model, sentences, kind), lambda: counts.tokens)
     notes = reading_notes(counts, model.elmo.checkpoint)
     if notes and not args.quiet:
@@ -91,8 +87,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def output_format(args: argparse.Namespace, formats: tuple[str, ...]) -> str:
-    """The format that --format or the suffix of -o names."""
+def prepare(args: argparse.Namespace, formats: tuple[str, ...]) -> str:
+    """Check the inputs; the format that --format or the suffix of -o names."""
+    if files := [word for word in args.inputs or ["-"] if not is_sentence(word)]:
+        check_inputs(files, Path(args.output) if args.output else None)
+    say_waiting(args.inputs, quiet=args.quiet)
     suffix = Path(args.output).suffix.lower().lstrip(".") if args.output else ""
     named = {"ndjson": "jsonl", "txt": "text", "tsv": formats[-1]}.get(suffix, suffix)
     return str(args.format or (named if named in formats else "text"))

@@ -29,6 +29,7 @@ from elmore.tasks.layers.features import TokenFeatures
 from elmore.tasks.layers.window import TextNetwork
 from elmore.tasks.metrics import class_scores, set_scores
 from elmore.tasks.parts import Measured, Network
+from elmore.tasks.tags import names_fit
 from elmore.tasks.terminal import class_line
 
 __all__ = ["Classifier", "ClassifyExample", "ClassifySizes"]
@@ -125,24 +126,19 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         self.metric = _METRICS[kind]
         if kind == "number":
             numbers = np.array([_number(example) for example in examples])
-            return {
-                "kind": kind,
-                "mean": float(numbers.mean()),
-                "scale": float(numbers.std()) or 1.0,
-            }
+            scale = float(numbers.std()) or 1.0
+            return {"kind": kind, "mean": float(numbers.mean()), "scale": scale}
         if examples:
             refuse_single(names, "label")
         return {"kind": kind, "classes": names}
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        outputs, kind, names = shapes.get("output.bias"), labels.get("kind"), labels.get("classes")
+        kind, sizes = labels.get("kind"), (labels.get("mean"), labels.get("scale"))
         self.metric = _METRICS.get(str(kind), self.metric)
         if kind == "number":
-            sizes = (labels.get("mean"), labels.get("scale"))
-            return outputs == (1,) and all(isinstance(v, float | int) for v in sizes)
-        if kind not in _METRICS or not isinstance(names, list):
-            return False
-        return all(isinstance(name, str) for name in names) and outputs == (len(names),)
+            numbers = all(isinstance(size, float | int) for size in sizes)
+            return numbers and shapes.get("output.bias") == (1,)
+        return kind in _METRICS and names_fit(labels.get("classes"), shapes)
 
     def label_counts(self, examples: Iterable[ClassifyExample]) -> Counter[str]:
         if self.labels["kind"] == "number":

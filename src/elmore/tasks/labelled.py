@@ -29,7 +29,6 @@ __all__ = [
     "is_span_scheme",
     "is_table",
     "label_names",
-    "label_table",
     "read_columns",
     "read_texts",
     "read_tokens",
@@ -105,6 +104,7 @@ class TableRow:
         return InputError(f"{named}{problem}", file=self.file, line=self.line)
 
     def names(self) -> str:
+        """The first columns, for messages."""
         return ", ".join(f"'{shown(name, 30)}'" for name in list(self.cells)[:8])
 
     def text(self, column: str, *, empty: bool = False) -> str:
@@ -160,13 +160,15 @@ def read_texts(data: Any, columns: Columns, *, labelled: bool = True) -> list[La
     text = _find(rows[0], columns.text, _TEXT, "text")
     label = _find(rows[0], columns.label, _LABEL, "label", other=text) if labelled else None
     return [
-        LabelledText(
-            row.texts(text) if isinstance(row.cells.get(text), list | tuple) else row.text(text),
-            None if label is None else row.label(label),
-            row.where,
-        )
+        LabelledText(_content(row, text), None if label is None else row.label(label), row.where)
         for row in rows
     ]
+
+
+def _content(row: TableRow, column: str) -> Text:
+    """A text, or a list of tokens that is not empty."""
+    tokens = isinstance(row.cells.get(column), list | tuple) and row.texts(column)
+    return tokens or row.text(column)
 
 
 def _read_folder(path: Path) -> list[LabelledText]:
@@ -456,21 +458,6 @@ def is_span_scheme(tags: Iterable[str]) -> bool:
     """Whether tags mark spans (IOB1, IOB2, BIOES, BIOUL): O, and prefixes with labels."""
     distinct = set(tags)
     return "O" in distinct and len(distinct) > 1 and all(is_tag(tag) for tag in distinct)
-
-
-def label_table(counts: Mapping[str, int], held_out: Mapping[str, int]) -> list[dict[str, Any]]:
-    """How often each label occurs in the training and the held-out data, most frequent first."""
-    total = max(1, sum(counts.values()))
-    order = sorted({*counts, *held_out}, key=lambda name: (-counts.get(name, 0), name))
-    return [
-        {
-            "label": name,
-            "training": counts.get(name, 0),
-            "share": 100 * counts.get(name, 0) / total,
-            "held out": held_out.get(name, 0),
-        }
-        for name in order
-    ]
 
 
 def split_held_out(

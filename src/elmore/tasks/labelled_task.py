@@ -15,7 +15,7 @@ from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import cache_folder
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
-from elmore.tasks.labelled import Columns, label_table, split_held_out
+from elmore.tasks.labelled import Columns, split_held_out
 from elmore.tasks.parts import Example, Prediction
 from elmore.tasks.supervised import Task
 
@@ -161,7 +161,7 @@ class LabelledTask(Task[Example, Prediction]):
     ) -> Report:
         """The report of a training with the labels, the baseline and the mistakes."""
         counts, later = self.label_counts(examples), self.label_counts(held_out)
-        tables: dict[str, Sequence[Row]] = {"labels": label_table(counts, later)}
+        tables: dict[str, Sequence[Row]] = {"labels": _label_rows(counts, later)}
         notes = [*report.notes, *_imbalance(counts)]
         if made and held_out:
             notes.append(
@@ -225,6 +225,21 @@ class LabelledTask(Task[Example, Prediction]):
         parts = squares.reshape(elmo.n_layers, elmo.dim).sum(1)
         shares = (100 * parts / parts.sum()).tolist()
         return [{f"layer {k}": share for k, share in enumerate(shares)}]
+
+
+def _label_rows(counts: Counter[str], held_out: Counter[str]) -> list[Row]:
+    """How often each label occurs, most frequent first."""
+    total = max(1, counts.total())
+    order = sorted({*counts, *held_out}, key=lambda name: (-counts[name], name))
+    return [
+        {
+            "label": name,
+            "training": counts[name],
+            "share": 100 * counts[name] / total,
+            "held out": held_out[name],
+        }
+        for name in order
+    ]
 
 
 def _imbalance(counts: Mapping[str, int]) -> list[str]:

@@ -59,6 +59,8 @@ def class_scores(
     Returns:
         accuracy and mean f1 of the labels in percent; one row per label.
     """
+    if not gold:
+        return {"accuracy": 0.0, "mean f1": 0.0}, []
     metrics, both = _sklearn("metrics"), (list(gold), list(found))
     columns = metrics.precision_recall_fscore_support(*both, labels=list(labels), zero_division=0)
     mean, rows = _label_rows(labels, columns)

@@ -23,7 +23,7 @@ from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.layers.window import WindowNetwork
 from elmore.tasks.metrics import class_scores, span_scores
 from elmore.tasks.parts import Measured, Network
-from elmore.tasks.tags import spans_from_tags, tag_names, tags_fit, tags_from_spans
+from elmore.tasks.tags import names_fit, spans_from_tags, tag_names, tags_fit, tags_from_spans
 from elmore.tasks.terminal import mark_spans, tag_lines
 
 __all__ = ["TagSizes", "Tagger"]
@@ -83,12 +83,10 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         return {"kind": "tags", "tags": sorted(names)}
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        tags = labels.get("tags")
         if labels.get("kind") == "spans":
             self.metric = "f1"
             return tags_fit(labels, shapes, "BIOUL")
-        named = isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
-        return named and labels["kind"] == "tags" and shapes.get("output.bias") == (len(tags),)  # type: ignore[arg-type]
+        return labels.get("kind") == "tags" and names_fit(labels.get("tags"), shapes)
 
     def label_counts(self, examples: Iterable[TagExample]) -> Counter[str]:
         if not self._spans:
@@ -143,8 +141,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
             metrics, tables["spans"] = span_scores(spans, [f.spans for f in found], lengths)
         else:
             names = sorted({*right, *guessed})
-            metrics, tables["tags"] = class_scores(right, guessed, names) if right else ({}, [])
-            metrics = metrics or {"accuracy": 0.0, "mean f1": 0.0}
+            metrics, tables["tags"] = class_scores(right, guessed, names)
             metrics |= _by_part(right, guessed)
         shown = (
             (one.probabilities[k], {"word": one.tokens[k], "in": _around(one.tokens, k)})
@@ -154,10 +151,8 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         tables |= mistake_tables(pairs, shown)
         notes = []
         if not self._spans and (new := sorted(set(right) - set(self.labels["tags"]))):
-            n = sum(tag in new for tag in right)
-            notes = [
-                f"{n} tokens have tags that never occur in training ({', '.join(new[:5])})",
-            ]
+            n, some = sum(tag in new for tag in right), ", ".join(new[:5])
+            notes = [f"{n} tokens have tags that never occur in training ({some})"]
         return Measured(metrics, {k: v for k, v in tables.items() if v}, notes)
 
     def pairs(

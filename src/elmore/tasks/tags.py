@@ -10,6 +10,7 @@ __all__ = [
     "Scheme",
     "Span",
     "is_tag",
+    "names_fit",
     "spans_from_tags",
     "spans_to_json",
     "tag_names",
@@ -106,12 +107,16 @@ def spans_to_json(spans: Iterable[Span], tokens: Sequence[str]) -> list[dict[str
     ]
 
 
+def names_fit(names: Any, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether a value from a file is a list of names, as many as the network has outputs."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return False
+    return shapes.get("output.bias") == (len(names),)
+
+
 def tags_fit(
     labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], scheme: Scheme
 ) -> bool:
     """Whether labels from a file are tags of a scheme, as many as the network has outputs."""
     tags = labels.get("tags")
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        return False
-    own = tag_names((tag[2:] for tag in tags[1:]), scheme)
-    return tags == own and shapes.get("output.bias") == (len(tags),)
+    return names_fit(tags, shapes) and tags == tag_names((tag[2:] for tag in tags[1:]), scheme)
