@@ -242,6 +242,7 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         )
         x = vectors.fit_transform([example.tokens for example in train])
         later = vectors.transform([example.tokens for example in held_out])
+        guessed: Iterable[Any]
         if kind == "number":
             model = part("linear_model").Ridge()
             guessed = map(float, model.fit(x, [_number(e) for e in train]).predict(later))

@@ -323,7 +323,9 @@ def _rows(data: Any) -> Iterator[TableRow]:
 
 def _frame(data: Any) -> Iterator[TableRow]:
     lists = isinstance(data, Mapping)
-    names = data if lists else getattr(data, "column_names", None) or getattr(data, "columns", ())
+    names: Any = (
+        data if lists else getattr(data, "column_names", None) or getattr(data, "columns", ())
+    )
     if not len(names):
         raise ConfigError(
             f"{shown(repr(data), 60)} is not labelled data; pass a file, lists (X, y), a data "

@@ -118,5 +118,5 @@ def tags_fit(
     labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], scheme: Scheme
 ) -> bool:
     """Whether labels from a file are tags of a scheme, as many as the network has outputs."""
-    tags = labels.get("tags")
+    tags: Any = labels.get("tags")
     return names_fit(tags, shapes) and tags == tag_names((tag[2:] for tag in tags[1:]), scheme)

@@ -56,12 +56,13 @@ def conllu_sentences(lines: Iterable[tuple[int, str]], name: str) -> Iterator[Ta
     Raises:
         InputError: a line without ten columns, with a wrong id or without a form.
     """
-    rows: list[tuple[str, str, str, str]] = []
+    rows: list[list[str]] = []
     start = 0
     for number, line in chain(lines, [_END]):
         if not line.strip():
             if rows:
-                yield TaggedSentence(*zip(*rows, strict=True), line=start)
+                words, upos, xpos, feats = zip(*rows, strict=True)
+                yield TaggedSentence(words, upos, xpos, feats, start)
             rows = []
         elif not line.startswith("#"):
             columns = line.split("\t")
@@ -70,7 +71,7 @@ def conllu_sentences(lines: Iterable[tuple[int, str]], name: str) -> Iterator[Ta
                 raise InputError(problem, file=name, line=number)
             if columns[0].isdecimal():
                 start = start if rows else number
-                rows.append((columns[1], *columns[3:6]))  # type: ignore[arg-type]
+                rows.append([columns[1], *columns[3:6]])
 
 
 def _conllu_problem(columns: list[str], expected: int) -> str | None:
