@@ -174,17 +174,15 @@ def table_rows(lines: Lines, name: str) -> Iterator[tuple[int, list[str]]]:
 
 def _column_texts(lines: Lines, name: str, column: str | int) -> Iterator[str]:
     refuse, rows = _refusal(name), table_rows(lines, name)
-    place = (
-        column - 1 if isinstance(column, int) else _place(next(rows, (1, []))[1], column, refuse)
-    )
+    if isinstance(column, int):
+        place = column - 1
+    else:
+        header = next(rows, (1, []))[1]
+        if column not in header:
+            names = ", ".join(map(repr, header[:8]))
+            raise refuse(1, f"no column '{shown(column, 40)}'; there are {shown(names, 120)}")
+        place = header.index(column)
     for number, row in rows:
         if place >= len(row):
             raise refuse(number, f"{len(row)} columns, expected {place + 1} at least")
         yield row[place]
-
-
-def _place(header: list[str], column: str, refuse: Callable[[int, str], InputError]) -> int:
-    if column not in header:
-        names = ", ".join(map(repr, header[:8]))
-        raise refuse(1, f"no column '{shown(column, 40)}'; there are {shown(names, 120)}")
-    return header.index(column)
