@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
-from elmore.cli.tag import add_use, bilm, is_sentence, prepare, write_all
+from elmore.cli.tag import add_use, bilm, prepare, write_all
 from elmore.text.reading import read_input
 from elmore.text.records import as_text
 
@@ -87,7 +87,7 @@ def _texts(args: argparse.Namespace) -> Iterator[str]:
     from elmore.tasks.labelled import Columns, is_table, read_texts
 
     for word in args.inputs or ["-"]:
-        if is_sentence(word):
+        if flags.is_sentence(word):
             yield word
         elif is_table(word):
             rows = read_texts(word, Columns(text=args.text), labelled=False)
