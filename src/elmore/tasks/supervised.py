@@ -231,7 +231,7 @@ class Task(TaskParts[Example, Prediction]):
         )
 
     def predict(self, items: Sequence[Any]) -> list[Prediction]:
-        """Predict on new text; what an item is, each task says."""
+        """Predict on new text: sentences or their tokens, or what `parse` of the task says."""
         if isinstance(items, str):
             raise ConfigError("predict takes a list; put the text in brackets")
         _ = self.network  # says so if there is none yet
