@@ -29,7 +29,8 @@ from elmore.tasks import Classifier, ClassifyExample, TagExample, Tagger
 from elmore.tasks.columns import read_conllu
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.sentiment import read_trees
-from elmore.text.reading import numbered_lines, split_columns
+from elmore.text.conll import split_columns
+from elmore.text.reading import numbered_lines
 
 MODELS = Path(__file__).resolve().parents[1] / "src" / "elmore" / "models"
 FIVE = ("very negative", "negative", "neutral", "positive", "very positive")

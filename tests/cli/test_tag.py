@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 from small_tasks import CLASSIFY, make, write_data
 
 from elmore import Elmo
-from elmore.tasks.light import classifier, ready_models, tagger
+from elmore.tasks.folder import ready_models
+from elmore.tasks.light import classifier, tagger
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,10 @@ def test_classify(cli: Any, trained: Path, tmp_path: Path) -> None:
     assert result.code == 0, result.err
     assert [r["label"] for r in result.records()] == [one.label for one in found]
     assert [r["text"] for r in result.records()] == texts
+    packed = tmp_path / "new.csv.gz"
+    packed.write_bytes(gzip.compress(table.read_bytes()))
+    again = cli("classify", packed, "--trained", trained / "classify", "--format", "jsonl")
+    assert again.records() == result.records()
     column = ["--trained", trained / "classify", "--format", "jsonl", "--column", "id"]
     assert [r["text"] for r in cli("classify", table, *column).records()][:2] == ["0", "1"]
     result = cli("classify", "A true joy", "--trained", trained / "classify")

@@ -308,9 +308,11 @@ def test_a_trained_tagger(kind: str, tiny_elmo: Elmo, tmp_path: Path) -> None:
     nlp.add_pipe("elmore_tagger", config={"tagger": str(tmp_path / "tagger"), "threads": 1})
     nlp.to_disk(tmp_path / "nlp")
     for pipeline in (nlp, spacy.load(tmp_path / "nlp"), pickle.loads(pickle.dumps(nlp))):
-        doc = pipeline("Ada fell  It fell")
-        if kind == "spans":
-            assert [(span.text, span.label_) for span in doc.spans["elmore"]] == [("Ada", "PER")]
-        else:
-            assert [token.pos_ for token in doc[:2]] == ["PROPN", "VERB"]
-            assert [token.tag_ for token in doc[:2]] == ["N", "V"]
+        for doc in [pipeline("Ada fell  It fell"), *pipeline.pipe(["Ada fell", "Ada fell  It"])]:
+            if kind == "spans":
+                assert [(span.text, span.label_) for span in doc.spans["elmore"]] == [
+                    ("Ada", "PER")
+                ]
+            else:
+                assert [token.pos_ for token in doc[:2]] == ["PROPN", "VERB"]
+                assert [token.tag_ for token in doc[:2]] == ["N", "V"]

@@ -84,6 +84,20 @@ def test_tokens(name: str, tmp_path: Path) -> None:
     assert [(row.tokens, row.tags) for row in found] == SENTENCES
 
 
+def test_comments_and_words_that_look_like_them(tmp_path: Path) -> None:
+    comments = "# of the file, in its first line\n", "# sent_id = 4\n"
+    for k, space in enumerate("\t "):
+        rows = "a X P O\n# X P O\n\n", "# Y Q O\nb X P O\n"
+        text = "".join(
+            comment + row.replace(" ", space) for comment, row in zip(comments, rows, strict=True)
+        )
+        found = read_tokens(write(tmp_path / f"{k}.conll", text), Columns())
+        assert [row.tokens for row in found] == [("a", "#"), ("#", "b")]
+        assert [row.where[-2:] for row in found] == [":2", ":6"]
+    tabs = write(tmp_path / "t.conll", "a\tX\tO\n\n# three words\nb\tX\tO\n")
+    assert [row.tokens for row in read_tokens(tabs, Columns())] == [("a",), ("b",)]
+
+
 def test_conllu(tmp_path: Path) -> None:
     rows = (
         "1\tAda\t_\tPROPN\tNNP\tNumber=Sing\t_\t_\t_\t_\n2\tfell\t_\tVERB\tVBD\t_\t_\t_\t_\t_\n\n"
@@ -95,7 +109,9 @@ def test_conllu(tmp_path: Path) -> None:
         ("feats", ("Number=Sing", "_")),
         ("upos+xpos", ("PROPN+NNP", "VERB+VBD")),
     ):
-        assert read_tokens(path, Columns(label=label))[0].tags == tags
+        (found,) = read_tokens(path, Columns(label=label))
+        assert found.tags == tags
+        assert found.where == f"{path}:1"
     with pytest.raises(ElmoreError, match="upos, xpos, feats"):
         read_tokens(path, Columns(label="head"))
 
@@ -121,6 +137,8 @@ def test_frames_and_datasets() -> None:
 
 
 def test_lists() -> None:
+    tokens = make("classify").examples([("It", "fell.")], [{"up"}])
+    assert tokens == [ClassifyExample((("It", "fell."),), ("up",))]
     found = make("classify").examples(["It fell. I saw it."], ["up"])
     assert found == [ClassifyExample((("It", "fell", "."), ("I", "saw", "it", ".")), "up")]
     assert make("tag").examples(["It fell"], [["P", "V"]]) == [
@@ -183,7 +201,7 @@ BROKEN: list[tuple[str, str, str | bytes, str]] = [
         "classify",
         "n.jsonl",
         '{"text": "a", "label"\n',
-        "n.jsonl:1: not valid JSON; write one object",
+        "n.jsonl:1: not JSON",
     ),
     ("classify", "o.jsonl", '["a", "x"]\n', "o.jsonl:1: a list, not an object"),
     ("classify", "p.jsonl", '{"text": 3, "label": "x"}\n', "p.jsonl:1: column 'text' holds a int"),
@@ -254,11 +272,16 @@ Break = Callable[[Any], object]
     ("task", "action", "message"),
     [
         ("classify", lambda t: t.fit(["a", "b"], ["x"]), "2 items but 1 labels"),
-        ("classify", lambda t: t.fit(["a", ""], ["x", "y"]), "item 1 has no text"),
-        ("classify", lambda t: t.fit(["a", "b"], ["x", None]), "label 1 is a NoneType"),
+        ("classify", lambda t: t.fit(["a", ""], ["x", "y"]), "item:1: column 'text' is empty"),
+        (
+            "classify",
+            lambda t: t.fit(["a", "b"], ["x", None]),
+            "item:1: column 'label' has no label",
+        ),
+        ("classify", lambda t: t.fit(["a", []], ["x", "y"]), "item:1: column 'text' holds a list"),
         ("classify", lambda t: t.fit("nowhere.csv"), "does not exist"),
-        ("tag", lambda t: t.fit([["a", "b"]], [["X"]]), "item 0 has 2 tokens but 1 tags"),
-        ("tag", lambda t: t.fit([["a"]], ["X"]), "item 0 has tokens or tags that are not lists"),
+        ("tag", lambda t: t.fit([["a", "b"]], [["X"]]), "item:0: 2 tokens but 1 tags"),
+        ("tag", lambda t: t.fit([["a"]], ["X"]), "item:0: column 'tags' holds a text, not a"),
     ],
 )
 def test_broken_lists(task: str, action: Break, message: str) -> None:

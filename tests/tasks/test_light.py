@@ -17,7 +17,8 @@ from small_tasks import CLASSIFY, make, write_data
 import elmore
 from elmore import Elmo
 from elmore.errors import ConfigError, FormatError, ModelNotFound
-from elmore.tasks.light import _marginals, classifier, steps_of, tagged, tagger
+from elmore.tasks.decoding import _marginals, steps_of, tagged
+from elmore.tasks.light import classifier, tagger
 from elmore.tasks.tags import tag_names
 
 ITEMS = ["Ada lives in Rome .", ["Rome", "“", "fell", "”"], "", "Zürich 東京. It fell.", "Bo"]

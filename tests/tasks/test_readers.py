@@ -15,7 +15,8 @@ from small_models import FIXTURES
 from small_tasks import NAMES, task_class, write_data
 
 from elmore.errors import InputError
-from elmore.tasks.columns import Mention, read_columns, read_documents
+from elmore.tasks.columns import Mention, read_documents
+from elmore.tasks.labelled import read_columns
 from elmore.tasks.layers.crf import tag_transitions
 from elmore.tasks.nli import NliExample, read_pairs
 from elmore.tasks.qa import read_squad, split_paragraph
@@ -110,7 +111,7 @@ def test_only_spaces_and_tabs_split(space: str, tmp_path: Path) -> None:
     """SST and SNLI have words such as "8 1/2" with a space that does not break."""
     path, word = tmp_path / "x", f"8{space}1/2"
     path.write_text(f"{word}\tO\nb O\n")
-    assert next(read_columns(path)).tokens == (word, "b")
+    assert read_columns(path)[0].tokens == (word, "b")
     path.write_text(row(word, "-"))
     assert next(read_documents(path)).sentences[0].tokens == (word,)
     path.write_text(f"(3 (2 8{space}1\\/2) (4 joys))\n")
@@ -135,6 +136,7 @@ def test_pairs_from_json_parse_and_columns(tmp_path: Path) -> None:
     first, second = read_pairs(path)
     assert first == NliExample(("It", "is", "n't", "so", "."), ("No",), "neutral")
     assert second.premise == ("It", "is", "n't", "(")
+    path = tmp_path / "p.tsv"
     path.write_text("gold_label\tsentence1\tx\tsentence2\nneutral\tA b\t1\tC\n")
     assert list(read_pairs(path)) == [NliExample(("A", "b"), ("C",), "neutral")]
 
@@ -205,10 +207,14 @@ SQUAD = '{"data": [{"paragraphs": [{"context": "A", "qas": [%s]}]}]}'
         ("sentiment", "a\n", ":1: 'a' is outside"),
         ("sentiment", "(3 )\n", ":1: a node has no word"),
         ("sentiment", "(", ":1: the label ''"),
-        ("nli", "{\n", ":1: this is not JSON"),
-        ("nli", '{"sentence1": "a"}\n', ":1: there is no text 'sentence2'"),
-        ("nli", "a b\n", ":1: neither JSON nor a header"),
-        ("nli", "sentence1\tsentence2\tgold_label\na\tb\n", ":2: 2 columns, expected 3"),
+        ("nli", "{\n", ":1: not JSON"),
+        (
+            "nli",
+            '{"sentence1": "a"}\n',
+            ":1: there is no column 'gold_label'; the columns are 'sentence1'",
+        ),
+        ("nli", "a b\nc d\n", ":2: there is no column 'gold_label'; the columns are 'a b'"),
+        ("nli", "sentence1\tsentence2\tgold_label\na\tb\n", ":2: 2 columns, the header has 3"),
         ("nli", "sentence1\tsentence2\tgold_label\na\tb\tyes\n", ":2: the label 'yes'"),
         ("srl", "a b c\n", ":1: 3 columns, expected 12 or more"),
         ("srl", row("a", "(V*)", "-") + row("b", "-"), ":2: 12 columns, expected 13"),

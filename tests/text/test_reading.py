@@ -12,6 +12,7 @@ import pytest
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.text import reading as module
 from elmore.text.characters import ByteAlphabet
+from elmore.text.conll import split_columns
 from elmore.text.reading import (
     Counts,
     Reading,
@@ -21,7 +22,6 @@ from elmore.text.reading import (
     json_records,
     numbered_lines,
     read_input,
-    split_columns,
 )
 
 

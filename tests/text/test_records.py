@@ -101,6 +101,8 @@ def test_the_words_of_conllu():
     assert read(CONLLU, conllu=True) == expected
     with pytest.raises(InputError, match=r"x\.conllu:2.*3 columns, expected 10"):
         read("# x\n1\tJe\tPRON\n", name="x.conllu")
+    with pytest.raises(InputError, match=r"x\.conllu:9.*word id '1', expected 6; put a blank line"):
+        read(CONLLU.replace("\n\n", "\n"), name="x.conllu")
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.csv.gz", "x.tsv"])

@@ -7,17 +7,16 @@ import itertools
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
-from elmore.cli.report import say_waiting
-from elmore.cli.tag import add_use, bilm, is_sentence, output_format, write_all
-from elmore.text.reading import check_inputs, read_input
+from elmore.cli.tag import add_use, bilm, prepare, write_all
+from elmore.text.reading import read_input
+from elmore.text.records import as_text
 
 if TYPE_CHECKING:
-    from elmore.tasks.light import Classified
+    from elmore.tasks.decoding import Classified
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -34,7 +33,6 @@ Train your own with `elmore task train classify`. A text file has one text per l
 .jsonl have one per row. An INPUT with spaces in it that is not a file is a text.
 """
 _FORMATS = ("text", "jsonl", "tsv")
-_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -58,10 +56,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Classify each text."""
-    kind = output_format(args, _FORMATS)
-    if files := [word for word in args.inputs or ["-"] if not is_sentence(word)]:
-        check_inputs(files, Path(args.output) if args.output else None)
-    say_waiting(args.inputs, quiet=args.quiet)
+    kind = prepare(args, _FORMATS)
     from elmore.tasks.light import classifier
     from elmore.tasks.terminal import class_line
 
@@ -89,13 +84,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _texts(args: argparse.Namespace) -> Iterator[str]:
-    from elmore.tasks.labelled import Columns, read_texts
+    from elmore.tasks.labelled import Columns, is_table, read_texts
 
     for word in args.inputs or ["-"]:
-        if is_sentence(word):
+        if flags.is_sentence(word):
             yield word
-        elif Path(word).suffix.lower() in _TABLES:
-            yield from (r.text for r in read_texts(word, Columns(text=args.text), labelled=False))
+        elif is_table(word):
+            rows = read_texts(word, Columns(text=args.text), labelled=False)
+            yield from (as_text(row.text) for row in rows)
         else:
             yield from (line for _, line in read_input(word))
 

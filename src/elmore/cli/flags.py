@@ -7,12 +7,15 @@ A new verb is one file in this folder with `EXAMPLES`, `add_arguments` and `run`
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from elmore.cli.parsing import JOINT, Parser, model_words
-from elmore.cli.report import say
+from elmore.cli.report import say, say_waiting
 from elmore.config import ComputePrecision
 from elmore.embedding.writers import WRITERS
 from elmore.errors import ConfigError, FormatError
@@ -25,8 +28,9 @@ if TYPE_CHECKING:
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath
     from elmore.text.characters import Alphabet
-    from elmore.text.reading import SentenceReader
+    from elmore.text.reading import Counts, SentenceReader
     from elmore.text.segmenter import Tokenizer
+    from elmore.text.sentence import Sentence
 
 __all__ = [
     "ALL_LAYERS",
@@ -41,14 +45,17 @@ __all__ = [
     "add_output",
     "add_seed",
     "cache_bytes",
+    "check_words",
     "chosen_model",
     "count_inputs",
+    "is_sentence",
     "make_elmo",
     "make_reader",
     "model_and_inputs",
     "parse_count",
     "parse_layers",
     "read_model",
+    "read_words",
 ]
 
 ALL_LAYERS = "all"
@@ -397,6 +404,32 @@ def make_elmo(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
 def make_reader(args: argparse.Namespace, elmo: Elmo) -> SentenceReader:
     """Read the inputs of a verb for a model, as the flags of `add_inputs` say."""
     return _reader(args, elmo.tokenize, elmo.checkpoint.alphabet)
+
+
+def is_sentence(word: str) -> bool:
+    """Whether an INPUT is text; a misspelt name of a file must not be taken for it."""
+    return len(word.split()) > 1 and not os.path.exists(word)
+
+
+def check_words(args: argparse.Namespace, inputs: list[str]) -> None:
+    """Check inputs that are files or sentences before a model is loaded; explain a silence."""
+    from elmore.text.reading import check_inputs
+
+    output = getattr(args, "output", None)
+    if files := [word for word in inputs or ["-"] if not is_sentence(word)]:
+        check_inputs(files, Path(output) if output else None)
+    say_waiting(inputs, quiet=args.quiet)
+
+
+def read_words(reader: SentenceReader, inputs: list[str], counts: Counts) -> Iterator[Sentence]:
+    """Read inputs that are files or sentences."""
+    for word in inputs or ["-"]:
+        if is_sentence(word):
+            stream = io.BytesIO(word.encode("utf-8", "surrogateescape"))
+            for text in reader.reading.texts(stream, "the argument", counts):
+                yield reader.sentence(text, counts)
+        else:
+            yield from (sentence for _, sentence in reader.read([word], counts))
 
 
 def count_inputs(args: argparse.Namespace) -> int | None:

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import io
 import itertools
 import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
-from elmore.cli.report import (
-    make_progress,
-    reading_notes,
-    say,
-    say_waiting,
-    several,
-    write_result,
-)
+from elmore.cli.report import make_progress, reading_notes, say, several, write_result
 from elmore.errors import ConfigError
-from elmore.text.reading import Counts, check_inputs
+from elmore.text.reading import Counts
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
-    from elmore.text.reading import SentenceReader
     from elmore.text.sentence import Sentence
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
@@ -85,11 +75,9 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     model, inputs = flags.model_and_inputs(args)
     checkpoint = flags.read_model(model)
-    if files := [word for word in inputs or ["-"] if not _is_sentence(word)]:
-        check_inputs(files, None)
-    say_waiting(inputs, quiet=args.quiet)
+    flags.check_words(args, inputs)
     elmo, counts = flags.make_elmo(args, checkpoint), Counts()
-    read = _read(flags.make_reader(args, elmo), inputs, counts)
+    read = flags.read_words(flags.make_reader(args, elmo), inputs, counts)
     missing = 0
     with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
         records = _records(args, elmo, itertools.islice(read, args.limit))
@@ -112,21 +100,6 @@ def run(args: argparse.Namespace) -> int:
     if notes and not args.quiet:
         say(f"read {several(counts.sentences, 'sentence')}: {', '.join(notes)}")
     return 0
-
-
-def _is_sentence(word: str) -> bool:
-    # A misspelt name of a file must not be scored as if it were text; few names contain spaces.
-    return len(word.split()) > 1 and not os.path.exists(word)
-
-
-def _read(reader: SentenceReader, inputs: list[str], counts: Counts) -> Iterator[Sentence]:
-    for word in inputs or ["-"]:
-        if _is_sentence(word):
-            stream = io.BytesIO(word.encode("utf-8", "surrogateescape"))
-            for text in reader.reading.texts(stream, "the argument", counts):
-                yield reader.sentence(text, counts)
-        else:
-            yield from (sentence for _, sentence in reader.read([word], counts))
 
 
 def _listed(args: argparse.Namespace) -> bool:

@@ -228,7 +228,7 @@ def _index(path: str, elmo: Elmo) -> Index:
 
 def _included(model: ModelPath) -> tuple[str, ...]:
     from elmore.published.catalog import BUNDLED, bundled_model
-    from elmore.tasks.light import ready_models
+    from elmore.tasks.folder import ready_models
 
     english = model in (BUNDLED, bundled_model())
     return (*ready_models("tag"), *ready_models("classify")) if english else ()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import io
 import itertools
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,15 +15,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from elmore._atomic import atomic_file
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
-from elmore.cli.report import make_progress, reading_notes, say, say_waiting, several, write_result
-from elmore.text.reading import Counts, check_inputs
+from elmore.cli.report import make_progress, reading_notes, say, several, write_result
+from elmore.text.reading import Counts
 
 if TYPE_CHECKING:
-    from elmore.tasks.light import LightTagger, Tagged
-    from elmore.text.reading import SentenceReader
+    from elmore.tasks.decoding import Tagged
+    from elmore.tasks.light import LightTagger
     from elmore.text.sentence import Sentence
 
-__all__ = ["EXAMPLES", "add_arguments", "add_use", "bilm", "is_sentence", "run", "write_all"]
+__all__ = ["EXAMPLES", "add_arguments", "add_use", "bilm", "prepare", "run", "write_all"]
 
 EXAMPLES = """\
   elmore tag "Ada lives in Rome."
@@ -72,17 +70,13 @@ def add_use(parser: Parser, default: str, formats: tuple[str, ...]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tag each line."""
-    kind = output_format(args, _FORMATS)
-    inputs = args.inputs
-    if files := [word for word in inputs or ["-"] if not is_sentence(word)]:
-        check_inputs(files, Path(args.output) if args.output else None)
-    say_waiting(inputs, quiet=args.quiet)
+    kind = prepare(args, _FORMATS)
     from elmore.tasks.light import tagger
 
     model = tagger(args.trained, elmo=bilm(args), threads=args.threads)
     counts = Counts()
     reader = flags.make_reader(args, model.elmo)
-    sentences = itertools.islice(_read(reader, inputs, counts), args.limit)
+    sentences = itertools.islice(flags.read_words(reader, args.inputs, counts), args.limit)
     write_all(args, _records(model, sentences, kind), lambda: counts.tokens)
     notes = reading_notes(counts, model.elmo.checkpoint)
     if notes and not args.quiet:
@@ -90,8 +84,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def output_format(args: argparse.Namespace, formats: tuple[str, ...]) -> str:
-    """The format that --format or the suffix of -o names."""
+def prepare(args: argparse.Namespace, formats: tuple[str, ...]) -> str:
+    """Check the inputs; the format that --format or the suffix of -o names."""
+    flags.check_words(args, args.inputs)
     suffix = Path(args.output).suffix.lower().lstrip(".") if args.output else ""
     named = {"ndjson": "jsonl", "txt": "text", "tsv": formats[-1]}.get(suffix, suffix)
     return str(args.format or (named if named in formats else "text"))
@@ -104,21 +99,6 @@ def bilm(args: argparse.Namespace) -> Any:
     from elmore.embedding.elmo import Elmo
 
     return Elmo(flags.read_model(flags.chosen_model(args)), threads=args.threads)
-
-
-def is_sentence(word: str) -> bool:
-    """Whether an INPUT is text; a misspelt name of a file must not be taken for it."""
-    return len(word.split()) > 1 and not os.path.exists(word)
-
-
-def _read(reader: SentenceReader, inputs: list[str], counts: Counts) -> Iterator[Sentence]:
-    for word in inputs or ["-"]:
-        if is_sentence(word):
-            stream = io.BytesIO(word.encode("utf-8", "surrogateescape"))
-            for text in reader.reading.texts(stream, "the argument", counts):
-                yield reader.sentence(text, counts)
-        else:
-            yield from (sentence for _, sentence in reader.read([word], counts))
 
 
 def _records(model: LightTagger, sentences: Iterable[Sentence], kind: str) -> Iterator[str]:
@@ -164,6 +144,6 @@ def write_all(args: argparse.Namespace, records: Iterable[str], tokens: Callable
                 stream.write(f"{record}\n".encode("utf-8", "backslashreplace"))
             progress.update(1)
     seconds = time.perf_counter() - start
-    if not args.quiet and not (args.inputs and all(map(is_sentence, args.inputs))):
+    if not args.quiet and not (args.inputs and all(map(flags.is_sentence, args.inputs))):
         speed = tokens() / seconds if seconds else 0.0
         say(f"{several(number, 'line')}, {several(tokens(), 'token')}, {speed:,.0f} tokens/s")

@@ -295,7 +295,8 @@ def _use(args: argparse.Namespace, model: Any) -> None:
         if args.plot:
             from elmore.analysis.plots import plot_confusions
 
-            pairs = task.confused(task.examples(args.inputs))
+            examples = task.examples(args.inputs)
+            pairs = task.pairs(examples, task.predict_examples(examples))
             plot_confusions(pairs, Path(args.plot), overwrite=args.force)
         return
     task.tokenizer = args.tokenizer

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,19 +40,8 @@ _UNIVERSAL = frozenset(
 _SETTINGS = "elmore.json"
 
 
-class ComponentSettings(TypedDict):
-    """The config of the component; JSON values."""
-
-    model: str | list[str] | None
-    layers: str | int | list[float]
-    precision: str | None
-    device: str
-    threads: int | None
-    start: str
-    hooks: bool
-
-
-_DEFAULTS: ComponentSettings = {
+# The configs of the components; JSON values.
+_DEFAULTS: dict[str, Any] = {
     "model": None,
     "layers": "mean",
     "precision": None,
@@ -60,33 +50,25 @@ _DEFAULTS: ComponentSettings = {
     "start": "zeros",
     "hooks": True,
 }
+_TAGGER_DEFAULTS: dict[str, Any] = {"tagger": "pos", "key": "elmore", "threads": None}
 
 
-class ElmoComponent(Pipe):
-    """Fill `doc.tensor` with one vector per token of spaCy, (tokens, dim).
+class _Component(Pipe):
+    """What both components share: batches, errors, and settings, which name the model."""
 
-    Tokens are taken as they are. If the document has sentences, each is read on its own, else all
-    of it as one sequence. Tokens of white space are not read and get zeros.
-    """
+    _factory: ClassVar[str]
+    _defaults: ClassVar[Mapping[str, Any]]
 
-    def __init__(self, name: str = _NAME, settings: ComponentSettings = _DEFAULTS) -> None:
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         self.name = name
-        self._settings: ComponentSettings = {**settings}
+        self._settings: Any = {**settings}
 
-    @property
-    def elmo(self) -> Elmo:
-        """The model, loaded when it is first used, once per process."""
-        model, options = self._settings["model"], self._settings
-        return load_once(
-            tuple(model) if isinstance(model, list | tuple) else model,
-            device=options["device"],
-            precision=options["precision"],  # type: ignore[arg-type]  # checked there
-            threads=options["threads"],
-            start=options["start"],  # type: ignore[arg-type]  # checked there
-        )
+    @abstractmethod
+    def _fill(self, docs: Sequence[Doc]) -> None:
+        """Add to documents what the component computes."""
 
     def __call__(self, doc: Doc) -> Doc:
-        """Add the vectors of a document."""
+        """Fill a document."""
         handler = self.get_error_handler()
         try:
             self._fill([doc])
@@ -95,7 +77,7 @@ class ElmoComponent(Pipe):
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
-        """Add the vectors of a stream of documents, a batch at a time.
+        """Fill a stream of documents, a batch at a time.
 
         Args:
             stream: documents.
@@ -112,6 +94,55 @@ class ElmoComponent(Pipe):
             else:
                 yield from batch
 
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """The settings as bytes."""
+        data: bytes = srsly.msgpack_dumps(self._settings)
+        return data
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
+        """Take settings that `to_bytes` gave."""
+        return self._set(srsly.msgpack_loads(data))
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Write the settings into a folder."""
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        srsly.write_json(folder / _SETTINGS, self._settings)
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
+        """Take the settings that `to_disk` wrote."""
+        return self._set(srsly.read_json(Path(path) / _SETTINGS))
+
+    def _set(self, settings: Any) -> Self:
+        # They come from a file that another version of elmore may have written.
+        if not isinstance(settings, dict) or settings.keys() != self._defaults.keys():
+            raise ConfigError(
+                "these are not settings of this version of elmore's component; add it again with "
+                f'nlp.add_pipe("{self._factory}")'
+            )
+        self._settings = {**settings}
+        return self
+
+
+class ElmoComponent(_Component):
+    """Fill `doc.tensor` with one vector per token of spaCy, (tokens, dim).
+
+    Tokens are taken as they are. If the document has sentences, each is read on its own, else all
+    of it as one sequence. Tokens of white space are not read and get zeros.
+    """
+
+    _factory, _defaults = _NAME, _DEFAULTS
+
+    def __init__(self, name: str = _NAME, settings: Mapping[str, Any] = _DEFAULTS) -> None:
+        super().__init__(name, settings)
+
+    @property
+    def elmo(self) -> Elmo:
+        """The model, loaded when it is first used, once per process."""
+        options = {key: self._settings[key] for key in ("device", "precision", "threads", "start")}
+        model = self._settings["model"]
+        return load_once(tuple(model) if isinstance(model, list | tuple) else model, **options)
+
     def _fill(self, docs: Sequence[Doc]) -> None:
         elmo = self.elmo
         places = [place for doc in docs for place in _sequences(doc)]
@@ -122,103 +153,38 @@ class ElmoComponent(Pipe):
             doc.vector = doc.vector_norm = None  # type: ignore[assignment]  # spaCy's own None
             if self._settings["hooks"]:
                 add_hooks(doc)
-        layers: Any = self._settings["layers"]
-        found = elmo.embed_tokens(words, layers=layers, progress=False)
+        found = elmo.embed_tokens(words, layers=self._settings["layers"], progress=False)
         for tokens, vectors in zip(places, found, strict=True):
             tokens[0].doc.tensor[[token.i for token in tokens]] = vectors
 
-    # Writing and reading: the model is named, not written --------------------------------------
 
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """The settings as bytes; they name the model."""
-        data: bytes = srsly.msgpack_dumps(self._settings)
-        return data
-
-    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> ElmoComponent:
-        """Take settings that `to_bytes` gave."""
-        self._settings = _checked(srsly.msgpack_loads(data))
-        return self
-
-    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Write the settings into a folder; they name the model."""
-        folder = Path(path)
-        folder.mkdir(parents=True, exist_ok=True)
-        srsly.write_json(folder / _SETTINGS, self._settings)
-
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> ElmoComponent:
-        """Take the settings that `to_disk` wrote."""
-        self._settings = _checked(srsly.read_json(Path(path) / _SETTINGS))
-        return self
-
-
-class TaggerSettings(TypedDict):
-    """The config of the tagger; JSON values."""
-
-    tagger: str
-    key: str
-    threads: int | None
-
-
-_TAGGER_DEFAULTS: TaggerSettings = {"tagger": "pos", "key": "elmore", "threads": None}
-
-
-class TaggerComponent(Pipe):
-    """Tag documents with a trained tagger of elmore.
+class TaggerComponent(_Component):
+    """Tag documents with a trained tagger of elmore, sentence by sentence if there are sentences.
 
     Universal tags become `token.pos_`, all others `token.tag_`; of joined tags such as PROPN+NNP
     both. Spans become `doc.spans[key]`.
     """
 
-    def __init__(self, name: str, settings: TaggerSettings) -> None:
-        self.name = name
-        self._settings: TaggerSettings = {**settings}
+    _factory, _defaults = _TAGGER_NAME, _TAGGER_DEFAULTS
 
-    def __call__(self, doc: Doc) -> Doc:
-        """Tag a document, sentence by sentence if it has sentences."""
-        handler = self.get_error_handler()
-        try:
-            self._tag(doc)
-        except Exception as error:  # the pipeline's owner decides what it means
-            handler(self.name, self, [doc], error)
-        return doc
-
-    def _tag(self, doc: Doc) -> None:
+    def _fill(self, docs: Sequence[Doc]) -> None:
+        key = self._settings["key"]
         model = _tagger(self._settings["tagger"], self._settings["threads"])
-        places = list(_sequences(doc))
-        spans = []
+        places = [place for doc in docs for place in _sequences(doc)]
+        for doc in docs if model.marks_spans else ():
+            doc.spans[key] = []
         found = model.predict([[token.text for token in tokens] for tokens in places])
         for tokens, one in zip(places, found, strict=True):
+            doc = tokens[0].doc
             for span in one.spans:
                 first, last = tokens[span.first].i, tokens[span.last].i
-                spans.append(Span(doc, first, last + 1, label=span.label))
+                doc.spans[key].append(Span(doc, first, last + 1, label=span.label))
             for token, tag in zip(tokens, () if model.marks_spans else one.tags, strict=False):
                 for part in tag.split("+"):
                     if part in _UNIVERSAL:
                         token.pos_ = part
                     else:
                         token.tag_ = part
-        if model.marks_spans:
-            doc.spans[self._settings["key"]] = spans
-
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """The settings as bytes; they name the tagger."""
-        data: bytes = srsly.msgpack_dumps(self._settings)
-        return data
-
-    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> TaggerComponent:
-        """Take settings that `to_bytes` gave."""
-        self._settings = {**_TAGGER_DEFAULTS, **srsly.msgpack_loads(data)}
-        return self
-
-    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Write the settings into a folder."""
-        Path(path).mkdir(parents=True, exist_ok=True)
-        srsly.write_json(Path(path) / _SETTINGS, self._settings)
-
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> TaggerComponent:
-        """Take the settings that `to_disk` wrote."""
-        self._settings = {**_TAGGER_DEFAULTS, **srsly.read_json(Path(path) / _SETTINGS)}
-        return self
 
 
 @functools.cache
@@ -272,7 +238,7 @@ def make_component(
         start: the state before each sentence: "zeros" or "warm".
         hooks: whether to call `add_hooks` for each document.
     """
-    settings: ComponentSettings = {
+    settings = {
         "model": model,
         "layers": layers,
         "precision": precision,
@@ -285,17 +251,6 @@ def make_component(
 
 
 Language.factory(_NAME, default_config=dict(_DEFAULTS), assigns=["doc.tensor"], func=make_component)
-
-
-def _checked(settings: Any) -> ComponentSettings:
-    # They come from a file that another version of elmore may have written.
-    if not isinstance(settings, dict) or settings.keys() != _DEFAULTS.keys():
-        raise ConfigError(
-            "these are not settings of this version of elmore's component; add it again with "
-            'nlp.add_pipe("elmore")'
-        )
-    checked: ComponentSettings = {**_DEFAULTS, **settings}
-    return checked
 
 
 def _sequences(doc: Doc) -> Iterator[list[Token]]:

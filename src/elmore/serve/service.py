@@ -245,7 +245,7 @@ class Service:
             {
                 "id": name,
                 "object": "task",
-                "task": "tag" if isinstance(model, LightTagger) else "classify",
+                "task": model.task,
                 "labels": model.tags if isinstance(model, LightTagger) else model.classes,
             }
             for name, model in self._tasks.items()
@@ -257,22 +257,16 @@ class Service:
         if model is None:
             raise ServiceError(404, "there is no task of that name; see /v1/tasks")
         sentences = await self._sentences(body.sentences, body.tokens)  # checks the limits
-        if isinstance(model, LightTagger):
-            read = [[model.read(sentence.tokens)] for sentence in sentences]
-        else:
-            given: Sequence[Any] = body.sentences if body.sentences is not None else sentences
-            read = await self._call(
-                sum(map(len, sentences)) > _MANY_NUMBERS, lambda: [model.read(one) for one in given]
-            )
-        finish = model.finish if isinstance(model, LightTagger) else model.features
-        items = [Vectors(part, finish) for parts in read for part in parts]
+        given: Sequence[Any] = [sentence.tokens for sentence in sentences]
+        if model.task == "classify" and body.sentences is not None:
+            given = body.sentences  # texts, which the model divides into sentences
+        read = await self._call(
+            sum(map(len, sentences)) > _MANY_NUMBERS, lambda: [model.read(one) for one in given]
+        )
+        items = [Vectors(part, model.finish) for parts in read for part in parts]
         chances = _TOKEN_BYTES * len(model.labels.get("classes", ())) * len(sentences)
         found = iter(await self._run(request, items, 3 * _text_bytes(sentences) + chances))
-        results = []
-        for parts in read:
-            values = [next(found) for _ in parts]
-            one = values[0] if isinstance(model, LightTagger) else model.classify(values)
-            results.append(one.to_json())
+        results = [model.join([next(found) for _ in parts]).to_json() for parts in read]
         return _json({"model": name, "results": results})
 
     # ----------------------------------------------------------------------- helpers

@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from elmore.tasks.classify import Classifier, ClassifyExample
     from elmore.tasks.columns import Predicate
     from elmore.tasks.coref import Coref, CorefExample
-    from elmore.tasks.light import Classified, Tagged
+    from elmore.tasks.decoding import Classified, Tagged
+    from elmore.tasks.labelled import TagExample
     from elmore.tasks.ner import Ner, NerExample
     from elmore.tasks.nli import Nli, NliExample
     from elmore.tasks.qa import Qa, QaExample, split_paragraph
     from elmore.tasks.recipe import TaskRecipe
     from elmore.tasks.sentiment import Sentiment, SentimentExample
     from elmore.tasks.srl import Srl, SrlExample
-    from elmore.tasks.tag import TagExample, Tagger
+    from elmore.tasks.tag import Tagger
     from elmore.tasks.tags import Span
 
 __all__ = [
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 _NAMES = {
-    "Classified": "elmore.tasks.light",
+    "Classified": "elmore.tasks.decoding",
     "Classifier": "elmore.tasks.classify",
     "ClassifyExample": "elmore.tasks.classify",
     "Coref": "elmore.tasks.coref",
@@ -66,8 +67,8 @@ _NAMES = {
     "Span": "elmore.tasks.tags",
     "Srl": "elmore.tasks.srl",
     "SrlExample": "elmore.tasks.srl",
-    "TagExample": "elmore.tasks.tag",
-    "Tagged": "elmore.tasks.light",
+    "TagExample": "elmore.tasks.labelled",
+    "Tagged": "elmore.tasks.decoding",
     "Tagger": "elmore.tasks.tag",
     "TaskRecipe": "elmore.tasks.recipe",
     "split_paragraph": "elmore.tasks.qa",

@@ -6,7 +6,6 @@ Longer text is read sentence by sentence, and pooled over all of its tokens.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,24 +17,26 @@ from torch import Tensor, nn
 
 from elmore._imports import require
 from elmore.errors import ConfigError, InputError
-from elmore.tasks.labelled import LabelledText, as_number, label_names, read_texts, split_labels
+from elmore.tasks.decoding import Classified, classified, cut_text
+from elmore.tasks.labelled import Columns, as_number, label_names, read_texts, split_labels
 from elmore.tasks.labelled_task import (
     LabelledTask,
-    confusions,
+    mistake_tables,
     refuse_single,
     refuse_unknown,
-    surest,
 )
 from elmore.tasks.layers.features import TokenFeatures
 from elmore.tasks.layers.window import TextNetwork
-from elmore.tasks.light import Classified, classified, cut_text
-from elmore.tasks.metrics import class_scores
+from elmore.tasks.metrics import class_scores, set_scores
 from elmore.tasks.parts import Measured, Network
+from elmore.tasks.tags import names_fit
 from elmore.tasks.terminal import class_line
 
 __all__ = ["Classifier", "ClassifyExample", "ClassifySizes"]
 
 Label = str | tuple[str, ...] | float | None
+# What decides, by the kind of labels.
+_METRICS = {"label": "accuracy", "labels": "f1", "number": "correlation"}
 
 
 @dataclass(frozen=True)
@@ -94,24 +95,17 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
 
     # ------------------------------------------------------------------- data
 
-    def from_table(self, data: Any) -> list[ClassifyExample]:
-        return [self._example(found) for found in read_texts(data, self.columns)]
+    def read(self, data: Any) -> list[ClassifyExample]:
+        return self._examples(data, self.columns)
 
     def from_lists(self, x: Sequence[Any], y: Sequence[Any]) -> list[ClassifyExample]:
-        found = []
-        for k, (item, label) in enumerate(zip(x, y, strict=True)):
-            plain = label.tolist() if isinstance(label, np.generic) else label
-            known = tuple(plain) if isinstance(plain, list | tuple | set) else plain
-            if not isinstance(known, str | int | float | tuple) or known != known:
-                raise ConfigError(f"label {k} is a {type(label).__name__}; use texts or numbers")
-            text = self.parse(item)
-            if not text.tokens:
-                raise InputError(f"item {k} has no text; leave it out")
-            found.append(dataclasses.replace(text, label=known, where=f"item {k}"))
-        return found
+        return self._examples({"text": x, "label": y}, Columns())
 
-    def _example(self, found: LabelledText) -> ClassifyExample:
-        return dataclasses.replace(self.parse(found.text), label=found.label, where=found.where)
+    def _examples(self, data: Any, columns: Columns) -> list[ClassifyExample]:
+        return [
+            dataclasses.replace(self.parse(found.text), label=found.label, where=found.where)
+            for found in read_texts(data, columns)
+        ]
 
     def parse(self, item: str | Sequence[str]) -> ClassifyExample:
         """Take a text, or the tokens of one sentence."""
@@ -128,36 +122,23 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
 
     def find_labels(self, examples: Sequence[ClassifyExample]) -> dict[str, Any]:
         labels = [example.label for example in examples]
-        kind, names = label_names(labels, self.columns.separator)
-        chosen = self.recipe.model.output
-        if chosen == "number":
-            for example in examples:
-                if as_number(example.label) is None:
-                    raise InputError(f"{example.where}: '{example.label}' is not a number")
-        elif chosen != "auto" and chosen != kind:
-            names = sorted({n for v in labels for n in split_labels(v, self.columns.separator)})
-        kind = kind if chosen == "auto" else chosen
+        kind, names = label_names(labels, self.columns.separator, self.recipe.model.output)
+        self.metric = _METRICS[kind]
         if kind == "number":
-            numbers = np.array([as_number(label) or 0.0 for label in labels])
+            numbers = np.array([_number(example) for example in examples])
             scale = float(numbers.std()) or 1.0
-            self.metric = "correlation"
             return {"kind": kind, "mean": float(numbers.mean()), "scale": scale}
-        self.metric = "f1" if kind == "labels" else "accuracy"
         if examples:
             refuse_single(names, "label")
         return {"kind": kind, "classes": names}
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        outputs = shapes.get("output.bias")
-        if labels.get("kind") == "number":
-            self.metric = "correlation"
-            sizes = (labels.get("mean"), labels.get("scale"))
-            return outputs == (1,) and all(isinstance(v, float | int) for v in sizes)
-        names = labels.get("classes")
-        if labels.get("kind") not in ("label", "labels") or not isinstance(names, list):
-            return False
-        self.metric = "f1" if labels["kind"] == "labels" else "accuracy"
-        return all(isinstance(name, str) for name in names) and outputs == (len(names),)
+        kind, sizes = labels.get("kind"), (labels.get("mean"), labels.get("scale"))
+        self.metric = _METRICS.get(str(kind), self.metric)
+        if kind == "number":
+            numbers = all(isinstance(size, float | int) for size in sizes)
+            return numbers and shapes.get("output.bias") == (1,)
+        return kind in _METRICS and names_fit(labels.get("classes"), shapes)
 
     def label_counts(self, examples: Iterable[ClassifyExample]) -> Counter[str]:
         if self.labels["kind"] == "number":
@@ -193,7 +174,7 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         scores = self._scores(examples)
         kind, device = self.labels["kind"], scores.device
         if kind == "number":
-            values = [as_number(example.label) or 0.0 for example in examples]
+            values = [_number(example) for example in examples]
             wanted = (torch.tensor(values) - self.labels["mean"]) / self.labels["scale"]
             return nn.functional.mse_loss(scores[:, 0], wanted.float().to(device))
         ids = {name: k for k, name in enumerate(self.labels["classes"])}
@@ -214,31 +195,24 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
     # ------------------------------------------------------------------- scores
 
     def measure(self, examples: Sequence[ClassifyExample], found: Sequence[Classified]) -> Measured:
-        if self.labels["kind"] == "number":
-            return self._measure_numbers(examples, found)
+        kind = self.labels["kind"]
+        if kind == "number":
+            return _measure_numbers(examples, found)
         names: list[str] = self.labels["classes"]
-        gold = [self._names(example) for example in examples]
-        if self.labels["kind"] == "labels":
-            return _measure_sets(gold, [_as_set(one) for one in found], names)
+        if kind == "labels":
+            sets: Any = [one.label for one in found]
+            metrics, rows = set_scores([self._names(example) for example in examples], sets, names)
+            return Measured(metrics, {"classes": rows})
         pairs = self.pairs(examples, found)
         right, guessed = ([pair[side] for pair in pairs] for side in (0, 1))
         metrics, rows = class_scores(right, guessed, names)
         chances = [one.probabilities.get(a, 0.0) for one, a in zip(found, right, strict=True)]
         metrics["probability"] = 100 * float(np.mean(chances))
-        mistakes = surest(
-            (
-                one.probabilities.get(str(one.label), 0.0),
-                {"right": label, "predicted": str(one.label), "text": _start(example)},
-            )
-            for example, label, one in zip(examples, right, found, strict=True)
-            if label != one.label
+        shown = (
+            (one.probabilities.get(b, 0.0), {"text": _start(example)})
+            for example, one, (_, b) in zip(examples, found, pairs, strict=True)
         )
-        tables = {
-            "classes": rows,
-            "confusions": confusions(pairs),
-            "most confident mistakes": mistakes,
-        }
-        return Measured(metrics, {name: table for name, table in tables.items() if table})
+        return Measured(metrics, {"classes": rows, **mistake_tables(pairs, shown)})
 
     def pairs(
         self, examples: Sequence[ClassifyExample], found: Sequence[Classified]
@@ -248,73 +222,44 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         both = zip(examples, found, strict=True)
         return [(self._names(example)[0], str(one.label)) for example, one in both]
 
-    def _measure_numbers(
-        self, examples: Sequence[ClassifyExample], found: Sequence[Classified]
-    ) -> Measured:
-        right = np.array([as_number(example.label) or 0.0 for example in examples])
-        guessed = np.array([float(one.label) for one in found])  # type: ignore[arg-type]
-        flat = not (right.std() and guessed.std())
-        metrics = {
-            "correlation": 0.0 if flat else 100 * float(np.corrcoef(right, guessed)[0, 1]),
-            "mean error": float(np.abs(right - guessed).mean()),
-        }
-        worst = np.argsort(-np.abs(right - guessed))[:10]
-        rows = [
-            {"right": right[k], "predicted": guessed[k], "text": _start(examples[k])} for k in worst
-        ]
-        return Measured(metrics, {"largest errors": rows})
-
     def baseline(
         self, train: Sequence[ClassifyExample], held_out: Sequence[ClassifyExample]
-    ) -> float | None:
+    ) -> float:
         """TF-IDF of words and pairs of words, with a logistic or ridge regression."""
-        text: Any = require("sklearn.feature_extraction.text", "tasks", "the baseline")
-        linear: Any = require("sklearn.linear_model", "tasks", "the baseline")
-        vectors = text.TfidfVectorizer(
-            analyzer=_words_and_pairs, sublinear_tf=True, max_features=200_000
+
+        def part(name: str) -> Any:
+            return require(f"sklearn.{name}", "tasks", "the baseline")
+
+        kind = self.labels["kind"]
+        model = part("linear_model").LogisticRegression(C=10.0, max_iter=1000)
+        vectors = part("feature_extraction.text").TfidfVectorizer(
+            preprocessor=lambda tokens: [token.lower() for token in tokens],
+            tokenizer=list,
+            token_pattern=None,
+            ngram_range=(1, 2),
+            sublinear_tf=True,
+            max_features=200_000,
         )
         x = vectors.fit_transform([example.tokens for example in train])
         later = vectors.transform([example.tokens for example in held_out])
-        kind = self.labels["kind"]
+        guessed: Iterable[Any]
         if kind == "number":
-            y = [as_number(example.label) or 0.0 for example in train]
-            guessed = linear.Ridge().fit(x, y).predict(later)
-            found = [Classified(float(value)) for value in guessed]
+            model = part("linear_model").Ridge()
+            guessed = map(float, model.fit(x, [_number(e) for e in train]).predict(later))
         elif kind == "label":
-            model = linear.LogisticRegression(C=10.0, max_iter=1000)
-            names = [self._names(example)[0] for example in train]
-            if len(set(names)) < 2:
-                return None
-            found = [Classified(str(name)) for name in model.fit(x, names).predict(later)]
+            guessed = map(str, model.fit(x, [self._names(e)[0] for e in train]).predict(later))
         else:
-            found = self._several(linear, x, later, train)
+            table = part("preprocessing").MultiLabelBinarizer(classes=self.labels["classes"])
+            several = part("multiclass").OneVsRestClassifier(model)
+            several.fit(x, table.fit_transform([self._names(e) for e in train]))
+            guessed = table.inverse_transform(several.predict(later))
+        found = [Classified(label) for label in guessed]
         return float(self.measure(held_out, found).metrics[self.metric])
-
-    def _several(
-        self, linear: Any, x: Any, later: Any, train: Sequence[ClassifyExample]
-    ) -> list[Classified]:
-        sets = [set(self._names(example)) for example in train]
-        chosen: list[list[str]] = [[] for _ in range(later.shape[0])]
-        for name in self.labels["classes"]:
-            y = [name in labels for labels in sets]
-            if len(set(y)) < 2:
-                continue
-            guessed = linear.LogisticRegression(C=10.0, max_iter=1000).fit(x, y).predict(later)
-            for labels, there in zip(chosen, guessed, strict=True):
-                labels += [name] if there else []
-        return [Classified(tuple(labels)) for labels in chosen]
 
     # ------------------------------------------------------------------- use
 
     def show(self, example: ClassifyExample, found: Classified, *, colour: bool) -> str:
         return class_line(found.label, found.probabilities, " ".join(example.tokens), colour=colour)
-
-    def to_json(self, example: ClassifyExample, found: Classified) -> dict[str, Any]:
-        return found.to_json()
-
-
-def _as_set(found: Classified) -> tuple[str, ...]:
-    return found.label if isinstance(found.label, tuple) else (str(found.label),)
 
 
 def _start(example: ClassifyExample) -> str:
@@ -322,43 +267,24 @@ def _start(example: ClassifyExample) -> str:
     return " ".join([*words, *(["…"] if len(example.tokens) > len(words) else [])])
 
 
-def _words_and_pairs(tokens: Sequence[str]) -> list[str]:
-    words = [token.lower() for token in tokens]
-    return [*words, *(f"{a} {b}" for a, b in itertools.pairwise(words))]
+def _number(example: ClassifyExample) -> float:
+    number = as_number(example.label)
+    if number is None:
+        raise InputError(f"{example.where or 'an example'}: '{example.label}' is not a number")
+    return number
 
 
-def _measure_sets(
-    gold: Sequence[tuple[str, ...]], found: Sequence[tuple[str, ...]], names: Sequence[str]
-) -> Measured:
-    pairs = [(set(a), set(b)) for a, b in zip(gold, found, strict=True)]
-
-    def f1(both: int, right: int, guessed: int) -> float:
-        return 200 * both / (right + guessed) if right + guessed else 0.0
-
-    rows: list[dict[str, Any]] = []
-    for name in names:
-        counts = (
-            sum(name in a and name in b for a, b in pairs),
-            sum(name in a for a, _ in pairs),
-            sum(name in b for _, b in pairs),
-        )
-        rows.append(
-            {
-                "label": name,
-                "f1": f1(*counts),
-                "right": counts[0],
-                "items": counts[1],
-                "predicted": counts[2],
-            }
-        )
-    total = (
-        sum(len(a & b) for a, b in pairs),
-        sum(len(a) for a, _ in pairs),
-        sum(len(b) for _, b in pairs),
-    )
+def _measure_numbers(examples: Sequence[ClassifyExample], found: Sequence[Classified]) -> Measured:
+    right = np.array([_number(example) for example in examples])
+    guessed = np.array([one.label for one in found], float)
+    flat = not (right.std() and guessed.std())
+    errors = np.abs(right - guessed)
     metrics = {
-        "f1": f1(*total),
-        "mean f1": float(np.mean([row["f1"] for row in rows])),
-        "all right": 100 * float(np.mean([a == b for a, b in pairs])),
+        "correlation": 0.0 if flat else 100 * float(np.corrcoef(right, guessed)[0, 1]),
+        "mean error": float(errors.mean()),
     }
-    return Measured(metrics, {"classes": rows})
+    rows = [
+        {"right": right[k], "predicted": guessed[k], "text": _start(examples[k])}
+        for k in np.argsort(-errors)[:10]
+    ]
+    return Measured(metrics, {"largest errors": rows})

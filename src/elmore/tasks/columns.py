@@ -1,4 +1,4 @@
-"""Files that more than one task or analysis reads: CoNLL columns, pairs, treebank tokens.
+"""Files that more than one task or analysis reads: CoNLL-U, CoNLL-2012, pairs, treebank tokens.
 
 Reading them needs no torch.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from elmore._messages import shown
 from elmore.errors import InputError
-from elmore.tasks.tags import Span, is_tag
-from elmore.text.reading import numbered_lines, split_columns
+from elmore.tasks.tags import Span
+from elmore.text.conll import TaggedSentence, conllu_sentences, split_columns
+from elmore.text.reading import numbered_lines
 
 __all__ = [
     "Document",
@@ -22,9 +24,6 @@ __all__ = [
     "Predicate",
     "Sentence2012",
     "TagKind",
-    "TaggedSentence",
-    "TaggedTokens",
-    "read_columns",
     "read_conllu",
     "read_documents",
     "split_pairs",
@@ -32,12 +31,9 @@ __all__ = [
 ]
 
 TagKind = Literal["upos", "xpos"]
-# CoNLL-2003 opens each document with this word; CoNLL-2012 has comments.
-_DOCUMENT = "-DOCSTART-"
 _BEGIN, _END = "#begin document", "#end document"
 # CoNLL-2012 has eleven fixed columns, then one per predicate, and the clusters last.
 _FIXED = 12
-_CONLLU = 10
 _MENTION = re.compile(r"(\()?(\d{1,18})(\))?")  # int() refuses numbers of 4,301 digits
 _ROLE = re.compile(r"(?:\(([^()*\s]+))?\*(\))?")
 _ESCAPES = {
@@ -52,128 +48,16 @@ _ESCAPES = {
 }
 
 
-# --------------------------------------------------------------------- one tag per token (2003)
-
-
-class TaggedTokens(NamedTuple):
-    """A sentence: its first column, and the tags of the last in whatever scheme the file has."""
-
-    tokens: tuple[str, ...]
-    tags: tuple[str, ...]
-
-
-def read_columns(path: Path) -> Iterator[TaggedTokens]:
-    """Read a file with one token per line and blank lines between sentences (CoNLL-2003).
-
-    Raises:
-        InputError: a line has another number of columns, or ends in something that is not a tag.
-    """
-    rows: list[list[str]] = []
-    width = 0
-    for number, line in numbered_lines(path):
-        cells = split_columns(line)
-        if not line.strip() or cells[0] == _DOCUMENT:
-            if rows:
-                yield _tagged(rows)
-            rows = []
-            continue
-        width = width or len(cells)
-        if len(cells) != width or width < 2:
-            raise InputError(
-                f"{len(cells)} columns, expected {max(2, width)}; separate columns by one space "
-                "or tab",
-                file=str(path),
-                line=number,
-            )
-        if not is_tag(cells[-1]):
-            raise InputError(
-                f"'{shown(cells[-1], 40)}' is not a tag; use O or B-, I-, E-, S- (L-, U-) and a "
-                "label",
-                file=str(path),
-                line=number,
-            )
-        rows.append(cells)
-    if rows:
-        yield _tagged(rows)
-
-
-def _tagged(rows: list[list[str]]) -> TaggedTokens:
-    return TaggedTokens(tuple(cells[0] for cells in rows), tuple(cells[-1] for cells in rows))
-
-
-# ----------------------------------------------------------- words and tags (CoNLL-U)
-
-
-@dataclass(frozen=True, slots=True)
-class TaggedSentence:
-    """The syntactic words of a sentence.
-
-    Attributes:
-        words: the forms.
-        upos: the universal tag of each.
-        xpos: the language's own tag of each; "_" where there is none.
-        feats: the morphological features of each; "_" where there are none.
-    """
-
-    words: tuple[str, ...]
-    upos: tuple[str, ...]
-    xpos: tuple[str, ...]
-    feats: tuple[str, ...] = ()
-
-
 def read_conllu(path: Path, *, limit: int | None = None) -> list[TaggedSentence]:
     """Read CoNLL-U, the format of Universal Dependencies, or its first `limit` sentences.
 
-    Surface tokens of contractions (`7-8`) and empty nodes (`8.1`) are left out.
-
     Raises:
-        InputError: a line without ten columns or with a wrong id; or there is no sentence.
+        InputError: as in `conllu_sentences`, or there is no sentence.
     """
-    sentences: list[TaggedSentence] = []
-    rows: list[tuple[str, str, str, str]] = []
-
-    def finish() -> None:
-        if rows:
-            sentences.append(TaggedSentence(*zip(*rows, strict=True)))
-            rows.clear()
-
-    for number, line in numbered_lines(path):
-        if not line.strip():
-            finish()
-            if limit is not None and len(sentences) >= limit:
-                break
-        elif not line.startswith("#"):
-            row = _conllu_row(line, path, number, len(rows) + 1)
-            if row is not None:
-                rows.append(row)
-    finish()
-    if not sentences:
+    found = list(islice(conllu_sentences(numbered_lines(path), str(path)), limit))
+    if not found:
         raise InputError("there is no sentence; is it CoNLL-U?", file=str(path))
-    return sentences[:limit]
-
-
-def _conllu_row(
-    line: str, path: Path, number: int, expected: int
-) -> tuple[str, str, str, str] | None:
-    columns = line.split("\t")
-    if len(columns) != _CONLLU:
-        raise InputError(
-            f"{len(columns)} columns, expected {_CONLLU}; separate CoNLL-U columns by tabs",
-            file=str(path),
-            line=number,
-        )
-    word_id, form, _, upos, xpos, feats = columns[:6]
-    if "-" in word_id or "." in word_id:
-        return None  # no syntactic word
-    if word_id != str(expected):
-        raise InputError(
-            f"word id '{word_id[:20]}', expected {expected}; put a blank line between sentences",
-            file=str(path),
-            line=number,
-        )
-    if not form:
-        raise InputError("a word without a form; write it in column 2", file=str(path), line=number)
-    return form, upos, xpos, feats
+    return found
 
 
 # ------------------------------------------------------- predicates and clusters (2012, OntoNotes)

@@ -4,101 +4,82 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from elmore.errors import ConfigError
-from elmore.report import Report, Row, Value
+from elmore.report import Report, Row
 from elmore.tasks.parts import Measured, TaskParts
 from elmore.tasks.recipe import TaskRecipe
 
-__all__ = ["Training", "changed_settings", "fit_report"]
+if TYPE_CHECKING:
+    from elmore.tasks.supervised import Task
+    from elmore.training.task_trainer import TaskTrainer
 
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """How a training went.
-
-    Attributes:
-        examples: what was learned from.
-        left_out: how many more the files had.
-        n_held_out: development examples.
-        steps: steps that were done.
-        seen: examples of all steps.
-        scores: the score of each evaluation.
-        evaluate_epochs: epochs between evaluations.
-    """
-
-    examples: Sequence[Any]
-    left_out: int
-    n_held_out: int
-    steps: int
-    seen: int
-    scores: Sequence[float]
-    evaluate_epochs: int
+__all__ = ["changed_settings", "fit_report"]
 
 
 def fit_report(
-    task: TaskParts[Any, Any],
-    training: Training,
+    task: Task[Any, Any],
+    trainer: TaskTrainer[Any],
     measured: Measured,
-    mixes: Sequence[Row],
-    about: Mapping[str, Value | Sequence[Value]],
+    *,
+    examples: Sequence[Any],
+    left_out: int,
+    n_held_out: int,
+    evaluate_epochs: int,
 ) -> Report:
     """Report a training.
 
     Args:
         task: what was trained.
-        training: how it went.
+        trainer: how far it came, and the score of each evaluation.
         measured: scores of the weights that were kept.
-        mixes: the learned mixes of layers.
-        about: recipe, models and seed.
+        examples: what was learned from.
+        left_out: how many more the files had.
+        n_held_out: development examples.
+        evaluate_epochs: epochs between evaluations.
     """
-    scores = training.scores
+    scores, n_examples = trainer.scores, len(examples)
     # The last evaluation may come earlier: at the end.
     most = task.recipe.schedule.epochs
-    epochs = [min(most, k * training.evaluate_epochs) for k in range(1, len(scores) + 1)]
+    epochs = [min(most, k * evaluate_epochs) for k in range(1, len(scores) + 1)]
     tables: dict[str, Sequence[Row]] = {}
     if scores:
         tables[f"{task.chooses_by} by epoch"] = [
             {"epoch": epoch, task.chooses_by: score}
             for epoch, score in zip(epochs, scores, strict=True)
         ]
-    if mixes:
+    if mixes := task.mix_table():
         tables["mix"] = mixes
-    n_examples = len(training.examples)
+    doubts = task.doubts(examples)
+    notes = [*doubts]
+    if left_out:
+        notes.append(f"{left_out} training examples are left out: {task.left_out}")
+    if not scores:
+        notes.append("no development data: the last weights are kept, nothing is scored")
+    elif max(scores) <= 0 and not doubts:
+        notes.append(
+            "the score never rose above 0; with little data take a smaller data.batch_size, "
+            "more schedule.epochs, or a larger optimizer.lr"
+        )
     return Report(
         name=task.name,
         metrics=dict(measured.metrics),
         measured_on={
             "training examples": n_examples,
-            "development examples": training.n_held_out,
-            "steps": training.steps,
-            "epochs": epochs[-1] if scores else math.ceil(training.seen / n_examples),
+            "development examples": n_held_out,
+            "steps": trainer.step_number,
+            "epochs": epochs[-1] if scores else math.ceil(trainer.seen / n_examples),
             "best epoch": epochs[scores.index(max(scores))] if scores else None,
             "score": "of the best epoch on development data" if scores else None,
-            **about,
+            **task.about(),
+            "vectors": None if task.vectors is None else str(task.vectors),
+            "seed": task.seed,
         },
         tables=tables,
-        notes=_remarks(task, training),
+        notes=notes,
     )
-
-
-def _remarks(task: TaskParts[Any, Any], training: Training) -> list[str]:
-    """Say what a reader of the scores should know."""
-    doubts = task.doubts(training.examples)
-    notes = [*doubts]
-    if training.left_out:
-        notes.append(f"{training.left_out} training examples are left out: {task.left_out}")
-    if not training.scores:
-        notes.append("no development data: the last weights are kept, nothing is scored")
-    elif max(training.scores) <= 0 and not doubts:
-        notes.append(
-            "the score never rose above 0; with little data take a smaller data.batch_size, "
-            "more schedule.epochs, or a larger optimizer.lr"
-        )
-    return notes
 
 
 def changed_settings(task: TaskParts[Any, Any]) -> list[str] | None:

@@ -6,7 +6,11 @@ folder is code, and reading it needs no torch.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,17 +27,34 @@ from elmore._messages import shown
 from elmore._version import __version__
 from elmore.config import ComputePrecision
 from elmore.embedding.elmo import Elmo
-from elmore.errors import FormatError
+from elmore.embedding.layer_cache import model_digest
+from elmore.errors import ConfigError, FormatError, ModelNotFound
 from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 from elmore.limits import LIMITS
 from elmore.options import Start
+from elmore.published.catalog import BUNDLED
+from elmore.published.hub import fetch_hugging_face, home, is_hugging_face
 
-__all__ = ["FACTS", "TaskFolder", "WordList", "find_task", "read_task", "runs_of", "write_task"]
+__all__ = [
+    "FACTS",
+    "TaskFolder",
+    "WordList",
+    "bilm_of",
+    "find_model",
+    "find_task",
+    "read_task",
+    "ready_models",
+    "runs_of",
+    "write_task",
+]
 
 # The file by which the folder of a trained task is known.
 FACTS = "task.json"
 _FORMAT = FolderFormat(name="elmore-task", version=1, label="a trained task", fix="check the path")
 _MODEL, _WORDS, _ELMO = "model.safetensors", "words.txt", "elmo"
+# Those that ship with elmore, by task; the first is used when none is named.
+_READY = Path(__file__).parents[1] / "models"
+_NAMES = {"tag": ("pos", "chunk"), "classify": ("sentiment", "sentiment-5")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,3 +218,72 @@ def runs_of(path: str | Path) -> list[Path]:
     places = (place.parent for place in path.glob("seed-*/checkpoint") if _is_task(place))
     # seed-2 before seed-10.
     return sorted(places, key=lambda place: (len(place.name), place.name)) or [path]
+
+
+# --------------------------------------------------------------------- where models are
+
+
+def ready_models(task: str) -> tuple[str, ...]:
+    """The names of the models of a task that ship with elmore, the one used by default first."""
+    return _NAMES[task]
+
+
+def find_model(model: str | Path, task: str) -> Path:
+    """The folder of a trained task: a path, a name of `ready_models`, or one on the hub."""
+    place = find_task(model)
+    if place is not None:
+        return place
+    if str(model) in ready_models(task):
+        return _READY / f"{task}-{model}"
+    if is_hugging_face(str(model)) and not Path(model).exists():
+        return _copied(fetch_hugging_face(str(model)), str(model))
+    raise ModelNotFound(
+        f"'{shown(model, 120)}' is not a trained model; use {', '.join(ready_models(task))}, the "
+        f"folder of one that `elmore task train {task}` made, or owner/name on the hub"
+    )
+
+
+def _copied(folder: Path, name: str) -> Path:
+    """A folder of files instead of the hub's folder of links, which is not trusted."""
+    place = home() / "tasks" / f"{re.sub('[^A-Za-z0-9.-]+', '--', name)}-{folder.name[:12]}"
+    if not place.is_dir():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as temporary:
+            shutil.copytree(folder, Path(temporary, "task"))
+            with contextlib.suppress(OSError):  # another process was faster
+                Path(temporary, "task").rename(place)
+    if find_task(place) is None:
+        raise FormatError(f"'{shown(name, 100)}' on the hub is not a trained task; check the name")
+    return place
+
+
+def bilm_of(
+    content: TaskFolder,
+    inside: Path | None,
+    elmo: Elmo | None,
+    what: str,
+    *,
+    device: str = "cpu",
+    threads: int | None = None,
+) -> Elmo:
+    """The biLM that a task was trained with: the given one, the one inside, or the included one.
+
+    Raises:
+        ConfigError: it is another one.
+    """
+    if elmo is None:
+        elmo = Elmo.load(
+            BUNDLED if inside is None else inside,
+            device=device,
+            precision=content.precision,
+            threads=threads,
+            start=content.start,
+        )
+        if inside is not None:
+            return elmo
+    if model_digest(elmo) != content.elmo:
+        raise ConfigError(
+            f"'{what}' was trained with another biLM or has none inside; pass the right elmo= "
+            "(--model)"
+        )
+    return elmo

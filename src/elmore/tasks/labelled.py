@@ -5,10 +5,9 @@ Every error names the file, the line and the column. Reading needs no torch.
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,19 +17,23 @@ from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.columns import read_conllu
 from elmore.tasks.tags import is_tag
-from elmore.text.reading import json_records, numbered_lines, split_columns
-from elmore.text.records import data_suffix, table_rows
+from elmore.text.conll import column_sentences
+from elmore.text.reading import numbered_lines
+from elmore.text.records import Text, data_suffix, json_lines, table_rows
 
 __all__ = [
     "Columns",
     "LabelledText",
-    "LabelledTokens",
+    "TableRow",
+    "TagExample",
     "is_span_scheme",
+    "is_table",
     "label_names",
-    "label_table",
+    "read_columns",
     "read_texts",
     "read_tokens",
     "split_held_out",
+    "table",
 ]
 
 Item = TypeVar("Item")
@@ -43,8 +46,7 @@ _TOKEN = ("token", "word", "form")
 _TAGS = ("tags", "ner_tags", "pos_tags", "labels", "upos", "label")
 _TAG = ("tag", "label", "ner", "pos", "upos")
 _SENTENCE = ("sentence", "sentence_id", "sentence #", "sent_id", "sent")
-_TABLES = (".csv", ".tsv", ".tab")
-_DOCUMENT = "-DOCSTART-"
+_JSON = (".jsonl", ".ndjson")
 # Between the parts of a tag that is read from two columns.
 JOINED = "+"
 
@@ -67,24 +69,24 @@ class Columns:
 
 @dataclass(frozen=True)
 class LabelledText:
-    """A text, its label or labels as the data has them, and where it is."""
+    """A text or its tokens, its label or labels as the data has them, and where it is."""
 
-    text: str
+    text: Text
     label: Any
     where: str = ""
 
 
 @dataclass(frozen=True)
-class LabelledTokens:
-    """A sentence, one tag per token, and where it is."""
+class TagExample:
+    """A sentence and one tag per token, and where it was read."""
 
     tokens: tuple[str, ...]
-    tags: tuple[str, ...]
-    where: str = ""
+    tags: tuple[str, ...] = ()
+    where: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
-class _Row:
+class TableRow:
     """A row of a table: its cells by name, and where it is."""
 
     cells: Mapping[str, Any]
@@ -93,10 +95,48 @@ class _Row:
 
     @property
     def where(self) -> str:
+        """For messages."""
         return f"{self.file}:{self.line}"
 
-    def error(self, problem: str) -> InputError:
-        return InputError(problem, file=self.file, line=self.line)
+    def error(self, problem: str, column: str | None = None) -> InputError:
+        """What to raise about the row, or about a cell of it."""
+        named = "" if column is None else f"column '{shown(column, 40)}' "
+        return InputError(f"{named}{problem}", file=self.file, line=self.line)
+
+    def names(self) -> str:
+        """The first columns, for messages."""
+        return ", ".join(f"'{shown(name, 30)}'" for name in list(self.cells)[:8])
+
+    def text(self, column: str, *, empty: bool = False) -> str:
+        """A cell with a text, which may be `empty` or not."""
+        value = self.cells.get(column)
+        if column not in self.cells:
+            problem = f"there is no column '{shown(column, 40)}'; the columns are {self.names()}"
+            raise self.error(problem)
+        if not isinstance(value, str):
+            raise self.error(f"holds {_kind(value)}, not a text", column)
+        if not value.strip() and not empty:
+            raise self.error("is empty; fill it or delete the row", column)
+        return value
+
+    def texts(self, column: str) -> tuple[str, ...]:
+        """A cell with a list of texts."""
+        values = self.cells.get(column)
+        if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
+            raise self.error(f"holds {_kind(values)}, not a list of texts", column)
+        return tuple(values)
+
+    def label(self, column: str) -> Any:
+        """A cell with a text, a number, or several texts."""
+        value = self.cells.get(column)
+        if isinstance(value, list | tuple | set) and all(isinstance(one, str) for one in value):
+            return tuple(value)
+        value = value.strip() if isinstance(value, str) else value
+        if value in (None, "") or value != value:
+            raise self.error("has no label; fill it or delete the row", column)
+        if not isinstance(value, str | int | float):
+            raise self.error(f"holds {_kind(value)}, not a label", column)
+        return str(value).lower() if isinstance(value, bool) else value
 
 
 # --------------------------------------------------------------------- texts with labels
@@ -107,7 +147,7 @@ def read_texts(data: Any, columns: Columns, *, labelled: bool = True) -> list[La
 
     Args:
         data: a file (.csv, .tsv, .jsonl), a folder with one folder of texts per label, a pandas
-            frame, or a `datasets.Dataset`.
+            frame, a `datasets.Dataset`, or a dictionary of lists; a text may be a list of tokens.
         columns: which columns.
         labelled: whether rows must have labels.
 
@@ -116,14 +156,19 @@ def read_texts(data: Any, columns: Columns, *, labelled: bool = True) -> list[La
     """
     if isinstance(data, str | Path) and Path(data).is_dir():
         return _read_folder(Path(data))
-    rows = list(_table(data))
-    if not rows:
-        raise InputError("there is no row below the header", file=_name(data))
+    rows = list(table(data))
     text = _find(rows[0], columns.text, _TEXT, "text")
-    if not labelled:
-        return [LabelledText(_text_cell(row, text), None, row.where) for row in rows]
-    label = _find(rows[0], columns.label, _LABEL, "label", other=text)
-    return [LabelledText(_text_cell(r, text), _label_cell(r, label), r.where) for r in rows]
+    label = _find(rows[0], columns.label, _LABEL, "label", other=text) if labelled else None
+    return [
+        LabelledText(_content(row, text), None if label is None else row.label(label), row.where)
+        for row in rows
+    ]
+
+
+def _content(row: TableRow, column: str) -> Text:
+    """A text, or a list of tokens that is not empty."""
+    tokens = isinstance(row.cells.get(column), list | tuple) and row.texts(column)
+    return tokens or row.text(column)
 
 
 def _read_folder(path: Path) -> list[LabelledText]:
@@ -143,32 +188,10 @@ def _read_folder(path: Path) -> list[LabelledText]:
     return found
 
 
-def _text_cell(row: _Row, column: str) -> str:
-    value = row.cells.get(column)
-    if not isinstance(value, str):
-        raise row.error(f"column '{shown(column, 40)}' holds {_kind(value)}, not a text")
-    if not value.strip():
-        raise row.error(f"column '{shown(column, 40)}' is empty; fill it or delete the row")
-    return value
-
-
-def _label_cell(row: _Row, column: str) -> Any:
-    value = row.cells.get(column)
-    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
-        return tuple(value)
-    if value is None or (isinstance(value, str) and not value.strip()) or value != value:
-        raise row.error(f"column '{shown(column, 40)}' has no label; fill it or delete the row")
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        if isinstance(value, bool):
-            return str(value).lower()
-        raise row.error(f"column '{shown(column, 40)}' holds {_kind(value)}, not a label")
-    return value.strip() if isinstance(value, str) else value
-
-
 # --------------------------------------------------------------------- tokens with tags
 
 
-def read_tokens(data: Any, columns: Columns) -> list[LabelledTokens]:
+def read_tokens(data: Any, columns: Columns) -> list[TagExample]:
     """Read sentences with one tag per token.
 
     Args:
@@ -179,96 +202,77 @@ def read_tokens(data: Any, columns: Columns) -> list[LabelledTokens]:
     Raises:
         InputError: naming the file, line and column at fault.
     """
-    suffix = _suffix(data)
-    if suffix == ".conllu":
-        return _read_conllu(Path(data), columns.label or "upos")
-    if suffix in (".csv", ".tsv", ".jsonl", ".ndjson", ""):
-        rows = list(_table(data))
-        if not rows:
-            raise InputError("there is no row below the header", file=_name(data))
-        names = {name.lower() for name in rows[0].cells}
-        if columns.text not in rows[0].cells and names & set(_TOKEN) and not names & set(_TOKENS):
-            return list(_token_rows(rows, columns))
-        return [_token_lists(row, columns) for row in rows]
-    found = list(_read_columns(Path(data), columns.label))
-    if not found:
-        raise InputError("there is no sentence; is this a file of columns?", file=str(data))
-    return found
+    if isinstance(data, str | Path) and not is_table(data):
+        if data_suffix(str(data)) == ".conllu":
+            return _read_conllu(Path(data), columns.label or "upos")
+        return read_columns(Path(data), columns.label)
+    rows = list(table(data))
+    names = {name.lower() for name in rows[0].cells}
+    if columns.text not in rows[0].cells and names & set(_TOKEN) and not names & set(_TOKENS):
+        return list(_token_rows(rows, columns))
+    return [_token_lists(row, columns) for row in rows]
 
 
-def _read_conllu(path: Path, label: str) -> list[LabelledTokens]:
+def _read_conllu(path: Path, label: str) -> list[TagExample]:
     kinds = label.lower().split(JOINED)
     if not set(kinds) <= {"upos", "xpos", "feats"}:
         raise ConfigError(f"label={label!r}: CoNLL-U has upos, xpos, feats, or two as upos+xpos")
     found = []
-    for k, sentence in enumerate(read_conllu(path), 1):
+    for sentence in read_conllu(path):
         tags = zip(*(getattr(sentence, kind) for kind in kinds), strict=True)
         joined = tuple(JOINED.join(parts) for parts in tags)
-        found.append(LabelledTokens(sentence.words, joined, f"{path}, sentence {k}"))
+        found.append(TagExample(sentence.words, joined, f"{path}:{sentence.line}"))
     return found
 
 
-def _read_columns(path: Path, label: str | None) -> Iterator[LabelledTokens]:
-    """Read one token per line, the word first; the tag is the last column or the given one."""
+def read_columns(path: Path, label: str | None = None, *, spans: bool = False) -> list[TagExample]:
+    """Read one word per line, in the first column, such as CoNLL-2003.
+
+    Args:
+        path: of the file.
+        label: the number of the column of the tags, from 1; by default the last.
+        spans: refuse tags that do not mark spans.
+    """
     if label is not None and not (label.isascii() and label.isdigit() and int(label)):
         raise ConfigError(f"label={label!r}: columns have no names here; give a number from 1")
-    tokens: list[str] = []
-    tags: list[str] = []
-    width = start = 0
-    for number, line in chain(numbered_lines(path), [(0, "")]):
-        if line.startswith("#") and not tokens and "\t" not in line and len(line.split(" ")) != 2:
-            continue  # a comment before a sentence
-        cells = split_columns(line)
-        if not cells or cells[0] == _DOCUMENT:
-            if tokens:
-                yield LabelledTokens(tuple(tokens), tuple(tags), f"{path}:{start}")
-            tokens, tags = [], []
-            continue
-        width = width or len(cells)
-        if len(cells) != width or width < 2:
-            raise InputError(
-                f"{len(cells)} columns, expected {max(2, width)}; write a word, a space or tab, "
-                "and its tag",
-                file=str(path),
-                line=number,
-            )
-        if label is not None and int(label) > width:
-            raise InputError(f"there is no column {label}", file=str(path), line=number)
-        start = start if tokens else number
-        tokens.append(cells[0])
-        tags.append(cells[-1 if label is None else int(label) - 1])
+    found = []
+    for start, rows in column_sentences(numbered_lines(path), str(path)):
+        if label is not None and int(label) > len(rows[0]):
+            raise InputError(f"there is no column {label}", file=str(path), line=start)
+        tags = tuple(row[-1 if label is None else int(label) - 1] for row in rows)
+        for k, tag in enumerate(tags if spans else ()):
+            if not is_tag(tag):
+                raise InputError(
+                    f"'{shown(tag, 40)}' is not a tag; use O or B-, I-, E-, S- (L-, U-) and a "
+                    "label",
+                    file=str(path),
+                    line=start + k,
+                )
+        found.append(TagExample(tuple(row[0] for row in rows), tags, f"{path}:{start}"))
+    if not found:
+        raise InputError("there is no sentence; is this a file of columns?", file=str(path))
+    return found
 
 
-def _token_lists(row: _Row, columns: Columns) -> LabelledTokens:
+def _token_lists(row: TableRow, columns: Columns) -> TagExample:
     first = _find(row, columns.text, _TOKENS, "tokens")
     second = _find(row, columns.label, _TAGS, "tags", other=first)
-    tokens, tags = row.cells.get(first), row.cells.get(second)
-    for name, values in ((first, tokens), (second, tags)):
-        if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
-            raise row.error(
-                f"column '{shown(name, 40)}' holds {_kind(values)}, not a list of texts"
-            )
-    return _sentence(tokens, tags, row.where, row.error)
-
-
-def _sentence(
-    tokens: Any, tags: Any, where: str, error: Callable[[str], InputError]
-) -> LabelledTokens:
+    tokens, tags = row.texts(first), row.texts(second)
     if len(tokens) != len(tags):
-        raise error(f"{len(tokens)} tokens but {len(tags)} tags; give one tag per token")
-    for k, (token, tag) in enumerate(zip(tokens, tags, strict=True)):
-        if not (isinstance(token, str) and isinstance(tag, str) and tag and token.strip()):
-            raise error(f"token {k} has no text or no tag; fill both")
-    return LabelledTokens(tuple(tokens), tuple(tags), where)
+        raise row.error(f"{len(tokens)} tokens but {len(tags)} tags; give one tag per token")
+    for k, pair in enumerate(zip(tokens, tags, strict=True)):
+        if not all(part.strip() for part in pair):
+            raise row.error(f"token {k} has no text or no tag; fill both")
+    return TagExample(tokens, tags, row.where)
 
 
-def _token_rows(rows: Sequence[_Row], columns: Columns) -> Iterator[LabelledTokens]:
+def _token_rows(rows: Sequence[TableRow], columns: Columns) -> Iterator[TagExample]:
     """Join rows of single tokens; a column or a gap of blank rows says where sentences end."""
     token = _find(rows[0], columns.text, _TOKEN, "token")
     tag = _find(rows[0], columns.label, _TAG, "tag", other=token)
     names = {name.lower(): name for name in rows[0].cells}
     number = next((names[name] for name in _SENTENCE if name in names), None)
-    sentence: list[_Row] = []
+    sentence: list[TableRow] = []
     for row in rows:
         # Some files number only the first token of a sentence.
         opens = number is not None and bool(str(row.cells[number] or "").strip())
@@ -281,86 +285,89 @@ def _token_rows(rows: Sequence[_Row], columns: Columns) -> Iterator[LabelledToke
     yield _joined(sentence, token, tag)
 
 
-def _joined(rows: Sequence[_Row], token: str, tag: str) -> LabelledTokens:
-    for row in rows:
-        for name in (token, tag):
-            if not str(row.cells[name] or "").strip():
-                raise row.error(f"column '{shown(name, 40)}' is empty; fill it or delete the row")
-    tokens, tags = ([str(row.cells[name]) for row in rows] for name in (token, tag))
-    return LabelledTokens(tuple(tokens), tuple(tags), rows[0].where)
+def _joined(rows: Sequence[TableRow], token: str, tag: str) -> TagExample:
+    tokens, tags = (tuple(row.text(name) for row in rows) for name in (token, tag))
+    return TagExample(tokens, tags, rows[0].where)
 
 
 # --------------------------------------------------------------------- tables
 
 
-def _table(data: Any) -> Iterator[_Row]:
-    """The rows of a file, a pandas frame or a `datasets.Dataset`."""
+def is_table(file: str | Path) -> bool:
+    """Whether the name of a file says that its columns have names."""
+    return data_suffix(str(file)) in (".csv", ".tsv", ".tab", *_JSON)
+
+
+def table(data: Any) -> Iterator[TableRow]:
+    """The rows of a file, a pandas frame, a `datasets.Dataset`, or a dictionary of lists.
+
+    Raises:
+        InputError: there is none, or one is not like the others.
+    """
+    is_file, rows = isinstance(data, str | Path), _rows(data)
+    first = next(rows, None)
+    if first is None:
+        raise InputError("there is no row below the header", file=str(data) if is_file else None)
+    return itertools.chain([first], rows)
+
+
+def _rows(data: Any) -> Iterator[TableRow]:
     if not isinstance(data, str | Path):
         return _frame(data)
-    suffix, path = _suffix(data), Path(data)
-    if suffix in (".jsonl", ".ndjson") or (suffix not in _TABLES and _starts(path, "{")):
-        return _json_lines(path)
+    path, suffix = Path(data), data_suffix(str(data))
+    first = next((line for _, line in numbered_lines(path) if line.strip()), "")
+    if suffix in _JSON or (not is_table(path) and first.startswith("{")):
+        return _json_rows(path)
     return _delimited(path)
 
 
-def _frame(data: Any) -> Iterator[_Row]:
-    names = getattr(data, "column_names", None) or list(getattr(data, "columns", ()))
-    if not names:
+def _frame(data: Any) -> Iterator[TableRow]:
+    lists = isinstance(data, Mapping)
+    names: Any = (
+        data if lists else getattr(data, "column_names", None) or getattr(data, "columns", ())
+    )
+    if not len(names):
         raise ConfigError(
             f"{shown(repr(data), 60)} is not labelled data; pass a file, lists (X, y), a data "
             "frame or a dataset"
         )
-    names = [str(name) for name in names]
-    decode = _class_names(data)
-    lists = [data[name] for name in names]
-    for k, values in enumerate(zip(*lists, strict=True)):
-        cells = {
-            name: decode[name](_plain(value)) if name in decode else _plain(value)
-            for name, value in zip(names, values, strict=True)
-        }
-        yield _Row(cells, "row", k)
+    features = getattr(data, "features", None) or {}  # of a `datasets.Dataset`
+    columns = [[_plain(value, features.get(name)) for value in data[name]] for name in names]
+    for k, values in enumerate(zip(*columns, strict=True)):
+        cells = dict(zip(map(str, names), values, strict=True))
+        yield TableRow(cells, "item" if lists else "row", k)
 
 
-def _class_names(data: Any) -> dict[str, Callable[[Any], Any]]:
-    """Of a `datasets.Dataset`: what turns the numbers of its classes into their names."""
-    found: dict[str, Callable[[Any], Any]] = {}
-    for name, feature in (getattr(data, "features", None) or {}).items():
-        one = getattr(feature, "feature", feature)
-        if hasattr(one, "int2str"):
-
-            def named(value: Any, names: Any = one) -> Any:
-                if isinstance(value, list):
-                    return [names.int2str(v) for v in value]
-                return names.int2str(value) if isinstance(value, int) and value >= 0 else None
-
-            found[name] = named
-    return found
+def _plain(value: Any, feature: Any) -> Any:
+    """Values of numpy as Python's own, and classes by their names."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    classes = getattr(feature, "feature", feature)  # of a list, those of its values
+    if not hasattr(classes, "int2str"):
+        return value
+    if isinstance(value, list):
+        return [classes.int2str(one) for one in value]
+    return classes.int2str(value) if isinstance(value, int) and value >= 0 else None
 
 
-def _plain(value: Any) -> Any:
-    """Numbers and arrays of numpy as Python's own."""
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-
-
-def _json_lines(path: Path) -> Iterator[_Row]:
-    problem = "not valid JSON; write one object per line"
-    for number, cells in json_records(path, lambda record: record, problem):
+def _json_rows(path: Path) -> Iterator[TableRow]:
+    for number, cells in json_lines(numbered_lines(path), str(path)):
         if not isinstance(cells, dict):
-            raise InputError(
-                f'{_kind(cells)}, not an object such as {{"text": …, "label": …}}',
-                file=str(path),
-                line=number,
-            )
-        yield _Row(cells, str(path), number)
+            problem = f'{_kind(cells)}, not an object such as {{"text": …, "label": …}}'
+            raise InputError(problem, file=str(path), line=number)
+        yield TableRow(cells, str(path), number)
 
 
-def _delimited(path: Path) -> Iterator[_Row]:
+def _delimited(path: Path) -> Iterator[TableRow]:
     header: list[str] = []
     for line, cells in table_rows(numbered_lines(path), str(path)):
         if not any(cell.strip() for cell in cells):
             continue
         if not header:
-            header = _header(cells, path)
+            header = [cell.strip() for cell in cells]
+            if len(set(header)) < len(header):
+                twice = next(name for name in header if header.count(name) > 1)
+                problem = f"the header has the column '{shown(twice, 40)}' twice; rename one"
+                raise InputError(problem, file=str(path), line=line)
         elif len(cells) != len(header):
             raise InputError(
                 f"{len(cells)} columns, the header has {len(header)}; put quotes around a text "
@@ -369,57 +376,30 @@ def _delimited(path: Path) -> Iterator[_Row]:
                 line=line,
             )
         else:
-            yield _Row(dict(zip(header, cells, strict=True)), str(path), line)
+            yield TableRow(dict(zip(header, cells, strict=True)), str(path), line)
     if not header:
         raise InputError("the file is empty; the first row must name the columns", file=str(path))
 
 
-def _header(cells: Sequence[str], path: Path) -> list[str]:
-    names = [cell.strip() for cell in cells]
-    twice = [name for name, n in Counter(names).items() if n > 1]
-    if twice:
-        raise InputError(
-            f"the header has the column '{shown(twice[0], 40)}' twice; rename one",
-            file=str(path),
-            line=1,
-        )
-    return names
-
-
 def _find(
-    row: _Row, chosen: str | None, usual: Sequence[str], role: str, other: str | None = None
+    row: TableRow, chosen: str | None, usual: Sequence[str], role: str, other: str | None = None
 ) -> str:
     """The column of a role: the chosen one, one with a usual name, or the only one left."""
-    names = [name for name in row.cells if name != other]
-    listed = ", ".join(f"'{shown(name, 30)}'" for name in list(row.cells)[:8])
-    flag = "text" if role in ("text", "token", "tokens") else "label"
     if chosen is not None:
         if chosen in row.cells:
             return chosen
-        raise row.error(f"there is no column '{shown(chosen, 40)}'; the columns are {listed}")
-    lower = {name.lower(): name for name in names}
-    found = next((lower[name] for name in usual if name in lower), None)
+        raise row.error(f"there is no column '{shown(chosen, 40)}'; the columns are {row.names()}")
+    names = {name.lower(): name for name in row.cells if name != other}
+    found = next((names[name] for name in usual if name in names), None)
     if found is None and other is not None and len(names) == 1:
-        found = names[0]
+        (found,) = names.values()
     if found is None:
+        flag = "text" if role in ("text", "token", "tokens") else "label"
         raise row.error(
-            f"no column is called {usual[0]}; the columns are {listed}: name the one of the {role} "
-            f"({flag}=, --{flag})"
+            f"no column is called {usual[0]}; the columns are {row.names()}: name the one of the "
+            f"{role} ({flag}=, --{flag})"
         )
     return found
-
-
-def _suffix(data: Any) -> str:
-    """The suffix of a file without that of its compression; "" for what is not a file."""
-    return (data_suffix(str(data)) or ".") if isinstance(data, str | Path) else ""
-
-
-def _starts(path: Path, mark: str) -> bool:
-    return next((line.startswith(mark) for _, line in numbered_lines(path) if line.strip()), False)
-
-
-def _name(data: Any) -> str | None:
-    return str(data) if isinstance(data, str | Path) else None
 
 
 def _kind(value: Any) -> str:
@@ -433,20 +413,30 @@ def _kind(value: Any) -> str:
 # --------------------------------------------------------------------- labels
 
 
-def label_names(labels: Collection[Any], separator: str | None) -> tuple[str, list[str]]:
+def label_names(
+    labels: Collection[Any], separator: str | None, kind: str = "auto"
+) -> tuple[str, list[str]]:
     """What kind of labels there are ("label", "labels" or "number"), and their names in order.
 
     Numbers are a scale if some have a fraction or there are more than twenty; else they are names.
+
+    Args:
+        labels: of all examples.
+        separator: between several labels of one example.
+        kind: the user's choice; "auto" to decide by the labels.
     """
-    if any(isinstance(label, tuple) for label in labels) or separator is not None:
-        return "labels", sorted({one for label in labels for one in split_labels(label, separator)})
-    numbers = [as_number(label) for label in labels]
-    if all(number is not None for number in numbers):
-        distinct = set(numbers)
-        if len(distinct) > 20 or any(n != int(n) for n in distinct if n is not None):
-            return "number", []
-        return "label", [str(label) for label in sorted(set(labels), key=lambda v: float(v))]
-    return "label", sorted({str(label) for label in labels})
+    numbers = {as_number(label) for label in labels}
+    if kind == "auto":
+        several = separator is not None or any(isinstance(label, tuple) for label in labels)
+        scale = len(numbers) > 20 or any(n != int(n) for n in numbers if n is not None)
+        kind = "labels" if several else "number" if scale and None not in numbers else "label"
+    if kind == "number":
+        return kind, []
+    split = (
+        split_labels(label, separator) if kind == "labels" else (str(label),) for label in labels
+    )
+    found, numeric = {name for names in split for name in names}, None not in numbers
+    return kind, sorted(found, key=lambda name: (float(name) if numeric else 0.0, name))
 
 
 def split_labels(label: Any, separator: str | None) -> tuple[str, ...]:
@@ -470,21 +460,6 @@ def is_span_scheme(tags: Iterable[str]) -> bool:
     """Whether tags mark spans (IOB1, IOB2, BIOES, BIOUL): O, and prefixes with labels."""
     distinct = set(tags)
     return "O" in distinct and len(distinct) > 1 and all(is_tag(tag) for tag in distinct)
-
-
-def label_table(counts: Mapping[str, int], held_out: Mapping[str, int]) -> list[dict[str, Any]]:
-    """How often each label occurs in the training and the held-out data, most frequent first."""
-    total = max(1, sum(counts.values()))
-    order = sorted({*counts, *held_out}, key=lambda name: (-counts.get(name, 0), name))
-    return [
-        {
-            "label": name,
-            "training": counts.get(name, 0),
-            "share": 100 * counts.get(name, 0) / total,
-            "held out": held_out.get(name, 0),
-        }
-        for name in order
-    ]
 
 
 def split_held_out(

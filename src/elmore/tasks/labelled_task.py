@@ -15,11 +15,11 @@ from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import cache_folder
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
-from elmore.tasks.labelled import Columns, label_table, split_held_out
+from elmore.tasks.labelled import Columns, split_held_out
 from elmore.tasks.parts import Example, Prediction
 from elmore.tasks.supervised import Task
 
-__all__ = ["LabelledTask", "confusions", "refuse_single", "refuse_unknown", "surest"]
+__all__ = ["LabelledTask", "mistake_tables", "refuse_single", "refuse_unknown"]
 
 _SHOWN = 10
 # From this ratio on, the rarest label may never be predicted.
@@ -69,7 +69,7 @@ class LabelledTask(Task[Example, Prediction]):
         """Examples from lists of items and labels."""
 
     @abstractmethod
-    def from_table(self, data: Any) -> list[Example]:
+    def read(self, data: Any) -> list[Example]:
         """Examples from a file, a folder, a data frame or a dataset."""
 
     @abstractmethod
@@ -87,11 +87,8 @@ class LabelledTask(Task[Example, Prediction]):
         """What the held-out part has in proportion."""
 
     @abstractmethod
-    def baseline(self, train: Sequence[Example], held_out: Sequence[Example]) -> float | None:
-        """The score of a simple method without ELMo; None if it cannot be had."""
-
-    def read(self, path: Path) -> list[Example]:
-        return self.from_table(path)
+    def baseline(self, train: Sequence[Example], held_out: Sequence[Example]) -> float:
+        """The score of a simple method without ELMo."""
 
     def examples(self, data: Any, y: Sequence[Any] | None = None) -> list[Example]:
         """Read labelled data: files, lists (X, y), a data frame, a dataset, or examples."""
@@ -101,7 +98,7 @@ class LabelledTask(Task[Example, Prediction]):
                 raise InputError(f"{len(x)} items but {len(y)} labels; give one label per item")
             return self.from_lists(x, y)
         if hasattr(data, "columns") or hasattr(data, "column_names"):
-            return self.from_table(data)
+            return self.read(data)
         if isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], str | Path):
             return self.examples(*data)
         return super().examples(data)
@@ -124,11 +121,7 @@ class LabelledTask(Task[Example, Prediction]):
             out: folder of the run.
             options: as in `Task.fit`.
         """
-        examples = self.examples(train, y)
-        held_out = self.examples(dev) if dev is not None else None
-        made = held_out is None
-        if held_out is None:
-            examples, held_out = split_held_out(examples, self.key, seed=self.seed)
+        examples, held_out = self._divided(train, y, dev)
         before, self.few = self.cache, len(held_out) < _FEW
         with cache_folder(self.cache) as folder:  # one for the training and what follows
             self.cache = folder
@@ -138,10 +131,19 @@ class LabelledTask(Task[Example, Prediction]):
                 scored = self.evaluate(held_out) if held_out else None
             finally:
                 self.cache = before
-        report = self._explained(report, scored, examples, held_out, made=made)
+        report = self._explained(report, scored, examples, held_out, made=dev is None)
         if out is not None:
             report.save(Path(out) / "report.json", overwrite=True)
         return report
+
+    def _divided(
+        self, train: Any, y: Sequence[Any] | None, dev: Any
+    ) -> tuple[list[Example], list[Example]]:
+        """What to learn from and what to evaluate on, which is held out if there is no `dev`."""
+        examples = self.examples(train, y)
+        if dev is not None:
+            return examples, self.examples(dev)
+        return split_held_out(examples, self.key, seed=self.seed)
 
     def _evaluate_epochs(self, n_examples: int) -> int:
         """Epochs between evaluations: patience must not end a training after a dozen steps."""
@@ -159,7 +161,7 @@ class LabelledTask(Task[Example, Prediction]):
     ) -> Report:
         """The report of a training with the labels, the baseline and the mistakes."""
         counts, later = self.label_counts(examples), self.label_counts(held_out)
-        tables: dict[str, Sequence[Row]] = {"labels": label_table(counts, later)}
+        tables: dict[str, Sequence[Row]] = {"labels": _label_rows(counts, later)}
         notes = [*report.notes, *_imbalance(counts)]
         if made and held_out:
             notes.append(
@@ -167,22 +169,18 @@ class LabelledTask(Task[Example, Prediction]):
                 f"were held out to evaluate on (stratified, seed {self.seed})"
             )
         if scored is not None:
-            tables |= scored.tables
-            score = scored.metrics[self.metric]
             simple = self.baseline(examples, held_out)
-            rows: list[Row] = [{"model": self.name, self.metric: score}]
-            if simple is not None:
-                rows.append({"model": self.baseline_name, self.metric: simple})
-            tables["against a baseline"] = rows
+            tables |= scored.tables
+            tables["against a baseline"] = [
+                {"model": self.name, self.metric: scored.metrics[self.metric]},
+                {"model": self.baseline_name, self.metric: simple},
+            ]
         tables |= report.tables
         return dataclasses.replace(report, tables=tables, notes=notes)
 
     def curve(self, train: Any, y: Sequence[Any] | None = None, *, dev: Any = None) -> list[Row]:
         """Train on growing parts of the data: one row per part, with the baseline beside it."""
-        examples = self.examples(train, y)
-        held_out = self.examples(dev) if dev is not None else []
-        if dev is None:
-            examples, held_out = split_held_out(examples, self.key, seed=self.seed)
+        examples, held_out = self._divided(train, y, dev)
         if not held_out:
             raise InputError("a learning curve needs 10 examples or more; label some more")
         order = torch.randperm(
@@ -209,28 +207,39 @@ class LabelledTask(Task[Example, Prediction]):
                 rows.append({"examples": len(part), task.metric: score, "baseline": simple})
         return rows
 
+    def to_json(self, example: Example, found: Prediction) -> dict[str, Any]:
+        values: dict[str, Any] = found.to_json()  # type: ignore[attr-defined]  # both have it
+        return values
+
     def evaluate(self, data: Any, y: Sequence[Any] | None = None) -> Report:
         """Score predictions on labelled data, as `fit` takes it."""
         return super().evaluate(data if y is None else self.examples(data, y))
 
-    def confused(self, examples: Sequence[Example]) -> list[tuple[str, str]]:
-        """The right and the predicted label of each item of labelled data."""
-        return self.pairs(examples, self.predict_examples(examples))
-
-    def layer_table(self) -> list[Row]:
-        """How much of the first layer's weights reads each layer of the biLM, in percent."""
+    def mix_table(self) -> list[Row]:
+        """The learned mix, or how much of the first layer's weights reads each layer (percent)."""
         elmo, features = self.elmo, self.network.features
         if elmo is None or features.elmo is None or features.elmo.mixes:
-            return []
+            return super().mix_table()
         weight: torch.Tensor = self.network.project.weight.detach()  # type: ignore[union-attr, operator]
         squares = (weight[:, features.own_dim :] ** 2).sum(0)
         parts = squares.reshape(elmo.n_layers, elmo.dim).sum(1)
         shares = (100 * parts / parts.sum()).tolist()
         return [{f"layer {k}": share for k, share in enumerate(shares)}]
 
-    def mix_table(self) -> list[Row]:
-        """The learned mix, or how much each layer is read where there is none."""
-        return super().mix_table() or self.layer_table()
+
+def _label_rows(counts: Counter[str], held_out: Counter[str]) -> list[Row]:
+    """How often each label occurs, most frequent first."""
+    total = max(1, counts.total())
+    order = sorted({*counts, *held_out}, key=lambda name: (-counts[name], name))
+    return [
+        {
+            "label": name,
+            "training": counts[name],
+            "share": 100 * counts[name] / total,
+            "held out": held_out[name],
+        }
+        for name in order
+    ]
 
 
 def _imbalance(counts: Mapping[str, int]) -> list[str]:
@@ -245,20 +254,29 @@ def _imbalance(counts: Mapping[str, int]) -> list[str]:
     ]
 
 
-def confusions(pairs: Iterable[tuple[str, str]]) -> list[Row]:
-    """The most frequent confusions among (right, predicted) labels."""
-    wrong = Counter((right, found) for right, found in pairs if right != found)
-    order = sorted(wrong.items(), key=lambda item: (-item[1], item[0]))
-    return [
-        {"right": right, "predicted": found, "times": times}
-        for (right, found), times in order[:_SHOWN]
+def mistake_tables(
+    pairs: Sequence[tuple[str, str]], items: Iterable[tuple[float, Row]]
+) -> dict[str, list[Row]]:
+    """The most frequent confusions, and the mistakes that the model was most certain of.
+
+    Args:
+        pairs: the right and the predicted label of each item.
+        items: of each the probability of the predicted label, and what to show.
+    """
+    both = zip(pairs, items, strict=True)
+    wrong = [
+        (chance, {"right": a, "predicted": b, **shown})
+        for (a, b), (chance, shown) in both
+        if a != b
     ]
-
-
-def surest(mistakes: Iterable[tuple[float, Row]]) -> list[Row]:
-    """The mistakes that the model was most certain of."""
-    order = sorted(mistakes, key=lambda item: -item[0])[:_SHOWN]
-    return [{**row, "probability": chance} for chance, row in order]
+    times = Counter((row["right"], row["predicted"]) for _, row in wrong)
+    often = sorted(times, key=lambda pair: (-times[pair], pair))[:_SHOWN]
+    surest = sorted(wrong, key=lambda mistake: -mistake[0])[:_SHOWN]
+    tables: dict[str, list[Row]] = {
+        "confusions": [{"right": a, "predicted": b, "times": times[a, b]} for a, b in often],
+        "most confident mistakes": [{**row, "probability": chance} for chance, row in surest],
+    }
+    return tables if wrong else {}
 
 
 def refuse_unknown(labels: Iterable[str], known: Sequence[str], where: str) -> None:

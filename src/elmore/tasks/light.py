@@ -5,15 +5,12 @@ The arithmetic is that of `tasks/layers/window.py`; a test holds the two to each
 
 from __future__ import annotations
 
-import contextlib
-import re
-import shutil
-import tempfile
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,214 +19,21 @@ from elmore._messages import shown
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import model_digest
 from elmore.embedding.stream import embed_stream, sentence_from_tokens
-from elmore.errors import ConfigError, FormatError, ModelNotFound
+from elmore.errors import ConfigError, FormatError
 from elmore.kernels.matrix import Matrix, Stored
-from elmore.published.catalog import BUNDLED
-from elmore.published.hub import fetch_hugging_face, home, is_hugging_face
-from elmore.tasks.folder import TaskFolder, find_task, read_task
-from elmore.tasks.tags import Span, spans_from_tags, tags_from_spans
+from elmore.tasks.decoding import Classified, Tagged, classified, cut_text, steps_of, tagged
+from elmore.tasks.decoding import softmax as _softmax
+from elmore.tasks.folder import TaskFolder, bilm_of, find_model, read_task, ready_models
 from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.sentence import Sentence
-from elmore.text.splitter import split_sentences
 from elmore.text.tokenizer import respell
 
-__all__ = [
-    "Classified",
-    "Given",
-    "LightClassifier",
-    "LightTagger",
-    "Tagged",
-    "bilm_of",
-    "classified",
-    "classifier",
-    "cut_text",
-    "find_model",
-    "load_all",
-    "ready_models",
-    "steps_of",
-    "tagged",
-    "tagger",
-]
+__all__ = ["Given", "Light", "LightClassifier", "LightTagger", "classifier", "load_all", "tagger"]
 
 Array = NDArray[np.float32]
-# As in `tasks/layers/window.py` and `tasks/layers/crf.py`.
+Found = TypeVar("Found")
+# As in `tasks/layers/window.py`.
 SCALE = np.float32(4.0)
-_FORBIDDEN = -1e4
-_READY = Path(__file__).parents[1] / "models"
-# By task; the first is used when none is named.
-_NAMES = {"tag": ("pos", "chunk"), "classify": ("sentiment", "sentiment-5")}
-
-
-@dataclass(frozen=True)
-class Tagged:
-    """A sentence and its tags.
-
-    Attributes:
-        tokens: of the sentence.
-        tags: one per token; IOB2 where they mark spans.
-        spans: what the tags mark, or nothing.
-        probabilities: how likely each tag is, by the model.
-    """
-
-    tokens: tuple[str, ...]
-    tags: tuple[str, ...]
-    spans: tuple[Span, ...] = ()
-    probabilities: tuple[float, ...] = field(default=(), compare=False, repr=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything as JSON values."""
-        spans = [
-            {**span._asdict(), "text": " ".join(self.tokens[span.first : span.last + 1])}
-            for span in self.spans
-        ]
-        return {
-            "tokens": list(self.tokens),
-            "tags": list(self.tags),
-            "probabilities": [round(chance, 4) for chance in self.probabilities],
-            "spans": spans,
-        }
-
-
-@dataclass(frozen=True)
-class Classified:
-    """What a text was classified as.
-
-    Attributes:
-        label: a label, a tuple of labels, or a number.
-        probabilities: of each label, by the model; none for a number.
-    """
-
-    label: str | tuple[str, ...] | float
-    probabilities: Mapping[str, float] = field(default_factory=dict, compare=False, repr=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything as JSON values."""
-        label = list(self.label) if isinstance(self.label, tuple) else self.label
-        chances = {name: round(chance, 4) for name, chance in self.probabilities.items()}
-        return {"label": label, "probabilities": chances}
-
-
-# --------------------------------------------------------------------- from scores to labels
-
-
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """The scores of a step from tag to tag, (tags, tags), of the first and of the last, (tags,)."""
-
-    between: Array
-    first: Array
-    last: Array
-
-
-def steps_of(transitions: Array, tags: Sequence[str]) -> Steps:
-    """Learned scores of steps, and what BIOUL forbids."""
-
-    def may_follow(after: str, before: str) -> bool:
-        if before[0] in "BI":
-            return before[2:] == after[2:] and after[0] in "IL"
-        return after[0] in "OBU"
-
-    def cost(mask: Any) -> Array:
-        return np.where(np.array(mask, bool), 0.0, _FORBIDDEN).astype(np.float32)
-
-    allowed = cost([[may_follow(after, before) for after in tags] for before in tags])
-    return Steps(
-        np.asarray(transitions, np.float32) + allowed,
-        cost([tag[0] in "OBU" for tag in tags]),
-        cost([tag[0] in "OLU" for tag in tags]),
-    )
-
-
-def tagged(
-    tokens: Sequence[str], scores: Array, tags: Sequence[str], steps: Steps | None
-) -> Tagged:
-    """Choose the tags of a sentence.
-
-    Args:
-        tokens: of the sentence.
-        scores: of each tag for each token, (time, tags).
-        tags: their names.
-        steps: of a CRF, or None for a softmax.
-    """
-    if not len(tokens):
-        return Tagged((), ())
-    if steps is None:
-        chances = _softmax(scores)
-        path = chances.argmax(1)
-        names = tuple(tags[k] for k in path)
-        return Tagged(tuple(tokens), names, (), _picked(chances, path))
-    path, chances = _best_path(scores, steps), _marginals(scores, steps)
-    spans = spans_from_tags([tags[k] for k in path])
-    names = tuple(tags_from_spans(spans, len(tokens), "IOB2"))
-    return Tagged(tuple(tokens), names, spans, _picked(chances, path))
-
-
-def _picked(chances: Array, path: NDArray[np.int64]) -> tuple[float, ...]:
-    return tuple(chances[np.arange(len(path)), path].tolist())
-
-
-def _best_path(scores: Array, steps: Steps) -> NDArray[np.int64]:
-    best = scores[0] + steps.first
-    before = []
-    for row in scores[1:]:
-        paths = best[:, None] + steps.between
-        before.append(paths.argmax(0))
-        best = paths.max(0) + row
-    path = [int((best + steps.last).argmax())]
-    for places in reversed(before):
-        path.append(int(places[path[-1]]))
-    return np.array(path[::-1])
-
-
-def _marginals(scores: Array, steps: Steps) -> Array:
-    """The probability of each tag at each place, over all allowed paths, (time, tags)."""
-    time = len(scores)
-    ahead, behind = np.empty_like(scores), np.empty_like(scores)
-    ahead[0], behind[-1] = scores[0] + steps.first, steps.last
-    for k in range(1, time):
-        ahead[k] = _log_sum(ahead[k - 1][:, None] + steps.between) + scores[k]
-    for k in range(time - 1, 0, -1):
-        behind[k - 1] = _log_sum((steps.between + scores[k] + behind[k]).T)
-    return _softmax(ahead + behind)
-
-
-def _log_sum(values: Array) -> Array:
-    top = values.max(0)
-    return np.asarray(top + np.log(np.exp(values - top).sum(0)))
-
-
-def _softmax(scores: Array) -> Array:
-    powers = np.exp(scores - scores.max(-1, keepdims=True))
-    return np.asarray(powers / powers.sum(-1, keepdims=True))
-
-
-def classified(scores: Array, labels: Mapping[str, Any]) -> Classified:
-    """Choose the label of a text from its scores, (outputs,); `labels` as `task.json` has them."""
-    if labels["kind"] == "number":
-        return Classified(float(scores[0] * labels["scale"] + labels["mean"]))
-    names = labels["classes"]
-    if labels["kind"] == "labels":
-        chances = np.asarray(1 / (1 + np.exp(-scores)), np.float32)
-        chosen = tuple(n for n, p in zip(names, chances, strict=True) if p >= 0.5)
-        return Classified(chosen, dict(zip(names, chances.tolist(), strict=True)))
-    chances = _softmax(scores)
-    return Classified(names[int(chances.argmax())], dict(zip(names, chances.tolist(), strict=True)))
-
-
-def cut_text(
-    text: str, split: Callable[[str], Sequence[str]], max_tokens: int
-) -> tuple[tuple[str, ...], ...]:
-    """The sentences of a text as tokens, up to a number of tokens in all."""
-    found: list[tuple[str, ...]] = []
-    left = max_tokens
-    for sentence in split_sentences(text):
-        tokens = tuple(split(sentence))[:left]
-        left -= len(tokens)
-        if tokens:
-            found.append(tokens)
-        if left <= 0:
-            break
-    return tuple(found)
 
 
 # --------------------------------------------------------------------- the network
@@ -348,46 +152,97 @@ class Given(Sentence):
     last: bool = True
 
 
-class _Light:
-    """What taggers and classifiers share.
+class Light(Generic[Found]):
+    """What `LightTagger` and `LightClassifier` share.
 
     Attributes:
+        task: "tag" or "classify".
         elmo: the biLM.
         labels: what is told apart.
         scores: of the best evaluation in training.
     """
 
+    task: ClassVar[str]
+
     def __init__(
-        self, content: TaskFolder, elmo: Elmo, what: str, tokenizer: Tokenizer | None
+        self, content: TaskFolder, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
     ) -> None:
         self.elmo, self.labels, self.scores = elmo, content.labels, content.scores
         self._network = _Network(content, what, elmo.n_layers, elmo.dim)
         self._convention = elmo.checkpoint.tokenizer
         self._split = elmo.tokenize if tokenizer is None else split_function(tokenizer)
 
-    def features(self, sentence: Sentence, chunks: Iterator[Array], /) -> Array:
-        """What the network reads of a sentence that `read` gave, (time, width)."""
-        given = sentence.given if isinstance(sentence, Given) else sentence.tokens
+    def predict(self, items: Iterable[str | Sequence[str]]) -> list[Found]:
+        """Label texts; a list of tokens is one sentence.
+
+        Examples:
+            >>> import elmore
+            >>> elmore.tagger("pos").predict(["Ada lives in Rome."])[0].tags
+            ('PROPN+NNP', 'VERB+VBZ', 'ADP+IN', 'PROPN+NNP', 'PUNCT+.')
+            >>> elmore.classifier("sentiment").predict(["A joy from start to end."])[0].label
+            'positive'
+        """
+        if isinstance(items, str):
+            raise ConfigError("predict takes a list; put the text in brackets")
+        return list(self.pipe(items))
+
+    def pipe(self, items: Iterable[str | Sequence[str]]) -> Iterator[Found]:
+        """Label a stream: lazy, in order, in bounded memory."""
+        sentences = (sentence for item in items for sentence in self.read(item))
+        waiting: list[Any] = []
+        for sentence, value in embed_stream(self.elmo.engine, sentences, self.finish):
+            waiting.append(value)
+            if isinstance(sentence, Given) and sentence.last:
+                yield self.join(waiting)
+                waiting = []
+
+    def read(self, item: str | Sequence[str]) -> list[Given]:
+        """What the biLM reads of an item, one sentence or more."""
+        parts = self._cut(item) or ((),)
+        # The biLM knows quotes only as its training text spelled them.
+        return [
+            Given(respell(tokens, self._convention), None, tokens, k == len(parts) - 1)
+            for k, tokens in enumerate(parts)
+        ]
+
+    @abstractmethod
+    def _cut(self, item: str | Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """The sentences of an item as tokens."""
+
+    @abstractmethod
+    def finish(self, sentence: Sentence, chunks: Iterator[Array], /) -> Any:
+        """What is kept of a sentence that `read` gave, from its layers."""
+
+    @abstractmethod
+    def join(self, values: Sequence[Any]) -> Found:
+        """The result of an item from what `finish` kept of its sentences."""
+
+    def _features(self, sentence: Sentence, chunks: Iterator[Array]) -> Array:
+        """What the network reads of a sentence, (time, width)."""
+        given = _given(sentence)
         parts, start = [], 0
         for chunk in chunks:  # one, but for very long sentences
             parts.append(self._network.features(chunk, given[start : start + chunk.shape[1]]))
             start += chunk.shape[1]
         return np.concatenate(parts)
 
-    def _given(self, tokens: Sequence[str], *, last: bool = True) -> Given:
-        # The biLM knows quotes only as its training text spelled them.
-        return Given(respell(tokens, self._convention), None, tuple(tokens), last)
 
-    def _tokens(self, item: Sequence[str]) -> tuple[str, ...]:
-        return sentence_from_tokens(item, "an item", "pass strings").tokens
+def _given(sentence: Sentence) -> tuple[str, ...]:
+    return sentence.given if isinstance(sentence, Given) else sentence.tokens
 
 
-class LightTagger(_Light):
-    """A trained tagger that needs no torch; made by `elmore.tagger`.
+def _tokens(item: Sequence[str]) -> tuple[str, ...]:
+    return sentence_from_tokens(item, "an item", "pass strings").tokens
+
+
+class LightTagger(Light[Tagged]):
+    """A trained tagger that needs no torch; made by `elmore.tagger`. It predicts `Tagged`.
 
     Attributes:
         tags: all that it tells apart.
     """
+
+    task = "tag"
 
     def __init__(
         self, content: TaskFolder, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
@@ -404,42 +259,27 @@ class LightTagger(_Light):
         """Whether its tags mark spans."""
         return self._steps is not None
 
-    def predict(self, items: Iterable[str | Sequence[str]]) -> list[Tagged]:
-        """Tag sentences: texts, or lists of tokens.
-
-        Examples:
-            >>> import elmore
-            >>> elmore.tagger("pos").predict(["Ada lives in Rome."])[0].tags
-            ('PROPN+NNP', 'VERB+VBZ', 'ADP+IN', 'PROPN+NNP', 'PUNCT+.')
-        """
-        if isinstance(items, str):
-            raise ConfigError("predict takes a list; put the text in brackets")
-        return list(self.pipe(items))
-
-    def pipe(self, items: Iterable[str | Sequence[str]]) -> Iterator[Tagged]:
-        """Tag a stream: lazy, in order, in bounded memory."""
-        stream = embed_stream(self.elmo.engine, map(self.read, items), self.finish)
-        return (found for _, found in stream)
-
-    def read(self, item: str | Sequence[str]) -> Given:
-        """Split a text into tokens; a list of tokens is taken as it is."""
-        return self._given(
-            self._split(item).tokens if isinstance(item, str) else self._tokens(item)
-        )
+    def _cut(self, item: str | Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        return (self._split(item).tokens if isinstance(item, str) else _tokens(item),)
 
     def finish(self, sentence: Sentence, chunks: Iterator[Array], /) -> Tagged:
-        """The tags of a sentence that `read` gave, from its layers."""
-        given = sentence.given if isinstance(sentence, Given) else sentence.tokens
-        scores = self._network.scores(self.features(sentence, chunks))
-        return tagged(given, scores, self.tags, self._steps)
+        scores = self._network.scores(self._features(sentence, chunks))
+        return tagged(_given(sentence), scores, self.tags, self._steps)
+
+    def join(self, values: Sequence[Tagged]) -> Tagged:
+        return values[0]
 
 
-class LightClassifier(_Light):
+class LightClassifier(Light[Classified]):
     """A trained classifier that needs no torch; made by `elmore.classifier`.
+
+    It predicts `Classified`.
 
     Attributes:
         classes: all labels that it tells apart; none for a number.
     """
+
+    task = "classify"
 
     def __init__(
         self, content: TaskFolder, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
@@ -450,40 +290,16 @@ class LightClassifier(_Light):
         self.classes: list[str] = _names(content.labels, "classes", what, n_classes)
         self._max_tokens = int(_setting(content, "model", "max_tokens", what))
 
-    def predict(self, items: Iterable[str | Sequence[str]]) -> list[Classified]:
-        """Classify texts, or lists of tokens.
-
-        Examples:
-            >>> import elmore
-            >>> elmore.classifier("sentiment").predict(["A joy from start to end."])[0].label
-            'positive'
-        """
-        if isinstance(items, str):
-            raise ConfigError("predict takes a list; put the text in brackets")
-        return list(self.pipe(items))
-
-    def pipe(self, items: Iterable[str | Sequence[str]]) -> Iterator[Classified]:
-        """Classify a stream: lazy, in order, in bounded memory."""
-        sentences = (sentence for item in items for sentence in self.read(item))
-        waiting: list[Array] = []
-        for sentence, features in embed_stream(self.elmo.engine, sentences, self.features):
-            waiting.append(features)
-            if isinstance(sentence, Given) and sentence.last:
-                yield self.classify(waiting)
-                waiting = []
-
-    def read(self, item: str | Sequence[str]) -> list[Given]:
-        """The sentences of a text; a list of tokens is one sentence."""
+    def _cut(self, item: str | Sequence[str]) -> tuple[tuple[str, ...], ...]:
         if isinstance(item, str):
-            cut = cut_text(item, lambda text: self._split(text).tokens, self._max_tokens)
-        else:
-            cut = (self._tokens(item)[: self._max_tokens],)
-        parts = cut or ((),)
-        return [self._given(part, last=k == len(parts) - 1) for k, part in enumerate(parts)]
+            return cut_text(item, lambda text: self._split(text).tokens, self._max_tokens)
+        return (_tokens(item)[: self._max_tokens],)
 
-    def classify(self, features: Sequence[Array]) -> Classified:
-        """The label of a text from the features of its sentences."""
-        return classified(self._network.scores(np.concatenate(features)), self.labels)
+    def finish(self, sentence: Sentence, chunks: Iterator[Array], /) -> Array:
+        return self._features(sentence, chunks)
+
+    def join(self, values: Sequence[Array]) -> Classified:
+        return classified(self._network.scores(np.concatenate(values)), self.labels)
 
 
 def _names(labels: Mapping[str, Any], key: str, what: str, n: int) -> list[str]:
@@ -493,7 +309,7 @@ def _names(labels: Mapping[str, Any], key: str, what: str, n: int) -> list[str]:
     return names
 
 
-# --------------------------------------------------------------------- finding and loading
+# --------------------------------------------------------------------- loading
 
 
 def tagger(
@@ -547,41 +363,6 @@ def classifier(
     return LightClassifier(content, own, what, tokenizer)
 
 
-def ready_models(task: str) -> tuple[str, ...]:
-    """The names of the models of a task that ship with elmore, the one used by default first."""
-    return _NAMES[task]
-
-
-def find_model(model: str | Path, task: str) -> Path:
-    """The folder of a trained task: a path, a name of `ready_models`, or one on the hub."""
-    place = find_task(model)
-    if place is not None:
-        return place
-    ready = _READY / f"{task}-{model}"
-    if str(model) in ready_models(task):
-        return ready
-    if is_hugging_face(str(model)) and not Path(model).exists():
-        return _copied(fetch_hugging_face(str(model)), str(model))
-    raise ModelNotFound(
-        f"'{shown(model, 120)}' is not a trained model; use {', '.join(ready_models(task))}, the "
-        f"folder of one that `elmore task train {task}` made, or owner/name on the hub"
-    )
-
-
-def _copied(folder: Path, name: str) -> Path:
-    """A folder of files instead of the hub's folder of links, which is not trusted."""
-    place = home() / "tasks" / f"{re.sub('[^A-Za-z0-9.-]+', '--', name)}-{folder.name[:12]}"
-    if not place.is_dir():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent) as temporary:
-            shutil.copytree(folder, Path(temporary, "task"))
-            with contextlib.suppress(OSError):  # another process was faster
-                Path(temporary, "task").rename(place)
-    if find_task(place) is None:
-        raise FormatError(f"'{shown(name, 100)}' on the hub is not a trained task; check the name")
-    return place
-
-
 def _load(
     task: str, model: str | Path, elmo: Elmo | None, threads: int | None
 ) -> tuple[TaskFolder, Elmo, str]:
@@ -615,35 +396,3 @@ def load_all(models: Iterable[str], elmo: Elmo) -> dict[str, LightTagger | Light
         kind = LightTagger if content.task == "tag" else LightClassifier
         found[Path(model).name] = kind(content, elmo, model)
     return found
-
-
-def bilm_of(
-    content: TaskFolder,
-    inside: Path | None,
-    elmo: Elmo | None,
-    what: str,
-    *,
-    device: str = "cpu",
-    threads: int | None = None,
-) -> Elmo:
-    """The biLM that a task was trained with: the given one, the one inside, or the included one.
-
-    Raises:
-        ConfigError: it is another one.
-    """
-    if elmo is None:
-        elmo = Elmo.load(
-            BUNDLED if inside is None else inside,
-            device=device,
-            precision=content.precision,
-            threads=threads,
-            start=content.start,
-        )
-        if inside is not None:
-            return elmo
-    if model_digest(elmo) != content.elmo:
-        raise ConfigError(
-            f"'{what}' was trained with another biLM or has none inside; pass the right elmo= "
-            "(--model)"
-        )
-    return elmo

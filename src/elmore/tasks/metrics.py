@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from elmore._imports import require
 from elmore.report import Row
 from elmore.tasks.tags import Span, tags_from_spans
 
-__all__ = ["class_scores", "span_scores"]
+__all__ = ["class_scores", "set_scores", "span_scores"]
 
 
 def span_scores(
@@ -59,11 +59,38 @@ def class_scores(
     Returns:
         accuracy and mean f1 of the labels in percent; one row per label.
     """
-    metrics: Any = require("sklearn.metrics", "tasks", "scoring labels")
-    accuracy = 100 * float(metrics.accuracy_score(list(gold), list(found)))
-    columns = metrics.precision_recall_fscore_support(
-        list(gold), list(found), labels=list(labels), zero_division=0
-    )
+    if not gold:
+        return {"accuracy": 0.0, "mean f1": 0.0}, []
+    metrics, both = _sklearn("metrics"), (list(gold), list(found))
+    columns = metrics.precision_recall_fscore_support(*both, labels=list(labels), zero_division=0)
+    mean, rows = _label_rows(labels, columns)
+    return {"accuracy": 100 * float(metrics.accuracy_score(*both)), "mean f1": mean}, rows
+
+
+def set_scores(
+    gold: Sequence[Collection[str]], found: Sequence[Collection[str]], labels: Sequence[str]
+) -> tuple[dict[str, float], list[Row]]:
+    """Score any number of labels per item; arguments as in `class_scores`.
+
+    Returns:
+        f1 over all labels, their mean f1, and the share of items whose labels are all right, in
+        percent; one row per label.
+    """
+    metrics = _sklearn("metrics")
+    table = _sklearn("preprocessing").MultiLabelBinarizer(classes=list(labels)).fit([])
+    both = table.transform(gold), table.transform(found)
+    columns = metrics.precision_recall_fscore_support(*both, zero_division=0)
+    mean, rows = _label_rows(labels, columns)
+    f1 = 100 * float(metrics.f1_score(*both, average="micro", zero_division=0))
+    return {"f1": f1, "mean f1": mean, "all right": 100 * metrics.accuracy_score(*both)}, rows
+
+
+def _sklearn(part: str) -> Any:
+    return require(f"sklearn.{part}", "tasks", "scoring labels")
+
+
+def _label_rows(labels: Sequence[str], columns: Any) -> tuple[float, list[Row]]:
+    """The mean f1, and one row per label."""
     rows: list[Row] = [
         {
             "label": label,
@@ -74,5 +101,4 @@ def class_scores(
         }
         for label, precision, recall, f1, items in zip(labels, *columns, strict=True)
     ]
-    mean = sum(float(f1) for f1 in columns[2]) / max(1, len(labels))
-    return {"accuracy": accuracy, "mean f1": 100 * mean}, rows
+    return 100 * sum(float(f1) for f1 in columns[2]) / max(1, len(labels)), rows

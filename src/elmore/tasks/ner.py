@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmore.errors import InputError
-from elmore.tasks.columns import read_columns
+from elmore.tasks.labelled import read_columns
 from elmore.tasks.layers.crf import Crf, tag_transitions
 from elmore.tasks.layers.encoders import BiLstmStack
 from elmore.tasks.layers.features import TokenFeatures, Tokens
@@ -25,6 +24,7 @@ from elmore.tasks.supervised import Task
 from elmore.tasks.tags import (
     Span,
     spans_from_tags,
+    spans_to_json,
     tag_names,
     tags_fit,
     tags_from_spans,
@@ -76,10 +76,8 @@ class Ner(Task[NerExample, Entities]):
 
     def read(self, path: Path) -> list[NerExample]:
         """Read CoNLL columns: word first, tag last."""
-        found = [NerExample(s.tokens, spans_from_tags(s.tags)) for s in read_columns(path)]
-        if not found:
-            raise InputError("there is no sentence; is this a file of columns?", file=str(path))
-        return found
+        found = read_columns(path, spans=True)
+        return [NerExample(sentence.tokens, spans_from_tags(sentence.tags)) for sentence in found]
 
     def find_labels(self, examples: Sequence[NerExample]) -> dict[str, Any]:
         labels = {entity.label for example in examples for entity in example.entities}
@@ -120,20 +118,13 @@ class Ner(Task[NerExample, Entities]):
         )
         return Measured(metrics, {"entities": rows})
 
-    def parse(self, item: str | Sequence[str]) -> NerExample:
-        """Take a sentence: text, or its tokens."""
-        return NerExample(self.tokenize(item) if isinstance(item, str) else tuple(item))
-
     def show(self, example: NerExample, found: Entities, *, colour: bool) -> str:
         return mark_spans(example.tokens, found, colour=colour)
 
     def to_json(self, example: NerExample, found: Entities) -> dict[str, Any]:
         return {
             "tokens": list(example.tokens),
-            "entities": [
-                {**span._asdict(), "text": " ".join(example.tokens[span.first : span.last + 1])}
-                for span in found
-            ],
+            "entities": spans_to_json(found, example.tokens),
         }
 
 

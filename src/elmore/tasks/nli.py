@@ -6,7 +6,6 @@ sentence; a second encoder composes the comparisons, which are pooled and classi
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.columns import split_pairs, unescape
+from elmore.tasks.labelled import TableRow, table
 from elmore.tasks.layers.attention import masked_max, masked_mean, masked_softmax
 from elmore.tasks.layers.encoders import BiLstm, VariationalDropout, start_linear
 from elmore.tasks.layers.features import TokenFeatures, Tokens
@@ -26,14 +26,13 @@ from elmore.tasks.metrics import class_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.supervised import Task
 from elmore.tasks.terminal import mark_spans, paint
-from elmore.text.reading import numbered_lines, split_columns
+from elmore.text.conll import split_columns
 from elmore.text.tokenizer import tokenize
 
 __all__ = ["Nli", "NliExample", "NliSizes", "read_pairs"]
 
 # The order is that of the network's outputs: saved models depend on it.
 LABELS = ("entailment", "neutral", "contradiction")
-_FIELDS = ("sentence1", "sentence2", "gold_label")
 _NO_LABEL = "-"
 
 
@@ -146,57 +145,23 @@ def read_pairs(path: Path) -> Iterator[NliExample]:
     Raises:
         InputError: a line is neither, or has an unknown label.
     """
-    header: list[str] | None = None
-    for number, line in numbered_lines(path):
-        if not line.strip():
-            continue
-        where: dict[str, Any] = {"file": str(path), "line": number}
-        if line.startswith("{"):
-            fields = _from_json(line, where)
-        elif header is None:
-            header = line.split("\t")
-            if not set(_FIELDS) <= set(header):
-                raise InputError(
-                    "neither JSON nor a header with sentence1, sentence2 and gold_label; convert "
-                    "the file",
-                    **where,
-                )
-            continue
-        else:
-            values = line.split("\t")
-            if len(values) != len(header):
-                raise InputError(
-                    f"{len(values)} columns, expected {len(header)}; separate columns by one tab",
-                    **where,
-                )
-            fields = dict(zip(header, values, strict=True))
-        label = fields["gold_label"]
+    for row in table(path):
+        label = row.text("gold_label")
         if label == _NO_LABEL:
             continue  # the annotators disagreed
         if label not in LABELS:
-            raise InputError(
-                f"the label '{shown(label, 30)}' is not one of {', '.join(LABELS)}; correct it",
-                **where,
+            raise row.error(
+                f"the label '{shown(label, 30)}' is not one of {', '.join(LABELS)}; correct it"
             )
-        yield NliExample(_tokens(fields, "sentence1"), _tokens(fields, "sentence2"), label)
+        yield NliExample(_tokens(row, "sentence1"), _tokens(row, "sentence2"), label)
 
 
-def _from_json(line: str, where: dict[str, Any]) -> dict[str, str]:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        raise InputError("this is not JSON; is the line cut off?", **where) from None
-    for field in _FIELDS:
-        if not isinstance(value.get(field), str):
-            raise InputError(f"there is no text {field!r}; add it", **where)
-    return {key: text for key, text in value.items() if isinstance(text, str)}
-
-
-def _tokens(fields: dict[str, str], name: str) -> tuple[str, ...]:
-    parse = fields.get(f"{name}_binary_parse", "")
-    if parse:  # tokenized as the treebanks are, which word vectors and biLMs know best
+def _tokens(row: TableRow, name: str) -> tuple[str, ...]:
+    text, parse = row.text(name, empty=True), row.cells.get(f"{name}_binary_parse")
+    if isinstance(parse, str) and parse:
+        # Tokenized as the treebanks are, which word vectors and biLMs know best.
         return tuple(unescape(word) for word in split_columns(re.sub(r"[()]", " ", parse)))
-    return tokenize(fields[name]).tokens
+    return tokenize(text).tokens
 
 
 class _Esim(Network):

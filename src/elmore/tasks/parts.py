@@ -94,8 +94,15 @@ class TaskParts(Generic[Example, Prediction]):
         """Score predictions."""
 
     @abstractmethod
+    def tokenize(self, text: str) -> tuple[str, ...]:
+        """Split text into tokens."""
+
     def parse(self, item: Any) -> Example:
-        """An unlabelled example from what a user gives to `predict`."""
+        """An unlabelled example from what `predict` takes: by default a text, or its tokens."""
+        example: Example = self.example(
+            self.tokenize(item) if isinstance(item, str) else tuple(item)
+        )
+        return example
 
     @abstractmethod
     def show(self, example: Example, found: Prediction, *, colour: bool) -> str:

@@ -144,10 +144,6 @@ class Sentiment(Task[SentimentExample, int]):
         )
         return Measured(metrics, {"classes": rows})
 
-    def parse(self, item: str | Sequence[str]) -> SentimentExample:
-        """Take a sentence: text, or its tokens."""
-        return SentimentExample(self.tokenize(item) if isinstance(item, str) else tuple(item))
-
     def show(self, example: SentimentExample, found: int, *, colour: bool) -> str:
         colours = (5, 5, 4, 1, 1)
         name = paint(f"{_NAMES[found]:>13}", colours[found], colour=colour)

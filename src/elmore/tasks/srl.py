@@ -186,12 +186,9 @@ class Srl(Task[SrlExample, Frames]):
 
     def parse(self, item: Any) -> SrlExample:
         """Take a sentence, its tokens, or (tokens, [places of the predicates])."""
-        if isinstance(item, str):
-            tokens: tuple[str, ...] = self.tokenize(item)
-        elif len(item) == 2 and not all(isinstance(part, str) for part in item):
+        if len(item) == 2 and not all(isinstance(part, str) for part in item):
             return _with_places(*item)
-        else:
-            tokens = tuple(item)
+        tokens = super().parse(item).tokens
         known = set(self.labels["predicates"])
         places = [place for place, token in enumerate(tokens) if str(token).lower() in known]
         return SrlExample(tokens, tuple(Predicate(place, ()) for place in places))

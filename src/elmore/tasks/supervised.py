@@ -21,8 +21,8 @@ from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, model_digest
 from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row
-from elmore.tasks.fit_report import Training, changed_settings, fit_report
-from elmore.tasks.folder import TaskFolder, WordList, read_task, write_task
+from elmore.tasks.fit_report import changed_settings, fit_report
+from elmore.tasks.folder import TaskFolder, WordList, bilm_of, read_task, write_task
 from elmore.tasks.inputs import (
     FrozenLayers,
     TokenIndex,
@@ -34,7 +34,6 @@ from elmore.tasks.inputs import (
     word_vectors_of,
 )
 from elmore.tasks.layers.features import Tokens
-from elmore.tasks.light import bilm_of
 from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
 from elmore.tasks.recipe import TaskRecipe
 from elmore.text.segmenter import Tokenizer, split_function
@@ -197,18 +196,15 @@ class Task(TaskParts[Example, Prediction]):
             measured = self._measured(held_out) if held_out else Measured({})
             self.scores = measured.metrics
             self.save(run.checkpoint_path, overwrite=True)
-            training = Training(
+            result = fit_report(
+                self,
+                trainer,
+                measured,
                 examples=examples,
                 left_out=left_out,
                 n_held_out=len(held_out),
-                steps=trainer.step_number,
-                seen=trainer.seen,
-                scores=trainer.scores,
                 evaluate_epochs=evaluate_epochs,
             )
-            vectors = None if self.vectors is None else str(self.vectors)
-            about = {**self._about(), "vectors": vectors, "seed": self.seed}
-            result = fit_report(self, training, measured, self.mix_table(), about)
             result.save(run.path / "report.json", overwrite=True)
         return result
 
@@ -229,13 +225,13 @@ class Task(TaskParts[Example, Prediction]):
         return Report(
             name=self.name,
             metrics=measured.metrics,
-            measured_on={"scored on": _names(data), "examples": len(examples), **self._about()},
+            measured_on={"scored on": _names(data), "examples": len(examples), **self.about()},
             tables=measured.tables,
             notes=measured.notes,
         )
 
     def predict(self, items: Sequence[Any]) -> list[Prediction]:
-        """Predict on new text; what an item is, each task says."""
+        """Predict on new text: sentences or their tokens, or what `parse` of the task says."""
         if isinstance(items, str):
             raise ConfigError("predict takes a list; put the text in brackets")
         _ = self.network  # says so if there is none yet
@@ -519,7 +515,8 @@ class Task(TaskParts[Example, Prediction]):
     def _measured(self, examples: Sequence[Example]) -> Measured:
         return self.measure(examples, self._guess_all(examples))
 
-    def _about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
+        """What reports say about the recipe and the biLM."""
         return {
             "recipe": self.recipe.name,
             "settings": changed_settings(self),

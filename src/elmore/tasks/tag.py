@@ -6,7 +6,6 @@ others by a softmax.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,28 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmore.errors import ConfigError, InputError
-from elmore.tasks.labelled import LabelledTokens, is_span_scheme, read_tokens
-from elmore.tasks.labelled_task import LabelledTask, confusions, refuse_single, surest
+from elmore.tasks.decoding import Tagged, steps_of, tagged
+from elmore.tasks.labelled import Columns, TagExample, is_span_scheme, read_tokens
+from elmore.tasks.labelled_task import LabelledTask, mistake_tables, refuse_single
 from elmore.tasks.layers.crf import Crf, tag_transitions
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.layers.window import WindowNetwork
-from elmore.tasks.light import Tagged, steps_of, tagged
 from elmore.tasks.metrics import class_scores, span_scores
 from elmore.tasks.parts import Measured, Network
-from elmore.tasks.tags import spans_from_tags, tag_names, tags_fit, tags_from_spans
+from elmore.tasks.tags import names_fit, spans_from_tags, tag_names, tags_fit, tags_from_spans
 from elmore.tasks.terminal import mark_spans, tag_lines
 
-__all__ = ["TagExample", "TagSizes", "Tagger"]
-
-
-@dataclass(frozen=True)
-class TagExample:
-    """A sentence and one tag per token, and where it was read."""
-
-    tokens: tuple[str, ...]
-    tags: tuple[str, ...] = ()
-    where: str = dataclasses.field(default="", compare=False, repr=False)
+__all__ = ["TagSizes", "Tagger"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,20 +65,12 @@ class Tagger(LabelledTask[TagExample, Tagged]):
 
     # ------------------------------------------------------------------- data
 
-    def from_table(self, data: Any) -> list[TagExample]:
-        return [_example(found) for found in read_tokens(data, self.columns)]
+    def read(self, data: Any) -> list[TagExample]:
+        return read_tokens(data, self.columns)
 
     def from_lists(self, x: Sequence[Any], y: Sequence[Any]) -> list[TagExample]:
-        found = []
-        for k, (item, tags) in enumerate(zip(x, y, strict=True)):
-            tokens = self.tokenize(item) if isinstance(item, str) else tuple(item)
-            where = f"item {k}"
-            if isinstance(tags, str) or not all(isinstance(t, str) for t in (*tokens, *tags)):
-                raise ConfigError(f"{where} has tokens or tags that are not lists of strings")
-            if len(tokens) != len(tags):
-                raise InputError(f"{where} has {len(tokens)} tokens but {len(tags)} tags")
-            found.append(TagExample(tokens, tuple(tags), where))
-        return found
+        tokens = [self.tokenize(item) if isinstance(item, str) else item for item in x]
+        return read_tokens({"tokens": tokens, "tags": y}, Columns())
 
     def find_labels(self, examples: Sequence[TagExample]) -> dict[str, Any]:
         names = {tag for example in examples for tag in example.tags}
@@ -102,12 +83,10 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         return {"kind": "tags", "tags": sorted(names)}
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        tags = labels.get("tags")
         if labels.get("kind") == "spans":
             self.metric = "f1"
             return tags_fit(labels, shapes, "BIOUL")
-        named = isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
-        return named and labels["kind"] == "tags" and shapes.get("output.bias") == (len(tags),)  # type: ignore[arg-type]
+        return labels.get("kind") == "tags" and names_fit(labels.get("tags"), shapes)
 
     def label_counts(self, examples: Iterable[TagExample]) -> Counter[str]:
         if not self._spans:
@@ -162,25 +141,18 @@ class Tagger(LabelledTask[TagExample, Tagged]):
             metrics, tables["spans"] = span_scores(spans, [f.spans for f in found], lengths)
         else:
             names = sorted({*right, *guessed})
-            metrics, tables["tags"] = class_scores(right, guessed, names) if right else ({}, [])
-            metrics = metrics or {"accuracy": 0.0, "mean f1": 0.0}
+            metrics, tables["tags"] = class_scores(right, guessed, names)
             metrics |= _by_part(right, guessed)
-        tables["confusions"] = confusions(pairs)
-        places = ((one, k) for one in found for k in range(len(one.tokens)))
-        tables["most confident mistakes"] = surest(
-            (
-                one.probabilities[k],
-                {"right": a, "predicted": b, "word": one.tokens[k], "in": _around(one.tokens, k)},
-            )
-            for (a, b), (one, k) in zip(pairs, places, strict=True)
-            if a != b
+        shown = (
+            (one.probabilities[k], {"word": one.tokens[k], "in": _around(one.tokens, k)})
+            for one in found
+            for k in range(len(one.tokens))
         )
+        tables |= mistake_tables(pairs, shown)
         notes = []
         if not self._spans and (new := sorted(set(right) - set(self.labels["tags"]))):
-            n = sum(tag in new for tag in right)
-            notes = [
-                f"{n} tokens have tags that never occur in training ({', '.join(new[:5])})",
-            ]
+            n, some = sum(tag in new for tag in right), ", ".join(new[:5])
+            notes = [f"{n} tokens have tags that never occur in training ({some})"]
         return Measured(metrics, {k: v for k, v in tables.items() if v}, notes)
 
     def pairs(
@@ -195,7 +167,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
             pairs += zip(tags, one.tags, strict=True)
         return pairs
 
-    def baseline(self, train: Sequence[TagExample], held_out: Sequence[TagExample]) -> float | None:
+    def baseline(self, train: Sequence[TagExample], held_out: Sequence[TagExample]) -> float:
         """The most frequent tag of each word; unseen words get that of words seen once."""
         counts: dict[str, Counter[str]] = {}
         for example in train:
@@ -214,21 +186,10 @@ class Tagger(LabelledTask[TagExample, Tagged]):
 
     # ------------------------------------------------------------------- use
 
-    def parse(self, item: str | Sequence[str]) -> TagExample:
-        """Take a sentence: text, or its tokens."""
-        return TagExample(self.tokenize(item) if isinstance(item, str) else tuple(item))
-
     def show(self, example: TagExample, found: Tagged, *, colour: bool) -> str:
         if self._spans:
             return mark_spans(found.tokens, found.spans, colour=colour)
         return tag_lines(found.tokens, found.tags, found.probabilities, colour=colour)
-
-    def to_json(self, example: TagExample, found: Tagged) -> dict[str, Any]:
-        return found.to_json()
-
-
-def _example(found: LabelledTokens) -> TagExample:
-    return TagExample(found.tokens, found.tags, found.where)
 
 
 def _around(tokens: Sequence[str], k: int) -> str:

@@ -6,11 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 __all__ = [
+    "FORBIDDEN",
     "Scheme",
     "Span",
     "is_tag",
+    "names_fit",
     "spans_from_tags",
+    "spans_to_json",
     "tag_names",
+    "tag_rules",
     "tags_fit",
     "tags_from_spans",
 ]
@@ -18,6 +22,8 @@ __all__ = [
 Scheme = Literal["IOB2", "BIOUL"]
 # Tags that always begin a span, and tags that always end one, in any of the schemes.
 _BEGIN, _END = "BSU", "ELSU"
+# What a forbidden step costs: any path without one is better, and sums of it stay finite.
+FORBIDDEN = -1e4
 
 
 class Span(NamedTuple):
@@ -71,12 +77,46 @@ def tag_names(labels: Iterable[str], scheme: Scheme) -> list[str]:
     return ["O", *(f"{kind}-{label}" for label in sorted(set(labels)) for kind in kinds)]
 
 
+def tag_rules(
+    tags: Sequence[str], scheme: Scheme
+) -> tuple[list[list[bool]], list[bool], list[bool]]:
+    """Which tag may follow which, (from, to), come first, and come last in a scheme.
+
+    Tags that obey it always read back as themselves.
+    """
+
+    def may_follow(after: str, before: str) -> bool:
+        same = before[2:] == after[2:] and before != "O"
+        if scheme == "IOB2":
+            return after[0] in "OB" or (same and before[0] in "BI")
+        if before[0] in "BI":
+            return same and after[0] in "IL"
+        return after[0] in "OBU"
+
+    return (
+        [[may_follow(after, before) for after in tags] for before in tags],
+        [tag[0] in "OBU" for tag in tags],
+        [scheme == "IOB2" or tag[0] in "OLU" for tag in tags],
+    )
+
+
+def spans_to_json(spans: Iterable[Span], tokens: Sequence[str]) -> list[dict[str, Any]]:
+    """Spans with their text, as JSON values."""
+    return [
+        {**span._asdict(), "text": " ".join(tokens[span.first : span.last + 1])} for span in spans
+    ]
+
+
+def names_fit(names: Any, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether a value from a file is a list of names, as many as the network has outputs."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return False
+    return shapes.get("output.bias") == (len(names),)
+
+
 def tags_fit(
     labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], scheme: Scheme
 ) -> bool:
     """Whether labels from a file are tags of a scheme, as many as the network has outputs."""
-    tags = labels.get("tags")
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        return False
-    own = tag_names((tag[2:] for tag in tags[1:]), scheme)
-    return tags == own and shapes.get("output.bias") == (len(tags),)
+    tags: Any = labels.get("tags")
+    return names_fit(tags, shapes) and tags == tag_names((tag[2:] for tag in tags[1:]), scheme)

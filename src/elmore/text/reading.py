@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -39,12 +38,10 @@ __all__ = [
     "json_records",
     "numbered_lines",
     "read_input",
-    "split_columns",
 ]
 
 STDIN = "-"
 _Parsed = TypeVar("_Parsed")
-_COLUMN = re.compile(r"[^ \t\r\n]+")
 # A paragraph is searched for sentences as soon as it is this long, in characters.
 _PARAGRAPH = 1 << 16
 
@@ -76,11 +73,6 @@ def json_records(
             text = error.replace("{reason}", reason)
             raise InputError(text, file=str(path), line=number) from None
         yield number, record
-
-
-def split_columns(line: str) -> list[str]:
-    """Split at spaces and tabs only: str.split() also splits at U+00A0, which is part of a word."""
-    return _COLUMN.findall(line)
 
 
 def read_input(name: str) -> Iterator[tuple[int, str]]:

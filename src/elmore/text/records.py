@@ -8,19 +8,28 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import PurePath
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
+from elmore.text.conll import conllu_sentences
 
-__all__ = ["LINES", "Lines", "Records", "Text", "as_text", "data_suffix", "table_rows"]
+__all__ = [
+    "LINES",
+    "Lines",
+    "Records",
+    "Text",
+    "as_text",
+    "data_suffix",
+    "json_lines",
+    "table_rows",
+]
 
 # A text that is still to be split, or the tokens of a sentence.
 Text: TypeAlias = str | Sequence[str]
 Lines: TypeAlias = Iterator[tuple[int, str]]
 
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-_CONLLU_COLUMNS = 10
 
 
 def as_text(text: Text) -> str:
@@ -74,7 +83,7 @@ class Records:
         if self.column is not None:
             return _column_texts(lines, name, self.column)
         if self.conllu or suffix == ".conllu":
-            return _conllu_tokens(lines, name)
+            return (sentence.words for sentence in conllu_sentences(lines, name))
         if suffix in (".jsonl", ".csv", ".tsv"):
             flag = "--field" if suffix == ".jsonl" else "--column"
             raise InputError(
@@ -103,17 +112,25 @@ def _refusal(name: str) -> Callable[[int, str], InputError]:
 # --------------------------------------------------------------------------- JSON lines
 
 
-def _json_texts(lines: Lines, name: str, field: str) -> Iterator[Text]:
-    refuse, label = _refusal(name), f"'{shown(field, 40)}'"
+def json_lines(lines: Lines, name: str) -> Iterator[tuple[int, Any]]:
+    """Parse each line that is not blank.
+
+    Raises:
+        InputError: a line is not JSON.
+    """
     for number, line in lines:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            yield number, json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise refuse(
-                number, f"not JSON: {shown(error, 60)}; write one object per line"
-            ) from None
+            problem = f"not JSON: {shown(error, 60)}; write one object per line"
+            raise InputError(problem, file=shown(name, 120), line=number) from None
+
+
+def _json_texts(lines: Lines, name: str, field: str) -> Iterator[Text]:
+    refuse, label = _refusal(name), f"'{shown(field, 40)}'"
+    for number, record in json_lines(lines, name):
         if not isinstance(record, dict) or field not in record:
             keys = ", ".join(map(repr, list(record)[:6])) if isinstance(record, dict) else "no keys"
             raise refuse(number, f"no field {label}; there are {shown(keys, 100)}")
@@ -157,42 +174,15 @@ def table_rows(lines: Lines, name: str) -> Iterator[tuple[int, list[str]]]:
 
 def _column_texts(lines: Lines, name: str, column: str | int) -> Iterator[str]:
     refuse, rows = _refusal(name), table_rows(lines, name)
-    place = (
-        column - 1 if isinstance(column, int) else _place(next(rows, (1, []))[1], column, refuse)
-    )
+    if isinstance(column, int):
+        place = column - 1
+    else:
+        header = next(rows, (1, []))[1]
+        if column not in header:
+            names = ", ".join(map(repr, header[:8]))
+            raise refuse(1, f"no column '{shown(column, 40)}'; there are {shown(names, 120)}")
+        place = header.index(column)
     for number, row in rows:
         if place >= len(row):
             raise refuse(number, f"{len(row)} columns, expected {place + 1} at least")
         yield row[place]
-
-
-def _place(header: list[str], column: str, refuse: Callable[[int, str], InputError]) -> int:
-    if column not in header:
-        names = ", ".join(map(repr, header[:8]))
-        raise refuse(1, f"no column '{shown(column, 40)}'; there are {shown(names, 120)}")
-    return header.index(column)
-
-
-# --------------------------------------------------------------------------- CoNLL-U
-
-
-def _conllu_tokens(lines: Lines, name: str) -> Iterator[tuple[str, ...]]:
-    refuse = _refusal(name)
-    words: list[str] = []
-    for number, line in lines:
-        if not line.strip():
-            if words:
-                yield tuple(words)
-            words = []
-        elif not line.startswith("#"):
-            columns = line.split("\t")
-            if len(columns) != _CONLLU_COLUMNS:
-                raise refuse(
-                    number,
-                    f"{len(columns)} columns, expected {_CONLLU_COLUMNS}; separate CoNLL-U columns "
-                    "by tabs",
-                )
-            if columns[0].isdecimal():  # not a contraction (7-8), nor an empty node (8.1)
-                words.append(columns[1])
-    if words:
-        yield tuple(words)

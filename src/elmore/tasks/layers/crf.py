@@ -7,12 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from elmore.tasks.tags import Scheme
+from elmore.tasks.tags import FORBIDDEN, Scheme, tag_rules
 
 __all__ = ["Crf", "Transitions", "tag_transitions", "viterbi"]
-
-# What a forbidden step costs: any path without one is better, and sums of it stay finite.
-_FORBIDDEN = -1e4
 
 
 class Transitions(nn.Module):
@@ -37,27 +34,14 @@ class Transitions(nn.Module):
         """0 where a step is allowed and a large negative number elsewhere."""
 
         def cost(mask: Tensor) -> Tensor:
-            return torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, _FORBIDDEN)
+            return torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, FORBIDDEN)
 
         return cost(self.allowed), cost(self.first), cost(self.last)
 
 
 def tag_transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
-    """Which tag may follow which in a scheme: tags that obey it always read back as themselves."""
-
-    def may_follow(after: str, before: str) -> bool:
-        same = before[2:] == after[2:] and before != "O"
-        if scheme == "IOB2":
-            return after[0] in "OB" or (same and before[0] in "BI")
-        if before[0] in "BI":
-            return same and after[0] in "IL"
-        return after[0] in "OBU"
-
-    # All at once: single elements of a tensor are slow to set.
-    allowed = torch.tensor([[may_follow(after, before) for after in tags] for before in tags])
-    first = torch.tensor([tag[0] in "OBU" for tag in tags])
-    last = torch.tensor([scheme == "IOB2" or tag[0] in "OLU" for tag in tags])
-    return Transitions(allowed, first, last)
+    """Which tag may follow which in a scheme."""
+    return Transitions(*map(torch.tensor, tag_rules(tags, scheme)))
 
 
 class Crf(nn.Module):

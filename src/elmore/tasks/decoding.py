@@ -1,0 +1,183 @@
+"""From the scores of `tag` and `classify` to labels and their probabilities, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.tasks.tags import (
+    FORBIDDEN,
+    Span,
+    spans_from_tags,
+    spans_to_json,
+    tag_rules,
+    tags_from_spans,
+)
+from elmore.text.splitter import split_sentences
+
+__all__ = ["Classified", "Tagged", "classified", "cut_text", "softmax", "steps_of", "tagged"]
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A sentence and its tags.
+
+    Attributes:
+        tokens: of the sentence.
+        tags: one per token; IOB2 where they mark spans.
+        spans: what the tags mark, or nothing.
+        probabilities: how likely each tag is, by the model.
+    """
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...]
+    spans: tuple[Span, ...] = ()
+    probabilities: tuple[float, ...] = field(default=(), compare=False, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        return {
+            "tokens": list(self.tokens),
+            "tags": list(self.tags),
+            "probabilities": [round(chance, 4) for chance in self.probabilities],
+            "spans": spans_to_json(self.spans, self.tokens),
+        }
+
+
+@dataclass(frozen=True)
+class Classified:
+    """What a text was classified as.
+
+    Attributes:
+        label: a label, a tuple of labels, or a number.
+        probabilities: of each label, by the model; none for a number.
+    """
+
+    label: str | tuple[str, ...] | float
+    probabilities: Mapping[str, float] = field(default_factory=dict, compare=False, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        label = list(self.label) if isinstance(self.label, tuple) else self.label
+        chances = {name: round(chance, 4) for name, chance in self.probabilities.items()}
+        return {"label": label, "probabilities": chances}
+
+
+# --------------------------------------------------------------------- from scores to labels
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The scores of a step from tag to tag, (tags, tags), of the first and of the last, (tags,)."""
+
+    between: Array
+    first: Array
+    last: Array
+
+
+def steps_of(transitions: Array, tags: Sequence[str]) -> Steps:
+    """Learned scores of steps, and what BIOUL forbids."""
+    between, first, last = (
+        np.where(np.array(mask, bool), 0.0, FORBIDDEN).astype(np.float32)
+        for mask in tag_rules(tags, "BIOUL")
+    )
+    return Steps(np.asarray(transitions, np.float32) + between, first, last)
+
+
+def tagged(
+    tokens: Sequence[str], scores: Array, tags: Sequence[str], steps: Steps | None
+) -> Tagged:
+    """Choose the tags of a sentence.
+
+    Args:
+        tokens: of the sentence.
+        scores: of each tag for each token, (time, tags).
+        tags: their names.
+        steps: of a CRF, or None for a softmax.
+    """
+    if not len(tokens):
+        return Tagged((), ())
+    if steps is None:
+        chances = softmax(scores)
+        path = chances.argmax(1)
+        names = tuple(tags[k] for k in path)
+        return Tagged(tuple(tokens), names, (), _picked(chances, path))
+    path, chances = _best_path(scores, steps), _marginals(scores, steps)
+    spans = spans_from_tags([tags[k] for k in path])
+    names = tuple(tags_from_spans(spans, len(tokens), "IOB2"))
+    return Tagged(tuple(tokens), names, spans, _picked(chances, path))
+
+
+def _picked(chances: Array, path: NDArray[np.int64]) -> tuple[float, ...]:
+    return tuple(chances[np.arange(len(path)), path].tolist())
+
+
+def _best_path(scores: Array, steps: Steps) -> NDArray[np.int64]:
+    best = scores[0] + steps.first
+    before = []
+    for row in scores[1:]:
+        paths = best[:, None] + steps.between
+        before.append(paths.argmax(0))
+        best = paths.max(0) + row
+    path = [int((best + steps.last).argmax())]
+    for places in reversed(before):
+        path.append(int(places[path[-1]]))
+    return np.array(path[::-1])
+
+
+def _marginals(scores: Array, steps: Steps) -> Array:
+    """The probability of each tag at each place, over all allowed paths, (time, tags)."""
+    time = len(scores)
+    ahead, behind = np.empty_like(scores), np.empty_like(scores)
+    ahead[0], behind[-1] = scores[0] + steps.first, steps.last
+    for k in range(1, time):
+        ahead[k] = _log_sum(ahead[k - 1][:, None] + steps.between) + scores[k]
+    for k in range(time - 1, 0, -1):
+        behind[k - 1] = _log_sum((steps.between + scores[k] + behind[k]).T)
+    return softmax(ahead + behind)
+
+
+def _log_sum(values: Array) -> Array:
+    top = values.max(0)
+    return np.asarray(top + np.log(np.exp(values - top).sum(0)))
+
+
+def softmax(scores: Array) -> Array:
+    """Probabilities from scores, over the last axis."""
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(powers / powers.sum(-1, keepdims=True))
+
+
+def classified(scores: Array, labels: Mapping[str, Any]) -> Classified:
+    """Choose the label of a text from its scores, (outputs,); `labels` as `task.json` has them."""
+    if labels["kind"] == "number":
+        return Classified(float(scores[0] * labels["scale"] + labels["mean"]))
+    names = labels["classes"]
+    if labels["kind"] == "labels":
+        chances = np.asarray(1 / (1 + np.exp(-scores)), np.float32)
+        chosen = tuple(n for n, p in zip(names, chances, strict=True) if p >= 0.5)
+        return Classified(chosen, dict(zip(names, chances.tolist(), strict=True)))
+    chances = softmax(scores)
+    return Classified(names[int(chances.argmax())], dict(zip(names, chances.tolist(), strict=True)))
+
+
+def cut_text(
+    text: str, split: Callable[[str], Sequence[str]], max_tokens: int
+) -> tuple[tuple[str, ...], ...]:
+    """The sentences of a text as tokens, up to a number of tokens in all."""
+    found: list[tuple[str, ...]] = []
+    left = max_tokens
+    for sentence in split_sentences(text):
+        tokens = tuple(split(sentence))[:left]
+        left -= len(tokens)
+        if tokens:
+            found.append(tokens)
+        if left <= 0:
+            break
+    return tuple(found)
