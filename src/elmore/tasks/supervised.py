@@ -184,8 +184,12 @@ class Task(TaskParts[Example, Prediction]):
                     with reporting(
                         progress, report, run.path, metric=self.metric, resume=resume
                     ) as read:
+
+                        def told(line: dict[str, Any]) -> None:
+                            read({**line, "epoch": round(line["examples"] / len(examples))})
+
                         run_loop(
-                            trainer, run, cadence, unit="examples", score=self._score, report=read
+                            trainer, run, cadence, unit="examples", score=self._score, report=told
                         )
                 except Stopped:
                     if trainer.scores or not held_out:
