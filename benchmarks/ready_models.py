@@ -234,8 +234,8 @@ READY: dict[str, Ready] = {
         "negative, positive",
         "Stanford Sentiment Treebank (Socher et al. 2013): sentences of film reviews",
         "none stated; used for research everywhere. The model is Apache 2.0.",
-        "Film reviews only, single sentences, no neutral class: every text gets a side. On products, "
-        "places and services it is much worse, and takes praise without strong words for criticism.",
+        "Film reviews only, single sentences, no neutral class: every text gets a side. On "
+        "products, places and services it is much worse, and takes plain praise for criticism.",
         rated("train.txt.xz", True, 0),
         rated("dev.txt.xz", True),
         {
