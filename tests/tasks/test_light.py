@@ -32,8 +32,12 @@ def trained(name: str, elmo: Elmo, folder: Path, **changes: str) -> Any:
     return task
 
 
-@pytest.mark.parametrize("changes", [*LAYERS, {"words__dim": "0"}], ids=str)
-@pytest.mark.parametrize("name", ["tag", "classify"])
+SAME = [(name, some) for name in ("tag", "classify") for some in (*LAYERS, {"words__dim": "0"})]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [*SAME, ("tag", {"model__context": '"lstm"'})], ids=str
+)
 def test_numpy_and_torch_agree(
     name: str, changes: dict[str, str], tiny_elmo: Elmo, tmp_path: Path
 ) -> None:
@@ -120,6 +124,9 @@ def test_marginals_are_those_of_all_paths() -> None:
     for path, weight in total.items():
         wanted[np.arange(3), list(path)] += weight / norm
     np.testing.assert_allclose(_marginals(scores, steps), wanted, atol=1e-5)
+    # Very certain scores that no allowed path can follow are still probabilities.
+    sure = _marginals(np.float32(1000) * np.eye(len(tags), dtype=np.float32)[[2, 2, 2]], steps)
+    np.testing.assert_allclose(sure.sum(1), 1, atol=1e-5)
     best = max(total, key=total.__getitem__)
     found = tagged(["x", "y", "z"], scores, tags, steps)
     np.testing.assert_allclose(
@@ -155,8 +162,9 @@ def test_damage_and_misuse(tiny_elmo: Elmo, tmp_path: Path) -> None:
         tagger(tmp_path / "plain")
 
 
-def test_nothing_of_it_needs_torch(tiny_elmo: Elmo, tmp_path: Path) -> None:
-    task = trained("tag", tiny_elmo, tmp_path)
+@pytest.mark.parametrize("context", ["window", "lstm"])
+def test_nothing_of_it_needs_torch(context: str, tiny_elmo: Elmo, tmp_path: Path) -> None:
+    task = trained("tag", tiny_elmo, tmp_path, model__context=f'"{context}"')
     code = f"""
 import elmore
 from elmore.cli.main import main

@@ -17,6 +17,7 @@ from elmore.tasks.columns import Predicate
 from elmore.tasks.coref import CorefExample
 from elmore.tasks.qa import QaExample, split_paragraph
 from elmore.tasks.srl import SrlExample
+from elmore.tasks.tag import TagExample
 from elmore.tasks.tags import Span
 
 
@@ -294,3 +295,17 @@ def test_the_bilm_sees_quotes_as_it_learned_them(tiny_elmo: Elmo, tmp_path: Path
     expected = tiny_elmo.layers_tokens([plain])[0].values
     np.testing.assert_allclose(found.layers[:, 0].numpy(), expected, atol=2e-3)
     assert found.spellings[0, 0] == "“".encode()[0] + 1  # the task itself sees what stands there
+
+
+def test_spans_in_many_sentences_are_read_by_a_bilstm() -> None:
+    spans = TagExample(("Ada", "fell"), ("B-PER", "O"))
+    plain = TagExample(("Ada", "fell"), ("NOUN", "VERB"))
+    for example, n, wanted in (
+        (spans, 1000, "lstm"),
+        (spans, 999, "window"),
+        (plain, 1000, "window"),
+    ):
+        task = task_class("tag")(None, recipe=quick_recipe("tag", model__context='"auto"'))
+        assert task.fitted([example] * n).model.context == wanted
+    asked = task_class("tag")(None, recipe=quick_recipe("tag", model__context='"window"'))
+    assert asked.fitted([spans] * 1000).model.context == "window"

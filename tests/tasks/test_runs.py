@@ -60,15 +60,15 @@ def test_a_stopped_training_leaves_its_best_model(
 
     def interrupt(line: dict[str, Any]) -> None:
         if "heldout" in line:
-            scores.append(line["heldout"][task.chooses_by])
+            scores.append(line["heldout"][task.metric])
             if len(scores) == 3:
                 os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Stopped):
         task.fit(data, dev=data, out=tmp_path / "run", report=interrupt, evaluate_epochs=1)
     loaded = task_class(name).load(tmp_path / "run")
-    assert loaded.scores == {task.chooses_by: max(scores)}
-    assert loaded.evaluate(data).metrics[task.chooses_by] == pytest.approx(max(scores), abs=1e-3)
+    assert loaded.scores == {task.metric: max(scores)}
+    assert loaded.evaluate(data).metrics[task.metric] == pytest.approx(max(scores), abs=1e-3)
 
 
 def test_before_the_first_look_there_is_no_best_model(tmp_path: Path) -> None:
@@ -175,6 +175,23 @@ def test_looks_may_be_epochs_apart(tmp_path: Path) -> None:
     assert report.measured_on["epochs"] == 5
     with pytest.raises(ConfigError, match="evaluate_epochs=0"):
         task.fit(data, dev=data, look_epochs=0)
+
+
+def test_few_examples_are_trained_on_for_a_fixed_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tenth of fifty texts cannot choose an epoch; patience would end the run by chance."""
+    data = write_data("classify", tmp_path)
+    recipe = make("classify", schedule__epochs="0", data__batch_size="0").recipe
+    lengths = {n: recipe.fitted(n).schedule.epochs for n in (4, 50, 1999, 14_000, 100_000)}
+    assert lengths == {4: 240, 50: 24, 1999: 24, 14_000: 13, 100_000: 6}
+    task = make("classify", schedule__epochs="7", schedule__patience="1")
+    report = task.fit(data, dev=data, progress=True)
+    assert [row["epoch"] for row in report.tables["accuracy by epoch"]] == [7]
+    assert "epoch 7: accuracy " in capsys.readouterr().err
+    often = make("classify", schedule__epochs="7", schedule__patience="1")
+    report = often.fit(data, dev=data, evaluate_epochs=1)
+    assert report.tables["accuracy by epoch"][0]["epoch"] == 1
 
 
 def test_the_best_epoch_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

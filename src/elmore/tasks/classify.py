@@ -88,11 +88,6 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
     example = ClassifyExample
     baseline_name = "TF-IDF and a linear model"
 
-    @property
-    def chooses_by(self) -> str:
-        # Ten texts are right or wrong by chance; how probable the right labels are says more.
-        return "probability" if self.few and self.labels["kind"] == "label" else self.metric
-
     # ------------------------------------------------------------------- data
 
     def read(self, data: Any) -> list[ClassifyExample]:
@@ -206,8 +201,6 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         pairs = self.pairs(examples, found)
         right, guessed = ([pair[side] for pair in pairs] for side in (0, 1))
         metrics, rows = class_scores(right, guessed, names)
-        chances = [one.probabilities.get(a, 0.0) for one, a in zip(found, right, strict=True)]
-        metrics["probability"] = 100 * float(np.mean(chances))
         shown = (
             (one.probabilities.get(b, 0.0), {"text": _start(example)})
             for example, one, (_, b) in zip(examples, found, pairs, strict=True)

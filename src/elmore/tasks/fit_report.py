@@ -46,8 +46,8 @@ def fit_report(
     epochs = [min(most, k * evaluate_epochs) for k in range(1, len(scores) + 1)]
     tables: dict[str, Sequence[Row]] = {}
     if scores:
-        tables[f"{task.chooses_by} by epoch"] = [
-            {"epoch": epoch, task.chooses_by: score}
+        tables[f"{task.metric} by epoch"] = [
+            {"epoch": epoch, task.metric: score}
             for epoch, score in zip(epochs, scores, strict=True)
         ]
     if mixes := task.mix_table():

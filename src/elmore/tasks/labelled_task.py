@@ -17,6 +17,7 @@ from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
 from elmore.tasks.labelled import Columns, split_held_out
 from elmore.tasks.parts import Example, Prediction
+from elmore.tasks.recipe import FEW
 from elmore.tasks.supervised import Task
 
 __all__ = ["LabelledTask", "mistake_tables", "refuse_single", "refuse_unknown"]
@@ -24,10 +25,6 @@ __all__ = ["LabelledTask", "mistake_tables", "refuse_single", "refuse_unknown"]
 _SHOWN = 10
 # From this ratio on, the rarest label may never be predicted.
 _RARE = 10
-# With fewer held-out examples, accuracies are too coarse to choose weights by.
-_FEW = 200
-# Steps between evaluations, at least.
-_STEPS = 32
 _CURVE = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 
 
@@ -43,12 +40,10 @@ class LabelledTask(Task[Example, Prediction]):
 
     Attributes:
         baseline_name: what the baseline is.
-        few: whether few examples are held out.
     """
 
     baseline_name: str
     guess_size = 64
-    few = False
 
     def __init__(
         self,
@@ -122,7 +117,7 @@ class LabelledTask(Task[Example, Prediction]):
             options: as in `Task.fit`.
         """
         examples, held_out = self._divided(train, y, dev)
-        before, self.few = self.cache, len(held_out) < _FEW
+        before = self.cache
         with cache_folder(self.cache) as folder:  # one for the training and what follows
             self.cache = folder
             try:
@@ -146,9 +141,11 @@ class LabelledTask(Task[Example, Prediction]):
         return split_held_out(examples, self.key, seed=self.seed)
 
     def _evaluate_epochs(self, n_examples: int) -> int:
-        """Epochs between evaluations: patience must not end a training after a dozen steps."""
-        steps = -(-n_examples // self._asked.fitted(n_examples).data.batch_size)
-        return max(1, _STEPS // max(1, steps))
+        """Epochs between evaluations; with few examples there is one, at the end.
+
+        A choice of an epoch by a tenth of few examples is chance, and often ends a run too early.
+        """
+        return self._asked.fitted(n_examples).schedule.epochs if n_examples < FEW else 1
 
     def _explained(
         self,

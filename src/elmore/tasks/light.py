@@ -1,6 +1,7 @@
 """Trained taggers and classifiers without torch: `elmore.tagger` and `elmore.classifier`.
 
-The arithmetic is that of `tasks/layers/window.py`; a test holds the two to each other.
+The arithmetic is that of `tasks/layers/window.py`, with the biLM's kernel for the biLSTM; a test
+holds the two to each other.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from elmore.embedding.layer_cache import model_digest
 from elmore.embedding.stream import embed_stream, sentence_from_tokens
 from elmore.errors import ConfigError, FormatError
 from elmore.kernels.matrix import Matrix, Stored
+from elmore.kernels.native import aligned
+from elmore.kernels.recurrence import Clips, run_steps
 from elmore.tasks.decoding import Classified, Tagged, classified, cut_text, steps_of, tagged
 from elmore.tasks.decoding import softmax as _softmax
 from elmore.tasks.folder import TaskFolder, bilm_of, find_model, read_task, ready_models
@@ -34,6 +37,7 @@ Array = NDArray[np.float32]
 Found = TypeVar("Found")
 # As in `tasks/layers/window.py`.
 SCALE = np.float32(4.0)
+_LSTM = "encoder.layers.0"
 
 
 # --------------------------------------------------------------------- the network
@@ -65,9 +69,10 @@ class _Network:
         width = mixed + (0 if self._table is None else self._table.shape[1])
         hidden = len(self._get("project.bias"))
         self._project = self._layer("project", width)
-        self._window = self._layer("window", 3 * hidden)
+        lstm = f"{_LSTM}.forward_input" in weights
+        self._read = self._lstm(hidden) if lstm else self._around(hidden)
         self.pooled = "pooling.score.weight" in weights
-        self._output = self._layer("output", hidden * (3 if self.pooled else 1))
+        self._output = self._layer("output", hidden * (3 if self.pooled else 1 + lstm))
         self.outputs = len(self._get("output.bias"))
 
     def _get(self, name: str) -> Array:
@@ -82,6 +87,43 @@ class _Network:
             raise FormatError(f"'{self._what}' has a wrong shape at {name!r}; restore it")
         matrix = Matrix(Stored(np.ascontiguousarray(weight), None))
         return partial(matrix.affine, bias=np.ascontiguousarray(bias))
+
+    def _around(self, hidden: int) -> Callable[[Array], Array]:
+        """The layer on a token and its two neighbours, (time, hidden) to (time, hidden)."""
+        layer = self._layer("window", 3 * hidden)
+
+        def read(x: Array) -> Array:
+            around = np.zeros((len(x), 3 * hidden), np.float32)
+            around[1:, :hidden], around[:, hidden : 2 * hidden] = x[:-1], x
+            around[:-1, 2 * hidden :] = x[1:]
+            return np.maximum(layer(around), 0)
+
+        return read
+
+    def _lstm(self, hidden: int) -> Callable[[Array], Array]:
+        """The biLSTM, (time, hidden) to (time, 2 * hidden)."""
+        layers = []
+        for direction in ("forward", "backward"):
+            inputs, state, bias = (
+                self._get(f"{_LSTM}.{direction}_{part}") for part in ("input", "state", "bias")
+            )
+            if not inputs.shape == state.shape == (4 * hidden, hidden) == (*bias.shape, hidden):
+                raise FormatError(f"'{self._what}' has a wrong shape at {_LSTM!r}; restore it")
+            pair = (Matrix(Stored(inputs)), Matrix(Stored(state), gates=True))
+            layers.append((*pair, np.ascontiguousarray(bias)))
+
+        def read(x: Array) -> Array:
+            found = aligned(2, len(x), hidden)
+            order = np.arange(len(x))
+            for output, (inputs, state, bias), rows in zip(
+                found, layers, (order, order[::-1].copy()), strict=True
+            ):
+                gates, start = inputs.affine(x, bias), np.zeros((1, hidden), np.float32)
+                sizes, clips = (1,) * len(x), Clips(None, None)
+                run_steps(output, start.copy(), gates, rows, start, sizes, state, None, clips)
+            return np.concatenate([found[0], found[1, ::-1]], axis=1)
+
+        return read
 
     def _word_table(self, n_words: int) -> Array:
         parts = [self._get("features.words.unknown")[None]]
@@ -112,16 +154,11 @@ class _Network:
 
     def scores(self, features: Array) -> Array:
         """Score tokens, (time, outputs), or a text, (outputs,)."""
-        x = np.maximum(self._project(features), 0)
-        around = np.zeros((len(x), 3 * x.shape[1]), np.float32)
-        width = x.shape[1]
-        around[1:, :width], around[:, width : 2 * width] = x[:-1], x
-        around[:-1, 2 * width :] = x[1:]
-        x = np.maximum(self._window(around), 0)
+        x = self._read(np.maximum(self._project(features), 0))
         if not self.pooled:
             return self._output(x)
         if not len(x):
-            pooled = np.zeros(3 * width, np.float32)
+            pooled = np.zeros(3 * x.shape[1], np.float32)
         else:
             score = x @ self._get("pooling.score.weight")[0] + self._get("pooling.score.bias")
             pooled = np.concatenate([x.max(0), x.mean(0), _softmax(score) @ x])

@@ -60,11 +60,6 @@ class TaskParts(Generic[Example, Prediction]):
 
     recipe: TaskRecipe
 
-    @property
-    def chooses_by(self) -> str:
-        """The score by which the best weights are chosen."""
-        return self.metric
-
     @abstractmethod
     def read(self, path: Path) -> list[Example]:
         """Read labelled examples from a file."""

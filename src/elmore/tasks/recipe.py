@@ -26,6 +26,7 @@ from elmore.training.recipe_files import (
 from elmore.training.task_trainer import LearningRecipe, PaceRecipe
 
 __all__ = [
+    "FEW",
     "CharactersRecipe",
     "DataRecipe",
     "ElmoRecipe",
@@ -34,6 +35,10 @@ __all__ = [
     "WordsRecipe",
     "within",
 ]
+
+
+# With fewer training examples, a tenth of them is too little to choose an epoch by.
+FEW = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,11 +217,13 @@ class TaskRecipe:
     def fitted(self, n_examples: int) -> TaskRecipe:
         """The recipe with a batch size and epochs for so many examples, where it leaves them open.
 
-        Small data needs small batches, or an epoch has hardly a step; the number of epochs is what
-        about 4,000 steps take, and patience ends most runs before.
+        Small data needs small batches, or an epoch has hardly a step. Few examples are read 24
+        times or more, until there are 240 steps; otherwise the epochs are what about 6,000 steps
+        take, and patience ends most runs before.
         """
         size = self.data.batch_size or min(32, max(4, n_examples // 32))
-        epochs = self.schedule.epochs or min(100, max(6, 4000 * size // max(1, n_examples)))
+        least, steps = (24, 240) if n_examples < FEW else (6, 6000)
+        epochs = self.schedule.epochs or max(least, steps * size // max(1, n_examples))
         return dataclasses.replace(
             self,
             data=dataclasses.replace(self.data, batch_size=size),

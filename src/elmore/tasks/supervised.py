@@ -161,7 +161,7 @@ class Task(TaskParts[Example, Prediction]):
                 out = stack.enter_context(tempfile.TemporaryDirectory(prefix="elmore-task-"))
             run = Run(out)
             run.check_new(resume=resume)
-            self.recipe = self._asked.fitted(len(examples))
+            self.recipe = self.fitted(examples)
             self._prepare(examples)
             learns = self.recipe.elmo.trainable
             known = [] if learns else [*examples, *held_out]
@@ -183,8 +183,12 @@ class Task(TaskParts[Example, Prediction]):
                     with reporting(
                         progress, report, run.path, metric=self.metric, resume=resume
                     ) as read:
+
+                        def told(line: dict[str, Any]) -> None:
+                            read({**line, "epoch": round(line["examples"] / len(examples))})
+
                         run_loop(
-                            trainer, run, cadence, unit="examples", score=self._score, report=read
+                            trainer, run, cadence, unit="examples", score=self._score, report=told
                         )
                 except Stopped:
                     if trainer.scores or not held_out:
@@ -212,7 +216,7 @@ class Task(TaskParts[Example, Prediction]):
         """Leave a model for use behind a training that was stopped: the best one so far."""
         trainer.finish()
         self._settle()
-        self.scores = {self.chooses_by: trainer.best} if trainer.scores else {}
+        self.scores = {self.metric: trainer.best} if trainer.scores else {}
         self.save(run.checkpoint_path, overwrite=True)
 
     def evaluate(self, data: Data) -> Report:
@@ -357,6 +361,10 @@ class Task(TaskParts[Example, Prediction]):
 
     # ------------------------------------------------------------------- inside
 
+    def fitted(self, examples: Sequence[Example]) -> TaskRecipe:
+        """The recipe with what depends on the training examples filled in."""
+        return self._asked.fitted(len(examples))
+
     def tokenize(self, text: str) -> tuple[str, ...]:
         """Split text by `tokenizer`, else as the biLM does."""
         if self.tokenizer is not None:
@@ -456,7 +464,7 @@ class Task(TaskParts[Example, Prediction]):
         )
 
     def _score(self, found: dict[str, float]) -> float:
-        return found[self.chooses_by]
+        return found[self.metric]
 
     def _start(
         self,

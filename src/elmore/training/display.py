@@ -2,8 +2,8 @@
 
 `progress=` of `pretrain`, `fine_tune` and `Task.fit` chooses it. None shows it, unless the caller
 passes `report=`; True shows it; False does not. A function gets every line of the log instead: a
-dictionary with `step`, `tokens` (of a task `examples`) and `total`, and either `loss`, `lr`, `norm`
-and a rate, or `heldout` with the scores of an evaluation.
+dictionary with `step`, `tokens` (of a task `examples` and `epoch`) and `total`, and either `loss`,
+`lr`, `norm` and a rate, or `heldout` with the scores of an evaluation.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Display(AbstractContextManager["Display"]):
                 None
                 if found is None
                 else (
-                    f"epoch {len(scores)}: {self._metric} {found[self._metric]:.2f} "
+                    f"epoch {line['epoch']}: {self._metric} {found[self._metric]:.2f} "
                     f"(best {max(scores):.2f})"
                 )
             )

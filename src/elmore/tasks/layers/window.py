@@ -1,6 +1,7 @@
 """The light networks of `tag` and `classify`: small enough that `tasks/light.py` repeats them.
 
-Each token is projected, sees its left and right neighbour, and is scored; a text is pooled first.
+Each token is projected, sees its left and right neighbour or, by a biLSTM, all of its sentence, and
+is scored; a text is pooled first.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.tasks.layers.attention import SelfAttentivePooling, masked_max, masked_mean
+from elmore.tasks.layers.encoders import BiLstmStack, VariationalDropout
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.parts import Network
 
@@ -19,13 +21,15 @@ SCALE = 4.0
 
 
 class WindowNetwork(Network):
-    """Features, a ReLU layer on each token, one on windows of three, and scores.
+    """Features, a ReLU layer on each token, one on windows of three or a biLSTM, and scores.
 
     Args:
         features: of a token.
-        hidden: size of both layers.
-        dropout: before each layer.
+        hidden: size of both layers, of each direction in a biLSTM.
+        dropout: before each layer; with a biLSTM on the features, one mask per sentence, and before
+            the scores.
         outputs: scores of a token; of a text in `TextNetwork`.
+        lstm: whether the second layer is a biLSTM.
         pooled: vectors that the output layer reads.
     """
 
@@ -36,19 +40,29 @@ class WindowNetwork(Network):
         dropout: float,
         outputs: int,
         *,
+        lstm: bool = False,
         pooled: int = 1,
     ) -> None:
         super().__init__(features)
         self.dropout = nn.Dropout(dropout)
         self.project = nn.Linear(features.dim, hidden)
-        self.window = nn.Linear(3 * hidden, hidden)
-        self.output = nn.Linear(pooled * hidden, outputs)
+        if lstm:
+            # No dropout between the two layers: with it, names were learned more slowly.
+            self.encoder = BiLstmStack(hidden, [hidden], 0.0)
+            self.input_dropout = VariationalDropout(dropout)
+        else:
+            self.window = nn.Linear(3 * hidden, hidden)
+        self.output = nn.Linear(2 * hidden if lstm else pooled * hidden, outputs)
 
     def hidden(self, tokens: Tokens) -> Tensor:
-        """Read tokens, (batch, time, hidden); zeros at padding."""
+        """Read tokens, (batch, time, hidden), twice as wide by a biLSTM; zeros at padding."""
         x, _ = self.features(tokens)
         own, real = self.features.own_dim, tokens.mask[:, :, None]
         x = torch.cat([x[:, :, :own], SCALE * x[:, :, own:]], dim=2)
+        if hasattr(self, "encoder"):
+            x = torch.relu(self.project(self.input_dropout(x))) * real
+            read: Tensor = self.encoder(x, tokens.lengths)
+            return read
         x = torch.relu(self.project(self.dropout(x))) * real
         x = nn.functional.pad(self.dropout(x), (0, 0, 1, 1))
         wide = torch.cat([x[:, :-2], x[:, 1:-1], x[:, 2:]], dim=2)
