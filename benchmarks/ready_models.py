@@ -4,10 +4,9 @@
 
 DATA holds `pos/` (UD English-EWT), `srl/` (English Web Treebank with parses), `sst/` (SST trees),
 `coref/` (OntoGUM) and `ner/` (CoNLL-2003; scored on, never trained on); 60 sentences about other
-things than films are in `benchmarks/data`. Each model goes to
-src/elmore/models/TASK-NAME in float16, without the biLM: it refers to the included `english` by
-its digest. All four take about half an hour on one core, most of it for the phrases of SST. Run it
-again whenever `english` changes, and commit the folders.
+things than films are in `benchmarks/data`. Each model goes to src/elmore/models/TASK-NAME in
+float16, without the biLM: it refers to the included `english` by its digest. All four take about
+ten minutes on one core. Run it again whenever `english` changes, and commit the folders.
 """
 
 from __future__ import annotations
@@ -169,7 +168,11 @@ def conll_chunks(data: Path) -> list[TagExample]:
 
 
 def rated(file: str, two: bool, phrases_from: int = 0) -> Callable[[Path], list[ClassifyExample]]:
-    """Sentences of SST with two or five labels; of the training file phrases too."""
+    """Sentences of SST with two or five labels; with `phrases_from`, phrases of so many tokens too.
+
+    With phrases of four tokens or more, five classes had 42.0 on test instead of 45.2: most phrases
+    are neutral, sentences are not. The second epoch was worse than the first.
+    """
 
     def name(label: int) -> str:
         return FIVE[label] if not two else "positive" if label > 2 else "negative"
