@@ -170,8 +170,9 @@ def conll_chunks(data: Path) -> list[TagExample]:
 def rated(file: str, two: bool, phrases_from: int = 0) -> Callable[[Path], list[ClassifyExample]]:
     """Sentences of SST with two or five labels; with `phrases_from`, phrases of so many tokens too.
 
-    With phrases of four tokens or more, five classes had 42.0 on test instead of 45.2: most phrases
-    are neutral, sentences are not. The second epoch was worse than the first.
+    With phrases of four tokens or more, two classes gain (development data 84.1 instead of 82.5,
+    test 84.1 instead of 83.4). Five lose (test 42.0 instead of 45.2): most phrases are neutral,
+    sentences are not. The second epoch was no better than the first.
     """
 
     def name(label: int) -> str:
@@ -235,18 +236,18 @@ READY: dict[str, Ready] = {
         Classifier,
         "Sentiment, two classes",
         "negative, positive",
-        "Stanford Sentiment Treebank (Socher et al. 2013): sentences of film reviews",
+        "Stanford Sentiment Treebank (Socher et al. 2013): sentences and phrases of film reviews",
         "none stated; used for research everywhere. The model is Apache 2.0.",
         "Film reviews only, single sentences, no neutral class: every text gets a side. On "
         "products, places and services it is much worse, and takes plain praise for criticism.",
-        rated("train.txt.xz", True, 0),
+        rated("train.txt.xz", True, 4),
         rated("dev.txt.xz", True),
         {
             "SST-2 test": rated("test.txt.xz", True),
             "products, places and services: 60 sentences written for this card": lambda _: REVIEWS,
         },
         'elmore.classifier("sentiment").predict(["A joy from start to end."])[0].label',
-        {"optimizer.lr": "0.001"},
+        {"optimizer.lr": "0.001", "schedule.epochs": "2"},
     ),
     "sentiment-5": Ready(
         Classifier,
