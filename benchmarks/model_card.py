@@ -10,84 +10,85 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from md_table import table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "english.md"
 Result = dict[str, Any]
 
-# A yardstick: its title, where its figure is, where that of random weights is, what is published.
-GLANCE: tuple[tuple[str, tuple[str, ...], tuple[str, ...] | None, str], ...] = (
-    ("perplexity, encyclopedia", ("perplexity", "wiki-core.test", "mean"), None, ""),
-    ("perplexity, novels", ("perplexity", "novels.test", "mean"), None, ""),
-    (
+
+class Yardstick(NamedTuple):
+    """A line of the first table: where its figure is, that of random weights, what is published."""
+
+    title: str
+    part: str
+    name: str
+    random: str | None = None
+    beside: str = ""
+    group: str = "metrics"
+
+
+_RANDOM = "ALL random, layer 2, "
+GLANCE = (
+    Yardstick("perplexity, encyclopedia", "perplexity", "mean", group="wiki-core.test"),
+    Yardstick("perplexity, novels", "perplexity", "mean", group="novels.test"),
+    Yardstick(
         "universal tags (EWT), layer 1, %",
-        ("pos", "metrics", "upos layer 1"),
-        ("pos", "metrics", "upos random, layer 1"),
+        "pos",
+        "upos layer 1",
+        "upos random, layer 1",
         "most frequent tag 86.2; paper 97.3 (Penn tags, WSJ)",
     ),
-    (
+    Yardstick(
         "universal tags (EWT), layer 2, %",
-        ("pos", "metrics", "upos layer 2"),
-        ("pos", "metrics", "upos random, layer 2"),
+        "pos",
+        "upos layer 2",
+        "upos random, layer 2",
         "paper 96.8 (Penn tags, WSJ)",
     ),
-    (
-        "universal tags (EWT), mean of the layers, %",
-        ("pos", "metrics", "upos mean"),
-        ("pos", "metrics", "upos random, mean"),
-        "",
+    Yardstick(
+        "universal tags (EWT), mean of the layers, %", "pos", "upos mean", "upos random, mean"
     ),
-    (
-        "the same, test sentences joined to 500 tokens, %",
-        ("pos joined", "metrics", "upos mean"),
-        None,
-        "",
-    ),
-    (
+    Yardstick("the same, test sentences joined to 500 tokens, %", "pos joined", "upos mean"),
+    Yardstick(
         "senses (ALL), layer 2, nearest instance, F1",
-        ("wsd", "metrics", "ALL layer 2, nearest instance"),
-        ("wsd", "metrics", "ALL random, layer 2, nearest instance"),
+        "wsd",
+        "ALL layer 2, nearest instance",
+        f"{_RANDOM}nearest instance",
         "first sense 65.2; paper 69.0 (four of the sets)",
     ),
-    (
+    Yardstick(
         "senses (ALL), layer 2, averages, F1",
-        ("wsd", "metrics", "ALL layer 2, sense averages"),
-        ("wsd", "metrics", "ALL random, layer 2, sense averages"),
-        "",
+        "wsd",
+        "ALL layer 2, sense averages",
+        f"{_RANDOM}sense averages",
     ),
-    (
+    Yardstick(
         "grammar (BLiMP, 67,000 pairs), forward, %",
-        ("blimp", "metrics", "forward"),
-        None,
-        "LSTM of 2 x 650 on 83 M tokens 69.8, Transformer-XL 69.6, GPT-2 81.5, people 88.6",
+        "blimp",
+        "forward",
+        beside="LSTM of 2 x 650 on 83 M tokens 69.8, Transformer-XL 69.6, GPT-2 81.5, people 88.6",
     ),
-    ("grammar, backward, %", ("blimp", "metrics", "backward"), None, ""),
-    ("grammar, both directions, %", ("blimp", "metrics", "both"), None, ""),
-    (
+    Yardstick("grammar, backward, %", "blimp", "backward"),
+    Yardstick("grammar, both directions, %", "blimp", "both"),
+    Yardstick(
         "lexical substitution 2007, place, GAP",
-        ("substitutes", "metrics", "GAP place"),
-        None,
-        "random order 29.5, context2vec about 56",
+        "substitutes",
+        "GAP place",
+        beside="random order 29.5, context2vec about 56",
     ),
-    (
-        "lexical substitution 2007, place and word, GAP",
-        ("substitutes", "metrics", "GAP place and word"),
-        None,
-        "",
+    Yardstick(
+        "lexical substitution 2007, place and word, GAP", "substitutes", "GAP place and word"
     ),
-    (
-        "SNLI retrieval among 1,000, `mean`, %",
-        ("retrieval", "mean", "SNLI retrieval, first"),
-        None,
-        "",
-    ),
-    (
-        "SNLI retrieval among 1,000, `sif`, %",
-        ("retrieval", "sif", "SNLI retrieval, first"),
-        None,
-        "",
+    *(
+        Yardstick(
+            f"SNLI retrieval among 1,000, `{pool}`, %",
+            "retrieval",
+            "SNLI retrieval, first",
+            group=pool,
+        )
+        for pool in ("mean", "sif")
     ),
 )
 
@@ -96,19 +97,19 @@ def glance(result: Result, before: Result) -> list[str]:
     """One line per yardstick: this model, the one before, random weights, published figures."""
     rows = [
         {
-            "yardstick": title,
-            "this model": _at(result, place),
-            "16 November": _at(before, place),
-            "random weights": None if random is None else _at(result, random),
-            "beside it": beside,
+            "yardstick": line.title,
+            "this model": _at(result, line, line.name),
+            "16 November": _at(before, line, line.name),
+            "random weights": _at(result, line, line.random),
+            "beside it": line.beside,
         }
-        for title, place, random, beside in GLANCE
+        for line in GLANCE
     ]
     return table(rows, 1)
 
 
 def perplexities(result: Result, before: Result) -> list[str]:
-    """Each direction on the two test files of the marks."""
+    """Each direction on the three test files."""
     titles = {
         "wiki-core.test": "encyclopedia (wiki-core.test)",
         "news.test": "news (news.test)",
@@ -216,8 +217,7 @@ def write_card(path: Path, before: Path | None) -> None:
     PAGE.write_text(text, encoding="utf-8")
 
 
-def _at(result: Result, place: tuple[str, ...]) -> float | None:
-    found: Any = result
-    for key in place:
-        found = found.get(key) if isinstance(found, dict) else None
+def _at(result: Result, line: Yardstick, name: str | None) -> float | None:
+    """A figure; None where it was not measured."""
+    found: float | None = result.get(line.part, {}).get(line.group, {}).get(name)
     return found

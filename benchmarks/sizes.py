@@ -4,8 +4,10 @@
 
 The loss of a model with M multiplications per token after T tokens at a constant learning rate is
 fitted as a + b * M^-p + c * T^-q, by least squares over the runs of all sizes. `--log` adds the
-points of a longer run with the settings of 768/192. Compute is M * T; CPU hours are those of the
-runs themselves.
+points of a longer run with the settings of 768/192. CPU hours are those of the runs themselves.
+
+Runs of 2 to 4 million tokens are too short for it: sizes differ less there than later, so the curve
+favours the smallest. Give every size tens of millions before you believe what it extrapolates.
 """
 
 from __future__ import annotations
