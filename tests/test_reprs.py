@@ -53,7 +53,7 @@ def test_an_error_in_a_notebook_shows_the_users_code_alone(tiny_elmo: Elmo) -> N
 
 
 def test_what_they_say(english: Elmo) -> None:
-    assert repr(english) == "Elmo('english', dim=256, n_layers=3)"
+    assert repr(english) == f"Elmo('english', dim={english.dim}, n_layers=3)"
     assert repr(Vocabulary(["a", "b"])) == "Vocabulary(('a', 'b'), n_words=2)"
     assert "parameters" in repr(english.checkpoint)
     assert re.search(r"total=-\d+\.\d\d, perplexity=", repr(score(english, "It fell .")))

@@ -10,6 +10,7 @@ import pytest
 from gensim.models import KeyedVectors
 
 from elmore import Elmo
+from elmore.published.catalog import INCLUDED
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_senses_counts_and_json(cli, tiny_folder: Path, text, words, tmp_path):
 def test_the_models_own_words(cli, text, tmp_path):
     assert cli("centroids", text, "-o", tmp_path / "out.bin").code == 0
     keyed = KeyedVectors.load_word2vec_format(str(tmp_path / "out.bin"), binary=True)
-    assert keyed.vector_size == 256
+    assert keyed.vector_size == INCLUDED["english"].dim
     assert {"It", "fell", "He", "said", "no"} <= set(keyed.index_to_key)
 
 

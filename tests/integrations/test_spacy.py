@@ -23,6 +23,7 @@ from elmore import Elmo, cosine
 from elmore.errors import ConfigError
 from elmore.integrations import loaded
 from elmore.integrations.spacy import add_hooks
+from elmore.published.catalog import INCLUDED
 
 ROOT = Path(__file__).resolve().parents[2]
 EWT = ROOT.parent / "shared" / "data" / "pos" / "en_ewt-ud-dev.conllu.xz"
@@ -244,7 +245,7 @@ def test_add_pipe_needs_no_import_where_elmore_is_installed(tmp_path: Path) -> N
         check=True,
         env={**os.environ, "PYTHONPATH": path},
     )
-    assert done.stdout.split("\n")[0].endswith("(256,)")
+    assert done.stdout.split("\n")[0].endswith(f"({INCLUDED['english'].dim},)")
 
 
 @pytest.mark.parametrize("library", ["spacy", "sklearn"])
