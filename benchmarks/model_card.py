@@ -212,7 +212,7 @@ def write_card(path: Path, before: Path | None) -> None:
         pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
         if not pattern.search(text):
             raise SystemExit(f"{PAGE} has no place for the table {name!r}; add {start.strip()}")
-        body = start + "\n".join(lay_out(result, older)) + "\n" + end
+        body = "\n".join([start, *lay_out(result, older), "", end])
         text = pattern.sub(lambda _, body=body: body, text)  # type: ignore[misc]
     PAGE.write_text(text, encoding="utf-8")
 
