@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--certify", type=Path, metavar="FOLDER", help="store the model there")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--quick", action="store_true", help="two perplexities and UPOS, small")
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), help="measure these alone")
     parser.add_argument("--card", type=Path, metavar="RESULT", help="write docs/english.md")
     parser.add_argument("--before", type=Path, help="the result file of an older model")
     args = parser.parse_args()
@@ -78,7 +79,7 @@ def main() -> None:
     elmo = Elmo.load(model, threads=args.threads, precision=args.precision)
     parts = QUICK if args.quick else PROBED if args.beside else PARTS
     for part, measure in parts.items():
-        if part in result:
+        if part in result or part not in (args.only or parts):
             continue
         start = time.process_time()
         result[part] = measure(elmo, args)
