@@ -58,6 +58,9 @@ def test_json_and_files(tmp_path):
     with pytest.raises(ConfigError, match="exists"):
         REPORT.save(tmp_path / "a.json")
     REPORT.save(tmp_path / "a.json", overwrite=True)
+    with pytest.raises(ConfigError, match=r"a.csv' in that form; use .html, .json, .txt"):
+        REPORT.save(tmp_path / "a.csv")
+    assert not (tmp_path / "a.csv").exists()
 
 
 def test_a_short_repr():

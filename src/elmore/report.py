@@ -16,7 +16,16 @@ from elmore._atomic import atomic_file, atomic_path
 from elmore._imports import require
 from elmore.errors import ConfigError
 
-__all__ = ["PICTURES", "Report", "Row", "Value", "aligned", "check_picture", "save_figure"]
+__all__ = [
+    "PICTURES",
+    "Report",
+    "Row",
+    "Value",
+    "aligned",
+    "check_picture",
+    "check_suffix",
+    "save_figure",
+]
 
 Value = str | int | float | bool | None
 Row = Mapping[str, Value]
@@ -82,8 +91,13 @@ class Report:
         return pandas.DataFrame([dict(row) for row in rows])
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the report: .json, .html (a page that stands alone), or the text that it prints."""
+        """Write the report: .json, .html (a page that stands alone), or .txt, as it prints.
+
+        Raises:
+            ConfigError: another suffix; a name without any is a text.
+        """
         path = Path(path)
+        check_suffix(path)
         forms = {".json": self.to_json, ".html": self._page, ".htm": self._page}
         text = forms.get(path.suffix.lower(), self.__str__)()
         with atomic_file(path, overwrite=overwrite) as stream:
@@ -174,6 +188,18 @@ def _shown(value: Value | Sequence[Value]) -> str:
         return ", ".join(_shown(item) for item in value)
     text = str(value)
     return text if text.isprintable() else repr(text)[1:-1]
+
+
+def check_suffix(path: Path, *more: str) -> None:
+    """Refuse a suffix that no report has; call it before long work.
+
+    Args:
+        path: of the file to write.
+        more: suffixes that are allowed too.
+    """
+    known = (".html", ".json", ".txt", *more)
+    if path.suffix.lower() not in (*known, ".htm", ""):
+        raise ConfigError(f"cannot write '{path}' in that form; use {', '.join(known)}")
 
 
 def check_picture(path: Path) -> str:

@@ -82,7 +82,11 @@ def test_change(cli: Cli, uses: Path) -> None:
     result = cli("change", uses, uses, "--min-uses", 2, "--permutations", 9, "--json")
     rows = json.loads(result.out)["tables"]["change"]
     assert {row["word"]: row["p"] for row in rows} == {"it": 1, "said": 1}
-    assert "said" in cli("change", uses, uses, "--min-uses", 2, "--words", "said").out
+    assert "said" in cli("change", uses, uses, "--min-uses", 2, "--words", " it, said").out
+    top = cli("change", uses, uses, "--min-uses", 2, "--permutations", 9, "--json", "--top", 1)
+    report = json.loads(top.out)
+    assert len(report["tables"]["change"]) == 1
+    assert report["metrics"]["words"] == 2
 
 
 def test_a_file_of_words(cli: Cli, lm_model: Path, tmp_path: Path) -> None:
@@ -92,6 +96,10 @@ def test_a_file_of_words(cli: Cli, lm_model: Path, tmp_path: Path) -> None:
     result = cli(*base, "--json", "-q", "-o", tmp_path / "uses")
     assert json.loads(result.out)["words"] == 1
     assert result.err == ""
+    base[-1] = "absent, fell"
+    result = cli(*base, "-o", tmp_path / "listed")
+    assert list(Index.open(tmp_path / "listed").words) == ["fell"]
+    assert "not in the text: absent\n" in result.err
 
 
 @pytest.mark.parametrize(
@@ -105,6 +113,12 @@ def test_a_file_of_words(cli: Cli, lm_model: Path, tmp_path: Path) -> None:
         (["senses", "{uses}", "it", "--assign", "{text}", "--json"], "leave out --json"),
         (["senses", "{uses}", "it", "--assign", "missing.txt"], "does not exist"),
         (["change", "{uses}", "{uses}"], "no word has 20 uses in both indexes"),
+        (["index", "{text}", "--words", "no.txt", "-o", "{uses}"], "'no.txt' does not exist"),
+        (["index", "{text}", "--words", " ,", "-o", "{uses}"], "the list of words is empty"),
+        (["find", "{uses}", "the [it]", "--word", "it,no"], "'no' is not in the index of 2 words"),
+        (["find", "{uses}", "the [it]", "-o", "hits.xlsx"], "cannot write 'hits.xlsx'"),
+        (["senses", "{uses}", "it", "-o", "senses.csv"], "cannot write 'senses.csv'"),
+        (["change", "{uses}", "{uses}", "-o", "change.csv"], "cannot write 'change.csv'"),
     ],
 )
 def test_mistakes_are_one_line(cli: Cli, uses: Path, arguments: list[str], message: str) -> None:
@@ -171,6 +185,13 @@ def test_the_tokenizer_is_kept_with_the_index(cli: Cli, lm_model: Path, tmp_path
     index = Index.open(tmp_path / "uses")
     assert index.use(0).tokens == ("It,it", "fell.")
     assert index.find("[It,it] fell.", k=1)[0].score == pytest.approx(1, abs=0.01)
+    for more in ((), ("--model", lm_model, "--threads", 1)):
+        found = cli("find", tmp_path / "uses", "[It,it] fell.", "--top", 1, *more)
+        assert found.out.startswith(" 1.000")
+        tags = cli("senses", tmp_path / "uses", "it,it,", "--assign", text, *more)
+        assert tags.code == 1  # a comma separates words
+        tags = cli("senses", tmp_path / "uses", "/it,it/", "--assign", text, *more)
+        assert tags.out.splitlines()[0].split("\t")[:4] == ["1", "0", "/it,it/", "1"]
     other = cli(*base, "-o", tmp_path / "uses")
     assert other.code == 1
     assert "started with tokenizer=spaces" in other.err

@@ -91,6 +91,9 @@ def test_an_index_is_opened_with_its_model(cli, served, tmp_path, monkeypatch):
     result = cli("serve", "--port", "0", "--index", tmp_path)
     assert result.code == 1
     assert "is not an index; make one with `elmore index`" in result.err
+    build_index([text], tmp_path / "int8", model=tmp_path / "lm", words="bank", precision="int8")
+    assert cli("serve", "--port", "0", "--index", tmp_path / "int8").code == 0
+    assert served.index.space.elmo.precision == "int8"
     monkeypatch.setenv("ELMORE_SERVE_INDEX", str(tmp_path / "uses"))
     assert cli("serve", "--port", "0").code == 0
 

@@ -99,3 +99,37 @@ def test_results_show_well_and_bad_calls_say_what_to_do(folder: Path, lm: Elmo) 
     other = build_index([folder / "x.txt"], folder / "x", model=folder / "model", words=["bank"])
     with pytest.raises(ConfigError, match="made with different models"):
         compare(old, other)
+
+
+def test_only_indexes_of_the_same_kind_are_compared(folder: Path, lm: Elmo, tmp_path: Path) -> None:
+    lm.save(tmp_path / "model")
+    (tmp_path / "text.txt").write_text("the bank and the dog\n" * 3, "utf-8")
+
+    def made(**options: object) -> Index:
+        place = tmp_path / str(len(list(tmp_path.iterdir())))
+        settings: dict[str, object] = {"model": tmp_path / "model", "words": "the", "k": 8}
+        files = [tmp_path / "text.txt"]
+        return build_index(files, place, **{**settings, **options})  # type: ignore[arg-type]
+
+    plain = made()
+    # Layers that are kept beside the vectors change nothing.
+    assert compare(plain, made(layers="top"), min_uses=1, permutations=9)[0].prototype == 0
+    for options, message in (
+        ({"k": 4}, "k=8 and k=4; index both with one"),
+        ({"k": 0, "layers": "top"}, "k=8 and k=0"),
+        ({"candidates": 9}, "candidates=None and candidates=9"),
+        ({"precision": "int8"}, "precision=None and precision=int8"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            compare(plain, made(**options))
+    with pytest.raises(ConfigError, match="layers=top and layers=1"):
+        compare(made(k=0, layers="top"), made(k=0, layers=1))
+
+
+def test_no_word_is_dropped_silently(folder: Path) -> None:
+    old, new = Index.open(folder / "old"), Index.open(folder / "new")
+    found = compare(old, new, ["bank", "dog"], min_uses=8, permutations=9)
+    assert [one.word for one in found.words] == ["bank"]
+    assert "left out, with too few uses: dog" in str(found.report)
+    assert compare(old, new, "bank", min_uses=4, permutations=9)[0].word == "bank"
+    assert not compare(old, new, min_uses=8, permutations=9).rare

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from small_models import TEXT
@@ -76,3 +79,19 @@ def test_bad_questions(index: Index) -> None:
         index.find("a [school]", k=0)
     with pytest.raises(InputError, match="not in the index"):
         index.find("the [xyzzy]")
+    # What is marked is a word, not a pattern.
+    for mark in ("*", "?", "s*", "/s.*/"):
+        with pytest.raises(InputError, match="is not in the index"):
+            index.find(f"the [{mark}]")
+
+
+def test_files_have_all_that_is_known(index: Index, tmp_path: Path) -> None:
+    found = index.find(f"[{LINES[0].split()[0]}] {LINES[0].split()[1]}", k=2)
+    found.save(tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == json.loads(
+        json.dumps(found.to_dict())
+    )
+    for name in ("a.xlsx", "a.tsv"):
+        with pytest.raises(ConfigError, match=r"use \.html, \.json, \.txt"):
+            found.save(tmp_path / name)
+        assert not (tmp_path / name).exists()

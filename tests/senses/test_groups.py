@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, InputError
 from elmore.senses import Index, build_index, marked_place
-from elmore.senses.groups import _silhouette, group_vectors, rand_index
+from elmore.senses.groups import _assigned, _divided, _silhouette, group_vectors, rand_index
 from elmore.senses.vectors import unit
 
 
@@ -38,6 +38,26 @@ def test_one_cloud_is_one_group() -> None:
 def test_a_few_strays_are_not_a_sense() -> None:
     found = group_vectors(clouds(60, 30, 1, 1))
     assert len(found.centres) == 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_are_by_falling_size_and_none_is_small(seed: int) -> None:
+    """Many strays: what is left after small groups are dissolved is large enough."""
+    points = clouds(90, 60, *[2] * 12, spread=0.1, seed=seed)
+    for k in (4, 8, 12):
+        groups = _divided(points, k, 5, np.random.default_rng(seed))
+        assert np.bincount(groups).min() >= 5
+    sizes = np.bincount(group_vectors(points).groups)
+    assert sizes.min() >= 0.03 * len(points) - 1
+    assert sizes.tolist() == sorted(sizes, reverse=True)
+
+
+def test_all_uses_decide_the_order_and_which_groups_stay() -> None:
+    vectors, centres = clouds(50, 2, 80), unit(clouds(1, 1, 1, spread=0.001))
+    groups, kept = _assigned(vectors, centres)
+    assert np.bincount(groups).tolist() in ([80, 52], [82, 50])
+    np.testing.assert_array_equal(kept, centres[[2, 0]])
+    np.testing.assert_array_equal(groups, np.argmax(vectors @ kept.T, axis=1))
 
 
 def test_more_uses_than_are_compared() -> None:
@@ -104,6 +124,14 @@ def test_results_show_well(index: Index) -> None:
     assert "one sense in" in repr(index.senses("bank", max_senses=1))
     with pytest.raises(ConfigError, match="max_senses=0"):
         index.senses("bank", max_senses=0)
+
+
+def test_a_word_without_uses_is_one_line(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Indexes of earlier versions can have such words."""
+    monkeypatch.setattr(index, "rows", lambda _: np.arange(0))
+    with pytest.raises(InputError, match="the index has no use of 'bank'; make it again"):
+        index.senses("bank")
+    assert len(index.find("the [bank]", word="bank")) == 0
 
 
 def test_a_long_cloud_is_one_group() -> None:

@@ -148,6 +148,19 @@ def test_frequent_words_are_sampled_and_bytes_depend_on_nothing_else(
     assert len(one) < len(everything)
 
 
+def test_every_word_keeps_a_use(files: list[Path], tmp_path: Path, model: Path) -> None:
+    index = build(files, tmp_path / "uses", model, max_uses=1)
+    everything = build(files, tmp_path / "all", model)
+    assert len(index) < len(everything) / 3
+    for word, n in index.words.items():
+        kept = [index.use(row)[1:] for row in index.rows(word)]
+        assert 1 <= len(kept) <= max(4, n / 2)
+        assert {*kept} <= {everything.use(row)[1:] for row in everything.rows(word)}
+        assert len(index.senses(word)) == 1
+    build(files, tmp_path / "two", model, max_uses=1, workers=2)
+    assert contents(tmp_path / "two") == contents(tmp_path / "uses")
+
+
 def test_draws_are_flat() -> None:
     draws = np.array([_draw("bank", k // 7, k % 7) for k in range(4000)], np.float64)
     counts = np.histogram(draws, 8, (0, 2.0**64))[0]
@@ -159,8 +172,16 @@ def test_draws_are_flat() -> None:
 def test_a_list_of_words(files: list[Path], tmp_path: Path, model: Path) -> None:
     index = build(files, tmp_path / "uses", model, words=["The", "nowhere", "virus"])
     assert set(index.words) == {"the", "virus"}
-    with pytest.raises(InputError, match="none of the words"):
+    with pytest.raises(InputError, match=r"none of the words occurs in the text \(nowhere\)"):
         build(files, tmp_path / "none", model, words=["nowhere"])
+    with pytest.raises(ConfigError, match="the list of words is empty"):
+        build(files, tmp_path / "none", model, words=[" "])
+    said: list[str] = []
+    words = [" virus ", "nowhere", "", "never"]
+    index = build(files, tmp_path / "stripped", model, words=words, report=said.append)
+    assert list(index.words) == ["virus"]
+    assert said[0] == "not in the text: never, nowhere"
+    assert list(build(files, tmp_path / "one", model, words="virus").words) == ["virus"]
     with pytest.raises(InputError, match="no word occurs 1000 times"):
         build(files, tmp_path / "none", model, min_count=1000)
     assert not (tmp_path / "none").exists()
@@ -287,10 +308,133 @@ def test_words_are_found_by_pattern(files: list[Path], tmp_path: Path, model: Pa
     index = build(files, tmp_path / "uses", model)
     both = np.concatenate([index.rows("school"), index.rows("systems")])
     np.testing.assert_array_equal(index.rows(["systems", "School"]), np.sort(both))
-    np.testing.assert_array_equal(index.rows("/school|systems/"), np.sort(both))
+    np.testing.assert_array_equal(index.rows("/School|systems/"), np.sort(both))
+    np.testing.assert_array_equal(index.rows("S*L"), index.rows("s*l"))
     assert set(index.rows("s*")) >= set(both)
     assert len(index.rows("*")) == len(index)
     with pytest.raises(InputError, match="'nowhere' is not in the index"):
         index.rows("nowhere")
+    with pytest.raises(InputError, match="'nowhere' is not in the index"):
+        index.rows(["school", "nowhere"])
+    with pytest.raises(InputError, match="the list of words is empty"):
+        index.rows([])
+    for pattern in ("*", "s*", "/school/"):
+        with pytest.raises(InputError, match="is not in the index"):
+            index.rows(pattern, literal=True)
     with pytest.raises(ConfigError, match=r"'/\(/' is not a pattern"):
         index.rows("/(/")
+
+
+def test_another_place_of_the_text_is_another_index(tmp_path: Path, model: Path) -> None:
+    table = tmp_path / "text.csv"
+    table.write_text("a,b\nthe virus,the school\nthe virus,the school\n", "utf-8")
+    index = build([table], tmp_path / "uses", model, column="a", min_count=1)
+    assert set(index.words) == {"the", "virus"}
+    with pytest.raises(ResumeError, match="column=a, not b"):
+        build([table], tmp_path / "uses", model, column="b", min_count=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "lines"),
+    [
+        ("a.csv", 'n,t\n1,"the\nvirus"\n2,the virus\n', {"column": "t"}, [2, 4]),
+        ("a.jsonl", '\n{"t": "the virus"}\n\n{"t": ["virus"]}\n', {"field": "t"}, [2, 4]),
+        ("a.txt", "the virus\n\udcff\nvirus\n", {"errors": "skip"}, [1, 3]),
+        ("a.txt", "\n\nA virus .\nA virus .\n", {"split_sentences": True}, [1, 2]),
+        (
+            "a.conllu",
+            "# text\n1\tvirus\t_\tX\t_\t_\t0\t_\t_\t_\n\n" * 2,
+            {},
+            [2, 5],
+        ),
+    ],
+)
+def test_a_use_knows_its_line(
+    tmp_path: Path, model: Path, name: str, text: str, options: dict[str, object], lines: list[int]
+) -> None:
+    (tmp_path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+    index = build(
+        [tmp_path / name], tmp_path / "uses", model, words=["virus"], tokenized=False, **options
+    )
+    assert [index.use(row).line for row in index.rows("virus")] == lines
+
+
+@pytest.mark.parametrize("options", [{"precision": "int8"}, {"start": "warm"}])
+def test_an_index_is_asked_as_it_was_made(
+    files: list[Path], tmp_path: Path, model: Path, options: dict[str, object]
+) -> None:
+    build(files, tmp_path / "uses", model, **options)
+    index = Index.open(tmp_path / "uses", threads=1)
+    assert index.space.elmo.engine.compute.threads == 1
+    use = index.use(index.rows("school")[0])
+    found = index.find((Sentence(use.tokens), use.position), k=1)
+    assert found[0].score == pytest.approx(1, abs=0.01)
+    os.rename(model, tmp_path / "moved")
+    try:
+        moved = Index.open(tmp_path / "uses", model=tmp_path / "moved")
+        assert moved.find((Sentence(use.tokens), use.position), k=1)[0] == found[0]
+    finally:
+        os.rename(tmp_path / "moved", model)
+
+
+def test_a_loaded_model_stays_with_its_index(
+    files: list[Path], tmp_path: Path, model: Path, lm: Elmo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Elmo(lm.checkpoint)  # not from a file, so that it has no name
+    index = build(files, tmp_path / "a", plain)  # type: ignore[arg-type]
+    assert index.space.elmo is plain
+    with pytest.raises(ConfigError, match="does not name its model"):
+        Index.open(tmp_path / "a").space  # noqa: B018
+    monkeypatch.chdir(model.parent)
+    build(files, tmp_path / "b", Path(model.name))
+    build(files, tmp_path / "c", Elmo.load(model.name))  # type: ignore[arg-type]
+    monkeypatch.chdir(tmp_path)
+    for name in ("b", "c"):
+        assert Index.open(tmp_path / name).find("the [school]", k=1)[0].use.tokens
+
+
+def test_questions_are_split_as_the_text_was(tmp_path: Path, model: Path, lm: Elmo) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("then it fell.\n" * 3, "utf-8")
+    spaces, ptb = (Elmo(lm.checkpoint, tokenizer=name) for name in ("spaces", "ptb"))
+    cases: list[tuple[object, dict[str, object], str]] = [
+        (model, {}, "fell"),  # the convention of this model is "ptb"
+        (model, {"tokenized": True}, "fell."),
+        (model, {"tokenizer": "spaces"}, "fell."),
+        (model, {"tokenizer": "ptb"}, "fell"),
+        (spaces, {}, "fell."),
+        (ptb, {}, "fell"),
+        (ptb, {"tokenizer": "spaces"}, "fell."),
+    ]
+    for number, (maker, options, word) in enumerate(cases):
+        out = tmp_path / str(number)
+        settings = {"tokenized": False, "words": word, **options}
+        build([text], out, maker, **settings)  # type: ignore[arg-type]
+        for asking in (spaces, ptb):  # no matter how a model that is passed splits text
+            index = Index.open(out, elmo=asking)
+            assert index.tokenize("It fell.").tokens[1] == word
+            question = f"then it [{word}]{'fell.'.removeprefix(word)}"
+            assert index.find(question, k=1)[0].score == pytest.approx(1, abs=0.01)
+
+
+def test_force_removes_nothing_that_is_needed(
+    files: list[Path], tmp_path: Path, model: Path
+) -> None:
+    out = tmp_path / "uses"
+    build(files, out, model)
+    before = contents(out)
+    with pytest.raises(InputError, match="none of the words"):
+        build(files, out, model, words=["nowhere"], overwrite=True)
+    assert contents(out) == before
+    for name in ("mine.npy", "vectors.npy"):
+        other = tmp_path / name.partition(".")[0]
+        other.mkdir()
+        (other / name).write_bytes(b"mine")
+        (other / "manifest.json").write_text('{"format": "other"}', "utf-8")
+        with pytest.raises(ConfigError, match="choose another name or empty it"):
+            build(files, other, model, overwrite=True)
+        assert set(contents(other)) == {name, "manifest.json"}
+    (out / "mine.npy").write_bytes(b"mine")
+    with pytest.raises(ConfigError, match="files that elmore did not write"):
+        build(files, out, model, words=["virus"], overwrite=True)
+    assert (out / "mine.npy").read_bytes() == b"mine"

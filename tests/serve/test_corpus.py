@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from elmore import Elmo
-from elmore.senses import Index
+from elmore.senses import Index, build_index
 from elmore.senses.vectors import unit
 from elmore.serve.app import make_app
 from elmore.serve.corpus import Corpus
@@ -81,6 +82,42 @@ def test_find(client: TestClient, index: Index) -> None:
     assert answer["hits"][0]["source"] == "rivers.txt"
     body = {"text": text, "word": "ban*", "unlike": [text], "like": [text], "k": 1}
     assert post(client, "/v1/index/find", body)["hits"][0]["cosine"] == pytest.approx(0, abs=0.01)
+
+
+def test_a_marked_word_is_a_word_and_has_the_limit(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elmore.serve.corpus._MAX_SEARCHED", 50)
+    with TestClient(make_app(index.space.elmo, Settings(), index=index)) as client:
+
+        def refused(text: str, word: str | None = None) -> str:
+            body = {"text": text, "word": word}
+            return str(post(client, "/v1/index/find", body, 422)["error"]["message"])
+
+        assert "'*' is not in the index" in refused("a [*]")
+        assert "'the' has 72 uses, more than the limit of 50" in refused("[the] bank")
+        assert "'*' has 108 uses, more than the limit of 50" in refused("a [bank]", "*")
+        # With cells only a part of the uses is read.
+        monkeypatch.setattr(index, "has_cells", True)
+        monkeypatch.setattr(index, "near", lambda *_: index.rows("bank"))
+        body = {"text": "a [bank]", "word": "*", "k": 3}
+        assert len(post(client, "/v1/index/find", body)["hits"]) == 3
+
+
+def test_files_of_the_same_name_are_told_apart(tmp_path: Path, lm: Elmo) -> None:
+    texts = {"secret-place/1900/a.txt": 1, "secret-place/2000/a.txt": 3, "secret-place/b.txt": 2}
+    for name, n in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("The bank fell .\n" * n, "utf-8")
+    files = [tmp_path / name for name in texts]
+    index = build_index(files, tmp_path / "uses", model=lm, words=["bank"])
+    names = ["1900/a.txt", "2000/a.txt", "b.txt"]
+    with TestClient(make_app(lm, Settings(), index=index)) as client:
+        assert client.get("/v1/index").json()["sources"] == names
+        (sense,) = post(client, "/v1/index/senses", {"word": "bank", "max_senses": 1})["senses"]
+        assert sense["sources"] == dict.fromkeys(names, 1.0)
+        lines = post(client, "/v1/index/uses", {"rows": [0, 1, 4]})["uses"]
+        assert [line["source"] for line in lines] == names
 
 
 def test_uses(client: TestClient, index: Index) -> None:

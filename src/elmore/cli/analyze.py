@@ -224,6 +224,10 @@ def _check(args: argparse.Namespace) -> None:
     for name in (args.output, args.plot):
         if name not in (None, "-") and Path(name).exists() and not args.force:
             raise ConfigError(f"'{name}' exists; pass --force to replace it")
+    if args.output not in (None, "-"):
+        from elmore.report import check_suffix
+
+        check_suffix(Path(args.output))
     if args.plot is not None:
         from elmore.analysis.plots import check_picture
 

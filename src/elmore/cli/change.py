@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 
 from elmore.cli import flags
-from elmore.cli.find import add_saved, save
+from elmore.cli.find import add_saved, check_saved, save, word_list
 from elmore.cli.parsing import Parser
 from elmore.cli.report import write_json, write_result
 
@@ -51,18 +52,19 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the words that changed most."""
-    from elmore.senses.change import Changes, compare
+    from elmore.senses.change import compare
     from elmore.senses.index import Index
 
+    check_saved(args)
     found = compare(
         Index.open(args.old),
         Index.open(args.new),
-        args.words and args.words.split(","),
+        args.words and word_list(args.words),
         min_uses=args.min_uses,
         permutations=args.permutations,
         seed=args.seed,
     )
-    found = Changes(found.words[: args.top], found.labels)
+    found = dataclasses.replace(found, words=found.words[: args.top])
     if args.output:
         return save(args, found.save)
     if args.json:

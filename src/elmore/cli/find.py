@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elmore.cli import flags
@@ -19,10 +20,12 @@ __all__ = [
     "add_arguments",
     "add_index_model",
     "add_saved",
+    "check_saved",
     "open_index",
     "pattern",
     "run",
     "save",
+    "word_list",
 ]
 
 EXAMPLES = """\
@@ -58,12 +61,25 @@ def add_arguments(parser: Parser) -> None:
 
 def pattern(text: str) -> str | list[str]:
     """A word or pattern, or several words with commas between them."""
-    return text.split(",") if "," in text and not text.startswith("/") else text
+    return word_list(text) if "," in text and not text.startswith("/") else text
+
+
+def word_list(text: str) -> list[str]:
+    """Words with commas between them."""
+    return [word for part in text.split(",") if (word := part.strip())]
 
 
 def add_saved(parser: Parser, forms: str) -> None:
     """-o and --force, for results that a file can hold in several forms."""
     flags.add_output(parser, f"write it to a file instead: {forms}")
+
+
+def check_saved(args: argparse.Namespace, *more: str) -> None:
+    """Refuse a suffix of -o before the work; `more` are suffixes of this verb alone."""
+    from elmore.report import PICTURES, check_suffix
+
+    if args.output:
+        check_suffix(Path(args.output), *PICTURES, *more)
 
 
 def save(args: argparse.Namespace, write: Callable[..., None]) -> int:
@@ -82,17 +98,15 @@ def add_index_model(parser: Parser) -> None:
 
 def open_index(args: argparse.Namespace, path: str) -> Index:
     """Open an index with the model of --model, if one is named."""
-    from elmore.embedding.elmo import Elmo
     from elmore.senses.index import Index
 
-    elmo = None
-    if args.model:
-        elmo = Elmo(flags.read_model(flags.chosen_model(args)), threads=args.threads)
-    return Index.open(path, elmo=elmo)
+    model = flags.chosen_model(args) if args.model else None
+    return Index.open(path, model=model, threads=args.threads)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the most similar uses."""
+    check_saved(args, ".csv")
     found = open_index(args, args.index).find(
         args.text,
         word=args.word and pattern(args.word),

@@ -136,7 +136,7 @@ def _build(args: argparse.Namespace, progress: Progress) -> Index:
         args.inputs,
         args.output,
         model=BUNDLED if model == bundled_model() else model,
-        words=args.words and _words(args.words),
+        words=None if args.words is None else _words(args.words),
         min_count=args.min_count,
         max_uses=args.max_uses,
         k=args.substitutes,
@@ -150,10 +150,10 @@ def _build(args: argparse.Namespace, progress: Progress) -> Index:
 
 
 def _words(text: str) -> list[str]:
-    import os
-
+    from elmore.cli.find import word_list
     from elmore.text.reading import read_input
 
-    if os.path.isfile(text):
-        return [line.strip() for _, line in read_input(text) if line.strip()]
-    return [word for word in text.split(",") if word]
+    # A misspelt name of a file must not be taken for a word.
+    if Path(text).is_file() or text.endswith(".txt"):
+        return [line for _, line in read_input(text)]
+    return word_list(text)

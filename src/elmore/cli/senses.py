@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from elmore.cli import flags
-from elmore.cli.find import add_index_model, add_saved, open_index, pattern, save
+from elmore.cli.find import add_index_model, add_saved, check_saved, open_index, pattern, save
 from elmore.cli.parsing import Parser
 from elmore.cli.report import write_json, write_result
 from elmore.errors import ConfigError
@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.assign and (args.json or args.output):
         raise ConfigError("--assign prints a table; leave out --json and -o")
+    check_saved(args, ".vec", ".bin")
     if args.assign:
         check_inputs([args.assign], None)
     index = open_index(args, args.index)
@@ -80,7 +81,7 @@ def _tagged(file: str, found: Sequence[WordSenses]) -> Iterator[str]:
     from elmore.text.reading import read_input
 
     for number, line in read_input(file):
-        sentence = found[0].index.space.elmo.tokenize(line)
+        sentence = found[0].index.tokenize(line)
         for senses in found:
             for position, sense, cosine in senses.assign_text(sentence):
                 cells = (number, position, senses.word, sense, f"{cosine:.3f}", line)

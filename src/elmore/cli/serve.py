@@ -125,6 +125,8 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"ELMORE_SERVE_MODEL: {error}; close the quotes") from None
     if args.index and not args.model and not args.model_words:
         args.model = _model_of_index(Path(args.index))
+    if args.index:
+        _compute_as(args, Path(args.index))
     model = flags.chosen_model(args)
     settings = _settings(args, model)
     checkpoint = flags.read_model(model)
@@ -215,7 +217,19 @@ def _model_of_index(path: Path) -> list[str]:
     from elmore.senses.index import read_manifest
 
     name = read_manifest(path).get("model_name")
-    return [] if name is None else [str(name)]
+    return (
+        [] if name is None else [str(one) for one in (name if isinstance(name, list) else [name])]
+    )
+
+
+def _compute_as(args: argparse.Namespace, path: Path) -> None:
+    """Take precision and start from the index: with others the model has other vectors."""
+    from elmore.senses.index import compute_settings, read_manifest
+
+    settings = compute_settings(read_manifest(path))
+    args.precision = args.precision or settings["precision"]
+    if args.start == "zeros":  # the default
+        args.start = settings["start"]
 
 
 def _index(path: str, elmo: Elmo) -> Index:

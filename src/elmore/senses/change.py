@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,10 +74,21 @@ class WordChange:
 
 @dataclass(frozen=True, repr=False)
 class Changes:
-    """Words by falling change."""
+    """Words by falling change.
+
+    Attributes:
+        words: the words, or the first of them.
+        labels: the folders of both indexes.
+        n_compared: how many words were compared.
+        n_changed: how many of them have q below 0.05.
+        rare: words that were asked for but have too few uses.
+    """
 
     words: tuple[WordChange, ...]
     labels: tuple[str, str]
+    n_compared: int
+    n_changed: int
+    rare: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.words)
@@ -102,12 +113,16 @@ class Changes:
             if len(one.senses) > 1
             for sense in one.senses
         ]
-        changed = sum(one.q < 0.05 for one in self.words)
+        rare = f"left out, with too few uses: {', '.join(self.rare)}"
         return Report(
             name="change",
-            metrics={"words": float(len(self)), "changed (q < 0.05)": float(changed)},
+            metrics={
+                "words": float(self.n_compared),
+                "changed (q < 0.05)": float(self.n_changed),
+            },
             measured_on={"old": self.labels[0], "new": self.labels[1]},
             tables={"change": ranking, "senses": senses},
+            notes=[rare] if self.rare else [],
         )
 
     def __repr__(self) -> str:
@@ -148,26 +163,35 @@ def compare(
 
     Args:
         old: an index.
-        new: another one, made with the same model.
-        words: which words; all that both have by default.
+        new: another one, made with the same model, `k` and `candidates`.
+        words: which words, or one word; all that both have by default.
         min_uses: leave out words with fewer uses in one of them.
         permutations: random divisions of the permutation test.
         max_senses: see `Index.senses`.
         seed: of the divisions and groups.
+
+    Raises:
+        ConfigError: a bad option, or vectors that cannot be compared.
+        InputError: no word has enough uses, or one of `words` is missing.
     """
-    if old.manifest["model"] != new.manifest["model"]:
+    if difference := _difference(old.manifest, new.manifest):
         raise ConfigError(
-            f"'{old.path}' and '{new.path}' were made with different models; index both with one"
+            f"'{old.path}' and '{new.path}' were made with {difference}; index both with one"
         )
     for name, value in (("min_uses", min_uses), ("permutations", permutations)):
         if value < 1:
             raise ConfigError(f"{name}={value}; use 1 or more")
-    shared = [word for word in old.words if word in new.words] if words is None else list(words)
+    shared = [word for word in old.words if word in new.words]
+    if words is not None:
+        shared = [words] if isinstance(words, str) else list(words)
     found: list[tuple[float, WordChange]] = []
+    rare = []
     for word in shared:
         rows = old.rows(word), new.rows(word)
         if min(map(len, rows)) >= min_uses:
             found.append(_word_change(old, new, word, permutations, max_senses, seed))
+        elif words is not None:
+            rare.append(word)
     if not found:
         raise InputError(f"no word has {min_uses} uses in both indexes; lower min_uses")
     order = sorted(range(len(found)), key=lambda k: (-found[k][0], found[k][1].word))
@@ -176,7 +200,25 @@ def compare(
     result = tuple(
         WordChange(**{**vars(one), "q": float(q)}) for one, q in zip(ranked, corrected, strict=True)
     )
-    return Changes(result, (str(old.path), str(new.path)))
+    n_changed = sum(one.q < 0.05 for one in result)
+    labels = str(old.path), str(new.path)
+    return Changes(result, labels, len(result), n_changed, tuple(rare))
+
+
+def _difference(one: Mapping[str, Any], two: Mapping[str, Any]) -> str | None:
+    """What keeps the vectors of two indexes from being compared, by their manifests."""
+    same = one["model"]["sha256"] == two["model"]["sha256"]
+    by_words = [index["model"].get("softmax", True) for index in (one, two)]
+    if not same:  # the digest is also that of a precision, a start, and a softmax if it is used
+        names = ["precision", "start", *["k"] * (by_words[0] != by_words[1])]
+    else:
+        names = ["k", "candidates"] if by_words[0] else ["layers"]
+    values = [{**index["settings"], "layers": index["model"].get("layers")} for index in (one, two)]
+    for name in names:
+        was, now = (some.get(name) for some in values)
+        if was != now:
+            return f"{name}={was} and {name}={now}"
+    return None if same else "different models"
 
 
 def _word_change(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,13 +107,16 @@ class Concordance:
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the hits as the suffix says: .csv, .html, .json, .txt or a picture (.svg, .png)."""
         path = Path(path)
-        if path.suffix.lower() in PICTURES:
+        suffix = path.suffix.lower()
+        if suffix in PICTURES:
             from elmore.senses.pictures import draw_find
 
             draw_find(self, path, overwrite=overwrite)
-        elif path.suffix.lower() == ".csv":
+        elif suffix in (".csv", ".json"):
+            values = json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+            text = values if suffix == ".json" else self.to_csv()
             with atomic_file(path, overwrite=overwrite) as stream:
-                stream.write(self.to_csv().encode("utf-8", "backslashreplace"))
+                stream.write(text.encode("utf-8", "backslashreplace"))
         else:
             self.report.save(path, overwrite=overwrite)
 
@@ -159,8 +163,10 @@ def find_similar(
     n_best = max(k, _RERANKED)
     if word == "*" and index.has_cells and not exact:
         rows = index.near(query, n_best)
+    elif word is None:
+        rows = index.rows(sentence.tokens[position], literal=True)
     else:
-        rows = index.rows(sentence.tokens[position] if word is None else word)
+        rows = index.rows(word)
     best = rows[largest(_scores(index, rows, query), n_best)]
     best = np.sort(best)  # the order of the text decides between equals
     stored = index.substitutes(best)
@@ -180,7 +186,7 @@ def find_similar(
 
 def read_place(index: Index, place: str | Place) -> Place:
     """A place, which may be given as a sentence with the word in brackets."""
-    return marked_place(index.space.elmo, place) if isinstance(place, str) else place
+    return marked_place(index, place) if isinstance(place, str) else place
 
 
 def _scores(index: Index, rows: Rows, query: Array) -> Array:

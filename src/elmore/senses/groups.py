@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore._messages import shown
 from elmore.embedding.centroids import k_means
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, InputError
 from elmore.report import PICTURES, Report, Row
 from elmore.senses.index import Index, Rows, Use
 from elmore.senses.vectors import Array, Place, SenseVectors, unit
@@ -234,11 +235,18 @@ def find_senses(
         word: see `Index.rows`.
         max_senses: the largest number to try.
         seed: of the first centres and the resamples.
+
+    Raises:
+        InputError: the index has no such word, or no use of it.
     """
     if max_senses < 1:
         raise ConfigError(f"max_senses={max_senses}; use 1 or more")
     rows = index.rows(word)
     label = word if isinstance(word, str) else ", ".join(word)
+    if not len(rows):  # in an index of an earlier version
+        raise InputError(
+            f"the index has no use of '{shown(label, 60)}'; make it again with a larger --max-uses"
+        )
     vectors = unit(index.vectors(rows))
     grouping = group_vectors(vectors, max_senses, seed)
     own = frozenset(use.tokens[use.position].lower() for use in map(index.use, rows))
@@ -303,7 +311,7 @@ def group_vectors(vectors: Array, max_groups: int = 8, seed: int = 0) -> Groupin
     sample = vectors
     if len(vectors) > _MOST_USES:
         sample = vectors[np.sort(draws.choice(len(vectors), _MOST_USES, replace=False))]
-    least = max(_LEAST_USES, int(_LEAST_SHARE * len(sample)))
+    least = _least(len(sample))
     found: dict[int, tuple[float, Groups]] = {}
     for k in range(2, min(max_groups, len(sample) // least) + 1):
         for _ in range(_STARTS):
@@ -319,24 +327,50 @@ def group_vectors(vectors: Array, max_groups: int = 8, seed: int = 0) -> Groupin
         if value < _CLEAR and not _beyond_chance(sample, value, n, least, draws):
             continue
         stability = _stability(sample, groups, n, least, draws)
-        if stability >= _STABLE:
-            centres = _centres(sample, groups)
-            return Grouping(np.argmax(vectors @ centres.T, axis=1), centres, value, stability)
+        if stability < _STABLE:
+            continue
+        every, centres = _assigned(vectors, _centres(sample, groups))
+        if len(centres) > 1:
+            return Grouping(every, centres, value, stability)
     zeros = np.zeros(len(vectors), np.int64)
     return Grouping(zeros, _centres(vectors, zeros), 0.0, 1.0)
 
 
 def _divided(points: Array, k: int, least: int, draws: np.random.Generator) -> Groups:
-    """k-means from centres far apart; small groups join the nearest; by falling size."""
+    """k-means from centres far apart; small groups join the nearest."""
     centres = points[[int(draws.integers(len(points)))]]
     while len(centres) < k:
         far = np.clip(1 - (points @ centres.T).max(axis=1).astype(np.float64), 1e-9, None)
         centres = np.vstack([centres, points[int(draws.choice(len(points), p=far / far.sum()))]])
     groups = k_means(points, centres)
-    sizes = np.bincount(groups, minlength=k)
-    kept = np.argsort(-sizes, kind="stable")[: max(1, int((sizes >= least).sum()))]
-    means = unit(np.stack([points[groups == g].mean(axis=0) for g in kept]))
-    return k_means(points, means)
+    while True:
+        sizes = np.bincount(groups)
+        kept = np.argsort(-sizes, kind="stable")[: max(1, int((sizes >= least).sum()))]
+        means = unit(np.stack([points[groups == g].mean(axis=0) for g in kept]))
+        groups = k_means(points, means)
+        # Points that were set free can draw others with them, out of groups that were large enough.
+        if len(kept) == 1 or np.bincount(groups, minlength=len(kept)).min() >= least:
+            return groups
+
+
+def _assigned(vectors: Array, centres: Array) -> tuple[Groups, Array]:
+    """The nearest centre of each vector, and the centres of groups that are large enough.
+
+    Both are by falling size.
+    """
+    while True:
+        groups = np.argmax(vectors @ centres.T, axis=1)
+        sizes = np.bincount(groups, minlength=len(centres))
+        order = np.argsort(-sizes, kind="stable")
+        n_kept = max(1, int((sizes >= _least(len(vectors))).sum()))
+        centres = centres[order[:n_kept]]
+        if n_kept == len(sizes):
+            return np.argsort(order)[groups], centres
+
+
+def _least(n: int) -> int:
+    """How many of n uses a sense must have."""
+    return max(_LEAST_USES, int(_LEAST_SHARE * n))
 
 
 def _centres(points: Array, groups: Groups) -> Array:

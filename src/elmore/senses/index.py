@@ -35,7 +35,11 @@ from elmore.embedding.bulk.output_folder import FOLDER_LIMITS
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.search import largest
 from elmore.errors import ConfigError, FormatError, InputError
+from elmore.formats.detect import ModelPath
+from elmore.options import ComputeOptions
 from elmore.senses.vectors import Array, Place, SenseSpace, SenseVectors
+from elmore.text.segmenter import Split, split_function
+from elmore.text.sentence import Sentence
 
 if TYPE_CHECKING:
     from elmore.senses.find import Concordance
@@ -67,7 +71,8 @@ class Use(NamedTuple):
         tokens: the sentence.
         position: of the word in it.
         source: the file that it is from.
-        line: of that file; the number of the sentence if sentences were split.
+        line: of that file, the first one of a record; the number of the sentence if sentences
+            were split.
     """
 
     row: int
@@ -102,9 +107,15 @@ class Index:
         has_cells: whether `find` over all words may read a part of the uses; see `add_cells`.
     """
 
-    def __init__(self, path: Path, elmo: Elmo | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        elmo: Elmo | None = None,
+        model: ModelPath | None = None,
+        threads: int | None = None,
+    ) -> None:
         self.path, self.manifest = path, read_manifest(path)
-        self._elmo = elmo
+        self._elmo, self._model, self._threads = elmo, model, threads
         try:
             for name, entry in self.manifest["files"].items():
                 size = (path / name).stat().st_size
@@ -123,17 +134,26 @@ class Index:
         self._numbers = {word: number for number, word in enumerate(self.words)}
 
     @classmethod
-    def open(cls, path: str | Path, *, elmo: Elmo | None = None) -> Index:
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        elmo: Elmo | None = None,
+        model: ModelPath | None = None,
+        threads: int | None = None,
+    ) -> Index:
         """Open an index. Its arrays are mapped, not read.
 
         Args:
             path: the folder.
             elmo: the model that it was made with; by default it is loaded when it is needed.
+            model: what to load then, if the model is not where it was.
+            threads: processors that it may use; all by default.
 
         Raises:
             FormatError: there is no complete index.
         """
-        return cls(Path(path), elmo)
+        return cls(Path(path), elmo, model, threads)
 
     def __len__(self) -> int:
         return len(self._arrays["position"])
@@ -152,11 +172,8 @@ class Index:
     @cached_property
     def space(self) -> SenseSpace:
         """What computes sense vectors of new text: the model that the index was made with."""
-        name = self.manifest.get("model_name")
-        if self._elmo is None and name is None:
-            raise ConfigError("the index does not name its model; pass it (--model)")
         settings = self.manifest["settings"]
-        elmo = self._elmo or Elmo.load(name, tokenizer=settings.get("tokenizer"))
+        elmo = self._elmo or self._loaded()
         model = self.manifest["model"]
         space = SenseSpace(
             elmo,
@@ -171,30 +188,62 @@ class Index:
             )
         return space
 
+    def _loaded(self) -> Elmo:
+        name = self.manifest.get("model_name") if self._model is None else self._model
+        if name is None:
+            raise ConfigError("the index does not name its model; pass it (--model)")
+        options = compute_settings(self.manifest)
+        options["threads"], options["tokenizer"] = self._threads, self._tokenizer
+        return Elmo.load(tuple(name) if isinstance(name, list) else name, **options)
+
+    @property
+    def _tokenizer(self) -> str | None:
+        """How its text was split; None for the tokenizer of the model."""
+        # The setting is what was asked for; the other is what came of it.
+        asked: str | None = self.manifest["settings"].get("tokenizer")
+        return self.manifest.get("tokenizer") or asked
+
+    @cached_property
+    def _split(self) -> Split:
+        if self.manifest["settings"].get("tokenized"):
+            return split_function(lambda text: text.split(" "))
+        chosen = self._tokenizer
+        return self.space.elmo.tokenize if chosen is None else split_function(chosen)
+
+    def tokenize(self, text: str) -> Sentence:
+        """Split a sentence into tokens, as the text of the index was split."""
+        return self._split(text)
+
     @cached_property
     def vocabulary(self) -> list[str]:
         """The words that can be substitutes."""
         words: list[str] = json.loads((self.path / VOCABULARY).read_bytes())
         return words
 
-    def rows(self, word: str | Sequence[str]) -> Rows:
+    def rows(self, word: str | Sequence[str], *, literal: bool = False) -> Rows:
         """The uses of a word, of some words, or of a pattern, in the order of the index.
 
         Args:
             word: a word or several; `run*` for a prefix; `/runs?|ran/` for a regular expression.
+                Case does not matter.
+            literal: take it as a word even if it looks like a pattern.
 
         Raises:
-            InputError: the index has no such word.
+            InputError: the index has no such word, or none of one of several.
         """
         offsets = self._arrays["offsets"]
-        numbers = self._matching([word] if isinstance(word, str) else word)
+        numbers: set[int] = set()
+        for pattern in [word] if isinstance(word, str) else word:
+            found = self._matching(pattern, literal)
+            if not found:
+                raise InputError(
+                    f"'{shown(pattern, 60)}' is not in the index of {len(self.words)} words; index "
+                    "it with --words, or use a pattern such as 'run*'"
+                )
+            numbers.update(found)
         if not numbers:
-            label = shown(word if isinstance(word, str) else ", ".join(word), 60)
-            raise InputError(
-                f"'{label}' is not in the index of {len(self.words)} words; index it with --words, "
-                "or use a pattern such as 'run*'"
-            )
-        return np.concatenate([np.arange(offsets[n], offsets[n + 1]) for n in numbers])
+            raise InputError("the list of words is empty; name at least one")
+        return np.concatenate([np.arange(offsets[n], offsets[n + 1]) for n in sorted(numbers)])
 
     def vectors(self, rows: Rows) -> Array:
         """Dense vectors of uses, of length 1 up to rounding, (n, dim)."""
@@ -267,7 +316,7 @@ class Index:
 
         if not self.has_cells:
             write_cells(self, threads, progress)
-        return Index(self.path, self._elmo)
+        return Index(self.path, self._elmo, self._model, self._threads)
 
     def forms(self) -> list[str]:
         """The indexed words as they are spelled in the sentences, in the order of the text."""
@@ -301,26 +350,24 @@ class Index:
 
         return find_senses(self, word, max_senses=max_senses, seed=seed)
 
-    def _matching(self, patterns: Sequence[str]) -> list[int]:
-        found: dict[int, None] = {}
-        for pattern in patterns:
-            if pattern.lower() in self._numbers:
-                found[self._numbers[pattern.lower()]] = None
-                continue
-            if len(pattern) > 2 and pattern[0] == pattern[-1] == "/":
-                source = pattern[1:-1]
-            elif "*" in pattern or "?" in pattern:
-                source = fnmatch.translate(pattern.lower())
-            else:
-                continue
-            try:
-                compiled = re.compile(source)
-            except re.error as error:
-                raise ConfigError(f"'{shown(pattern, 60)}' is not a pattern: {error}") from None
-            for word, n in self._numbers.items():
-                if compiled.fullmatch(word):
-                    found[n] = None
-        return sorted(found)
+    def _matching(self, pattern: str, literal: bool) -> list[int]:
+        """The numbers of the words that a word or pattern stands for."""
+        known = self._numbers.get(pattern.lower())
+        if known is not None:
+            return [known]
+        if literal:
+            return []
+        if len(pattern) > 2 and pattern[0] == pattern[-1] == "/":
+            source = pattern[1:-1]
+        elif "*" in pattern or "?" in pattern:
+            source = fnmatch.translate(pattern)
+        else:
+            return []
+        try:
+            compiled = re.compile(source, re.IGNORECASE)
+        except re.error as error:
+            raise ConfigError(f"'{shown(pattern, 60)}' is not a pattern: {error}") from None
+        return [number for word, number in self._numbers.items() if compiled.fullmatch(word)]
 
 
 @dataclass(frozen=True)
@@ -336,6 +383,12 @@ class _Stored:
     @property
     def rows(self) -> Array:
         return self.index.space.rows
+
+
+def compute_settings(manifest: Mapping[str, Any]) -> ComputeOptions:
+    """How the model of an index computed; another precision or start gives other vectors."""
+    settings = manifest["settings"]
+    return {"precision": settings.get("precision"), "start": settings.get("start", "zeros")}
 
 
 def part_names(manifest: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,13 +6,14 @@ and the lock. The bytes of the index depend neither on the number of processes n
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -24,7 +25,7 @@ from elmore._io import sha256_file
 from elmore._messages import SILENT, Progress, shown
 from elmore.embedding.bulk.embed_files import InputFile, TextShard, cut_shards, inspect_input
 from elmore.embedding.bulk.job import Job, JobOptions, ShardEmbedder
-from elmore.embedding.bulk.output_folder import check_same_run
+from elmore.embedding.bulk.output_folder import check_manifest, check_same_run
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import LayerChoice
 from elmore.embedding.stream import windows
@@ -35,10 +36,12 @@ from elmore.jobs.pool import Pool, Request
 from elmore.jobs.worker import Worker
 from elmore.published.catalog import BUNDLED
 from elmore.senses.index import (
+    CELLS,
     FORMAT,
     LAYERS,
     MANIFEST,
     SENTENCES,
+    USES,
     VOCABULARY,
     WORDS,
     Index,
@@ -50,18 +53,24 @@ from elmore.senses.index import (
 )
 from elmore.senses.vectors import Array, SenseSpace, SenseVectors, unit
 from elmore.text.reading import Counts
+from elmore.text.segmenter import Tokenizer, sendable
 
 __all__ = ["build_index"]
 
 Rows = NDArray[np.int64]
 _COUNTS = "counts.json"
-_FILES = re.compile(r"part-\d{6,}\.npz|[a-z_]+\.npy|(counts|words|vocabulary)\.json")
+_ARRAYS = "|".join((*USES, *LAYERS, *SENTENCES, *CELLS, "offsets"))
+_FILES = re.compile(rf"part-\d{{6,}}\.npz|({_ARRAYS})\.npy|(counts|words|vocabulary)\.json")
 # Of the settings of a bulk job, those that an index depends on.
 _SETTINGS = (
     *("tokenized", "split_sentences", "errors", "limit", "shard_bytes", "precision", "start"),
-    "tokenizer",
+    *("tokenizer", "field", "column", "conllu"),
 )
 _HASHES = 1 << 64
+# If so many uses of a word are expected, the chance that none is drawn is below 1e-27.
+_SURE = 64
+# Words that a message lists.
+_LISTED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,22 +108,24 @@ def build_index(
         out: the folder to create.
         model: what `Elmo.load` takes, or a loaded model, which works in this process alone.
             Without a softmax, uses are compared by its top layer.
-        words: which words; all that occur `min_count` times by default.
+        words: which words, or one word; all that occur `min_count` times by default.
         min_count: how often a word must occur, unless `words` is given.
-        max_uses: about how many uses of a word are kept, drawn with equal chances.
+        max_uses: about how many uses of a word are kept, drawn with equal chances; at least one.
         k: substitutes that are kept for each use; 0 for none, to compare uses by `layers` alone.
         candidates: choose them among so many of the most frequent words; all by default. With
             20,000 of 50,000 words an index of all words takes about two thirds of the time.
         workers: processes.
         overwrite: start again in a folder that holds an earlier index.
         progress: counts sentences, each twice.
-        report: called with one line that says how large the index will be.
+        report: called with one line that says how large the index will be, and with those of
+            `words` that do not occur.
         options: of `embed_files`: `tokenized`, `split_sentences`, `errors`, `limit`, `threads`,
             `precision`, `batch_tokens`, `shard_bytes`. With `layers`, this mix of the layers of
             each use is kept too, as int8: see `Index.layers`.
 
     Raises:
-        ConfigError: a bad option.
+        ConfigError: a bad option, or a folder that holds something other than an index.
+        InputError: no word occurs often enough.
         ResumeError: the folder holds an index of something else.
     """
     counts = {"min_count": min_count, "max_uses": max_uses, "candidates": candidates}
@@ -137,12 +148,15 @@ def build_index(
         if workers > 1:
             raise ConfigError("several workers load the model themselves; pass its name or path")
         options["precision"], options["start"] = elmo.precision, elmo.engine.start
+        if options.get("tokenizer") is None:
+            options["tokenizer"] = _tokenizer_name(elmo)
     job = Job(
         model=elmo.checkpoint.origin if elmo is not None else cast(ModelPath, model), **options
     )
     path = Path(os.path.abspath(out))
     busy = f"'{shown(path, 120)}' is being written by process {{owner}}; wait for it"
-    listed = None if words is None else sorted({word.lower() for word in words})
+    listed = None if words is None else _word_list(words)
+    check_manifest(path, FORMAT)
     with (
         JournalFolder.opened(path, _Part, _FILES, busy=busy, marks=(MANIFEST,)) as folder,
         Pool(
@@ -167,13 +181,42 @@ def build_index(
         facts = json.loads(json.dumps({**FORMAT.head(), **facts}))
         builder = _Builder(folder, pool, job, inputs, progress)
         if not builder.resume(facts, overwrite):
-            table = builder.count(listed, min_count)
+            table = builder.start(facts, listed, min_count, max_uses)
+            if listed and (absent := [word for word in listed if word not in table]):
+                more = ", ..." if len(absent) > _LISTED else ""
+                report(f"not in the text: {shown(', '.join(absent[:_LISTED]), 200)}{more}")
             if k and not facts["model"]["softmax"]:
                 report("the model has no softmax, so uses are compared by its layers")
             report(_estimate(table, max_uses, facts["model"]["use_bytes"]))
             builder.compute(max_uses)
-            builder.merge(facts, str(model) if isinstance(model, str | Path) else None)
-    return Index.open(out)
+            builder.merge(facts, _model_name(model))
+    return Index.open(out, elmo=elmo)
+
+
+def _word_list(words: Iterable[str]) -> list[str]:
+    """The words in lower case, sorted."""
+    given = [words] if isinstance(words, str) else words
+    listed = sorted({word.strip().lower() for word in given} - {""})
+    if not listed:
+        raise ConfigError("the list of words is empty; name at least one, or leave it out")
+    return listed
+
+
+def _model_name(model: ModelPath | Elmo) -> str | list[str] | None:
+    """What `Elmo.load` takes in any folder; None for a model that was not loaded."""
+    found = model._model if isinstance(model, Elmo) else model
+    if isinstance(found, tuple):
+        return [os.path.abspath(path) for path in found]
+    if found is None:
+        return None
+    return os.path.abspath(found) if os.path.exists(found) else str(found)
+
+
+def _tokenizer_name(elmo: Elmo) -> str | None:
+    """The tokenizer that a model was loaded with, if other processes can find it."""
+    with contextlib.suppress(ConfigError):
+        return sendable(elmo.engine.compute.tokenizer)
+    return None
 
 
 class _Builder:
@@ -192,8 +235,7 @@ class _Builder:
         self.done: dict[int, _Part] = {}
 
     def resume(self, facts: Mapping[str, Any], overwrite: bool) -> bool:
-        """Start or resume; whether the index is complete already."""
-        records: list[_Part] = []
+        """Find what is done; whether the index is complete already."""
         found = None if overwrite else self.folder.found()
         manifest = self.path / MANIFEST
         if manifest.exists() and not overwrite:
@@ -203,38 +245,54 @@ class _Builder:
         if found is not None:
             check_same_run(self.path, found[0], facts)
             # A damaged part is computed again.
-            records = [
-                one
+            self.done = {
+                one.number: one
                 for one in found[1]
                 if self.folder.is_intact(one) and sha256_file(self.path / one.file) == one.sha256
-            ]
-        # First: a manifest says that all files are there.
-        manifest.unlink(missing_ok=True)
-        kept = self.folder.begin(facts, records)
-        self.done = {record.number: record for record in kept}
+            }
         return False
 
-    def count(self, listed: Sequence[str] | None, min_count: int) -> dict[str, int]:
+    def start(
+        self, facts: Mapping[str, Any], listed: Sequence[str] | None, min_count: int, max_uses: int
+    ) -> dict[str, int]:
         """The words to index with their counts, the most frequent first."""
-        if -1 not in self.done:
-            counts: Counter[str] = Counter()
-            for request, reply in self.pool.map(self._requests("count")):
-                counts.update(reply["counts"])
-                self.progress.update(request.fields["n"])
-            kept = listed if listed is not None else counts
-            least = 1 if listed is not None else min_count
-            words = sorted((-counts[w], w) for w in kept if counts[w] >= least)
-            if not words:
-                raise InputError(
-                    "none of the words occurs in the text"
-                    if listed is not None
-                    else f"no word occurs {min_count} times; pass a smaller min_count"
-                )
+        table = None if -1 in self.done else self._counted(listed, min_count, max_uses)
+        # Only now, with something to index, does an earlier index go. Its manifest goes first: it
+        # says that all files are there.
+        (self.path / MANIFEST).unlink(missing_ok=True)
+        self.folder.begin(facts, self.done.values())
+        if table is not None:
             with atomic_file(self.path / _COUNTS, overwrite=True) as stream:
-                stream.write(json.dumps({word: -count for count, word in words}).encode())
+                stream.write(json.dumps(table).encode())
             self._add(-1, 0, _COUNTS)
-        table: dict[str, int] = json.loads((self.path / _COUNTS).read_bytes())
-        return table
+        return self._counts()
+
+    def _counted(
+        self, listed: Sequence[str] | None, min_count: int, max_uses: int
+    ) -> dict[str, tuple[int, int]]:
+        """The count of each word to index, and its smallest draw."""
+        counts: Counter[str] = Counter()
+        draws: dict[str, int] = {}
+        for request, reply in self.pool.map(self._requests("count", {"max_uses": max_uses})):
+            counts.update(reply["counts"])
+            for word, draw in reply["draws"].items():
+                draws[word] = min(draw, draws.get(word, _HASHES))
+            self.progress.update(request.fields["n"])
+        kept = listed if listed is not None else counts
+        least = 1 if listed is not None else min_count
+        words = sorted((-counts[w], w) for w in kept if counts[w] >= least)
+        if not words:
+            raise InputError(
+                f"none of the words occurs in the text ({shown(', '.join(kept), 60)}); check "
+                "them, or the path if they are in a file"
+                if listed is not None
+                else f"no word occurs {min_count} times; pass a smaller min_count"
+            )
+        return {word: (-count, draws.get(word, 0)) for count, word in words}
+
+    def _counts(self) -> dict[str, int]:
+        table = json.loads((self.path / _COUNTS).read_bytes())
+        return {word: count for word, (count, _) in table.items()}
 
     def compute(self, max_uses: int) -> None:
         """Write the parts that are missing."""
@@ -244,10 +302,10 @@ class _Builder:
             self._add(number, request.fields["source"], _part(number))
             self.progress.update(request.fields["n"])
 
-    def merge(self, facts: Mapping[str, Any], model: str | None) -> None:
+    def merge(self, facts: Mapping[str, Any], model: str | list[str] | None) -> None:
         """Join the parts, sorted by word; they go when the manifest is there."""
         numbers = sorted(set(self.done) - {-1})
-        counts = json.loads((self.path / _COUNTS).read_bytes())
+        counts = self._counts()
         n_uses = np.zeros(len(counts), np.int64)
         shapes: dict[str, tuple[int, ...]] = {}
         kinds: dict[str, np.dtype[Any]] = {}
@@ -313,7 +371,7 @@ class _Builder:
         self.folder.add(record)
 
     def _requests(self, do: str, more: Mapping[str, Any] | None = None) -> Iterator[Request]:
-        for source, line, shard in self._shards():
+        for source, shard in self._shards():
             if do == "uses" and shard.number in self.done:
                 self.progress.update(len(shard.texts))
                 continue
@@ -323,13 +381,13 @@ class _Builder:
                 "number": shard.number,
                 "first": shard.first,
                 "source": source,
-                "line": line,
                 "n": len(shard.texts),
             }
-            yield Request(f"shard {shard.number}", fields, json.dumps(shard.texts).encode())
+            data = json.dumps([shard.texts, shard.lines]).encode()
+            yield Request(f"shard {shard.number}", fields, data)
 
-    def _shards(self) -> Iterator[tuple[int, int, TextShard]]:
-        """Yield each shard with the number of its file and of its first sentence there."""
+    def _shards(self) -> Iterator[tuple[int, TextShard]]:
+        """Yield each shard with the number of its file; numbers count on from file to file."""
         number = first = 0
         for source, file in enumerate(self.inputs):
             limit = None if self.job.limit is None else self.job.limit - first
@@ -342,7 +400,7 @@ class _Builder:
                 limit=limit,
                 records=self.job.records(),
             ):
-                yield source, shard.first + 1, TextShard(number, before + shard.first, shard.texts)
+                yield source, replace(shard, number=number, first=before + shard.first)
                 number, first = number + 1, first + len(shard.texts)
 
 
@@ -369,8 +427,10 @@ def start_indexer(setup: Mapping[str, Any]) -> Worker:
             text = json.dumps(list(indexer.space.words))
             (Path(fields["folder"]) / VOCABULARY).write_bytes(text.encode())
             return {}
-        texts = json.loads(data)
-        return indexer.count(texts) if fields["do"] == "count" else indexer.write(fields, texts)
+        texts, lines = json.loads(data)
+        if fields["do"] == "count":
+            return indexer.count(fields, texts)
+        return indexer.write(fields, texts, lines)
 
     return Worker(perform, indexer.facts())
 
@@ -389,7 +449,10 @@ class _Indexer:
             candidates=setup["candidates"],
             layers=cast(LayerChoice | None, self.layers),  # "all" is refused
         )
-        self.reading = job.reading(self.elmo.tokenize)
+        self.reading = job.reading(job.tokenizer or self.elmo.tokenize)
+        self.tokenizer: Tokenizer | None = job.tokenizer or self.elmo.checkpoint.tokenizer
+        if setup["elmo"] and self.elmo.engine.compute.tokenizer and not job.tokenizer:
+            self.tokenizer = None  # a function that only the loaded model has
         self._table: dict[str, tuple[int, int]] = {}
 
     def facts(self) -> dict[str, Any]:
@@ -402,23 +465,35 @@ class _Indexer:
         model["use_bytes"] = self.space.k * (3 if small else 5) + dim + 16
         if self._keeps_layers:
             model["use_bytes"] += self.elmo.dim + 4
-        return {**facts, "model": model}
+        return {**facts, "model": model, "tokenizer": self.tokenizer}
 
-    def count(self, texts: Sequence[str]) -> dict[str, Any]:
-        """How often each word occurs; what has neither letter nor digit is not a word."""
+    def count(self, fields: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+        """How often each word occurs; what has neither letter nor digit is not a word.
+
+        With few uses of a word to keep, also the smallest draw of each, so that one is kept.
+        """
         counts: Counter[str] = Counter()
-        for text in texts:
-            counts.update(token.lower() for token in self.reading.sentence(text).tokens)
-        return {"counts": {w: n for w, n in counts.items() if any(map(str.isalnum, w))}}
+        draws: dict[str, int] = {}
+        for number, text in enumerate(texts, fields["first"]):
+            words = [token.lower() for token in self.reading.sentence(text).tokens]
+            counts.update(words)
+            if fields["max_uses"] < _SURE:
+                for position, word in enumerate(words):
+                    draw = _draw(word, number, position)
+                    draws[word] = min(draw, draws.get(word, _HASHES))
+        counts = Counter({w: n for w, n in counts.items() if any(map(str.isalnum, w))})
+        return {"counts": counts, "draws": {w: draws[w] for w in counts if w in draws}}
 
-    def write(self, fields: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+    def write(
+        self, fields: Mapping[str, Any], texts: Sequence[str], numbers: Sequence[int]
+    ) -> dict[str, Any]:
         """Compute the chosen uses of a shard and write them."""
         if not self._table:
             counts = json.loads(Path(fields["table"]).read_bytes())
             most = fields["max_uses"]
             self._table = {
-                word: (number, min(_HASHES, _HASHES * most // count))
-                for number, (word, count) in enumerate(counts.items())
+                word: (number, min(_HASHES, max(_HASHES * most // count, draw + 1)))
+                for number, (word, (count, draw)) in enumerate(counts.items())
             }
         # As in bulk runs: vectors of words must not depend on earlier shards.
         self.elmo.engine.cache.clear()
@@ -429,7 +504,7 @@ class _Indexer:
             if found:
                 chosen.append((sentence, [position for position, _ in found]))
                 words += [word for _, word in found]
-                lines.append(fields["line"] + k)
+                lines.append(numbers[k])
         parts = [self._packed(self.space.vectors([]))]  # gives the shapes if nothing is chosen
         for window in windows(chosen, lambda item: len(item[0])):
             parts.append(self._packed(self.space.window(window, self.elmo.engine.batch_tokens)))

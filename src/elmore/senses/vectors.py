@@ -57,6 +57,13 @@ _OPEN, _CLOSE = "[", "]"
 _FREQUENCY, _WORD = 0.5, 8.0
 
 
+class Tokenizes(Protocol):
+    """What splits a sentence into tokens: a model or an index."""
+
+    def tokenize(self, text: str) -> Sentence:
+        """The tokens of a sentence."""
+
+
 class Space(Protocol):
     """The words that describe places: those of a model, or those that an index stores."""
 
@@ -355,8 +362,12 @@ def similar_words(
     return [(space.words[i], float(scores[i])) for i in best]
 
 
-def marked_place(elmo: Elmo, text: str) -> Place:
+def marked_place(by: Tokenizes, text: str) -> Place:
     """Read a sentence in which one word is in brackets: "She sat on the [bank] of the river".
+
+    Args:
+        by: the model or the index that splits it into tokens.
+        text: the sentence.
 
     Raises:
         InputError: not exactly one word is marked.
@@ -366,7 +377,7 @@ def marked_place(elmo: Elmo, text: str) -> Place:
     if marks != (1, 1) or end < start:
         raise InputError(f"mark one word of '{text}' with brackets: She sat on the [bank]")
     plain = text[:start] + text[start + 1 : end] + text[end + 1 :]
-    sentence = elmo.tokenize(plain)
+    sentence = by.tokenize(plain)
     inside = [
         k
         for k, (first, last) in enumerate(sentence.spans or ())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from elmore._messages import shown
 from elmore.errors import ElmoreError
+from elmore.senses.find import read_place
 from elmore.senses.index import Index, Rows, Use
 from elmore.senses.vectors import unit
 from elmore.serve.bodies import JSON, encode_json
@@ -42,6 +43,7 @@ class Corpus:
 
     def __init__(self, index: Index, settings: Settings) -> None:
         self._index, self._settings = index, settings
+        self._names = _file_names(index.sources)
         self._thread = ThreadPoolExecutor(1, "elmore-index")
         self._waiting = 0
         self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
@@ -59,7 +61,7 @@ class Corpus:
             "n_uses": len(index),
             "n_words": len(index.words),
             "words": [{"word": word, "count": count} for word, count in words],
-            "sources": [_name(source) for source in index.sources],
+            "sources": [self._names[source] for source in index.sources],
         }
         return Response(encode_json(answer), media_type=JSON)
 
@@ -88,19 +90,22 @@ class Corpus:
                     param=f"rows.{k}",
                 )
         return await self._run(
-            lambda: encode_json({"uses": [_line(self._index.use(row)) for row in body.rows]})
+            lambda: encode_json({"uses": [self._line(self._index.use(row)) for row in body.rows]})
         )
 
     # --------------------------------------------------------------- on the thread
 
     def _find(self, body: IndexFindRequest) -> bytes:
-        if body.word is not None:
+        place = read_place(self._index, body.text)
+        if body.word is None:
+            self._rows(place[0].tokens[place[1]], _MAX_SEARCHED, literal=True)
+        elif body.word != "*" or not self._index.has_cells:  # cells are read in part
             self._rows(body.word, _MAX_SEARCHED)
         found = self._index.find(
-            body.text, word=body.word, k=body.k, like=body.like, unlike=body.unlike
+            place, word=body.word, k=body.k, like=body.like, unlike=body.unlike
         )
         hits = [
-            {"cosine": round(hit.score, 4), **_line(hit.use), "shared": hit.shared}
+            {"cosine": round(hit.score, 4), **self._line(hit.use), "shared": hit.shared}
             for hit in found.hits
         ]
         return encode_json({"query": found.query, "hits": hits})
@@ -128,7 +133,10 @@ class Corpus:
                     "name": sense.name,
                     "count": len(sense.rows),
                     "share": round(sense.share, 4),
-                    "sources": {_name(k): round(share, 4) for k, share in sense.sources.items()},
+                    "sources": {
+                        self._names[source]: round(share, 4)
+                        for source, share in sense.sources.items()
+                    },
                 }
                 for sense in found.senses
             ],
@@ -145,13 +153,13 @@ class Corpus:
 
     # --------------------------------------------------------------- helpers
 
-    def _rows(self, word: str, limit: int) -> Rows:
+    def _rows(self, word: str, limit: int, *, literal: bool = False) -> Rows:
         # Somebody else's regular expression can take forever.
-        if word.startswith("/") and word.endswith("/") and len(word) > 2:
+        if not literal and word.startswith("/") and word.endswith("/") and len(word) > 2:
             raise ServiceError(
                 422, "regular expressions are not served; use a pattern such as run*", param="word"
             )
-        rows = self._index.rows(word)
+        rows = self._index.rows(word, literal=literal)
         if len(rows) > limit:
             raise ServiceError(
                 422,
@@ -160,6 +168,11 @@ class Corpus:
                 param="word",
             )
         return rows
+
+    def _line(self, use: Use) -> dict[str, Any]:
+        left, word, right = use.context(_WIDTH)
+        where = {"source": self._names[use.source], "line": use.line}
+        return {"row": use.row, "left": left, "word": word, "right": right, **where}
 
     async def _run(self, function: Callable[..., bytes], *args: Any) -> Response:
         if self._waiting >= _MAX_WAITING:
@@ -180,15 +193,18 @@ class Corpus:
         return Response(content, media_type=JSON)
 
 
-def _name(source: str) -> str:
-    """A file without its folders, which clients must not see."""
-    return source.replace("\\", "/").rpartition("/")[2]
-
-
-def _line(use: Use) -> dict[str, Any]:
-    left, word, right = use.context(_WIDTH)
-    where = {"source": _name(use.source), "line": use.line}
-    return {"row": use.row, "left": left, "word": word, "right": right, **where}
+def _file_names(sources: Sequence[str]) -> dict[str, str]:
+    """Files without their folders, which clients must not see unless two names are the same."""
+    names: dict[str, str] = {}
+    parts = {source: source.replace("\\", "/").split("/") for source in sources}
+    same, n = list(parts), 1
+    while same:
+        tails = {source: "/".join(mine[-n:]) for source, mine in parts.items()}
+        counts = Counter(tails.values())
+        names |= {source: tails[source] for source in same}
+        same = [s for s in same if counts[tails[s]] > 1 and n < len(parts[s])]
+        n += 1
+    return names
 
 
 def _spread(vectors: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -148,7 +148,16 @@ class Reading:
     def texts(
         self, stream: BinaryIO, name: str, counts: Counts, records: Records = LINES
     ) -> Iterator[Text]:
-        """Yield the sentences of a stream, and count the lines that are not UTF-8.
+        """The sentences of `numbered_texts` alone."""
+        return (text for _, text in self.numbered_texts(stream, name, counts, records))
+
+    def numbered_texts(
+        self, stream: BinaryIO, name: str, counts: Counts, records: Records = LINES
+    ) -> Iterator[tuple[int, Text]]:
+        """Yield the sentences of a stream, each with the number of its first line from 1.
+
+        Sentences that are split from running text are numbered themselves. Lines that are not
+        UTF-8 are counted.
 
         Args:
             stream: the file.
@@ -158,9 +167,9 @@ class Reading:
         """
         texts = records.read(self._lines(stream, name, counts), name)
         if self.split_sentences:
-            return _split_paragraphs(_paragraphs(texts, name, records), name)
+            return enumerate(_split_paragraphs(_paragraphs(texts, name, records), name), 1)
         # A cell of a table may have several lines; its spans stay the same.
-        return (t.replace("\n", " ") if isinstance(t, str) else t for t in texts)
+        return ((n, t.replace("\n", " ") if isinstance(t, str) else t) for n, t in texts)
 
     def sentence(self, text: Text) -> Sentence:
         """Split a sentence into tokens, if it is not."""
@@ -241,9 +250,9 @@ def _spaced(line: str) -> tuple[str, ...]:
     return tuple([token for token in line.split(" ") if token])
 
 
-def _paragraphs(texts: Iterator[Text], name: str, records: Records) -> Iterator[str]:
+def _paragraphs(texts: Iterator[tuple[int, Text]], name: str, records: Records) -> Iterator[str]:
     """The lines of texts, with a blank one after each record: no sentence goes on in the next."""
-    for text in texts:
+    for _, text in texts:
         if not isinstance(text, str):
             raise ConfigError(
                 f"{shown(name, 120)} has tokens, not running text; leave out --split-sentences"

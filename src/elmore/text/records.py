@@ -67,8 +67,8 @@ class Records:
         """Whether a text is only a part of its line."""
         return self.field is not None or self.column is not None
 
-    def read(self, lines: Lines, name: str) -> Iterator[Text]:
-        """Yield the text or tokens of each record.
+    def read(self, lines: Lines, name: str) -> Iterator[tuple[int, Text]]:
+        """Yield the text or tokens of each record, and the number of its first line.
 
         Args:
             lines: of a file, with their numbers.
@@ -83,14 +83,14 @@ class Records:
         if self.column is not None:
             return _column_texts(lines, name, self.column)
         if self.conllu or suffix == ".conllu":
-            return (sentence.words for sentence in conllu_sentences(lines, name))
+            return ((one.line, one.words) for one in conllu_sentences(lines, name))
         if suffix in (".jsonl", ".csv", ".tsv"):
             flag = "--field" if suffix == ".jsonl" else "--column"
             raise InputError(
                 f"{suffix} is not a text with one sentence per line; name what to read with {flag}",
                 file=shown(name, 120),
             )
-        return (line for _, line in lines)
+        return lines
 
 
 LINES = Records()
@@ -128,7 +128,7 @@ def json_lines(lines: Lines, name: str) -> Iterator[tuple[int, Any]]:
             raise InputError(problem, file=shown(name, 120), line=number) from None
 
 
-def _json_texts(lines: Lines, name: str, field: str) -> Iterator[Text]:
+def _json_texts(lines: Lines, name: str, field: str) -> Iterator[tuple[int, Text]]:
     refuse, label = _refusal(name), f"'{shown(field, 40)}'"
     for number, record in json_lines(lines, name):
         if not isinstance(record, dict) or field not in record:
@@ -136,9 +136,9 @@ def _json_texts(lines: Lines, name: str, field: str) -> Iterator[Text]:
             raise refuse(number, f"no field {label}; there are {shown(keys, 100)}")
         value = record[field]
         if value is None or isinstance(value, str):
-            yield value or ""
+            yield number, value or ""
         elif isinstance(value, list) and all(isinstance(token, str) for token in value):
-            yield tuple(value)
+            yield number, tuple(value)
         else:
             raise refuse(number, f"{label} is neither a text nor a list of tokens; correct it")
 
@@ -172,7 +172,7 @@ def table_rows(lines: Lines, name: str) -> Iterator[tuple[int, list[str]]]:
         raise InputError(problem, file=shown(name, 120), line=number) from None
 
 
-def _column_texts(lines: Lines, name: str, column: str | int) -> Iterator[str]:
+def _column_texts(lines: Lines, name: str, column: str | int) -> Lines:
     refuse, rows = _refusal(name), table_rows(lines, name)
     if isinstance(column, int):
         place = column - 1
@@ -185,4 +185,4 @@ def _column_texts(lines: Lines, name: str, column: str | int) -> Iterator[str]:
     for number, row in rows:
         if place >= len(row):
             raise refuse(number, f"{len(row)} columns, expected {place + 1} at least")
-        yield row[place]
+        yield number, row[place]

@@ -47,6 +47,7 @@ def test_lines_that_are_not_utf8_are_counted(tmp_path: Path):
     (tmp_path / "a").write_bytes(b"one\n\xff\ntwo\n")
     shards, counts = cut([tmp_path / "a"], 1, errors="skip")
     assert [shard.texts for shard in shards] == [["one"], ["two"]]
+    assert [shard.lines for shard in shards] == [[1], [3]]
     assert counts.skipped == 1
     with pytest.raises(InputError, match="a:2"):
         cut([tmp_path / "a"], 1)

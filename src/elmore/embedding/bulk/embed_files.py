@@ -150,11 +150,15 @@ class InputFile:
 
 @dataclass(frozen=True)
 class TextShard:
-    """Sentences that one process embeds into one file; `first` is the number of the first."""
+    """Sentences that one process embeds into one file; `first` is the number of the first.
+
+    `lines` are the numbers of their lines in the file, as `Reading.numbered_texts` counts them.
+    """
 
     number: int
     first: int
     texts: list[Text]
+    lines: list[int]
 
 
 def inspect_input(path: Path) -> InputFile:
@@ -181,22 +185,24 @@ def cut_shards(
     `counts`.
     """
     texts: list[Text] = []
+    lines: list[int] = []
     number = first = size = 0
-    for text in itertools.islice(_texts(files, reading, counts, records), limit):
+    for line, text in itertools.islice(_texts(files, reading, counts, records), limit):
         texts.append(text)
+        lines.append(line)
         plain = as_text(text)
         size += len(plain) + 1 if plain.isascii() else len(plain.encode("utf-8", "replace")) + 1
         if size >= shard_bytes:
-            yield TextShard(number, first, texts)
-            number, first, size, texts = number + 1, first + len(texts), 0, []
+            yield TextShard(number, first, texts, lines)
+            number, first, size, texts, lines = number + 1, first + len(texts), 0, [], []
     if texts:
-        yield TextShard(number, first, texts)
+        yield TextShard(number, first, texts, lines)
 
 
 def _texts(
     files: Sequence[InputFile], reading: Reading, counts: Counts, records: Records
-) -> Iterator[Text]:
+) -> Iterator[tuple[int, Text]]:
     for file in files:
         with open_text(file.path, what="input") as stream:
-            yield from reading.texts(stream, str(file.path), counts, records)
+            yield from reading.numbered_texts(stream, str(file.path), counts, records)
         file.check_unchanged()

@@ -34,6 +34,7 @@ __all__ = [
     "BulkFolder",
     "BulkResult",
     "ShardRecord",
+    "check_manifest",
     "check_same_run",
     "read_manifest",
 ]
@@ -102,7 +103,7 @@ class BulkFolder:
             ConfigError: something that is not ours is there.
             ElmoreError: another process is writing to it.
         """
-        _check_manifest(path)
+        check_manifest(path, _FORMAT)
         busy = (
             f"'{shown(path, 120)}' is being written by process {{owner}}; wait for it or choose "
             "another folder"
@@ -176,16 +177,16 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], list[ShardRecord]] | No
         raise FormatError(f"'{shown(path, 120)}' is damaged; {_AGAIN}") from None
 
 
-def _check_manifest(folder: Path) -> None:
-    """Refuse a folder with a manifest that another program wrote."""
+def check_manifest(folder: Path, form: FolderFormat) -> None:
+    """Refuse a folder with a manifest that is not of this format: its files are not ours."""
     path = folder / MANIFEST
     if not path.exists():
         return
     with contextlib.suppress(FormatError):
-        if read_json(path, FOLDER_LIMITS, follow=False).get("format") == _FORMAT.name:
+        if read_json(path, FOLDER_LIMITS, follow=False).get("format") == form.name:
             return
     raise ConfigError(
-        f"'{shown(folder, 140)}' holds files that elmore did not write; choose another name or "
+        f"'{shown(folder, 140)}' holds something other than {form.label}; choose another name or "
         "empty it"
     )
 
