@@ -17,6 +17,7 @@ import fnmatch
 import hashlib
 import json
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -229,20 +230,23 @@ class Index:
             literal: take it as a word even if it looks like a pattern.
 
         Raises:
-            InputError: the index has no such word, or none of one of several.
+            InputError: the index has no such word, or none of several. Where it has some of
+                several, a warning names the others.
         """
         offsets = self._arrays["offsets"]
-        numbers: set[int] = set()
-        for pattern in [word] if isinstance(word, str) else word:
-            found = self._matching(pattern, literal)
-            if not found:
-                raise InputError(
-                    f"'{shown(pattern, 60)}' is not in the index of {len(self.words)} words; index "
-                    "it with --words, or use a pattern such as 'run*'"
-                )
-            numbers.update(found)
-        if not numbers:
+        patterns = [word] if isinstance(word, str) else list(word)
+        if not patterns:
             raise InputError("the list of words is empty; name at least one")
+        found = {pattern: self._matching(pattern, literal) for pattern in patterns}
+        missing = ", ".join(f"'{shown(one, 60)}'" for one, rows in found.items() if not rows)
+        if not any(found.values()):
+            raise InputError(
+                f"{missing} is not in the index of {len(self.words)} words; index it with --words, "
+                "or use a pattern such as 'run*'"
+            )
+        if missing:  # few texts have all forms of a word, so this is no error
+            warnings.warn(f"not in the index: {missing}", stacklevel=2)
+        numbers = {number for matched in found.values() for number in matched}
         return np.concatenate([np.arange(offsets[n], offsets[n + 1]) for n in sorted(numbers)])
 
     def vectors(self, rows: Rows) -> Array:
