@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from small_tasks import make
 
-from elmore.errors import ElmoreError, InputError
+from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.tasks import ClassifyExample, TagExample
 from elmore.tasks.labelled import (
     Columns,
@@ -66,7 +66,7 @@ def test_a_folder_per_label(tmp_path: Path) -> None:
     ]
 
 
-TAGGED: dict[str, tuple[str, str | None]] = {
+TAGGED: dict[str, tuple[str, str | None] | tuple[str, str | None, str]] = {
     "a.conll": ("-DOCSTART- O\n\nAda B-PER\nfell O\n\nYes O\n", None),
     "b.txt": ("# a comment of its own\nAda\tX\tB-PER\nfell\tX\tO\n\n\nYes\tX\tO", None),
     "c.conll": ("Ada B-PER X\nfell O X\n\nYes O X\n", "2"),
@@ -74,13 +74,17 @@ TAGGED: dict[str, tuple[str, str | None]] = {
     "e.csv": ("Sentence #,Word,Tag\n1,Ada,B-PER\n,fell,O\n2,Yes,O\n", None),
     "f.csv": ("word,tag\nAda,B-PER\nfell,O\n\nYes,O\n", None),
     "g.tsv": ("sent_id\ttoken\tner\ns1\tAda\tB-PER\ns1\tfell\tO\ns2\tYes\tO\n", None),
+    "h.csv": ("sentence,Word,tag\n0,Ada,B-PER\n0,fell,O\n1,Yes,O\n", "tag", "Word"),
+    "i.csv": ("sent,form,lemma\n1,Ada,B-PER\n,fell,O\n2,Yes,O\n", "lemma", "form"),
+    "j.csv": ("tokens,tags\nAda,B-PER\nfell,O\n\nYes,O\n", None),
 }
 
 
 @pytest.mark.parametrize("name", TAGGED)
 def test_tokens(name: str, tmp_path: Path) -> None:
-    text, label = TAGGED[name]
-    found = read_tokens(write(tmp_path / name, text), Columns(label=label))
+    content, label, *token = TAGGED[name]
+    columns = Columns(label=label, text=token[0] if token else None)
+    found = read_tokens(write(tmp_path / name, str(content)), columns)
     assert [(row.tokens, row.tags) for row in found] == SENTENCES
 
 
@@ -134,6 +138,47 @@ def test_frames_and_datasets() -> None:
     assert [(r.tokens, r.tags) for r in read_tokens(data, Columns())] == SENTENCES
     with pytest.raises(InputError, match=r"row:1: column 'label' has no label"):
         read_texts(pandas.DataFrame({"text": ["a", "b"], "label": ["x", None]}), Columns())
+
+
+def test_frames_of_one_token_per_row() -> None:
+    pandas = pytest.importorskip("pandas")
+    words = {"word": ["Ada", "fell", "Yes"], "tag": ["B-PER", "O", "O"]}
+    for ids in (
+        [0, 0, 1],
+        [0, None, 1],  # NaN, and numbers with a fraction
+        pandas.array([0, None, 1], dtype="Int64"),  # pandas.NA
+        ["s0", "", "s1"],
+    ):
+        found = read_tokens(pandas.DataFrame({"sentence": ids, **words}), Columns())
+        assert [(row.tokens, row.tags) for row in found] == SENTENCES
+    with pytest.raises(InputError, match="no column says of which sentence; add a column called"):
+        read_tokens(pandas.DataFrame(words), Columns())
+
+
+def test_what_is_missing_in_a_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    for missing in (None, float("nan"), pandas.NA, pandas.NaT):
+        frame = pandas.DataFrame({"text": ["a", "b"], "label": ["x", missing]}, dtype=object)
+        with pytest.raises(InputError, match="row:1: column 'label' has no label"):
+            read_texts(frame, Columns())
+        frame = pandas.DataFrame({"text": ["a", missing], "label": ["x", "y"]}, dtype=object)
+        with pytest.raises(InputError, match="row:1: column 'text' holds nothing, not a text"):
+            read_texts(frame, Columns())
+
+
+def test_a_dataset_of_several_splits() -> None:
+    datasets = pytest.importorskip("datasets")
+    splits = {name: datasets.Dataset.from_dict({"text": ["a"] * n}) for name, n in (("x", 1),)}
+    with pytest.raises(ConfigError, match=r"several splits; pass one, such as data\['x'\]"):
+        make("classify").fit(datasets.DatasetDict(splits))
+
+
+def test_hidden_files_are_no_texts(tmp_path: Path) -> None:
+    for name in ("pos", ".git"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "1.txt", "It is good.")
+    (tmp_path / "pos" / ".DS_Store").write_bytes(b"\x00\xff")
+    assert [(r.text, r.label) for r in read_texts(tmp_path, Columns())] == [("It is good.", "pos")]
 
 
 def test_lists() -> None:
