@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,57 @@ def test_classify(cli: Any, trained: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_no_colours_in_a_file(
+    cli: Any, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for verb, text in (("tag", "Bo met Ada"), ("classify", "A true joy")):
+        out, words = tmp_path / f"{verb}.txt", [verb, text, "--trained", trained / verb]
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        assert cli(*words, "-o", out).code == 0
+        assert "\x1b" not in out.read_text()
+        assert "\x1b" in cli(*words).out
+
+
+def test_the_tokenizer_of_the_command_line(cli: Any, trained: Path) -> None:
+    words = ["tag", "Ada,Bo met Ada", "--trained", trained / "plain", "--format", "conll"]
+    assert [line.split("\t")[0] for line in cli(*words).out.splitlines()][:3] == ["Ada", ",", "Bo"]
+    spaces = cli(*words, "--tokenizer", "spaces").out.splitlines()
+    assert [line.split("\t")[0] for line in spaces] == ["Ada,Bo", "met", "Ada", ""]
+
+
+def test_results_can_be_read_again(
+    cli: Any, trained: Path, tiny_elmo: Elmo, tmp_path: Path
+) -> None:
+    joined = cli("tag", "Ada fell", "--trained", trained / "plain", "--format", "conll")
+    assert joined.out == "Ada\tN\tX\nfell\tV\tY\n\n"
+    task = make("tag", tiny_elmo, schedule__epochs="20")
+    task.fit([["Ada", "fell"]] * 4, [["C++", "D"]] * 4)
+    task.save(tmp_path / "own")
+    own = cli("tag", "Ada fell", "--trained", tmp_path / "own", "--format", "conll")
+    assert own.out == "Ada\tC++\nfell\tD\n\n"
+    table, out = tmp_path / "new.csv", tmp_path / "out.tsv"
+    table.write_text('text\n"A true\njoy\tor not"\n', encoding="utf-8")
+    assert cli("classify", table, "--trained", trained / "classify", "-o", out).code == 0
+    (row,) = out.read_text().splitlines()
+    assert row.split("\t")[2] == "A true joy or not"
+    for verb in ("tag", "classify"):
+        words = [verb, "It fell", "--trained", trained / verb, "-o", tmp_path / "out.csv"]
+        refused = cli(*words)
+        assert (refused.code, "no format has the suffix .csv; use --format" in refused.err) == (
+            *(2, True),
+        )
+        assert cli(*words, "--format", "jsonl").code == 0
+        (tmp_path / "out.csv").unlink()
+
+
 def test_misuse(cli: Any, trained: Path) -> None:
     for words, message in (
         (["tag", "no-such.txt"], "'no-such.txt' does not exist"),
         (["tag", "It fell", "--trained", trained / "classify"], "is a model for classify"),
         (["tag", "It fell", "--trained", trained / "nothing"], "is not a trained model; use "),
         (["classify", "It", "fell", "--trained", trained / "tag"], "does not exist"),
+        (["classify", "--text", "a"], "--text names a column, but stdin is not a .csv, .tsv or"),
+        (["classify", "It fell", "--text", "a"], "but 'It fell' is not a .csv"),
         (["task", "train", "ner", "x", "-o", "y", "--text", "z"], "--text is for tag, classify"),
         (
             ["task", "evaluate", "ner", "x", "--trained", "y", "--plot", "z.svg"],

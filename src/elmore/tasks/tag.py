@@ -25,7 +25,14 @@ from elmore.tasks.layers.window import WindowNetwork
 from elmore.tasks.metrics import class_scores, span_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.tags import names_fit, spans_from_tags, tag_names, tags_fit, tags_from_spans
+from elmore.tasks.tags import (
+    names_fit,
+    spans_from_tags,
+    split_tags,
+    tag_names,
+    tags_fit,
+    tags_from_spans,
+)
 from elmore.tasks.terminal import mark_spans, tag_lines
 
 __all__ = ["TagSizes", "Tagger"]
@@ -209,7 +216,9 @@ class Tagger(LabelledTask[TagExample, Tagged]):
     def show(self, example: TagExample, found: Tagged, *, colour: bool) -> str:
         if self._spans:
             return mark_spans(found.tokens, found.spans, colour=colour)
-        return tag_lines(found.tokens, found.tags, found.probabilities, colour=colour)
+        parts = split_tags(self.labels["tags"])
+        shown = [parts[tag] for tag in found.tags]
+        return tag_lines(found.tokens, shown, found.probabilities, colour=colour)
 
 
 def _around(tokens: Sequence[str], k: int) -> str:
@@ -218,15 +227,12 @@ def _around(tokens: Sequence[str], k: int) -> str:
 
 def _by_part(right: Sequence[str], guessed: Sequence[str]) -> dict[str, float]:
     """The accuracy of each part of joined tags such as NOUN+NN."""
-    if not all("+" in tag for tag in {*right, *guessed}):
-        return {}
-    pairs = [(a.split("+"), b.split("+")) for a, b in zip(right, guessed, strict=True)]
-    n_parts = {len(parts) for pair in pairs for parts in pair}
-    if len(n_parts) != 1:
-        return {}
+    parts = split_tags({*right, *guessed})
+    n_parts = max(map(len, parts.values()), default=1)
+    pairs = [(parts[a], parts[b]) for a, b in zip(right, guessed, strict=True)]
     return {
         f"accuracy {k + 1}": 100 * float(np.mean([a[k] == b[k] for a, b in pairs]))
-        for k in range(n_parts.pop())
+        for k in range(n_parts if n_parts > 1 else 0)
     }
 
 
