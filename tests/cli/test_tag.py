@@ -134,6 +134,16 @@ def test_results_can_be_read_again(
         (tmp_path / "out.csv").unlink()
 
 
+def test_tables_in_predict(cli: Any, trained: Path, tmp_path: Path) -> None:
+    table, plain = tmp_path / "new.csv", tmp_path / "new.txt"
+    table.write_text("id,text\n1,A true joy\n2,Mess\n", encoding="utf-8")
+    plain.write_text("A true joy\nMess\n", encoding="utf-8")
+    use = ["task", "predict", "classify", "--trained", trained / "classify", "--json"]
+    assert cli(*use, table).records() == cli(*use, plain).records()
+    assert len(cli(*use, table, "--text", "id").records()) == 2
+    assert "--text is for .csv" in cli(*use, plain, "--text", "id").err
+
+
 def test_misuse(cli: Any, trained: Path) -> None:
     for words, message in (
         (["tag", "no-such.txt"], "'no-such.txt' does not exist"),
@@ -166,6 +176,21 @@ def test_own_columns_curve_and_picture(cli: Any, tiny_folder: Path, tmp_path: Pa
     assert {"labels", "against a baseline", "learning curve", "classes"} <= set(tables)
     assert tables["learning curve"][-1]["examples"] == 20
     assert tables["labels"][0]["training"] + tables["labels"][0]["held out"] == 12
+    seeds = [
+        *train,
+        "--curve",
+        "--seeds",
+        2,
+        "--set",
+        "schedule.epochs=1",
+        "--json",
+        "--threads",
+        1,
+    ]
+    seeds[seeds.index(out)] = tmp_path / "seeds"
+    result = cli(*seeds)
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["tables"]["learning curve"][-1]["examples"] == 20
     picture = tmp_path / "confusions.svg"
     result = cli(
         "task", "evaluate", "classify", data, *columns, "--trained", out, "--plot", picture
@@ -173,6 +198,18 @@ def test_own_columns_curve_and_picture(cli: Any, tiny_folder: Path, tmp_path: Pa
     assert result.code == 0, result.err
     assert "<svg" in picture.read_text()
     assert "accuracy" in result.out
+
+
+@pytest.mark.parametrize("flag", ["--dev", "--test"])
+def test_an_unknown_label_is_found_before_the_training(flag: str, cli: Any, tmp_path: Path) -> None:
+    data, other, out = tmp_path / "data.csv", tmp_path / "other.csv", tmp_path / "out"
+    data.write_text("text,label\n" + "a,x\nb,y\n" * 6, encoding="utf-8")
+    other.write_text("text,label\na,x\nb,zebra\n", encoding="utf-8")
+    train = ["task", "train", "classify", data, "--no-elmo", "-o", out]
+    result = cli(*train, flag, other)
+    assert result.code == 1
+    assert "other.csv:3: the label 'zebra' does not occur in the training data" in result.err
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("task", ["tag", "classify"])
