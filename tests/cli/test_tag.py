@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,67 @@ def test_classify(cli: Any, trained: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_no_colours_in_a_file(
+    cli: Any, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for verb, text in (("tag", "Bo met Ada"), ("classify", "A true joy")):
+        out, words = tmp_path / f"{verb}.txt", [verb, text, "--trained", trained / verb]
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        assert cli(*words, "-o", out).code == 0
+        assert "\x1b" not in out.read_text()
+        assert "\x1b" in cli(*words).out
+
+
+def test_the_tokenizer_of_the_command_line(cli: Any, trained: Path) -> None:
+    words = ["tag", "Ada,Bo met Ada", "--trained", trained / "plain", "--format", "conll"]
+    assert [line.split("\t")[0] for line in cli(*words).out.splitlines()][:3] == ["Ada", ",", "Bo"]
+    spaces = cli(*words, "--tokenizer", "spaces").out.splitlines()
+    assert [line.split("\t")[0] for line in spaces] == ["Ada,Bo", "met", "Ada", ""]
+
+
+def test_results_can_be_read_again(
+    cli: Any, trained: Path, tiny_elmo: Elmo, tmp_path: Path
+) -> None:
+    joined = cli("tag", "Ada fell", "--trained", trained / "plain", "--format", "conll")
+    assert joined.out == "Ada\tN\tX\nfell\tV\tY\n\n"
+    task = make("tag", tiny_elmo, schedule__epochs="20")
+    task.fit([["Ada", "fell"]] * 4, [["C++", "D"]] * 4)
+    task.save(tmp_path / "own")
+    own = cli("tag", "Ada fell", "--trained", tmp_path / "own", "--format", "conll")
+    assert own.out == "Ada\tC++\nfell\tD\n\n"
+    table, out = tmp_path / "new.csv", tmp_path / "out.tsv"
+    table.write_text('text\n"A true\njoy\tor not"\n', encoding="utf-8")
+    assert cli("classify", table, "--trained", trained / "classify", "-o", out).code == 0
+    (row,) = out.read_text().splitlines()
+    assert row.split("\t")[2] == "A true joy or not"
+    for verb in ("tag", "classify"):
+        words = [verb, "It fell", "--trained", trained / verb, "-o", tmp_path / "out.csv"]
+        refused = cli(*words)
+        assert (refused.code, "no format has the suffix .csv; use --format" in refused.err) == (
+            *(2, True),
+        )
+        assert cli(*words, "--format", "jsonl").code == 0
+        (tmp_path / "out.csv").unlink()
+
+
+def test_tables_in_predict(cli: Any, trained: Path, tmp_path: Path) -> None:
+    table, plain = tmp_path / "new.csv", tmp_path / "new.txt"
+    table.write_text("id,text\n1,A true joy\n2,Mess\n", encoding="utf-8")
+    plain.write_text("A true joy\nMess\n", encoding="utf-8")
+    use = ["task", "predict", "classify", "--trained", trained / "classify", "--json"]
+    assert cli(*use, table).records() == cli(*use, plain).records()
+    assert len(cli(*use, table, "--text", "id").records()) == 2
+    assert "--text is for .csv" in cli(*use, plain, "--text", "id").err
+
+
 def test_misuse(cli: Any, trained: Path) -> None:
     for words, message in (
         (["tag", "no-such.txt"], "'no-such.txt' does not exist"),
         (["tag", "It fell", "--trained", trained / "classify"], "is a model for classify"),
         (["tag", "It fell", "--trained", trained / "nothing"], "is not a trained model; use "),
         (["classify", "It", "fell", "--trained", trained / "tag"], "does not exist"),
+        (["classify", "--text", "a"], "--text names a column, but stdin is not a .csv, .tsv or"),
+        (["classify", "It fell", "--text", "a"], "but 'It fell' is not a .csv"),
         (["task", "train", "ner", "x", "-o", "y", "--text", "z"], "--text is for tag, classify"),
         (
             ["task", "evaluate", "ner", "x", "--trained", "y", "--plot", "z.svg"],
@@ -120,6 +176,21 @@ def test_own_columns_curve_and_picture(cli: Any, tiny_folder: Path, tmp_path: Pa
     assert {"labels", "against a baseline", "learning curve", "classes"} <= set(tables)
     assert tables["learning curve"][-1]["examples"] == 20
     assert tables["labels"][0]["training"] + tables["labels"][0]["held out"] == 12
+    seeds = [
+        *train,
+        "--curve",
+        "--seeds",
+        2,
+        "--set",
+        "schedule.epochs=1",
+        "--json",
+        "--threads",
+        1,
+    ]
+    seeds[seeds.index(out)] = tmp_path / "seeds"
+    result = cli(*seeds)
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["tables"]["learning curve"][-1]["examples"] == 20
     picture = tmp_path / "confusions.svg"
     result = cli(
         "task", "evaluate", "classify", data, *columns, "--trained", out, "--plot", picture
@@ -127,6 +198,18 @@ def test_own_columns_curve_and_picture(cli: Any, tiny_folder: Path, tmp_path: Pa
     assert result.code == 0, result.err
     assert "<svg" in picture.read_text()
     assert "accuracy" in result.out
+
+
+@pytest.mark.parametrize("flag", ["--dev", "--test"])
+def test_an_unknown_label_is_found_before_the_training(flag: str, cli: Any, tmp_path: Path) -> None:
+    data, other, out = tmp_path / "data.csv", tmp_path / "other.csv", tmp_path / "out"
+    data.write_text("text,label\n" + "a,x\nb,y\n" * 6, encoding="utf-8")
+    other.write_text("text,label\na,x\nb,zebra\n", encoding="utf-8")
+    train = ["task", "train", "classify", data, "--no-elmo", "-o", out]
+    result = cli(*train, flag, other)
+    assert result.code == 1
+    assert "other.csv:3: the label 'zebra' does not occur in the training data" in result.err
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("task", ["tag", "classify"])

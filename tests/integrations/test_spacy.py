@@ -298,7 +298,8 @@ def test_alignment_on_ewt(tiny_folder: Path, tiny_elmo: Elmo) -> None:
 
 @pytest.mark.parametrize("kind", ["spans", "tags"])
 def test_a_trained_tagger(kind: str, tiny_elmo: Elmo, tmp_path: Path) -> None:
-    x, y = [["Ada", "fell"], ["It", "fell"]] * 4, [["PROPN+N", "VERB+V"], ["PRON+P", "VERB+V"]] * 4
+    x = [["Ada", "fell"], ["It", "fell"]] * 4
+    y = [["PROPN+N", "VERB+V"], ["PUNCT+SYM", "VERB+V"]] * 4
     if kind == "spans":
         y = [["B-PER", "O"], ["O", "O"]] * 4
     task = make("tag", tiny_elmo, schedule__epochs="30")
@@ -317,3 +318,6 @@ def test_a_trained_tagger(kind: str, tiny_elmo: Elmo, tmp_path: Path) -> None:
             else:
                 assert [token.pos_ for token in doc[:2]] == ["PROPN", "VERB"]
                 assert [token.tag_ for token in doc[:2]] == ["N", "V"]
+    if kind == "tags":  # SYM is a Penn tag too
+        token = nlp("It fell")[0]
+        assert (token.pos_, token.tag_) == ("PUNCT", "SYM")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from small_tasks import make
 
-from elmore.errors import ElmoreError, InputError
+from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.tasks import ClassifyExample, TagExample
 from elmore.tasks.labelled import (
     Columns,
@@ -66,7 +66,7 @@ def test_a_folder_per_label(tmp_path: Path) -> None:
     ]
 
 
-TAGGED: dict[str, tuple[str, str | None]] = {
+TAGGED: dict[str, tuple[str, str | None] | tuple[str, str | None, str]] = {
     "a.conll": ("-DOCSTART- O\n\nAda B-PER\nfell O\n\nYes O\n", None),
     "b.txt": ("# a comment of its own\nAda\tX\tB-PER\nfell\tX\tO\n\n\nYes\tX\tO", None),
     "c.conll": ("Ada B-PER X\nfell O X\n\nYes O X\n", "2"),
@@ -74,13 +74,17 @@ TAGGED: dict[str, tuple[str, str | None]] = {
     "e.csv": ("Sentence #,Word,Tag\n1,Ada,B-PER\n,fell,O\n2,Yes,O\n", None),
     "f.csv": ("word,tag\nAda,B-PER\nfell,O\n\nYes,O\n", None),
     "g.tsv": ("sent_id\ttoken\tner\ns1\tAda\tB-PER\ns1\tfell\tO\ns2\tYes\tO\n", None),
+    "h.csv": ("sentence,Word,tag\n0,Ada,B-PER\n0,fell,O\n1,Yes,O\n", "tag", "Word"),
+    "i.csv": ("sent,form,lemma\n1,Ada,B-PER\n,fell,O\n2,Yes,O\n", "lemma", "form"),
+    "j.csv": ("tokens,tags\nAda,B-PER\nfell,O\n\nYes,O\n", None),
 }
 
 
 @pytest.mark.parametrize("name", TAGGED)
 def test_tokens(name: str, tmp_path: Path) -> None:
-    text, label = TAGGED[name]
-    found = read_tokens(write(tmp_path / name, text), Columns(label=label))
+    content, label, *token = TAGGED[name]
+    columns = Columns(label=label, text=token[0] if token else None)
+    found = read_tokens(write(tmp_path / name, str(content)), columns)
     assert [(row.tokens, row.tags) for row in found] == SENTENCES
 
 
@@ -136,6 +140,47 @@ def test_frames_and_datasets() -> None:
         read_texts(pandas.DataFrame({"text": ["a", "b"], "label": ["x", None]}), Columns())
 
 
+def test_frames_of_one_token_per_row() -> None:
+    pandas = pytest.importorskip("pandas")
+    words = {"word": ["Ada", "fell", "Yes"], "tag": ["B-PER", "O", "O"]}
+    for ids in (
+        [0, 0, 1],
+        [0, None, 1],  # NaN, and numbers with a fraction
+        pandas.array([0, None, 1], dtype="Int64"),  # pandas.NA
+        ["s0", "", "s1"],
+    ):
+        found = read_tokens(pandas.DataFrame({"sentence": ids, **words}), Columns())
+        assert [(row.tokens, row.tags) for row in found] == SENTENCES
+    with pytest.raises(InputError, match="no column says of which sentence; add a column called"):
+        read_tokens(pandas.DataFrame(words), Columns())
+
+
+def test_what_is_missing_in_a_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    for missing in (None, float("nan"), pandas.NA, pandas.NaT):
+        frame = pandas.DataFrame({"text": ["a", "b"], "label": ["x", missing]}, dtype=object)
+        with pytest.raises(InputError, match="row:1: column 'label' has no label"):
+            read_texts(frame, Columns())
+        frame = pandas.DataFrame({"text": ["a", missing], "label": ["x", "y"]}, dtype=object)
+        with pytest.raises(InputError, match="row:1: column 'text' holds nothing, not a text"):
+            read_texts(frame, Columns())
+
+
+def test_a_dataset_of_several_splits() -> None:
+    datasets = pytest.importorskip("datasets")
+    splits = {name: datasets.Dataset.from_dict({"text": ["a"] * n}) for name, n in (("x", 1),)}
+    with pytest.raises(ConfigError, match=r"several splits; pass one, such as data\['x'\]"):
+        make("classify").fit(datasets.DatasetDict(splits))
+
+
+def test_hidden_files_are_no_texts(tmp_path: Path) -> None:
+    for name in ("pos", ".git"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "1.txt", "It is good.")
+    (tmp_path / "pos" / ".DS_Store").write_bytes(b"\x00\xff")
+    assert [(r.text, r.label) for r in read_texts(tmp_path, Columns())] == [("It is good.", "pos")]
+
+
 def test_lists() -> None:
     tokens = make("classify").examples([("It", "fell.")], [{"up"}])
     assert tokens == [ClassifyExample((("It", "fell."),), ("up",))]
@@ -170,6 +215,37 @@ def test_the_held_out_part_is_stratified_and_seeded() -> None:
     assert [len(split_held_out(range(n), lambda _: 0, seed=0)[1]) for n in (9, 12, 60, 100)] == [
         *(0, 2, 10, 10)
     ]
+
+
+def test_what_is_held_out() -> None:
+    task = make("classify")
+    stars = ["1"] * 60 + ["2"] * 30 + ["3"] * 9 + ["4"]
+    _, held, how = task._divided(["It fell."] * 100, stars, None)
+    assert how == "stratified"
+    assert [sum(e.label == star for e in held) for star in "1234"] == [6, 3, 1, 0]
+    # Twenty labels, each set of them once, and a label that only one text has.
+    sets = [(f"l{k % 20}", f"m{k}") if k % 25 == 7 else (f"l{k % 20}",) for k in range(100)]
+    some, held, how = task._divided(["It fell."] * 100, sets, None)
+    assert how == "at random"
+    assert len(some) + len(held) == 100
+    assert 5 <= len(held) <= 10
+    assert {name for e in held for name in e.label} <= {name for e in some for name in e.label}
+    for numbers in ([k / 8 for k in range(100)], list(range(100))):
+        assert task._divided(["It fell."] * 100, numbers, None)[2] == "at random"
+    tagged = make("tag")._divided([["It", "fell"]] * 20, [["A", "B"]] * 20, None)
+    assert tagged[2] == "stratified by length"
+
+
+def test_the_kind_of_labels_is_that_of_all_examples() -> None:
+    """A part of them may have no fraction, or no span."""
+    task = make("classify", schedule__steps="1")
+    numbers = [float(k % 4) for k in range(39)] + [0.5]
+    rows = task.curve([f"It fell {k % 4} times" for k in range(40)], numbers)
+    assert [set(row) for row in rows] == [{"examples", "correlation", "baseline"}] * 5
+    spans = [["B-PER", "I-PER"]] * 38 + [["O", "B-PER"], ["O", "O"]]
+    rows = make("tag", schedule__steps="1").curve([["Ada", "fell"]] * 40, spans)
+    assert all("f1" in row for row in rows)
+    assert task.fit(["a", "b"], ["x", "y"]).name == "classify"  # the next data may be others
 
 
 # What is broken, the task, and what must be said: after the name of the file and its line.
@@ -295,7 +371,46 @@ def test_a_label_that_was_not_trained(tmp_path: Path) -> None:
     path = write(tmp_path / "test.csv", "text,label\na,x\nb,zebra\n")
     with pytest.raises(InputError, match=r"test.csv:3: the label 'zebra' does not occur in the"):
         task.evaluate(path)
+    task.save(tmp_path / "model")
+    several = write(tmp_path / "several.csv", "what,which\na,x|y\n")
+    with pytest.raises(InputError, match=r"the label 'x\|y' does not occur"):
+        type(task).load(tmp_path / "model", text="what", label="which").evaluate(several)
+    task.fit(["a", "b"], [("x",), ("x", "y")])
+    task.save(tmp_path / "several")
+    columns = {"text": "what", "label": "which", "separator": "|"}
+    assert type(task).load(tmp_path / "several", **columns).evaluate(several).metrics
+    spans = make("tag", schedule__steps="1")
+    spans.fit([["a", "b"]], [["B-X", "O"]])
+    with pytest.raises(InputError, match="item:0: this tagger finds spans, and 'NOUN' does not"):
+        spans.evaluate([["a", "b"]], [["NOUN", "VERB"]])
     tagger = make("tag", schedule__steps="1")
     tagger.fit([["a", "b"]], [["X", "Y"]])
     report = tagger.evaluate([["a", "b"]], [["X", "Z"]])
     assert "1 tokens have tags that never occur in training (Z)" in report.notes[0]
+
+
+def test_a_label_that_only_the_development_data_has(tmp_path: Path) -> None:
+    """Nothing is trained, and the next try finds no run in the folder."""
+    texts, out = ["a", "b"] * 6, tmp_path / "out"
+    task = make("classify", schedule__steps="1")
+    with pytest.raises(InputError, match="item:1: the label 'z' does not occur in the training"):
+        task.fit(texts, ["x", "y"] * 6, dev=(["a", "b"], ["x", "z"]), out=out)
+    with pytest.raises(InputError, match="'nine' is not a number"):
+        task.fit(texts, [0.5, 1.5] * 6, dev=(["a"], ["nine"]), out=out)
+    assert not out.exists()
+    with pytest.raises(ConfigError, match="not trained yet"):
+        make("classify").evaluate(["a"], ["x"])
+
+
+def test_tables_are_not_predicted_on() -> None:
+    """Python lists the names of the columns."""
+    pandas = pytest.importorskip("pandas")
+    task = make("classify", schedule__steps="1")
+    frame = pandas.DataFrame({"text": ["a", "b"], "label": ["x", "y"]})
+    task.fit(frame)
+    assert task.evaluate(frame).measured_on["scored on"] is None
+    for items in (frame, {"text": ["a"]}):
+        with pytest.raises(ConfigError, match="where texts belong; pass"):
+            task.predict(items)
+    with pytest.raises(ConfigError, match="pass texts or tokens"):
+        task.predict([{"text": "a"}])

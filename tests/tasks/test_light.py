@@ -18,7 +18,7 @@ import elmore
 from elmore import Elmo
 from elmore.errors import ConfigError, FormatError, ModelNotFound
 from elmore.tasks.decoding import _marginals, steps_of, tagged
-from elmore.tasks.light import classifier, tagger
+from elmore.tasks.light import classifier, load_all, tagger
 from elmore.tasks.tags import tag_names
 
 ITEMS = ["Ada lives in Rome .", ["Rome", "“", "fell", "”"], "", "Zürich 東京. It fell.", "Bo"]
@@ -150,6 +150,8 @@ def test_damage_and_misuse(tiny_elmo: Elmo, tmp_path: Path) -> None:
         classifier(tmp_path / "model")
     with pytest.raises(ConfigError, match="put the text in brackets"):
         tagger(tmp_path / "model").predict("Ada")
+    with pytest.raises(ConfigError, match="got a dict where texts belong"):
+        tagger(tmp_path / "model").predict({"text": ["Ada"]})
     with pytest.raises(ModelNotFound, match="'nothing' is not a trained model; use "):
         elmore.tagger("nothing")
     trained("tag", tiny_elmo, tmp_path / "b", characters__filters="[[3, 4]]")
@@ -160,6 +162,18 @@ def test_damage_and_misuse(tiny_elmo: Elmo, tmp_path: Path) -> None:
     plain.save(tmp_path / "plain")
     with pytest.raises(ConfigError, match="trained without ELMo"):
         tagger(tmp_path / "plain")
+
+
+def test_names_of_several_models(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    task = trained("tag", tiny_elmo, tmp_path)
+    places = [tmp_path / name for name in ("one/checkpoint", "two/checkpoint", "old/one")]
+    for place in places:
+        place.parent.mkdir()
+        task.save(place)
+    first, second, other = map(str, places)
+    assert list(load_all([first, second], tiny_elmo)) == ["one", "two"]
+    with pytest.raises(ConfigError, match="two trained models are called 'one'; rename a folder"):
+        load_all([first, other], tiny_elmo)
 
 
 @pytest.mark.parametrize("context", ["window", "lstm"])

@@ -13,7 +13,7 @@ from elmore.tasks.coref import cluster_scores
 from elmore.tasks.metrics import class_scores, span_scores
 from elmore.tasks.qa import answer_scores, exact_match, normalise, word_f1
 from elmore.tasks.srl import join_continuations, role_scores
-from elmore.tasks.tags import Span, spans_from_tags
+from elmore.tasks.tags import Span, spans_from_tags, split_tags
 
 
 def test_spans_of_iob1_are_three() -> None:
@@ -195,3 +195,9 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(MissingExtra, match=r"install elmore\[tasks\]"):
         span_scores([[Span("A", 0, 0)]], [[]], [1])
+
+
+def test_tags_are_split_only_if_all_are_joined() -> None:
+    assert split_tags(["NOUN+NN", "X+GW"]) == {"NOUN+NN": ("NOUN", "NN"), "X+GW": ("X", "GW")}
+    for whole in (["C++", "Java"], ["C++", "a+b+c"], ["A+B", "O"], ["A", "B"], []):
+        assert split_tags(whole) == {tag: (tag,) for tag in whole}

@@ -280,10 +280,25 @@ def test_a_paragraph_is_read_sentence_by_sentence_or_whole(tiny_elmo: Elmo, tmp_
     assert np.abs(np.concatenate(alone, axis=1) - whole).max() > 0.01
 
 
-def test_a_bilm_that_is_trained_reads_whole_paragraphs(tiny_elmo: Elmo, tmp_path: Path) -> None:
-    recipe = quick_recipe("qa", elmo__trainable="true", model__by_sentence="true")
-    with pytest.raises(ConfigError, match=r"model\.by_sentence=false"):
-        task_class("qa")(tiny_elmo, recipe=recipe).fit(write_data("qa", tmp_path))
+@pytest.mark.parametrize("name", ["qa", "classify"])
+def test_a_bilm_that_is_trained_reads_sentence_by_sentence(
+    name: str, tiny_elmo: Elmo, tmp_path: Path
+) -> None:
+    """As it does in prediction, when its layers are frozen."""
+    task = task_class(name)(tiny_elmo, recipe=quick_recipe(name, schedule__steps="1"))
+    task.fit(write_data(name, tmp_path))
+    parts = [[("It", "fell", "."), ("Ada", "saw", "it", "."), ("Yes",)], [], [("No", "."), ()]]
+    texts = [[token for part in text for token in part] for text in parts]
+    with task._layers([]):
+        expected = task.tokens(texts, parts).layers
+    mixes, index = task.network.features.elmo, task._index
+    mixes.bilm, index.live = tiny_elmo.engine.bilm, tiny_elmo
+    for some in (slice(0, 3), slice(1, 2)):  # all of them; one without a sentence
+        tokens = task.tokens(texts[some], parts[some])
+        found = mixes._layers(tokens).detach() * tokens.mask[:, :, None]
+        wanted = expected[:, some, : found.shape[2]]
+        np.testing.assert_allclose(found.numpy(), wanted.numpy(), atol=2e-3)
+        assert found.shape[1] == len(texts[some])
 
 
 def test_the_bilm_sees_quotes_as_it_learned_them(tiny_elmo: Elmo, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from elmore.errors import ConfigError, ResumeError
 from elmore.report import Report
 from elmore.tasks import CorefExample, NerExample, Span
 from elmore.tasks.parts import Measured
-from elmore.tasks.seeds import over_seeds
+from elmore.tasks.seeds import over_seeds, sum_up
 from elmore.training.loop import Stopped
 
 
@@ -157,6 +157,19 @@ def test_mean_and_deviation_over_seeds() -> None:
     said = {0: ["of all"], 1: ["of all", "of one"]}
     noted = over_seeds(said, lambda seed: Report(name="x", metrics={}, notes=said[seed]))
     assert noted.notes == ["of all", "seed 1: of one"]
+
+
+def test_learning_curves_of_several_seeds() -> None:
+    reports = []
+    for seed, score in ((0, 40.0), (1, 60.0)):
+        rows = [{"examples": 8, "f1": score, "baseline": 10.0}]
+        rows += [{"examples": 4, "f1": 20.0, "baseline": 5.0}] if seed else []
+        tables = {"learning curve": rows}
+        reports.append((seed, Report(name="tag", metrics={}, measured_on={}, tables=tables)))
+    assert sum_up(reports).tables["learning curve"] == [
+        {"examples": 4, "f1": 20.0, "baseline": 5.0},
+        {"examples": 8, "f1": 50.0, "baseline": 10.0},
+    ]
 
 
 def test_without_development_data_the_last_weights_count(tmp_path: Path) -> None:

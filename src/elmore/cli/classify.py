@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from elmore._messages import shown
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
-from elmore.cli.tag import add_use, bilm, prepare, write_all
+from elmore.cli.tag import add_use, bilm, in_colour, prepare, write_all
+from elmore.errors import ConfigError
 from elmore.text.reading import read_input
 from elmore.text.records import as_text
 
@@ -57,13 +58,14 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Classify each text."""
     kind = prepare(args, _FORMATS)
+    _check_column(args)
     from elmore.tasks.light import classifier
     from elmore.tasks.terminal import class_line
 
     model = classifier(
         args.trained, elmo=bilm(args), threads=args.threads, tokenizer=args.tokenizer
     )
-    colour = kind == "text" and sys.stdout is not None and sys.stdout.isatty()
+    colour = in_colour(args)
     n_tokens = 0
 
     def records() -> Iterator[str]:
@@ -83,6 +85,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check_column(args: argparse.Namespace) -> None:
+    """Refuse --text for what has no columns, before a model is loaded."""
+    from elmore.tasks.labelled import is_table
+
+    for word in args.inputs or ["-"] if args.text else ():
+        if flags.is_sentence(word) or not is_table(word):
+            what = "stdin" if word == "-" else f"'{shown(word, 60)}'"
+            raise ConfigError(
+                f"--text names a column, but {what} is not a .csv, .tsv or .jsonl file; leave it "
+                "out"
+            )
+
+
 def _texts(args: argparse.Namespace) -> Iterator[str]:
     from elmore.tasks.labelled import Columns, is_table, read_texts
 
@@ -100,4 +115,5 @@ def _row(found: Classified, text: str) -> str:
     label: Any = found.label
     named = ", ".join(label) if isinstance(label, tuple) else str(label)
     chance = "" if not isinstance(label, str) else f"{found.probabilities[label]:.4f}"
-    return "\t".join([named, chance, text.replace("\t", " ")])
+    cells = (cell.replace("\t", " ").splitlines() for cell in (named, chance, text))
+    return "\t".join(map(" ".join, cells))

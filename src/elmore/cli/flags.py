@@ -403,7 +403,7 @@ def make_elmo(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
 
 def make_reader(args: argparse.Namespace, elmo: Elmo) -> SentenceReader:
     """Read the inputs of a verb for a model, as the flags of `add_inputs` say."""
-    return _reader(args, elmo.tokenize, elmo.checkpoint.alphabet)
+    return _reader(args, args.tokenizer or elmo.tokenize, elmo.checkpoint.alphabet)
 
 
 def is_sentence(word: str) -> bool:

@@ -13,17 +13,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from elmore._atomic import atomic_file
+from elmore._messages import shown
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, reading_notes, say, several, write_result
+from elmore.errors import ConfigError
 from elmore.text.reading import Counts
 
 if TYPE_CHECKING:
-    from elmore.tasks.decoding import Tagged
     from elmore.tasks.light import LightTagger
     from elmore.text.sentence import Sentence
 
-__all__ = ["EXAMPLES", "add_arguments", "add_use", "bilm", "prepare", "run", "write_all"]
+__all__ = [
+    "EXAMPLES",
+    "add_arguments",
+    "add_use",
+    "bilm",
+    "in_colour",
+    "prepare",
+    "run",
+    "write_all",
+]
 
 EXAMPLES = """\
   elmore tag "Ada lives in Rome."
@@ -75,9 +85,10 @@ def run(args: argparse.Namespace) -> int:
 
     model = tagger(args.trained, elmo=bilm(args), threads=args.threads)
     counts = Counts()
+    colour = in_colour(args)
     reader = flags.make_reader(args, model.elmo)
     sentences = itertools.islice(flags.read_words(reader, args.inputs, counts), args.limit)
-    write_all(args, _records(model, sentences, kind), lambda: counts.tokens)
+    write_all(args, _records(model, sentences, kind, colour=colour), lambda: counts.tokens)
     notes = reading_notes(counts, model.elmo.checkpoint)
     if notes and not args.quiet:
         say(f"read {several(counts.sentences, 'sentence')}: {', '.join(notes)}")
@@ -88,8 +99,19 @@ def prepare(args: argparse.Namespace, formats: tuple[str, ...]) -> str:
     """Check the inputs; the format that --format or the suffix of -o names."""
     flags.check_words(args, args.inputs)
     suffix = Path(args.output).suffix.lower().lstrip(".") if args.output else ""
-    named = {"ndjson": "jsonl", "txt": "text", "tsv": formats[-1]}.get(suffix, suffix)
-    return str(args.format or (named if named in formats else "text"))
+    known = {"": "text", "txt": "text", "ndjson": "jsonl", "tsv": formats[-1]}
+    named = args.format or known.get(suffix, suffix)
+    if named not in formats:
+        raise ConfigError(
+            f"no format has the suffix .{shown(suffix, 20)}; use --format {', '.join(formats)}"
+        )
+    return str(named)
+
+
+def in_colour(args: argparse.Namespace) -> bool:
+    """Whether results go to a terminal, not to a file or a pipe."""
+    to_file = args.output and args.output != "-"
+    return not to_file and sys.stdout is not None and sys.stdout.isatty()
 
 
 def bilm(args: argparse.Namespace) -> Any:
@@ -101,26 +123,28 @@ def bilm(args: argparse.Namespace) -> Any:
     return Elmo(flags.read_model(flags.chosen_model(args)), threads=args.threads)
 
 
-def _records(model: LightTagger, sentences: Iterable[Sentence], kind: str) -> Iterator[str]:
+def _records(
+    model: LightTagger, sentences: Iterable[Sentence], kind: str, *, colour: bool
+) -> Iterator[str]:
     from elmore.tasks.terminal import mark_spans, tag_lines
 
-    colour = kind == "text" and sys.stdout is not None and sys.stdout.isatty()
     for found in model.pipe(sentence.tokens for sentence in sentences):
+        parts = [model.tag_parts[tag] for tag in found.tags]
         if kind == "jsonl":
             yield json.dumps(found.to_json(), ensure_ascii=False)
         elif kind == "conll":
-            yield _columns(found)
+            yield _columns(found.tokens, parts)
         elif model.marks_spans:
             yield mark_spans(found.tokens, found.spans, colour=colour)
         else:
-            yield tag_lines(found.tokens, found.tags, found.probabilities, colour=colour)
+            yield tag_lines(found.tokens, parts, found.probabilities, colour=colour)
 
 
-def _columns(found: Tagged) -> str:
+def _columns(tokens: Iterable[str], parts: Iterable[Iterable[str]]) -> str:
     """One token per line with its tags, separated by tabs; a blank line follows the sentence."""
     rows = (
-        "\t".join([token.replace("\t", " "), *tag.split("+")])
-        for token, tag in zip(found.tokens, found.tags, strict=True)
+        "\t".join([token.replace("\t", " "), *tags])
+        for token, tags in zip(tokens, parts, strict=True)
     )
     return "\n".join([*rows, ""])
 

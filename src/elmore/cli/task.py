@@ -9,10 +9,12 @@ import importlib
 import json
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmore._imports import require_torch
+from elmore._messages import shown
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, write_json, write_result
@@ -58,6 +60,8 @@ input:
   nli                   premise TAB hypothesis
   qa                    question TAB paragraph
   coref                 documents, separated by blank lines
+
+tag and classify also read .csv, .tsv and .jsonl files, with one text per row.
 """
 # Tasks on data of any form, whose columns have names.
 _OWN = ("tag", "classify")
@@ -97,6 +101,7 @@ def add_arguments(parser: Parser) -> None:
     predict = parser.add_action("predict", "label plain text with a trained task", _PREDICT)
     _add_task(predict, "text files; - or none for stdin", "*")
     flags.add(predict, "--tokenizer")
+    predict.add_argument("--text", metavar="COLUMN", help="tag, classify: of the texts of a table")
     _add_trained(predict)
 
 
@@ -169,10 +174,17 @@ def _train(args: argparse.Namespace, model: Any) -> None:
     _set_threads(args.threads)
     kind = _class(args.name)
     recipe = TaskRecipe.load(args.recipe, args.name, kind.sizes, overrides(args.set))
-    # Read before the training: a missing file must not waste it.
+    # Read before the training: a missing file or an unknown label must not waste it.
     # With the model, whose tokenizer reads the text of some tasks.
     columns = _columns(args)
-    tests = kind(elmo, recipe=recipe, **columns).examples(args.test) if args.test else []
+    reader = kind(elmo, recipe=recipe, **columns)
+    train, dev, tests = (
+        None if files is None else reader.examples(files)
+        for files in (args.inputs, args.dev, args.test)
+    )
+    if args.name in _OWN:
+        reader.labels = reader.find_labels(reader.for_training(train))
+        reader.check_labels([*(dev or ()), *(tests or ())])
 
     def once(seed: int) -> Report:
         folder = out if args.seeds == 1 else out / f"seed-{seed}"
@@ -201,14 +213,14 @@ def _train(args: argparse.Namespace, model: Any) -> None:
                 **columns,
             )
             report: Report = task.fit(
-                args.inputs,
-                dev=args.dev,
+                train,
+                dev=dev,
                 out=folder,
                 resume=args.resume,
                 report=display.show,
             )
             if args.curve:
-                rows = task.curve(args.inputs, dev=args.dev)
+                rows = task.curve(train, dev=dev)
                 report = dataclasses.replace(
                     report, tables={**report.tables, "learning curve": rows}
                 )
@@ -226,7 +238,7 @@ def _train(args: argparse.Namespace, model: Any) -> None:
 
 def _columns(args: argparse.Namespace) -> dict[str, str | None]:
     names = ("text", "label", "separator")
-    return {name: getattr(args, name) for name in names} if args.name in _OWN else {}
+    return {name: getattr(args, name, None) for name in names} if args.name in _OWN else {}
 
 
 def _check_folder(out: Path, *, several: bool) -> None:
@@ -283,12 +295,9 @@ def _use(args: argparse.Namespace, model: Any) -> None:
         max_bytes=flags.cache_bytes(args),
         device=args.device,
         threads=args.threads,
+        **_columns(args),
     )
     if args.action == "evaluate":
-        if args.name in _OWN:
-            from elmore.tasks.labelled import Columns
-
-            task.columns = Columns(**_columns(args))
         if args.plot:
             check_picture(Path(args.plot))
         _show(args, task.evaluate(args.inputs))
@@ -302,12 +311,24 @@ def _use(args: argparse.Namespace, model: Any) -> None:
     task.tokenizer = args.tokenizer
     colour = sys.stdout is not None and sys.stdout.isatty()
     for name in args.inputs or ["-"]:
-        examples = [task.parse(item) for item in task.items(read_input(name), name)]
+        examples = [task.parse(item) for item in _items(args, task, name)]
         for example, found in zip(examples, task.predict_examples(examples), strict=True):
             if args.json:
                 write_result(json.dumps(task.to_json(example, found), ensure_ascii=False))
             else:
                 write_result(task.show(example, found, colour=colour))
+
+
+def _items(args: argparse.Namespace, task: Any, name: str) -> Iterator[Any]:
+    """What to predict on in a file."""
+    from elmore.tasks.labelled import is_table, read_texts
+
+    if args.name in _OWN and is_table(name):
+        return (row.text for row in read_texts(name, task.columns, labelled=False))
+    if args.text is not None:
+        raise ConfigError(f"--text is for .csv, .tsv and .jsonl files, not '{shown(name, 60)}'")
+    items: Iterator[Any] = task.items(read_input(name), name)
+    return items
 
 
 def _show(args: argparse.Namespace, report: Report) -> None:

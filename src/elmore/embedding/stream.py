@@ -22,6 +22,7 @@ from elmore.text.sentence import Sentence
 
 __all__ = [
     "BATCH_TOKENS",
+    "check_listed",
     "check_text",
     "embed_records",
     "embed_stream",
@@ -59,9 +60,9 @@ def _kind(value: object) -> str:
     return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _check_listed(items: Any, what: str) -> None:
+def check_listed(items: Any, what: str) -> None:
     """Refuse what has no items in an order, or is a table, of which Python lists the columns."""
-    if hasattr(items, "columns"):
+    if hasattr(items, "columns") or hasattr(items, "column_names"):
         raise ConfigError(f"got a table where {what} belong; pass one column, such as df['text']")
     unordered = isinstance(items, bytes | Mapping | Set)
     if unordered or not (isinstance(items, Iterable) or hasattr(items, "__getitem__")):
@@ -102,7 +103,7 @@ def sentences_from_texts(
     """
     if isinstance(texts, str):
         raise ConfigError("got one string where a list of sentences belongs; pass [text]")
-    _check_listed(texts, "sentences")
+    check_listed(texts, "sentences")
     for k, text in enumerate(texts):
         if isinstance(text, Sentence):
             yield text
@@ -131,7 +132,7 @@ def sentences_from_tokens(
         raise ConfigError(
             f"got a string where lists of tokens belong; {for_text} for text, or pass [tokens]"
         )
-    _check_listed(sentences, "lists of tokens")
+    check_listed(sentences, "lists of tokens")
     for k, tokens in enumerate(sentences):
         yield sentence_from_tokens(tokens, f"sentence {k}", for_text)
 
@@ -142,7 +143,7 @@ def sentence_from_tokens(tokens: Iterable[str] | Sentence, what: str, for_text: 
         return tokens
     if isinstance(tokens, str):
         raise ConfigError(f"{what} is a string, not a list of tokens; {for_text} for text")
-    _check_listed(tokens, f"the tokens of {what}")
+    check_listed(tokens, f"the tokens of {what}")
     listed = tuple(tokens)
     for token in listed:
         if not isinstance(token, str):

@@ -161,8 +161,9 @@ class ElmoComponent(_Component):
 class TaggerComponent(_Component):
     """Tag documents with a trained tagger of elmore, sentence by sentence if there are sentences.
 
-    Universal tags become `token.pos_`, all others `token.tag_`; of joined tags such as PROPN+NNP
-    both. Spans become `doc.spans[key]`.
+    Universal tags become `token.pos_`, all others `token.tag_`. Of joined tags such as PROPN+NNP
+    the first part that is universal becomes `token.pos_`, the other `token.tag_`. Spans become
+    `doc.spans[key]`.
     """
 
     _factory, _defaults = _TAGGER_NAME, _TAGGER_DEFAULTS
@@ -180,11 +181,15 @@ class TaggerComponent(_Component):
                 first, last = tokens[span.first].i, tokens[span.last].i
                 doc.spans[key].append(Span(doc, first, last + 1, label=span.label))
             for token, tag in zip(tokens, () if model.marks_spans else one.tags, strict=False):
-                for part in tag.split("+"):
-                    if part in _UNIVERSAL:
-                        token.pos_ = part
-                    else:
-                        token.tag_ = part
+                parts = model.tag_parts[tag]
+                # Penn tags have a SYM too, so only one part is universal.
+                universal = next((part for part in parts if part in _UNIVERSAL), None)
+                others = [*parts]
+                if universal is not None:
+                    token.pos_ = universal
+                    others.remove(universal)
+                if others:
+                    token.tag_ = others[-1]
 
 
 @functools.cache

@@ -18,7 +18,14 @@ from torch import Tensor, nn
 from elmore._imports import require
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.decoding import Classified, classified, cut_text
-from elmore.tasks.labelled import Columns, as_number, label_names, read_texts, split_labels
+from elmore.tasks.labelled import (
+    Columns,
+    as_number,
+    label_names,
+    read_texts,
+    split_held_out,
+    split_labels,
+)
 from elmore.tasks.labelled_task import (
     LabelledTask,
     mistake_tables,
@@ -115,9 +122,13 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
     def length(self, example: ClassifyExample) -> int:
         return sum(map(len, example.sentences))
 
-    def find_labels(self, examples: Sequence[ClassifyExample]) -> dict[str, Any]:
+    def find_kind(self, examples: Sequence[ClassifyExample]) -> str:
         labels = [example.label for example in examples]
-        kind, names = label_names(labels, self.columns.separator, self.recipe.model.output)
+        return label_names(labels, self.columns.separator, self.recipe.model.output)[0]
+
+    def find_labels(self, examples: Sequence[ClassifyExample]) -> dict[str, Any]:
+        kind = self.kind or self.find_kind(examples)
+        _, names = label_names([e.label for e in examples], self.columns.separator, kind)
         self.metric = _METRICS[kind]
         if kind == "number":
             numbers = np.array([_number(example) for example in examples])
@@ -149,9 +160,40 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         refuse_unknown(names, self.labels["classes"], example.where or "an example")
         return names
 
-    def key(self, example: ClassifyExample) -> str:
+    def check_labels(self, examples: Sequence[ClassifyExample]) -> None:
+        number = self.labels["kind"] == "number"
+        for example in examples:
+            _ = _number(example) if number else self._names(example)
+
+    def hold_out(
+        self, examples: Sequence[ClassifyExample]
+    ) -> tuple[list[ClassifyExample], list[ClassifyExample], str]:
         """Labels are held out in proportion; numbers and sets of labels at random."""
-        return "" if as_number(example.label) is not None else str(example.label)
+        single = self.kind == "label"
+
+        def key(example: ClassifyExample) -> str:
+            return str(example.label) if single else ""
+
+        train, held_out = split_held_out(examples, key, seed=self.seed)
+        if self.kind == "labels":
+            train, held_out = self._with_all_labels(train, held_out)
+        return train, held_out, "stratified" if single else "at random"
+
+    def _with_all_labels(
+        self, train: list[ClassifyExample], held_out: list[ClassifyExample]
+    ) -> tuple[list[ClassifyExample], list[ClassifyExample]]:
+        """Learn from held-out examples with a label that no other training example has."""
+        separator = self.columns.separator
+        known = {name for e in train for name in split_labels(e.label, separator)}
+        kept = []
+        for example in held_out:
+            names = set(split_labels(example.label, separator))
+            if names <= known:
+                kept.append(example)
+            else:
+                known |= names
+                train.append(example)
+        return train, kept
 
     # ------------------------------------------------------------------- network
 

@@ -177,6 +177,7 @@ class TokenIndex:
             sentences: their tokens.
             parts: the sentences of each text, where the biLM reads them one by one.
         """
+        texts = [[tokens] for tokens in sentences] if parts is None else parts
         lengths = np.array([len(tokens) for tokens in sentences], np.int64)
         time = int(lengths.max(initial=0))
         words = np.zeros((len(sentences), time), np.int64)
@@ -186,17 +187,18 @@ class TokenIndex:
             for place, token in enumerate(tokens):
                 words[row, place] = self._row(token)
                 spelled[row, place] = distinct.setdefault(token, len(distinct))
-        layers = bilm = None
-        if self.live is not None:
-            convention = self.live.checkpoint.tokenizer
-            batch = self.live.engine.indexer.batch([respell(s, convention) for s in sentences])
-            bilm = TensorBatch.from_batch(batch, self._device)
-        elif self.layers is not None:
-            texts = [[tokens] for tokens in sentences] if parts is None else parts
-            layers = self.layers.batch(texts, time).to(self._device)
 
         def tensor(array: NDArray[np.int64]) -> torch.Tensor:
             return torch.from_numpy(array).to(self._device)
+
+        layers = bilm = read_at = None
+        if self.live is not None:
+            convention = self.live.checkpoint.tokenizer
+            read = [respell(part, convention) for text in texts for part in text] or [()]
+            bilm = TensorBatch.from_batch(self.live.engine.indexer.batch(read), self._device)
+            read_at = tensor(_places(texts, max(map(len, read)), time))
+        elif self.layers is not None:
+            layers = self.layers.batch(texts, time).to(self._device)
 
         places = torch.arange(time, device=self._device)
         counts = tensor(lengths)
@@ -208,6 +210,7 @@ class TokenIndex:
             spelled=tensor(spelled),
             layers=layers,
             bilm=bilm,
+            read_at=read_at,
         )
 
     def _row(self, token: str) -> int:
@@ -223,6 +226,19 @@ class TokenIndex:
         for row, data in enumerate(raw):
             spellings[row, : len(data)] = np.frombuffer(data, np.uint8).astype(np.int64) + 1
         return spellings
+
+
+def _places(texts: Sequence[Sequence[Sequence[str]]], longest: int, time: int) -> NDArray[np.int64]:
+    """Where each token of texts is in the padded batch of all their sentences, (texts, time)."""
+    places = np.zeros((len(texts), time), np.int64)
+    number = 0
+    for row, text in enumerate(texts):
+        start = 0
+        for tokens in text:
+            places[row, start : start + len(tokens)] = number * longest + np.arange(len(tokens))
+            start += len(tokens)
+            number += 1
+    return places
 
 
 def build_features(

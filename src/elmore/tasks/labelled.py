@@ -16,7 +16,7 @@ import numpy as np
 from elmore._messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.columns import read_conllu
-from elmore.tasks.tags import is_tag
+from elmore.tasks.tags import JOINT, is_tag
 from elmore.text.conll import column_sentences
 from elmore.text.reading import numbered_lines
 from elmore.text.records import Text, data_suffix, json_lines, table_rows
@@ -47,8 +47,6 @@ _TAGS = ("tags", "ner_tags", "pos_tags", "labels", "upos", "label")
 _TAG = ("tag", "label", "ner", "pos", "upos")
 _SENTENCE = ("sentence", "sentence_id", "sentence #", "sent_id", "sent")
 _JSON = (".jsonl", ".ndjson")
-# Between the parts of a tag that is read from two columns.
-JOINED = "+"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +130,7 @@ class TableRow:
         if isinstance(value, list | tuple | set) and all(isinstance(one, str) for one in value):
             return tuple(value)
         value = value.strip() if isinstance(value, str) else value
-        if value in (None, "") or value != value:
+        if _is_missing(value):
             raise self.error("has no label; fill it or delete the row", column)
         if not isinstance(value, str | int | float):
             raise self.error(f"holds {_kind(value)}, not a label", column)
@@ -174,8 +172,8 @@ def _content(row: TableRow, column: str) -> Text:
 def _read_folder(path: Path) -> list[LabelledText]:
     """Read one folder of text files per label."""
     found: list[LabelledText] = []
-    for folder in sorted(place for place in path.iterdir() if place.is_dir()):
-        for file in sorted(place for place in folder.iterdir() if place.is_file()):
+    for folder in (place for place in _visible(path) if place.is_dir()):
+        for file in (place for place in _visible(folder) if place.is_file()):
             text = "\n".join(line for _, line in numbered_lines(file))
             if not text.strip():
                 raise InputError("the file is empty; delete it", file=str(file))
@@ -188,6 +186,11 @@ def _read_folder(path: Path) -> list[LabelledText]:
     return found
 
 
+def _visible(path: Path) -> list[Path]:
+    """What is in a folder, without what systems and editors put there, such as .DS_Store."""
+    return sorted(place for place in path.iterdir() if not place.name.startswith("."))
+
+
 # --------------------------------------------------------------------- tokens with tags
 
 
@@ -196,7 +199,8 @@ def read_tokens(data: Any, columns: Columns) -> list[TagExample]:
 
     Args:
         data: CoNLL columns, CoNLL-U (.conllu), .jsonl with a list of tokens and one of tags per
-            line, .csv or .tsv with one token per row, a pandas frame or a `datasets.Dataset`.
+            line, .csv or .tsv with one token per row, a pandas frame or a `datasets.Dataset`
+            of either kind.
         columns: which columns.
 
     Raises:
@@ -207,20 +211,34 @@ def read_tokens(data: Any, columns: Columns) -> list[TagExample]:
             return _read_conllu(Path(data), columns.label or "upos")
         return read_columns(Path(data), columns.label)
     rows = list(table(data))
-    names = {name.lower() for name in rows[0].cells}
-    if columns.text not in rows[0].cells and names & set(_TOKEN) and not names & set(_TOKENS):
-        return list(_token_rows(rows, columns))
-    return [_token_lists(row, columns) for row in rows]
+    token = _find(rows[0], columns.text, (*_TOKENS, *_TOKEN), "tokens")
+    lists = _is_list(rows[0].cells[token])
+    usual = _TAGS if lists else (*_TAG, *_TAGS)
+    tag = _find(rows[0], columns.label, usual, "tags", other=token)
+    if lists or _is_list(rows[0].cells[tag]):
+        return [_token_lists(row, token, tag) for row in rows]
+    names = {name.lower(): name for name in rows[0].cells if name not in (token, tag)}
+    number = next((names[name] for name in _SENTENCE if name in names), None)
+    if number is None and not isinstance(data, str | Path):
+        raise rows[0].error(
+            "each row is one token, but no column says of which sentence; add a column called "
+            "sentence, or pass lists of tokens"
+        )
+    return list(_token_rows(rows, token, tag, number))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
 
 
 def _read_conllu(path: Path, label: str) -> list[TagExample]:
-    kinds = label.lower().split(JOINED)
+    kinds = label.lower().split(JOINT)
     if not set(kinds) <= {"upos", "xpos", "feats"}:
         raise ConfigError(f"label={label!r}: CoNLL-U has upos, xpos, feats, or two as upos+xpos")
     found = []
     for sentence in read_conllu(path):
         tags = zip(*(getattr(sentence, kind) for kind in kinds), strict=True)
-        joined = tuple(JOINED.join(parts) for parts in tags)
+        joined = tuple(JOINT.join(parts) for parts in tags)
         found.append(TagExample(sentence.words, joined, f"{path}:{sentence.line}"))
     return found
 
@@ -254,9 +272,7 @@ def read_columns(path: Path, label: str | None = None, *, spans: bool = False) -
     return found
 
 
-def _token_lists(row: TableRow, columns: Columns) -> TagExample:
-    first = _find(row, columns.text, _TOKENS, "tokens")
-    second = _find(row, columns.label, _TAGS, "tags", other=first)
+def _token_lists(row: TableRow, first: str, second: str) -> TagExample:
     tokens, tags = row.texts(first), row.texts(second)
     if len(tokens) != len(tags):
         raise row.error(f"{len(tokens)} tokens but {len(tags)} tags; give one tag per token")
@@ -266,19 +282,19 @@ def _token_lists(row: TableRow, columns: Columns) -> TagExample:
     return TagExample(tokens, tags, row.where)
 
 
-def _token_rows(rows: Sequence[TableRow], columns: Columns) -> Iterator[TagExample]:
-    """Join rows of single tokens; a column or a gap of blank rows says where sentences end."""
-    token = _find(rows[0], columns.text, _TOKEN, "token")
-    tag = _find(rows[0], columns.label, _TAG, "tag", other=token)
-    names = {name.lower(): name for name in rows[0].cells}
-    number = next((names[name] for name in _SENTENCE if name in names), None)
+def _token_rows(
+    rows: Sequence[TableRow], token: str, tag: str, number: str | None
+) -> Iterator[TagExample]:
+    """Join rows of single tokens: a column numbers the sentences, or blank rows separate them."""
     sentence: list[TableRow] = []
     for row in rows:
-        # Some files number only the first token of a sentence.
-        opens = number is not None and bool(str(row.cells[number] or "").strip())
-        same = sentence and number and row.cells[number] == sentence[0].cells[number]
-        gap = sentence and number is None and row.line > sentence[-1].line + 1
-        if sentence and ((opens and not same) or gap):
+        if number is None:
+            ends = bool(sentence) and row.line > sentence[-1].line + 1
+        else:
+            # Some files number only the first token of a sentence.
+            own = row.cells.get(number)
+            ends = bool(sentence) and not _is_missing(own) and own != sentence[0].cells.get(number)
+        if ends:
             yield _joined(sentence, token, tag)
             sentence = []
         sentence.append(row)
@@ -331,6 +347,10 @@ def _frame(data: Any) -> Iterator[TableRow]:
             f"{shown(repr(data), 60)} is not labelled data; pass a file, lists (X, y), a data "
             "frame or a dataset"
         )
+    if lists and any(hasattr(part, "column_names") for part in data.values()):
+        raise ConfigError(
+            f"this is a dataset of several splits; pass one, such as data[{next(iter(names))!r}]"
+        )
     features = getattr(data, "features", None) or {}  # of a `datasets.Dataset`
     columns = [[_plain(value, features.get(name)) for value in data[name]] for name in names]
     for k, values in enumerate(zip(*columns, strict=True)):
@@ -339,14 +359,24 @@ def _frame(data: Any) -> Iterator[TableRow]:
 
 
 def _plain(value: Any, feature: Any) -> Any:
-    """Values of numpy as Python's own, and classes by their names."""
+    """Values of numpy as Python's own, missing ones as None, and classes by their names."""
     value = value.tolist() if hasattr(value, "tolist") else value
+    value = value if isinstance(value, str) or not _is_missing(value) else None
     classes = getattr(feature, "feature", feature)  # of a list, those of its values
     if not hasattr(classes, "int2str"):
         return value
     if isinstance(value, list):
         return [classes.int2str(one) for one in value]
     return classes.int2str(value) if isinstance(value, int) and value >= 0 else None
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a cell has no value: None, a blank text, NaN, or the NA and NaT of pandas."""
+    if isinstance(value, str):
+        return not value.strip()
+    # By name, because pandas need not be installed.
+    is_nan = isinstance(value, float) and value != value
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _json_rows(path: Path) -> Iterator[TableRow]:
@@ -403,7 +433,7 @@ def _find(
 
 
 def _kind(value: Any) -> str:
-    if value is None or value != value:
+    if _is_missing(value):
         return "nothing"
     return {str: "a text", list: "a list", dict: "an object", bool: "a truth value"}.get(
         type(value), f"a {type(value).__name__}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -15,7 +15,7 @@ from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import cache_folder
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
-from elmore.tasks.labelled import Columns, split_held_out
+from elmore.tasks.labelled import Columns
 from elmore.tasks.parts import Example, Prediction
 from elmore.tasks.recipe import FEW
 from elmore.tasks.supervised import Task
@@ -40,9 +40,12 @@ class LabelledTask(Task[Example, Prediction]):
 
     Attributes:
         baseline_name: what the baseline is.
+        kind: of the labels, by all of the data; None before `fit`. A part of them may look
+            different.
     """
 
     baseline_name: str
+    kind: str | None = None
     guess_size = 64
 
     def __init__(
@@ -58,6 +61,29 @@ class LabelledTask(Task[Example, Prediction]):
         if self.recipe.elmo.output:
             raise ConfigError(f"{self.name} reads ELMo at its input only; set elmo.output=false")
         self.columns = Columns(text=text, label=label, separator=separator)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        text: str | None = None,
+        label: str | None = None,
+        separator: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Load a trained model.
+
+        Args:
+            path: its folder, or that of the run that made it.
+            text: the column of the texts or tokens in data to evaluate on.
+            label: the column of the labels or tags.
+            separator: what separates several labels in one cell.
+            options: as in `Task.load`.
+        """
+        task = super().load(path, **options)
+        task.columns = Columns(text=text, label=label, separator=separator)
+        return task
 
     @abstractmethod
     def from_lists(self, x: Sequence[Any], y: Sequence[Any]) -> list[Example]:
@@ -78,8 +104,12 @@ class LabelledTask(Task[Example, Prediction]):
         """The right and the predicted label of each item."""
 
     @abstractmethod
-    def key(self, example: Example) -> Hashable:
-        """What the held-out part has in proportion."""
+    def find_kind(self, examples: Sequence[Example]) -> str:
+        """What kind of labels there are."""
+
+    @abstractmethod
+    def hold_out(self, examples: Sequence[Example]) -> tuple[list[Example], list[Example], str]:
+        """What to learn from, what to evaluate on, and in words how that was chosen."""
 
     @abstractmethod
     def baseline(self, train: Sequence[Example], held_out: Sequence[Example]) -> float:
@@ -116,7 +146,7 @@ class LabelledTask(Task[Example, Prediction]):
             out: folder of the run.
             options: as in `Task.fit`.
         """
-        examples, held_out = self._divided(train, y, dev)
+        examples, held_out, how = self._divided(train, y, dev)
         before = self.cache
         with cache_folder(self.cache) as folder:  # one for the training and what follows
             self.cache = folder
@@ -126,19 +156,20 @@ class LabelledTask(Task[Example, Prediction]):
                 scored = self.evaluate(held_out) if held_out else None
             finally:
                 self.cache = before
-        report = self._explained(report, scored, examples, held_out, made=dev is None)
+        report = self._explained(report, scored, examples, held_out, how)
         if out is not None:
             report.save(Path(out) / "report.json", overwrite=True)
         return report
 
     def _divided(
         self, train: Any, y: Sequence[Any] | None, dev: Any
-    ) -> tuple[list[Example], list[Example]]:
-        """What to learn from and what to evaluate on, which is held out if there is no `dev`."""
+    ) -> tuple[list[Example], list[Example], str]:
+        """As `hold_out`; nothing is held out, in no words, if there is a `dev`."""
         examples = self.examples(train, y)
+        self.kind = self.find_kind(examples)
         if dev is not None:
-            return examples, self.examples(dev)
-        return split_held_out(examples, self.key, seed=self.seed)
+            return examples, self.examples(dev), ""
+        return self.hold_out(examples)
 
     def _evaluate_epochs(self, n_examples: int) -> int:
         """Epochs between evaluations; with few examples there is one, at the end.
@@ -153,17 +184,16 @@ class LabelledTask(Task[Example, Prediction]):
         scored: Report | None,
         examples: Sequence[Example],
         held_out: Sequence[Example],
-        *,
-        made: bool,
+        how: str,
     ) -> Report:
         """The report of a training with the labels, the baseline and the mistakes."""
         counts, later = self.label_counts(examples), self.label_counts(held_out)
         tables: dict[str, Sequence[Row]] = {"labels": _label_rows(counts, later)}
         notes = [*report.notes, *_imbalance(counts)]
-        if made and held_out:
+        if how and held_out:
             notes.append(
                 f"no development data: {len(held_out)} of {len(examples) + len(held_out)} examples "
-                f"were held out to evaluate on (stratified, seed {self.seed})"
+                f"were held out to evaluate on ({how}, seed {self.seed})"
             )
         if scored is not None:
             simple = self.baseline(examples, held_out)
@@ -177,7 +207,7 @@ class LabelledTask(Task[Example, Prediction]):
 
     def curve(self, train: Any, y: Sequence[Any] | None = None, *, dev: Any = None) -> list[Row]:
         """Train on growing parts of the data: one row per part, with the baseline beside it."""
-        examples, held_out = self._divided(train, y, dev)
+        examples, held_out, _ = self._divided(train, y, dev)
         if not held_out:
             raise InputError("a learning curve needs 10 examples or more; label some more")
         order = torch.randperm(
@@ -195,6 +225,7 @@ class LabelledTask(Task[Example, Prediction]):
                     seed=self.seed,
                     separator=self.columns.separator,
                 )
+                task.kind = self.kind
                 try:
                     often = self._evaluate_epochs(len(part))
                     report = Task.fit(task, part, dev=held_out, evaluate_epochs=often)

@@ -6,6 +6,7 @@ holds the two to each other.
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from elmore._messages import shown
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import model_digest
-from elmore.embedding.stream import embed_stream, sentence_from_tokens
+from elmore.embedding.stream import check_listed, embed_stream, sentence_from_tokens
 from elmore.errors import ConfigError, FormatError
 from elmore.kernels.matrix import Matrix, Stored
 from elmore.kernels.native import aligned
@@ -27,6 +28,7 @@ from elmore.kernels.recurrence import Clips, run_steps
 from elmore.tasks.decoding import Classified, Tagged, classified, cut_text, steps_of, tagged
 from elmore.tasks.decoding import softmax as _softmax
 from elmore.tasks.folder import TaskFolder, bilm_of, find_model, read_task, ready_models
+from elmore.tasks.tags import split_tags
 from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.sentence import Sentence
 from elmore.text.tokenizer import respell
@@ -225,6 +227,7 @@ class Light(Generic[Found]):
 
     def pipe(self, items: Iterable[str | Sequence[str]]) -> Iterator[Found]:
         """Label a stream: lazy, in order, in bounded memory."""
+        check_listed(items, "texts")
         sentences = (sentence for item in items for sentence in self.read(item))
         waiting: list[Any] = []
         for sentence, value in embed_stream(self.elmo.engine, sentences, self.finish):
@@ -277,6 +280,7 @@ class LightTagger(Light[Tagged]):
 
     Attributes:
         tags: all that it tells apart.
+        tag_parts: the parts of each, such as NOUN and NN of NOUN+NN.
     """
 
     task = "tag"
@@ -290,6 +294,7 @@ class LightTagger(Light[Tagged]):
         if moves is not None and moves.shape != (len(self.tags), len(self.tags)):
             raise FormatError(f"'{what}' has a wrong shape at 'crf.transitions'; restore it")
         self._steps = None if moves is None else steps_of(moves, self.tags)
+        self.tag_parts = split_tags(self.tags)
 
     @property
     def marks_spans(self) -> bool:
@@ -431,5 +436,14 @@ def load_all(models: Iterable[str], elmo: Elmo) -> dict[str, LightTagger | Light
                 "biLM; serve the biLM that it was trained with (--model)"
             )
         kind = LightTagger if content.task == "tag" else LightClassifier
-        found[Path(model).name] = kind(content, elmo, model)
+        name = _name(model)
+        if name in found:
+            raise ConfigError(f"two trained models are called '{shown(name, 60)}'; rename a folder")
+        found[name] = kind(content, elmo, model)
     return found
+
+
+def _name(model: str) -> str:
+    """The name of a model without its path; a `checkpoint` has that of its run."""
+    place = Path(os.path.abspath(model))
+    return place.parent.name if place.name == "checkpoint" else place.name

@@ -128,6 +128,9 @@ class TaskParts(Generic[Example, Prediction]):
         longest = self.recipe.data.max_length
         return [e for e in examples if not longest or self.length(e) <= longest]
 
+    def check_labels(self, examples: Sequence[Example]) -> None:
+        """Refuse examples to score whose labels `self.labels` cannot give: by default none."""
+
     def doubts(self, examples: Sequence[Example]) -> list[str]:
         """Reasons why nothing can be learned from examples; by default there are none."""
         return []

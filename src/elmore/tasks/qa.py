@@ -152,10 +152,6 @@ class Qa(Task[QaExample, str]):
         return max(len(example.paragraph.tokens), len(example.question))
 
     def build(self, features: TokenFeatures) -> Network:
-        if self.recipe.elmo.trainable and self.recipe.model.by_sentence:
-            raise ConfigError(
-                "a biLM that is trained reads complete paragraphs; set model.by_sentence=false"
-            )
         return _Reader(features, self.recipe.model)
 
     def loss(self, examples: Sequence[QaExample]) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from elmore.errors import ConfigError
 from elmore.report import Report, Row
@@ -45,9 +46,22 @@ def sum_up(reports: Sequence[tuple[int, Report]]) -> Report:
         name=first.name,
         metrics=metrics,
         measured_on={**measured, "seeds": [seed for seed, _ in reports]},
-        tables={"seeds": rows},
+        tables={"seeds": rows, **_curves(reports)},
         notes=_notes(reports),
     )
+
+
+def _curves(reports: Sequence[tuple[int, Report]]) -> dict[str, list[Row]]:
+    """The mean of the learning curves, if there are any."""
+    rows: dict[Any, list[Any]] = {}
+    for _, report in reports:
+        for row in report.tables.get("learning curve", ()):
+            rows.setdefault(row["examples"], []).append(row)
+    means: list[Row] = [
+        {name: statistics.fmean(row[name] for row in same) for name in same[0]} | {"examples": n}
+        for n, same in sorted(rows.items())
+    ]
+    return {"learning curve": means} if means else {}
 
 
 def _notes(reports: Sequence[tuple[int, Report]]) -> list[str]:

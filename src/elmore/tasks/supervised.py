@@ -18,6 +18,7 @@ from elmore._io import sha256_file
 from elmore._messages import ProgressOption, shown
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, model_digest
+from elmore.embedding.stream import check_listed
 from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row
@@ -163,6 +164,7 @@ class Task(TaskParts[Example, Prediction]):
             run.check_new(resume=resume)
             self.recipe = self.fitted(examples)
             self._prepare(examples)
+            self.check_labels(held_out)
             learns = self.recipe.elmo.trainable
             known = [] if learns else [*examples, *held_out]
             stack.enter_context(self._layers(known, silent=progress is False))
@@ -224,6 +226,8 @@ class Task(TaskParts[Example, Prediction]):
         examples = self.examples(data)
         if not examples:
             raise InputError("there is no example to score; check the files")
+        _ = self.network  # says so if there is none yet
+        self.check_labels(examples)
         with self._layers(examples):
             measured = self._measured(examples)
         return Report(
@@ -238,6 +242,7 @@ class Task(TaskParts[Example, Prediction]):
         """Predict on new text: sentences or their tokens, or what `parse` of the task says."""
         if isinstance(items, str):
             raise ConfigError("predict takes a list; put the text in brackets")
+        check_listed(items, "texts")
         _ = self.network  # says so if there is none yet
         return self.predict_examples([self._parse(item) for item in items])
 
@@ -384,7 +389,7 @@ class Task(TaskParts[Example, Prediction]):
 
     def _parse(self, item: Any) -> Example:
         """Make an example of an item; refuse what is neither text nor tokens."""
-        if isinstance(item, Collection) and not isinstance(item, bytes):
+        if isinstance(item, Collection) and not isinstance(item, bytes | Mapping):
             example = self.parse(item)
             tokens = [token for text in self.texts(example) for token in text]
             if all(isinstance(token, str) for token in tokens):
@@ -535,7 +540,9 @@ class Task(TaskParts[Example, Prediction]):
 def _names(data: Data) -> str | None:
     """Name the files that examples come from, if they do."""
     files = [data] if isinstance(data, str | Path) else data
-    return ", ".join(map(str, files)) if all(isinstance(f, str | Path) for f in files) else None
+    if hasattr(files, "columns") or not all(isinstance(file, str | Path) for file in files):
+        return None
+    return ", ".join(map(str, files))
 
 
 def _digest(examples: Sequence[Any]) -> str:

@@ -16,8 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmore.errors import InputError
 from elmore.tasks.decoding import Tagged, steps_of, tagged
-from elmore.tasks.labelled import Columns, TagExample, is_span_scheme, read_tokens
+from elmore.tasks.labelled import (
+    Columns,
+    TagExample,
+    is_span_scheme,
+    read_tokens,
+    split_held_out,
+)
 from elmore.tasks.labelled_task import LabelledTask, mistake_tables, refuse_single
 from elmore.tasks.layers.crf import Crf, tag_transitions
 from elmore.tasks.layers.features import TokenFeatures, Tokens
@@ -25,7 +32,15 @@ from elmore.tasks.layers.window import WindowNetwork
 from elmore.tasks.metrics import class_scores, span_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.tags import names_fit, spans_from_tags, tag_names, tags_fit, tags_from_spans
+from elmore.tasks.tags import (
+    is_tag,
+    names_fit,
+    spans_from_tags,
+    split_tags,
+    tag_names,
+    tags_fit,
+    tags_from_spans,
+)
 from elmore.tasks.terminal import mark_spans, tag_lines
 
 __all__ = ["TagSizes", "Tagger"]
@@ -84,15 +99,28 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         tokens = [self.tokenize(item) if isinstance(item, str) else item for item in x]
         return read_tokens({"tokens": tokens, "tags": y}, Columns())
 
+    def find_kind(self, examples: Sequence[TagExample]) -> str:
+        tags = {tag for example in examples for tag in example.tags}
+        return "spans" if is_span_scheme(tags) else "tags"
+
     def find_labels(self, examples: Sequence[TagExample]) -> dict[str, Any]:
-        names = {tag for example in examples for tag in example.tags}
-        if is_span_scheme(names):
-            self.metric = "f1"
-            return {"kind": "spans", "tags": tag_names({t[2:] for t in names if t != "O"}, "BIOUL")}
+        kind = self.kind or self.find_kind(examples)
+        names = sorted({tag for example in examples for tag in example.tags})
         if examples:
-            refuse_single(sorted(names), "tag")
-        self.metric = "accuracy"
-        return {"kind": "tags", "tags": sorted(names)}
+            refuse_single(names, "tag")
+        self.metric = "f1" if kind == "spans" else "accuracy"
+        if kind == "spans":
+            names = tag_names({name[2:] for name in names if name != "O"}, "BIOUL")
+        return {"kind": kind, "tags": names}
+
+    def check_labels(self, examples: Sequence[TagExample]) -> None:
+        """Tags that training did not see are mistakes, but a tagger of spans scores only spans."""
+        for example in examples if self._spans else ():
+            if odd := next((tag for tag in example.tags if not is_tag(tag)), None):
+                raise InputError(
+                    f"{example.where or 'an example'}: this tagger finds spans, and '{odd}' does "
+                    "not mark one; name the column of tags such as B-PER (label=, --label)"
+                )
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
         if labels.get("kind") == "spans":
@@ -105,9 +133,12 @@ class Tagger(LabelledTask[TagExample, Tagged]):
             return Counter(tag for example in examples for tag in example.tags)
         return Counter(span.label for e in examples for span in spans_from_tags(e.tags))
 
-    def key(self, example: TagExample) -> int:
+    def hold_out(
+        self, examples: Sequence[TagExample]
+    ) -> tuple[list[TagExample], list[TagExample], str]:
         """Sentences of all lengths are held out in proportion."""
-        return len(example.tokens).bit_length()
+        parts = split_held_out(examples, lambda e: len(e.tokens).bit_length(), seed=self.seed)
+        return *parts, "stratified by length"
 
     # ------------------------------------------------------------------- network
 
@@ -115,7 +146,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         recipe = super().fitted(examples)
         if recipe.model.context != "auto":
             return recipe
-        spans = is_span_scheme({tag for example in examples for tag in example.tags})
+        spans = (self.kind or self.find_kind(examples)) == "spans"
         context = "lstm" if spans and len(examples) >= _LSTM_FROM else "window"
         return dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, context=context))
 
@@ -209,7 +240,9 @@ class Tagger(LabelledTask[TagExample, Tagged]):
     def show(self, example: TagExample, found: Tagged, *, colour: bool) -> str:
         if self._spans:
             return mark_spans(found.tokens, found.spans, colour=colour)
-        return tag_lines(found.tokens, found.tags, found.probabilities, colour=colour)
+        parts = split_tags(self.labels["tags"])
+        shown = [parts[tag] for tag in found.tags]
+        return tag_lines(found.tokens, shown, found.probabilities, colour=colour)
 
 
 def _around(tokens: Sequence[str], k: int) -> str:
@@ -218,15 +251,12 @@ def _around(tokens: Sequence[str], k: int) -> str:
 
 def _by_part(right: Sequence[str], guessed: Sequence[str]) -> dict[str, float]:
     """The accuracy of each part of joined tags such as NOUN+NN."""
-    if not all("+" in tag for tag in {*right, *guessed}):
-        return {}
-    pairs = [(a.split("+"), b.split("+")) for a, b in zip(right, guessed, strict=True)]
-    n_parts = {len(parts) for pair in pairs for parts in pair}
-    if len(n_parts) != 1:
-        return {}
+    parts = split_tags({*right, *guessed})
+    n_parts = max(map(len, parts.values()), default=1)
+    pairs = [(parts[a], parts[b]) for a, b in zip(right, guessed, strict=True)]
     return {
         f"accuracy {k + 1}": 100 * float(np.mean([a[k] == b[k] for a, b in pairs]))
-        for k in range(n_parts.pop())
+        for k in range(n_parts if n_parts > 1 else 0)
     }
 
 

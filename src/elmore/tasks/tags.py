@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "FORBIDDEN",
+    "JOINT",
     "Scheme",
     "Span",
     "is_tag",
     "names_fit",
     "spans_from_tags",
     "spans_to_json",
+    "split_tags",
     "tag_names",
     "tag_rules",
     "tags_fit",
@@ -24,6 +26,8 @@ Scheme = Literal["IOB2", "BIOUL"]
 _BEGIN, _END = "BSU", "ELSU"
 # What a forbidden step costs: any path without one is better, and sums of it stay finite.
 FORBIDDEN = -1e4
+# Between the parts of a tag that is read from two columns, such as PROPN+NNP.
+JOINT = "+"
 
 
 class Span(NamedTuple):
@@ -69,6 +73,16 @@ def tags_from_spans(spans: Iterable[Span], length: int, scheme: Scheme) -> list[
         if scheme == "BIOUL":
             tags[last] = f"L-{label}" if last > first else f"U-{label}"
     return tags
+
+
+def split_tags(tags: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The parts of all tags of a tagger; a tag is one part if not all are joined in the same way.
+
+    A tag of the user's own may have a + for other reasons, such as in `C++`.
+    """
+    parts = {tag: tuple(tag.split(JOINT)) for tag in tags}
+    joined = len({len(some) for some in parts.values()}) == 1 and all(map(all, parts.values()))
+    return parts if joined else {tag: (tag,) for tag in tags}
 
 
 def tag_names(labels: Iterable[str], scheme: Scheme) -> list[str]:

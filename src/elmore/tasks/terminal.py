@@ -36,17 +36,19 @@ def _visible(token: str) -> str:
 
 
 def tag_lines(
-    tokens: Sequence[str], tags: Sequence[str], chances: Sequence[float], *, colour: bool
+    tokens: Sequence[str],
+    parts: Sequence[Sequence[str]],
+    chances: Sequence[float],
+    *,
+    colour: bool,
 ) -> str:
-    """One token, its tag and its probability per line, aligned; a blank line at the end."""
+    """One token, the parts of its tag and the probability per line, aligned; then a blank line."""
     words = [_visible(token) for token in tokens]
     wide = max((width(word) for word in words), default=0)
-    parts = [tag.split("+") for tag in tags]
-    columns = max(map(len, parts), default=0)
-    widths = [max(len(p[k]) for p in parts if k < len(p)) for k in range(columns)]
+    widths = [max(map(len, column)) for column in zip(*parts, strict=True)]
     lines = []
     for word, part, chance in zip(words, parts, chances, strict=True):
-        cells = "  ".join(name.ljust(w) for name, w in zip(part, widths, strict=False))
+        cells = "  ".join(name.ljust(w) for name, w in zip(part, widths, strict=True))
         named = paint(cells, sum(map(ord, part[0])), colour=colour)
         lines.append(f"{word}{' ' * (wide - width(word))}  {named}  {chance:.2f}")
     return "\n".join([*lines, ""])

@@ -27,7 +27,8 @@ class Tokens:
         spellings: bytes of the distinct words, (n_words, chars); 0 is padding.
         spelled: which of them is where, (batch, time).
         layers: frozen layers of the biLM, (layers, batch, time, dim), or None.
-        bilm: input of a biLM that is trained too, or None.
+        bilm: input of a biLM that is trained too, or None: the sentences of all texts.
+        read_at: where each token is among theirs, (batch, time), or None.
     """
 
     lengths: Tensor
@@ -37,6 +38,7 @@ class Tokens:
     spelled: Tensor
     layers: Tensor | None = None
     bilm: TensorBatch | None = None
+    read_at: Tensor | None = None
 
 
 class WordTable(nn.Module):
@@ -168,12 +170,12 @@ class ElmoMixes(nn.Module):
         return [self.dropout(mix(values, tokens.mask)) * real for mix in self.mixes]
 
     def _layers(self, tokens: Tokens) -> Tensor:
-        if self.bilm is None or tokens.bilm is None:
+        if self.bilm is None or tokens.bilm is None or tokens.read_at is None:
             raise RuntimeError("neither layers nor the input of a biLM; make the batch again")
         batch = tokens.bilm
         layers, _ = self.bilm(batch.words, batch.index, batch.lengths, word_ids=batch.word_ids)
         values: Tensor = layers.values[:, :, 1:-1]  # without those of the sentence markers
-        return values
+        return values.flatten(1, 2)[:, tokens.read_at]
 
     def penalty(self, strength: float) -> Tensor:
         """strength * ||w||^2 over all mixes (Peters et al. 2018, §3.3), ()."""
