@@ -1,20 +1,30 @@
 #!/bin/sh
 # Train the English model that ships with elmore: examples/train_english.sh CORPUS [WORK]
 #
-# CORPUS holds *.train*.txt.{xz,bz2} and wiki-core.valid.txt.xz (a sentence a line, a blank line
+# CORPUS holds *.train*.txt.{xz,bz2} and wiki-core.valid.txt.xz (one sentence per line, a blank line
 # between documents). Everything is made in WORK (default: english-run). Stop it with Ctrl-C or a
-# signal and start it again: it goes on where it stopped, bit for bit. Where the processor multiplies
+# signal and start it again: it continues where it stopped, bit for bit. Where the processor multiplies
 # bfloat16 (lscpu: avx512_bf16, amx_bf16), PRECISION="--set run.autocast=true" is faster, and so it was made.
+#
+# A small model learns most in the first hours, so the first run trains 512 cells. The second
+# continues with 768. The shipped model had one more run in between, which taught it to read long
+# text; today the recipe does that from the start.
 set -eu
 corpus=$1
 work=${2:-english-run}
+here=$(dirname "$0")
 
 [ -e "$work/data/prepared.json" ] || elmore prepare "$corpus"/*.train*.txt.* -o "$work/data" \
     --vocabulary 50000 --heldout-files "$corpus/wiki-core.valid.txt.xz"
 resume=
-[ -e "$work/run" ] && resume=--resume
-elmore pretrain "$work/data" -o "$work/run" --recipe laptop \
+[ -e "$work/small" ] && resume=--resume
+elmore pretrain "$work/data" -o "$work/small" --recipe laptop \
     --set schedule.tokens=100000000 ${PRECISION:-} $resume
+python "$here/grow.py" "$work/small/checkpoint" -o "$work/grown" --dim 768 --projection-dim 192 \
+    --data "$work/data" --run "$work/run" ${PRECISION:-} \
+    --set schedule.tokens=30000000 --set schedule.decay_share=0.99 --set schedule.floor=0.01 \
+    --set optimizer.lr=0.004 --set optimizer.muon_lr=0.01 --set loss.negatives=2048 \
+    --set data.batch_tokens=4096 --set data.batch_rows=128
 elmore convert "$work/run/checkpoint" -o "$work/english" --precision float16
 elmore plot "$work/run" -o "$work/curve.svg" --force
 elmore perplexity "$work/english" "$corpus/wiki-core.test.txt.xz"
