@@ -193,21 +193,24 @@ def phenomena(result: Result, before: Result) -> list[str]:
     return table(result["blimp"]["tables"]["by phenomenon"], 1)
 
 
-TABLES: dict[str, Callable[[Result, Result], list[str]]] = {
-    "glance": glance,
-    "perplexity": perplexities,
-    "long": long_input,
-    "layers": layers,
-    "blimp": phenomena,
+# Each table, and the parts of the result that it needs.
+TABLES: dict[str, tuple[Callable[[Result, Result], list[str]], tuple[str, ...]]] = {
+    "glance": (glance, ()),
+    "perplexity": (perplexities, ("perplexity",)),
+    "long": (long_input, ("long",)),
+    "layers": (layers, ("pos", "wsd")),
+    "blimp": (phenomena, ("blimp",)),
 }
 
 
 def write_card(path: Path, before: Path | None) -> None:
-    """Write the tables of the page from a result file, and those of an older model beside it."""
+    """Write the tables of the page from a result file, with an older model beside it."""
     result = json.loads(path.read_text(encoding="utf-8"))
     older = result if before is None else json.loads(before.read_text(encoding="utf-8"))
     text = PAGE.read_text(encoding="utf-8")
-    for name, lay_out in TABLES.items():
+    for name, (lay_out, needed) in TABLES.items():
+        if not set(needed) <= set(result):
+            continue  # the page keeps the table that it has
         start, end = f"<!-- yardsticks: {name} -->\n", "<!-- end -->"
         pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
         if not pattern.search(text):

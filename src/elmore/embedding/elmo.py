@@ -201,7 +201,7 @@ class Elmo(Embedder):
             >>> found.tokens[4], "shore" in [word for word, _ in found.words(4)]
             ('bank', True)
             >>> found.dense().shape
-            (9, 128)
+            (9, 192)
         """
         given = [texts] if isinstance(texts, str) else texts
         sentences = list(sentences_from_texts(given, self.tokenize, "elmore.senses.sense_vectors"))
