@@ -104,6 +104,7 @@ def glance(result: Result, before: Result) -> list[str]:
             "beside it": line.beside,
         }
         for line in GLANCE
+        if _at(result, line, line.name) is not None
     ]
     return table(rows, 1)
 
