@@ -117,7 +117,7 @@ def test_a_file_of_words(cli: Cli, lm_model: Path, tmp_path: Path) -> None:
         (["index", "{text}", "--words", " ,", "-o", "{uses}"], "the list of words is empty"),
         (
             ["find", "{uses}", "the [it]", "--word", "yes,no"],
-            "'yes', 'no' is not in the index",
+            "'yes', 'no' are not in the index",
         ),
         (["find", "{uses}", "the [it]", "-o", "hits.xlsx"], "cannot write 'hits.xlsx'"),
         (["senses", "{uses}", "it", "-o", "senses.csv"], "cannot write 'senses.csv'"),

@@ -240,11 +240,12 @@ class Index:
         found = {pattern: self._matching(pattern, literal) for pattern in patterns}
         missing = ", ".join(f"'{shown(one, 60)}'" for one, rows in found.items() if not rows)
         if not any(found.values()):
+            be, them = ("is", "it") if len(found) == 1 else ("are", "them")
             raise InputError(
-                f"{missing} is not in the index of {len(self.words)} words; index it with --words, "
-                "or use a pattern such as 'run*'"
+                f"{missing} {be} not in the index of {len(self.words)} words; index {them} with "
+                "--words, or use a pattern such as 'run*'"
             )
-        if missing:  # few texts have all forms of a word, so this is no error
+        if missing:  # few texts have all forms of a word, so this is not an error
             warnings.warn(f"not in the index: {missing}", stacklevel=2)
         numbers = {number for matched in found.values() for number in matched}
         return np.concatenate([np.arange(offsets[n], offsets[n + 1]) for n in sorted(numbers)])
