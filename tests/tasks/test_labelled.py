@@ -402,6 +402,16 @@ def test_a_label_that_only_the_development_data_has(tmp_path: Path) -> None:
         make("classify").evaluate(["a"], ["x"])
 
 
+def test_a_dictionary_of_columns_is_a_table() -> None:
+    task = make("classify", schedule__steps="1")
+    columns = {"text": ["a", "b"], "label": ["x", "y"]}
+    task.fit(columns)
+    assert task.evaluate(columns).measured_on["examples"] == 2
+    for odd in ({"text": ["a", "b"], "label": ["x"]}, {"text": "data.csv", "label": ["x"]}):
+        with pytest.raises(InputError, match="different lengths; give one label per item"):
+            task.fit(odd)
+
+
 def test_tables_are_not_predicted_on() -> None:
     """Python lists the names of the columns."""
     pandas = pytest.importorskip("pandas")

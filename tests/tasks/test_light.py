@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from contract.test_imports import BLOCK_TORCH
 from small_tasks import CLASSIFY, make, write_data
 
@@ -92,6 +93,32 @@ def test_the_other_kinds_of_labels(kind: str, tiny_elmo: Elmo, tmp_path: Path) -
             assert one.label == pytest.approx(other.label, abs=1e-4)
             assert one.label == pytest.approx(right, abs=0.5)
     assert make("classify").load(tmp_path / "m").predict(texts[:1]) == task.predict(texts[:1])
+
+
+def test_a_training_word_adds_its_own_scores(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    task = make("classify", tiny_elmo, schedule__epochs="2", words__min_count="1")
+    task.fit(["It grew .", "It fell .", "Rain fell .", "She grew ."], ["up", "down", "down", "up"])
+    table = task.network.word_scores
+    assert table.abs().sum() > 0
+    assert not table[:2].any()  # padding and unknown words say nothing
+    unknown = task.predict(["rain fell ."])
+    with torch.no_grad():
+        table[task._words.rows()["Rain"]] = torch.tensor([0.0, 50.0])
+    task.save(tmp_path / "m")
+    items = ["Rain fell .", "Snow fell . Rain fell ."]
+    for some in (task.predict(items), classifier(tmp_path / "m").predict(items)):
+        assert [one.label for one in some] == ["up", "up"]
+    assert task.predict(["rain fell ."]) == unknown
+
+
+def test_a_classifier_from_before_word_scores_loads(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    task = trained("classify", tiny_elmo, tmp_path, model__bag="false")
+    facts = json.loads((tmp_path / "model" / "task.json").read_text())
+    del facts["recipe"]["model"]["bag"]
+    (tmp_path / "model" / "task.json").write_text(json.dumps(facts))
+    expected = task.predict(ITEMS)
+    assert make("classify").load(tmp_path / "model").predict(ITEMS) == expected
+    assert classifier(tmp_path / "model").predict(ITEMS) == expected
 
 
 def test_float16_and_no_bilm_inside(tiny_elmo: Elmo, tmp_path: Path) -> None:

@@ -70,12 +70,14 @@ class ClassifySizes:
         output: "label" for one label per text, "labels" for any number, "number" for a number;
             "auto" decides by the data.
         max_tokens: of longer texts, the first so many tokens are read.
+        bag: whether training words have scores of their own; missing in older models.
     """
 
     hidden: int
     dropout: float
     output: Literal["auto", "label", "labels", "number"]
     max_tokens: int
+    bag: bool = False
 
 
 class Classifier(LabelledTask[ClassifyExample, Classified]):
@@ -200,7 +202,7 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
     def build(self, features: TokenFeatures) -> Network:
         sizes: ClassifySizes = self.recipe.model
         outputs = 1 if self.labels["kind"] == "number" else len(self.labels["classes"])
-        return TextNetwork(features, sizes.hidden, sizes.dropout, outputs)
+        return TextNetwork(features, sizes.hidden, sizes.dropout, outputs, bag=sizes.bag)
 
     def _scores(self, examples: Sequence[ClassifyExample]) -> Tensor:
         tokens = self.tokens([e.tokens for e in examples], [e.sentences for e in examples])

@@ -351,6 +351,8 @@ def _frame(data: Any) -> Iterator[TableRow]:
         raise ConfigError(
             f"this is a dataset of several splits; pass one, such as data[{next(iter(names))!r}]"
         )
+    if lists and len({0 if isinstance(part, str) else len(part) for part in data.values()}) > 1:
+        raise InputError("the columns have different lengths; give one label per item")
     features = getattr(data, "features", None) or {}  # of a `datasets.Dataset`
     columns = [[_plain(value, features.get(name)) for value in data[name]] for name in names]
     for k, values in enumerate(zip(*columns, strict=True)):

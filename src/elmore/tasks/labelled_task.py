@@ -116,13 +116,17 @@ class LabelledTask(Task[Example, Prediction]):
         """The score of a simple method without ELMo."""
 
     def examples(self, data: Any, y: Sequence[Any] | None = None) -> list[Example]:
-        """Read labelled data: files, lists (X, y), a data frame, a dataset, or examples."""
+        """Read labelled data: files, lists (X, y), a table of any kind, or examples.
+
+        A table is a data frame, a dataset, or a dictionary of columns.
+        """
         if y is not None:
             x, y = list(data), list(y)
             if len(x) != len(y):
                 raise InputError(f"{len(x)} items but {len(y)} labels; give one label per item")
             return self.from_lists(x, y)
-        if hasattr(data, "columns") or hasattr(data, "column_names"):
+        table = hasattr(data, "columns") or hasattr(data, "column_names")
+        if table or isinstance(data, Mapping):
             return self.read(data)
         if isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], str | Path):
             return self.examples(*data)

@@ -39,6 +39,7 @@ Array = NDArray[np.float32]
 Found = TypeVar("Found")
 # As in `tasks/layers/window.py`.
 SCALE = np.float32(4.0)
+WORD_GAIN = np.float32(16.0)
 _LSTM = "encoder.layers.0"
 
 
@@ -76,6 +77,7 @@ class _Network:
         self.pooled = "pooling.score.weight" in weights
         self._output = self._layer("output", hidden * (3 if self.pooled else 1 + lstm))
         self.outputs = len(self._get("output.bias"))
+        self._bag = self._word_scores() if "word_scores" in weights else None
 
     def _get(self, name: str) -> Array:
         found = self._weights.get(name)
@@ -137,8 +139,20 @@ class _Network:
             raise FormatError(f"'{self._what}' lacks the vectors of its words; restore it")
         return table
 
+    def _word_scores(self) -> Array:
+        """The scores of words, (words + 2, outputs)."""
+        table = self._get("word_scores")
+        trained = self._weights.get("features.words.trained")
+        n_trained = 0 if trained is None else len(trained)
+        if table.shape != (n_trained + 2, self.outputs):
+            raise FormatError(f"'{self._what}' has a wrong shape at 'word_scores'; restore it")
+        return table
+
     def features(self, layers: Array, tokens: Sequence[str]) -> Array:
-        """From all layers, (layers, time, dim), to what the network reads, (time, width)."""
+        """From all layers, (layers, time, dim), to what the network reads, (time, width).
+
+        Scores of words, if there are any, are the last columns.
+        """
         if self._choice == "each":
             mixed = np.concatenate(list(layers), axis=1)
         else:
@@ -151,11 +165,20 @@ class _Network:
             return mixed
         rows = self._rows
         # Row 1 of the task's own numbers is the unknown word, which is row 0 here.
-        found = [rows.get(token, rows.get(token.lower(), 1)) - 1 for token in tokens]
-        return np.concatenate([self._table[found], mixed], axis=1)
+        numbers = [rows.get(token, rows.get(token.lower(), 1)) for token in tokens]
+        parts = [self._table[[number - 1 for number in numbers]], mixed]
+        if self._bag is not None:
+            own = (number if number < len(self._bag) else 0 for number in numbers)
+            parts.append(self._bag[list(own)])
+        return np.concatenate(parts, axis=1)
 
     def scores(self, features: Array) -> Array:
         """Score tokens, (time, outputs), or a text, (outputs,)."""
+        words = np.zeros(self.outputs, np.float32)
+        if self._bag is not None:
+            features, own = np.split(features, [features.shape[1] - self.outputs], axis=1)
+            features = np.ascontiguousarray(features)
+            words = WORD_GAIN * own.sum(0) / np.sqrt(np.float32(max(1, len(own))))
         x = self._read(np.maximum(self._project(features), 0))
         if not self.pooled:
             return self._output(x)
@@ -164,7 +187,7 @@ class _Network:
         else:
             score = x @ self._get("pooling.score.weight")[0] + self._get("pooling.score.bias")
             pooled = np.concatenate([x.max(0), x.mean(0), _softmax(score) @ x])
-        result: Array = self._output(pooled[None])[0]
+        result: Array = self._output(pooled[None])[0] + words
         return result
 
 

@@ -74,7 +74,8 @@ class WordsRecipe:
             with a file of vectors, which says its own.
         trainable: whether vectors from a file learn, too.
         unit: scale each vector to length 1.
-        min_count: rarer training words without a vector in the file are unknown words.
+        min_count: rarer training words without a vector in the file are unknown words; 0 to fit it
+            to the size of the data.
         most: words of the file that are kept for texts to come, from its start.
     """
 
@@ -125,14 +126,13 @@ class RunRecipe:
 
 _BOUNDS = (
     Bound(
-        "elmo.penalty words.dim words.most data.batch_size data.max_length schedule.epochs "
-        "schedule.patience run.save_minutes optimizer.l2",
+        "elmo.penalty words.dim words.min_count words.most data.batch_size data.max_length "
+        "schedule.epochs schedule.patience run.save_minutes optimizer.l2",
         "0 or more",
         lambda value: value >= 0,
     ),
     Bound(
-        "words.min_count characters.dim characters.max_chars schedule.steps schedule.decay_steps "
-        "run.log_steps",
+        "characters.dim characters.max_chars schedule.steps schedule.decay_steps run.log_steps",
         "1 or more",
         lambda value: value >= 1,
     ),
@@ -215,17 +215,20 @@ class TaskRecipe:
         return dataclasses.asdict(self)
 
     def fitted(self, n_examples: int) -> TaskRecipe:
-        """The recipe with a batch size and epochs for so many examples, where it leaves them open.
+        """The recipe with what it leaves open fitted to so many examples.
 
         Small data needs small batches, or an epoch has hardly a step. Few examples are read 24
         times or more, until there are 240 steps; otherwise the epochs are what about 6,000 steps
-        take, and patience ends most runs before.
+        take, and patience ends most runs before. Half of the words of few examples occur once, and
+        some of them tell much; in large data they would only make the table large.
         """
         size = self.data.batch_size or min(32, max(4, n_examples // 32))
         least, steps = (24, 240) if n_examples < FEW else (6, 6000)
         epochs = self.schedule.epochs or max(least, steps * size // max(1, n_examples))
+        rarest = self.words.min_count or (1 if n_examples < FEW else 2)
         return dataclasses.replace(
             self,
+            words=dataclasses.replace(self.words, min_count=rarest),
             data=dataclasses.replace(self.data, batch_size=size),
             schedule=dataclasses.replace(self.schedule, epochs=epochs),
         )
