@@ -389,6 +389,16 @@ def test_a_label_that_was_not_trained(tmp_path: Path) -> None:
     assert "1 tokens have tags that never occur in training (Z)" in report.notes[0]
 
 
+def test_a_model_knows_the_separator_of_its_labels(tmp_path: Path) -> None:
+    path = write(tmp_path / "data.csv", "text,label\na,x|y\nb,x\nc,y\n")
+    task = make("classify", schedule__steps="1")
+    task.columns = Columns(separator="|")
+    task.fit(path)
+    assert task.labels["classes"] == ["x", "y"]
+    task.save(tmp_path / "model")
+    assert type(task).load(tmp_path / "model").evaluate(path).metrics == task.evaluate(path).metrics
+
+
 def test_a_label_that_only_the_development_data_has(tmp_path: Path) -> None:
     """Nothing is trained, and the next try finds no run in the folder."""
     texts, out = ["a", "b"] * 6, tmp_path / "out"

@@ -138,7 +138,10 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
             return {"kind": kind, "mean": float(numbers.mean()), "scale": scale}
         if examples:
             refuse_single(names, "label")
-        return {"kind": kind, "classes": names}
+        found: dict[str, Any] = {"kind": kind, "classes": names}
+        if kind == "labels" and self.columns.separator is not None:
+            found["separator"] = self.columns.separator
+        return found
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
         kind, sizes = labels.get("kind"), (labels.get("mean"), labels.get("scale"))

@@ -78,10 +78,12 @@ class LabelledTask(Task[Example, Prediction]):
             path: its folder, or that of the run that made it.
             text: the column of the texts or tokens in data to evaluate on.
             label: the column of the labels or tags.
-            separator: what separates several labels in one cell.
+            separator: what separates several labels in one cell; by default as in training.
             options: as in `Task.load`.
         """
         task = super().load(path, **options)
+        stored = task.labels.get("separator")
+        separator = stored if separator is None and isinstance(stored, str) else separator
         task.columns = Columns(text=text, label=label, separator=separator)
         return task
 
