@@ -112,7 +112,7 @@ def test_a_training_word_adds_its_own_scores(tiny_elmo: Elmo, tmp_path: Path) ->
 
 
 def test_a_classifier_from_before_word_scores_loads(tiny_elmo: Elmo, tmp_path: Path) -> None:
-    task = trained("classify", tiny_elmo, tmp_path, model__bag="false")
+    task = trained("classify", tiny_elmo, tmp_path, model__bag='"off"')
     facts = json.loads((tmp_path / "model" / "task.json").read_text())
     del facts["recipe"]["model"]["bag"]
     (tmp_path / "model" / "task.json").write_text(json.dumps(facts))
