@@ -13,6 +13,7 @@ from torch import Tensor
 
 from elmore import Elmo
 from elmore.errors import ConfigError
+from elmore.tasks.classify import ClassifyExample
 from elmore.tasks.columns import Predicate
 from elmore.tasks.coref import CorefExample
 from elmore.tasks.qa import QaExample, split_paragraph
@@ -324,3 +325,10 @@ def test_spans_in_many_sentences_are_read_by_a_bilstm() -> None:
         assert task.fitted([example] * n).model.context == wanted
     asked = task_class("tag")(None, recipe=quick_recipe("tag", model__context='"window"'))
     assert asked.fitted([spans] * 1000).model.context == "window"
+
+
+def test_many_texts_are_read_by_a_bilstm_and_few_by_their_words() -> None:
+    text = ClassifyExample((("It", "fell"),), "down")
+    for number, context, bag in ((1999, "window", "on"), (2000, "lstm", "off")):
+        sizes = task_class("classify")(None).fitted([text] * number).model
+        assert (sizes.context, sizes.bag) == (context, bag)

@@ -73,6 +73,9 @@ class ClassifySizes:
         max_tokens: of longer texts, the first so many tokens are read.
         bag: "on" if training words have scores of their own; "auto" decides by the size of the
             data. Missing in older models.
+        context: what the second layer reads: a "window" of three tokens, or all of the text by an
+            "lstm" in both directions; "auto" decides by the size of the data. Missing in older
+            models.
     """
 
     hidden: int
@@ -80,6 +83,7 @@ class ClassifySizes:
     output: Literal["auto", "label", "labels", "number"]
     max_tokens: int
     bag: Literal["auto", "on", "off"] = "off"
+    context: Literal["auto", "window", "lstm"] = "window"
 
 
 class Classifier(LabelledTask[ClassifyExample, Classified]):
@@ -205,17 +209,27 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
     # ------------------------------------------------------------------- network
 
     def fitted(self, examples: Sequence[ClassifyExample]) -> TaskRecipe:
-        recipe = super().fitted(examples)
-        if recipe.model.bag != "auto":
-            return recipe
-        # With 8,544 reviews the words' own scores learned them by heart: five points less.
-        bag: Literal["on", "off"] = "on" if len(examples) < FEW else "off"
-        return dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, bag=bag))
+        recipe, few = super().fitted(examples), len(examples) < FEW
+        sizes: ClassifySizes = recipe.model
+        if sizes.bag == "auto":
+            # With 8,544 reviews the words' own scores learned them by heart: five points less.
+            sizes = dataclasses.replace(sizes, bag="on" if few else "off")
+        if sizes.context == "auto":
+            # With 8,544 reviews the biLSTM has a point or two more than the window.
+            sizes = dataclasses.replace(sizes, context="window" if few else "lstm")
+        return dataclasses.replace(recipe, model=sizes)
 
     def build(self, features: TokenFeatures) -> Network:
         sizes: ClassifySizes = self.recipe.model
         outputs = 1 if self.labels["kind"] == "number" else len(self.labels["classes"])
-        return TextNetwork(features, sizes.hidden, sizes.dropout, outputs, bag=sizes.bag == "on")
+        return TextNetwork(
+            features,
+            sizes.hidden,
+            sizes.dropout,
+            outputs,
+            lstm=sizes.context == "lstm",
+            bag=sizes.bag == "on",
+        )
 
     def _scores(self, examples: Sequence[ClassifyExample]) -> Tensor:
         tokens = self.tokens([e.tokens for e in examples], [e.sentences for e in examples])

@@ -75,7 +75,7 @@ class _Network:
         lstm = f"{_LSTM}.forward_input" in weights
         self._read = self._lstm(hidden) if lstm else self._around(hidden)
         self.pooled = "pooling.score.weight" in weights
-        self._output = self._layer("output", hidden * (3 if self.pooled else 1 + lstm))
+        self._output = self._layer("output", hidden * (1 + lstm) * (3 if self.pooled else 1))
         self.outputs = len(self._get("output.bias"))
         self._bag = self._word_scores() if "word_scores" in weights else None
 

@@ -32,7 +32,7 @@ class WindowNetwork(Network):
             the scores.
         outputs: scores of a token; of a text in `TextNetwork`.
         lstm: whether the second layer is a biLSTM.
-        pooled: vectors that the output layer reads.
+        pooled: vectors of a token's size that the output layer reads.
     """
 
     def __init__(
@@ -54,7 +54,8 @@ class WindowNetwork(Network):
             self.input_dropout = VariationalDropout(dropout)
         else:
             self.window = nn.Linear(3 * hidden, hidden)
-        self.output = nn.Linear(2 * hidden if lstm else pooled * hidden, outputs)
+        self.read_dim = 2 * hidden if lstm else hidden
+        self.output = nn.Linear(pooled * self.read_dim, outputs)
 
     def hidden(self, tokens: Tokens) -> Tensor:
         """Read tokens, (batch, time, hidden), twice as wide by a biLSTM; zeros at padding."""
@@ -84,6 +85,7 @@ class TextNetwork(WindowNetwork):
         hidden: size of both layers.
         dropout: before each layer.
         outputs: scores of a text.
+        lstm: whether the second layer is a biLSTM.
         bag: whether each training word adds scores of its own, wherever it stands. What the biLM
             says of rare words is vague, so small data gains: with 1,000 reviews two points.
     """
@@ -95,10 +97,11 @@ class TextNetwork(WindowNetwork):
         dropout: float,
         outputs: int,
         *,
+        lstm: bool = False,
         bag: bool = False,
     ) -> None:
-        super().__init__(features, hidden, dropout, outputs, pooled=3)
-        self.pooling = SelfAttentivePooling(hidden)
+        super().__init__(features, hidden, dropout, outputs, lstm=lstm, pooled=3)
+        self.pooling = SelfAttentivePooling(self.read_dim)
         if bag and features.words is not None and features.words.n_trained:
             # As the rows of the word table; 0 and 1, padding and unknown words, stay at 0.
             self.word_scores = nn.Parameter(torch.zeros(features.words.n_trained + 2, outputs))
