@@ -217,3 +217,11 @@ main(["tag", "Ada fell .", "--trained", {str(tmp_path / "model")!r}, "-q"])
         [sys.executable, "-c", BLOCK_TORCH + code], capture_output=True, text=True, check=True
     )
     assert str(task.predict(["Ada fell ."])[0].tags) in done.stdout
+
+
+def test_ready_models_use_the_included_bilm_beside_a_folder_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "english").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert tagger("pos", threads=1).predict([["Rome"]])[0].tags == ("PROPN+NNP",)

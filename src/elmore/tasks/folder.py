@@ -32,7 +32,6 @@ from elmore.errors import ConfigError, FormatError, ModelNotFound
 from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
 from elmore.limits import LIMITS
 from elmore.options import Start
-from elmore.published.catalog import BUNDLED
 from elmore.published.hub import fetch_hugging_face, home, is_hugging_face
 
 __all__ = [
@@ -272,8 +271,9 @@ def bilm_of(
         ConfigError: it is another one.
     """
     if elmo is None:
+        # Not by its name: a folder called "english" in the working directory would be found first.
         elmo = Elmo.load(
-            BUNDLED if inside is None else inside,
+            inside,
             device=device,
             precision=content.precision,
             threads=threads,
