@@ -85,6 +85,18 @@ def test_vectors_are_those_of_the_model(
     ]
 
 
+def test_products_of_any_rows_are_those_of_their_vectors(
+    files: list[Path], tmp_path: Path, model: Path
+) -> None:
+    index = build(files, tmp_path / "uses", model, k=5)
+    query = np.random.default_rng(0).normal(size=index.vectors(np.arange(1)).shape[1])
+    for rows in ([2, 3, 4], [0, 1, 3], [4, 2, 3], [3, 1, 5], [], [1]):
+        some, vector = np.array(rows, np.int64), query.astype(np.float32)
+        np.testing.assert_allclose(
+            index.products(some, vector), index.vectors(some) @ vector, rtol=1e-4, atol=1e-5
+        )
+
+
 def test_layers_are_kept_if_asked_for(
     files: list[Path], tmp_path: Path, model: Path, lm: Elmo
 ) -> None:

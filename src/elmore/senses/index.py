@@ -255,6 +255,15 @@ class Index:
         scale = self._arrays["vector_scale"][rows][:, None]
         return np.asarray(self._arrays["vectors"][rows] * scale, np.float32)
 
+    def products(self, rows: Rows, query: Array) -> Array:
+        """The product of a vector with the dense vectors of uses, `vectors(rows) @ query`, (n,)."""
+        # Uses of one word follow each other: a slice of the map needs no copy. Scaled at the end,
+        # one number per use instead of one per dimension.
+        follow = bool(len(rows)) and bool((np.diff(rows) == 1).all())
+        some = slice(int(rows[0]), int(rows[-1]) + 1) if follow else rows
+        numbers = self._arrays["vectors"][some].astype(np.float32)
+        return np.asarray((numbers @ query) * self._arrays["vector_scale"][some], np.float32)
+
     def layers(self, rows: Rows) -> Array:
         """The layers of uses, if the index was made with some, (n, dim).
 
