@@ -8,7 +8,7 @@
 
 *vectors*: homonyms told apart, and places per second beside plain embedding. *index*: an index for
 200 words and for all frequent words beside plain embedding, its size, and the time to open and to
-ask it; each in a process of its own, one thread. 20 M tokens take about an hour:
+ask it; each in a process of its own, one thread. 20 M tokens take two to three hours:
 `index --text wiki.txt --tokens 20_000_000 --min-count 100`. *approximate*: search over all words
 with cells beside exact search, in an index of all words and in its vectors repeated with noise;
 needs elmore[approximate]. *groups*: how well the groups of
