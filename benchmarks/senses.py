@@ -24,6 +24,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -43,12 +44,12 @@ from elmore.senses.change import prototype_shift
 from elmore.senses.find import _scores
 from elmore.senses.groups import group_vectors, rand_index
 from elmore.senses.index import CELLS
+from elmore.senses.indexing import CANDIDATES
 from elmore.senses.vectors import unit
 from elmore.text.reading import read_input
 from elmore.text.sentence import Sentence
 
 HOMONYMS = Path(__file__).parents[1] / "tests/senses/homonyms.tsv"
-CANDIDATES = 20_000
 Array = np.ndarray
 
 
@@ -149,7 +150,7 @@ def measure_index(args: argparse.Namespace) -> dict[str, Any]:
         with text.open("w", encoding="utf-8") as stream:
             stream.writelines(f"{line}\n" for line in lines_of(args.text, args.tokens))
         result: dict[str, Any] = {}
-        for job in ("plain", "200 words", "all words", "all words, candidates"):
+        for job in ("plain", "200 words", "all words", "all words, all candidates"):
             command = [sys.executable, __file__, "index", "--model", args.model]
             command += ["--min-count", str(args.min_count), "--max-uses", str(args.max_uses)]
             done = subprocess.run(
@@ -178,6 +179,9 @@ def index_child(args: argparse.Namespace) -> dict[str, Any]:
         result["tokens per second"] = round(n_tokens / seconds)
     else:
         words = None if job.startswith("all") else frequent(text)
+        done = threading.Event()
+        memory = threading.Thread(target=watch_memory, args=(done, result))
+        memory.start()
         out, start = f"{text}-{job}", time.process_time()
         index = build_index(
             [text],
@@ -186,10 +190,12 @@ def index_child(args: argparse.Namespace) -> dict[str, Any]:
             words=words,
             min_count=args.min_count,
             max_uses=args.max_uses,
-            candidates=CANDIDATES if "candidates" in job else None,
+            candidates=None if "all candidates" in job else CANDIDATES,
             threads=1,
         )
         seconds = time.process_time() - start
+        done.set()
+        memory.join()
         size = sum(path.stat().st_size for path in Path(out).iterdir())
         result |= {"words": len(index.words), "uses": len(index)}
         result["bytes per use"] = round(size / max(1, len(index)))
@@ -197,6 +203,15 @@ def index_child(args: argparse.Namespace) -> dict[str, Any]:
         result |= questions(out)
     peak = (peak_memory() or 0) / 1e6
     return {"seconds": round(seconds, 1), **result, "peak MB": round(peak)}
+
+
+def watch_memory(done: threading.Event, result: dict[str, Any]) -> None:
+    """Note the most memory of this process while it works, without pages of files (Linux)."""
+    status, most = Path("/proc/self/status"), 0
+    while status.exists() and not done.wait(0.2):
+        line = next(line for line in status.read_text().splitlines() if "RssAnon" in line)
+        most = max(most, int(line.split()[1]))
+    result["peak MB of indexing, without files"] = round(most / 1024)
 
 
 def frequent(text: str, n: int = 200) -> list[str]:
@@ -239,7 +254,6 @@ def measure_approximate(args: argparse.Namespace) -> dict[str, Any]:
             model=args.model,
             min_count=args.min_count,
             max_uses=args.max_uses,
-            candidates=CANDIDATES,
             threads=1,
         )
         places = held_out(index, lines[n_lines:], args.queries)

@@ -68,9 +68,10 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument(
         "--candidates",
-        type=flags.parse_count,
+        type=lambda text: None if text == "all" else flags.parse_count(text),
+        default=20_000,
         metavar="N",
-        help="choose substitutes among the N most frequent words, which is faster (default: all)",
+        help="choose substitutes among the N most frequent words, or `all` (default: 20000)",
     )
     parser.add_argument(
         "--approximate",
