@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 import socket
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import numpy as np
 import pytest
 
 from elmore import Elmo, cosine, perplexity, substitutes
+from elmore.integrations.columns import ColumnJob
+from elmore.integrations.loaded import load_once
 from elmore.language_model.predictions import LanguageModel
 from elmore.published.catalog import BUNDLED, INCLUDED, bundled_model
+from elmore.senses import Index, build_index
 from elmore.text.sentence import Sentence
 
 # Two senses of a word, two sentences each, the word in the same place of its sentence.
@@ -136,3 +140,18 @@ def test_a_sequence_that_is_much_too_long_is_warned_of_once(tiny_checkpoint):
     with pytest.warns(UserWarning, match="21 tokens, but the model was trained on at most 5"):
         elmo.embed_tokens([["a"] * 21])
     elmo.embed_tokens([["a"] * 21])
+
+
+def test_no_folder_of_its_name_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "english").mkdir()
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("She sat on the bank .\n")
+    elmo = Elmo.load(threads=1)
+    assert pickle.loads(pickle.dumps(elmo)).dim == elmo.dim
+    assert load_once(threads=1).dim == elmo.dim
+    assert ColumnJob(pool="mean").added("text") == ["vector"]
+    index = build_index(["text.txt"], "uses", words="bank", threads=1)
+    assert index.manifest["model_name"] == "english"
+    assert len(Index.open("uses", threads=1).find("The [bank] of a river .").hits) == 1

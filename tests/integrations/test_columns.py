@@ -177,7 +177,7 @@ def test_a_job_finds_its_model_from_any_folder(
     assert job.model == str(tiny_folder)
     monkeypatch.chdir(tmp_path)
     assert job.added("text") == ["vector"]
-    assert ColumnJob().model == "english"  # a name, wherever a worker keeps its package
+    assert ColumnJob().model is None  # that of each worker's own package
 
 
 def test_a_process_loads_a_model_once(tiny_folder: Path) -> None:

@@ -109,7 +109,7 @@ def _existing(args: argparse.Namespace) -> Index | None:
 
 
 def _build(args: argparse.Namespace, progress: Progress) -> Index:
-    from elmore.published.catalog import BUNDLED, bundled_model
+    from elmore.published.catalog import bundled_model
     from elmore.senses.indexing import build_index
     from elmore.text.reading import check_rereadable
 
@@ -136,7 +136,7 @@ def _build(args: argparse.Namespace, progress: Progress) -> Index:
     return build_index(
         args.inputs,
         args.output,
-        model=BUNDLED if model == bundled_model() else model,
+        model=None if model == bundled_model() else model,
         words=None if args.words is None else _words(args.words),
         min_count=args.min_count,
         max_uses=args.max_uses,

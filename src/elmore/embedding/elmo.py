@@ -491,4 +491,5 @@ def _absolute(model: ModelPath) -> ModelPath:
 
 def _load_again(model: ModelPath, options: ComputeOptions, fetch: Fetch | None = None) -> Elmo:
     """Undo a pickle, which names the model and does not contain it."""
-    return Elmo._loaded(model, fetch or Fetch(), **options)
+    # Not by the name alone: a folder called "english" may be where the pickle is read.
+    return Elmo._loaded(None if model == BUNDLED else model, fetch or Fetch(), **options)

@@ -28,7 +28,7 @@ from elmore.errors import ConfigError, InputError
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.integrations.loaded import load_once
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions
-from elmore.published.catalog import BUNDLED
+from elmore.published.catalog import bundled_model
 from elmore.text.reading import Reading
 from elmore.text.segmenter import sendable
 from elmore.text.sentence import Sentence
@@ -79,7 +79,8 @@ class ColumnJob(Compute, Output):
         # The job is frozen for everybody else; here its values are settled.
         object.__setattr__(self, "tokenizer", sendable(self.tokenizer))
         # Workers start in other folders than the program that calls them.
-        object.__setattr__(self, "model", _absolute(BUNDLED if self.model is None else self.model))
+        if self.model is not None:
+            object.__setattr__(self, "model", _absolute(self.model))
         if self.token_vectors is not None:
             object.__setattr__(self, "token_vectors", _absolute(tuple(self.token_vectors)))
 
@@ -95,7 +96,7 @@ class ColumnJob(Compute, Output):
             ModelNotFound: there is no such model here.
         """
         if config is None:
-            config = read_checkpoint(self.model or BUNDLED).config
+            config = read_checkpoint(self.model or bundled_model()).config
         value_shape(config, self)  # refuses early
         names = ["vectors" if self.pool is None else "vector"]
         if self.all_layers:

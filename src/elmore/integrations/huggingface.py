@@ -21,7 +21,7 @@ from elmore.errors import ConfigError, ElmoreError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, read_checkpoint
-from elmore.published.catalog import BUNDLED
+from elmore.published.catalog import bundled_model
 from elmore.published.hub import is_hugging_face, is_offline
 from elmore.tasks.folder import FACTS, find_task, read_task
 from elmore.training.run import Run
@@ -262,7 +262,7 @@ def _checkpoint(model: Any, run: Run | None) -> Checkpoint:
     if run is not None:
         return read_checkpoint(run.model_path())
     if model is None or isinstance(model, str | Path | tuple):
-        return read_checkpoint(BUNDLED if model is None else model)
+        return read_checkpoint(bundled_model() if model is None else model)
     checkpoint: Checkpoint = model.checkpoint
     return checkpoint
 

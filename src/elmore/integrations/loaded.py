@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 from elmore.errors import ConfigError
 from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.options import Compute, ComputeOptions
-from elmore.published.catalog import BUNDLED
+from elmore.published.catalog import bundled_model
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
@@ -63,7 +63,7 @@ def load_once(model: ModelPath | None = None, **options: Unpack[ComputeOptions])
     with _process.lock:
         models = _process.models
         if key not in models:
-            checkpoint = read_checkpoint(BUNDLED if model is None else model)
+            checkpoint = read_checkpoint(bundled_model() if model is None else model)
             models[key] = Elmo(checkpoint, **options)
             while len(models) > _MAX_MODELS:
                 models.popitem(last=False)

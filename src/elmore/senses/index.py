@@ -38,6 +38,7 @@ from elmore.embedding.search import largest
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.detect import ModelPath
 from elmore.options import ComputeOptions
+from elmore.published.catalog import BUNDLED
 from elmore.senses.vectors import Array, Place, SenseSpace, SenseVectors
 from elmore.text.segmenter import Split, split_function
 from elmore.text.sentence import Sentence
@@ -195,7 +196,11 @@ class Index:
             raise ConfigError("the index does not name its model; pass it (--model)")
         options = compute_settings(self.manifest)
         options["threads"], options["tokenizer"] = self._threads, self._tokenizer
-        return Elmo.load(tuple(name) if isinstance(name, list) else name, **options)
+        # The name alone could be that of a folder here; a folder is stored with its whole path.
+        default = name == BUNDLED and self._model is None
+        return Elmo.load(
+            None if default else tuple(name) if isinstance(name, list) else name, **options
+        )
 
     @property
     def _tokenizer(self) -> str | None:

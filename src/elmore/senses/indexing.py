@@ -34,7 +34,7 @@ from elmore.formats.detect import ModelPath
 from elmore.jobs.journal import FinishedFile, JournalFolder
 from elmore.jobs.pool import Pool, Request
 from elmore.jobs.worker import Worker
-from elmore.published.catalog import BUNDLED
+from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.senses.index import (
     CELLS,
     FORMAT,
@@ -90,7 +90,7 @@ def build_index(
     files: Sequence[str | Path],
     out: str | Path,
     *,
-    model: ModelPath | Elmo = BUNDLED,
+    model: ModelPath | Elmo | None = None,
     words: Iterable[str] | None = None,
     min_count: int = 100,
     max_uses: int = 1000,
@@ -110,8 +110,8 @@ def build_index(
     Args:
         files: text files, plain or compressed, one sentence per line.
         out: the folder to create.
-        model: what `Elmo.load` takes, or a loaded model, which works in this process alone.
-            Without a softmax, uses are compared by its top layer.
+        model: what `Elmo.load` takes, or a loaded model, which works in this process alone; the
+            English model by default. Without a softmax, uses are compared by its top layer.
         words: which words, or one word; all that occur `min_count` times by default.
         min_count: how often a word must occur, unless `words` is given.
         max_uses: about how many uses of a word are kept, drawn with equal chances; at least one.
@@ -154,8 +154,9 @@ def build_index(
         options["precision"], options["start"] = elmo.precision, elmo.engine.start
         if options.get("tokenizer") is None:
             options["tokenizer"] = _tokenizer_name(elmo)
+    named = bundled_model() if model is None else model
     job = Job(
-        model=elmo.checkpoint.origin if elmo is not None else cast(ModelPath, model), **options
+        model=elmo.checkpoint.origin if elmo is not None else cast(ModelPath, named), **options
     )
     path = Path(os.path.abspath(out))
     busy = f"'{shown(path, 120)}' is being written by process {{owner}}; wait for it"
@@ -206,14 +207,18 @@ def _word_list(words: Iterable[str]) -> list[str]:
     return listed
 
 
-def _model_name(model: ModelPath | Elmo) -> str | list[str] | None:
-    """What `Elmo.load` takes in any folder; None for a model that was not loaded."""
-    found = model._model if isinstance(model, Elmo) else model
-    if isinstance(found, tuple):
-        return [os.path.abspath(path) for path in found]
-    if found is None:
-        return None
-    return os.path.abspath(found) if os.path.exists(found) else str(found)
+def _model_name(model: ModelPath | Elmo | None) -> str | list[str] | None:
+    """What `Index` loads in any folder; None for a model that was not loaded from files."""
+    if model is None:
+        return BUNDLED
+    if isinstance(model, Elmo):  # knows its files by their whole paths
+        found = model._model
+        if isinstance(found, tuple):
+            return [str(path) for path in found]
+        return None if found is None else str(found)
+    if isinstance(model, tuple):
+        return [os.path.abspath(path) for path in model]
+    return os.path.abspath(model) if os.path.exists(model) else str(model)
 
 
 def _tokenizer_name(elmo: Elmo) -> str | None:
