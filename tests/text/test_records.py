@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from elmore.errors import ConfigError, InputError
 from elmore.text.reading import Counts, Reading, SentenceReader
-from elmore.text.records import Records, Text
+from elmore.text.records import Records, Text, table_rows
 
 
 def read(data: str, name: str = "stdin", reading: Reading | None = None, **where) -> list[Text]:
@@ -138,3 +139,11 @@ def test_sentences_of_tokens_stay_as_they_are(tmp_path: Path):
     assert (counts.sentences, counts.tokens) == (2, 4)
     assert reader.count([str(path), str(path)]) == 4
     assert reader.count(["-"]) is None
+
+
+def test_rows_keep_their_numbers_where_lines_were_left_out() -> None:
+    lines = iter([(1, "text,id"), (2, '"a'), (3, 'b",1'), (6, "c,2"), (8, '"d')])
+    rows = table_rows(lines, "x.csv")
+    assert [number for number, _ in islice(rows, 3)] == [1, 2, 6]
+    with pytest.raises(InputError, match=r"x\.csv:8: not a table"):
+        next(rows)

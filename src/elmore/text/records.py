@@ -152,24 +152,31 @@ def table_rows(lines: Lines, name: str) -> Iterator[tuple[int, list[str]]]:
     Raises:
         InputError: a cell is too long, or its quotes do not end.
     """
-    number, first = next(lines, (1, ""))
+    start, first = next(lines, (1, ""))
     suffix = data_suffix(name)
     # Spreadsheets of some countries write semicolons.
     mark = "\t" if suffix in (".tsv", ".tab") else max(",;\t", key=first.count)
     # Quotes are letters in most files with tabs: data sets of sentences are full of them.
     plain = mark == "\t" and not first.startswith('"')
     quoting: Literal[0, 3] = csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL
-    # A cell of a CSV file may have line breaks.
-    with_breaks = (f"{line}\n" for _, line in chain([(number, first)], lines))
-    rows = csv.reader(with_breaks, delimiter=mark, quoting=quoting, strict=True)
+    # A cell of a CSV file may have line breaks, so that a row has several lines. Their numbers are
+    # kept: some lines of the file may have been left out.
+    numbers: list[int] = []
+
+    def with_breaks() -> Iterator[str]:
+        for number, line in chain([(start, first)], lines):
+            numbers.append(number)
+            yield f"{line}\n"
+
+    rows = csv.reader(with_breaks(), delimiter=mark, quoting=quoting, strict=True)
     try:
         for row in rows:
             if row:
-                yield number, row
-            number = rows.line_num + 1
+                yield numbers[0], row
+            numbers.clear()
     except csv.Error as error:
         problem = f"not a table: {shown(error, 60)}; check the quotes"
-        raise InputError(problem, file=shown(name, 120), line=number) from None
+        raise InputError(problem, file=shown(name, 120), line=numbers[0]) from None
 
 
 def _column_texts(lines: Lines, name: str, column: str | int) -> Lines:
