@@ -47,6 +47,7 @@ def features(threads: int | None) -> dict[str, object]:
         "ELMo, largest of tokens": make_pipeline(
             clone(elmo).set_params(pool="max"), StandardScaler()
         ),
+        "ELMo, sif": make_pipeline(clone(elmo).set_params(pool="sif"), StandardScaler()),
         "ELMo (mean) and TF-IDF": make_union(
             make_pipeline(clone(elmo), StandardScaler()), make_pipeline(tfidf, MaxAbsScaler())
         ),
