@@ -64,10 +64,10 @@ The paper (Figure 1: SNLI, SRL): the smaller the training set, the larger the ga
 of the data with ELMo is as good as 10 % without, and ELMo reaches the baseline's best score after
 10 epochs; the baseline needs 486.
 
-Here: NER agrees. The gain falls from 16 points on 140 sentences to 1.5 on all of them, and ELMo with
-30 % of the data is as good as the baseline with all of it. SST-5 differs: with 85 or 256 sentences
-neither system learns much, and ELMo is 1.5 to 2.6 points behind. It is ahead from 10 % on, and most
-with all of the data.
+Here: NER agrees. The gain falls from 16 points on 140 sentences to 1.5 on all of them, and ELMo
+with 30 % of the data is as good as the baseline with all of it. SST-5 differs: with 85 or 256
+sentences neither system learns much, and ELMo is 1.5 to 2.6 points behind. It is ahead from 10 %
+on, and most with all of the data.
 """,
     "mix": """
 The paper (Figure 2): at the input, tasks prefer the first LSTM layer, above all coreference and

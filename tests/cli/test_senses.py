@@ -103,6 +103,18 @@ def test_a_file_of_words(cli: Cli, lm_model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "found"), [([], 20_000), (["--candidates", "9"], 9), (["--candidates", "all"], None)]
+)
+def test_candidates(
+    cli: Cli, lm_model: Path, tmp_path: Path, given: list[str], found: int | None
+) -> None:
+    (tmp_path / "text.txt").write_text("It fell .\n", "utf-8")
+    base = ["index", tmp_path / "text.txt", "--model", lm_model, "--words", "fell"]
+    assert cli(*base, *given, "-o", tmp_path / "uses").code == 0
+    assert Index.open(tmp_path / "uses").manifest["settings"].get("candidates") == found
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["index", "{text}"], "an index is a folder; pass -o FOLDER"),

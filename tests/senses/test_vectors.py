@@ -57,6 +57,8 @@ def test_frequent_candidates_alone(lm: Elmo) -> None:
     assert space.dim == found.dense().shape[1]
     with pytest.raises(ConfigError, match="candidates=0"):
         SenseSpace(lm, candidates=0)
+    with pytest.raises(ConfigError, match="candidates=1 leaves no word beside markers"):
+        SenseSpace(lm, candidates=1)
 
 
 def test_few_words_are_the_likeliest_of_all(lm: Elmo) -> None:

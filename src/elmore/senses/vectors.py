@@ -195,6 +195,8 @@ class SenseSpace:
         self.special = self._predictor.model.special
         self.softmax = self._predictor.model.softmax
         self.k = min(k, len(self._predictor.prior) - len(self._predictor.special))
+        if self.k < 1:
+            raise ConfigError(f"candidates={candidates} leaves no word beside markers; use more")
         rank = np.log(np.arange(1, len(self.words) + 1))
         # log p(w), (n_words,)
         self.log_prior = (-rank - np.log(np.exp(-rank).sum())).astype(np.float32)
