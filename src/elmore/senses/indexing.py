@@ -72,7 +72,7 @@ _SURE = 64
 # Words that a message lists.
 _LISTED = 10
 # Substitutes are chosen among so many frequent words. The softmax of all 50,000 words of `english`
-# makes an index of all words a fifth slower and no better: the 15 nearest uses give the sense of
+# makes an index of all words 15 % slower and no better: the 15 nearest uses give the sense of
 # 11,242 uses of SemCor in 71.2 per cent with both (dense vectors: 68.5, and 68.7 with all words).
 CANDIDATES = 20_000
 
