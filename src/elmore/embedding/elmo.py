@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import importlib
-import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cached_property
@@ -24,7 +23,7 @@ from elmore.embedding.stream import sentences_from_texts
 from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.detect import ModelPath, read_checkpoint
+from elmore.formats.detect import ModelPath, absolute, read_checkpoint
 from elmore.initial_weights import initial_weights
 from elmore.options import ComputeOptions, Fetch, Start, StreamOptions
 from elmore.published.catalog import BUNDLED, bundled_model
@@ -51,7 +50,7 @@ class Elmo(Embedder):
 
     def __init__(self, checkpoint: Checkpoint, **options: Unpack[ComputeOptions]) -> None:
         super().__init__(checkpoint, **options)
-        self._model: ModelPath | None = None  # what `load` was asked for
+        self._model: str | tuple[str, ...] | None = None  # what `load` was asked for
         self._fetch = Fetch()
 
     @classmethod
@@ -175,7 +174,7 @@ class Elmo(Embedder):
     ) -> Elmo:
         checkpoint = read_checkpoint(bundled_model() if model is None else model, fetch)
         elmo = cls(checkpoint, **options)
-        elmo._model = BUNDLED if model is None else _absolute(model)
+        elmo._model = BUNDLED if model is None else absolute(model)
         # For a pickle, which must hold no secret.
         elmo._fetch = dataclasses.replace(fetch, token=None, progress=None)
         return elmo
@@ -480,13 +479,6 @@ class Elmo(Embedder):
         options = self._engine.compute.options()
         options["tokenizer"] = sendable(options["tokenizer"])
         return _load_again, (self._model, options, self._fetch)
-
-
-def _absolute(model: ModelPath) -> ModelPath:
-    """Make paths that exist absolute, so that other processes find them; leave names alone."""
-    if isinstance(model, tuple):
-        return tuple(os.path.abspath(path) for path in model)
-    return os.path.abspath(model) if os.path.exists(model) else model
 
 
 def _load_again(model: ModelPath, options: ComputeOptions, fetch: Fetch | None = None) -> Elmo:

@@ -36,6 +36,7 @@ __all__ = [
     "FORMATS",
     "Format",
     "ModelPath",
+    "absolute",
     "detect",
     "formats",
     "open_model",
@@ -103,6 +104,13 @@ def detect(source: Source) -> Format:
         f"'{source.name}' is not a known model (found {found}); expected config.json with "
         "model.safetensors, encoder.pkl or weights.th, or options.json with *.hdf5 or *.index"
     )
+
+
+def absolute(model: ModelPath) -> str | tuple[str, ...]:
+    """Make the paths of files that exist here absolute, for other folders; leave names alone."""
+    if isinstance(model, list | tuple):
+        return tuple(str(absolute(part)) for part in model)
+    return os.path.abspath(model) if os.path.exists(model) else str(model)
 
 
 def open_model(model: ModelPath, fetch: Fetch = _FETCH) -> Source:

@@ -12,7 +12,6 @@ A null stays null. A sentence without tokens has an empty list of vectors, or ze
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +24,7 @@ from elmore.embedding.stream import embed_records
 from elmore.embedding.writers import Record, stored
 from elmore.embedding.writers.parquet import VectorColumns
 from elmore.errors import ConfigError, InputError
-from elmore.formats.detect import ModelPath, read_checkpoint
+from elmore.formats.detect import ModelPath, absolute, read_checkpoint
 from elmore.integrations.loaded import load_once
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions
 from elmore.published.catalog import bundled_model
@@ -80,9 +79,9 @@ class ColumnJob(Compute, Output):
         object.__setattr__(self, "tokenizer", sendable(self.tokenizer))
         # Workers start in other folders than the program that calls them.
         if self.model is not None:
-            object.__setattr__(self, "model", _absolute(self.model))
+            object.__setattr__(self, "model", absolute(self.model))
         if self.token_vectors is not None:
-            object.__setattr__(self, "token_vectors", _absolute(tuple(self.token_vectors)))
+            object.__setattr__(self, "token_vectors", absolute(tuple(self.token_vectors)))
 
     def added(self, kind: Kind, config: BiLmConfig | None = None) -> list[str]:
         """The names of the columns that are added, in order.
@@ -264,10 +263,3 @@ def _is_string(types: Any, arrow_type: Any) -> bool:
         arrow_type = arrow_type.value_type
     tests = (types.is_string, types.is_large_string, types.is_string_view)
     return any(test(arrow_type) for test in tests)
-
-
-def _absolute(paths: Any) -> Any:
-    """Make the paths of files that exist here absolute, and leave names alone."""
-    if isinstance(paths, list | tuple):
-        return tuple(_absolute(path) for path in paths)
-    return os.path.abspath(paths) if os.path.exists(paths) else str(paths)

@@ -30,7 +30,7 @@ from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import LayerChoice
 from elmore.embedding.stream import windows
 from elmore.errors import ConfigError, InputError
-from elmore.formats.detect import ModelPath
+from elmore.formats.detect import ModelPath, absolute
 from elmore.jobs.journal import FinishedFile, JournalFolder
 from elmore.jobs.pool import Pool, Request
 from elmore.jobs.worker import Worker
@@ -209,16 +209,11 @@ def _word_list(words: Iterable[str]) -> list[str]:
 
 def _model_name(model: ModelPath | Elmo | None) -> str | list[str] | None:
     """What `Index` loads in any folder; None for a model that was not loaded from files."""
-    if model is None:
-        return BUNDLED
     if isinstance(model, Elmo):  # knows its files by their whole paths
         found = model._model
-        if isinstance(found, tuple):
-            return [str(path) for path in found]
-        return None if found is None else str(found)
-    if isinstance(model, tuple):
-        return [os.path.abspath(path) for path in model]
-    return os.path.abspath(model) if os.path.exists(model) else str(model)
+    else:
+        found = BUNDLED if model is None else absolute(model)
+    return list(found) if isinstance(found, tuple) else found
 
 
 def _tokenizer_name(elmo: Elmo) -> str | None:
