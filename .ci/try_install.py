@@ -11,7 +11,7 @@ import shutil
 import subprocess
 
 import elmore
-from elmore.kernels.native import native
+from elmore.compute.native import native
 
 SENTENCES = ["She sat on the bank of the river.", "The bank raised its interest rates."]
 

@@ -29,10 +29,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler, normalize
 
 from elmore import Elmo
-from elmore._atomic import atomic_file
-from elmore._io import open_text
 from elmore.analysis import linear_probe
 from elmore.analysis.wsd import Instance, SenseText, read_wsd
+from elmore.base.atomic import atomic_file
+from elmore.base.io import open_text
 from elmore.text.word_vectors import read_word_vectors
 
 Tokens = Sequence[str]
@@ -303,7 +303,7 @@ def memory(name: str, data: Path) -> dict[str, float]:
     """Megabytes of a process that loads one contender and embeds 400 sentences."""
     code = (
         "from pathlib import Path; import alternatives as a\n"
-        "from elmore._machine import peak_memory\n"
+        "from elmore.base.machine import peak_memory\n"
         f"c = a.CONTENDERS[{name!r}](Path({str(data)!r}))\n"
         f"a.speed(c, Path({str(data)!r})) if {name!r} != 'tfidf' else None\n"
         "print((peak_memory() or 0) // 1_000_000)"
@@ -333,7 +333,9 @@ def _tagged(path: Path) -> list[list[tuple[str, str]]]:
 
 def _sst(path: Path) -> tuple[list[tuple[str, ...]], NDArray[np.int64]]:
     """Sentences and whether they are positive; neutral ones left out."""
-    from elmore.tasks.sentiment import read_trees  # brings torch, which most contenders do without
+    from elmore.tasks.paper.sentiment import (
+        read_trees,  # brings torch, which most contenders do without
+    )
 
     rows = [phrases[0] for phrases in read_trees(path)]
     rows = [(tokens, label) for tokens, label in rows if label != 2]

@@ -87,9 +87,9 @@ class Version:
 def random_model(shape: str, folder: Path) -> Path:
     """Write a byte-CNN model of a published shape with random weights."""
     from elmore import Elmo
+    from elmore.compute.initial_weights import initial_weights
     from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
     from elmore.formats.checkpoint import Checkpoint
-    from elmore.initial_weights import initial_weights
     from elmore.text.characters import ByteAlphabet
 
     cells, dim = map(int, shape.split("/"))

@@ -34,12 +34,12 @@ from machine import Neighbours, Timing, append_result, facts, read_bandwidth, sg
 from plain import NnLstmElmo, PlainElmo
 
 from elmore import Elmo
+from elmore.compute.native import native
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.embedding.engine import build_bilm
 from elmore.embedding.word_cache import WordCache
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import read_checkpoint
-from elmore.kernels.native import native
 from elmore.nn.bilm import BiLm, initialise
 from elmore.text.characters import ByteAlphabet
 from elmore.text.tokenizer import tokenize

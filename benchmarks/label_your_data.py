@@ -29,7 +29,7 @@ def data_of(folder: Path, name: str) -> tuple[Any, list[Any], list[Any], dict[st
     """The class of a task, its training and test examples, and its arguments."""
     if name == "EWT":
         from elmore.tasks import TagExample, Tagger
-        from elmore.tasks.columns import read_conllu
+        from elmore.tasks.data.columns import read_conllu
 
         parts = [
             [TagExample(s.words, s.upos) for s in read_conllu(folder / "pos" / file)]
@@ -37,7 +37,7 @@ def data_of(folder: Path, name: str) -> tuple[Any, list[Any], list[Any], dict[st
         ]
         return Tagger, parts[0], parts[1], {}
     from elmore.tasks import Classifier, ClassifyExample
-    from elmore.tasks.sentiment import read_trees
+    from elmore.tasks.paper.sentiment import read_trees
 
     sides = {0: "negative", 1: "negative", 3: "positive", 4: "positive"}
     found = []

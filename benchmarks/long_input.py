@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from elmore import Elmo
-from elmore._io import open_text
+from elmore.base.io import open_text
 from elmore.language_model.predictions import LanguageModel
 from elmore.text.sentence import Sentence
 

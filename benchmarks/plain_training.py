@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from elmore.config import BiLmConfig
 from elmore.nn.softmax import Negatives
-from elmore.training.batches import LmBatch
+from elmore.training.bilm.batches import LmBatch
 
 
 class PlainStep(nn.Module):

@@ -26,9 +26,9 @@ import torch
 
 from elmore import Elmo, __version__
 from elmore.tasks import Classifier, ClassifyExample, TagExample, Tagger
-from elmore.tasks.columns import read_conllu
+from elmore.tasks.data.columns import read_conllu
+from elmore.tasks.paper.sentiment import read_trees
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.sentiment import read_trees
 from elmore.text.conll import split_columns
 from elmore.text.reading import numbered_lines
 

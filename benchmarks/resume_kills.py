@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from elmore.training.prepare import prepare
+from elmore.corpus.prepare import prepare
 from elmore.training.run import Run
 
 SETTINGS = {

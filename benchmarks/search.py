@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import torch
 from machine import cpu_model
 
-from elmore.training.pretrain import pretrain
-from elmore.training.recipe import Recipe
+from elmore.training.bilm.pretrain import pretrain
+from elmore.training.bilm.recipe import Recipe
 
 # What every run starts from, written out so that a change of the recipe does not change it.
 BASE = {

@@ -34,8 +34,8 @@ from typing import Any
 import numpy as np
 
 from elmore import Elmo
-from elmore._machine import peak_memory
-from elmore._messages import SILENT
+from elmore.base.machine import peak_memory
+from elmore.base.messages import SILENT
 from elmore.embedding.search import largest
 from elmore.senses import Index, SenseSpace, build_index, marked_place
 from elmore.senses import index as senses_index

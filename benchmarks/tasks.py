@@ -28,7 +28,7 @@ from experiments import CONTROL, EXPERIMENTS, SYSTEMS, VECTORS, task_class
 from md_table import table
 from task_page import draw, load_results, page, score_rows
 
-from elmore._json import json_digest
+from elmore.base.json import json_digest
 from elmore.tasks.recipe import TaskRecipe
 
 HERE = Path(__file__).resolve().parent

@@ -19,21 +19,21 @@ from embed import read_text
 from machine import Timing, append_result, facts, sgemm_limit
 from plain_training import PlainStep
 
-from elmore.kernels.native import native
-from elmore.kernels.recurrence import Clips
+from elmore.compute.native import native
+from elmore.compute.recurrence import Clips
 from elmore.nn.lstm_steps import LstmSteps
 from elmore.nn.softmax import draw_negatives, sampled_softmax
 from elmore.nn.threads import torch_workers
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.batches import LmBatch
+from elmore.training.bilm.batches import LmBatch
+from elmore.training.bilm.recipe import Recipe
+from elmore.training.bilm.streams import StreamBatches
+from elmore.training.bilm.trainer import LmTrainer
 from elmore.training.distributed import Group
 from elmore.training.optimizers import Update
-from elmore.training.recipe import Recipe
 from elmore.training.run import Run
-from elmore.training.streams import StreamBatches
-from elmore.training.trainer import LmTrainer
 
 SIZES = ("512/128", "1024/128", "1024/256")
 ROWS, STEPS, WORDS = 64, 20, 50_000

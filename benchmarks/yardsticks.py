@@ -29,9 +29,9 @@ from long_input import SIZES, along, tokens_of
 from model_card import write_card
 
 from elmore import Elmo, perplexity
-from elmore._atomic import atomic_file
-from elmore._io import open_text
 from elmore.analysis import Blimp, LexicalSubstitution, Pos, Wsd
+from elmore.base.atomic import atomic_file
+from elmore.base.io import open_text
 from elmore.embedding.certificate import certified
 from elmore.formats import elmore_folder
 from elmore.language_model.predictions import LanguageModel

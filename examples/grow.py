@@ -146,8 +146,8 @@ def main() -> None:
     if args.data is None:
         return
     # Imported here, because growing alone does not need torch.
-    from elmore.training.pretrain import pretrain
-    from elmore.training.recipe import Recipe
+    from elmore.training.bilm.pretrain import pretrain
+    from elmore.training.bilm.recipe import Recipe
 
     shape = {"model.dim": str(args.dim), "model.projection_dim": str(args.projection_dim)}
     settings = shape | dict(pair.split("=", 1) for pair in args.set)

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from elmore.integrations.sklearn import ElmoVectorizer
-from elmore.tasks.sentiment import read_trees
+from elmore.tasks.paper.sentiment import read_trees
 
 STRENGTHS = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]
 

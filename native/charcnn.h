@@ -1,4 +1,4 @@
-/* Character convolutions as sums of table rows (kernels/charcnn.py). */
+/* Character convolutions as sums of table rows (compute/charcnn.py). */
 #ifndef ELMORE_CHARCNN_H
 #define ELMORE_CHARCNN_H
 

@@ -1,4 +1,4 @@
-/* The element-wise part of LSTM steps, forward and backward (kernels/recurrence.py checks arguments). */
+/* The element-wise part of LSTM steps, forward and backward (compute/recurrence.py checks arguments). */
 #ifndef ELMORE_LSTM_H
 #define ELMORE_LSTM_H
 

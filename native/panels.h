@@ -1,4 +1,4 @@
-/* Products of a few rows with a weight matrix that was packed ahead of time (kernels/matrix.py).
+/* Products of a few rows with a weight matrix that was packed ahead of time (compute/matrix.py).
  *
  * A matrix of n outputs and k inputs lies in panels of 16 outputs: (n / 16, k, 16) in float32 or
  * float16; (n / 16, k / 4, 16, 4) in int8, k filled up with zeros to a multiple of 4. n is filled

@@ -1,4 +1,4 @@
-/* The k largest of each row and the sum of exps (kernels/softmax.py checks arguments). */
+/* The k largest of each row and the sum of exps (compute/softmax.py checks arguments). */
 #ifndef ELMORE_RANK_H
 #define ELMORE_RANK_H
 

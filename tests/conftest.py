@@ -30,7 +30,11 @@ if HAS_TORCH:
 
 # Modules that import torch when they are imported.
 _TORCH_MODULES = ("torch", "elmore.nn", "elmore.tasks", "small_training", "small_tasks")
-_TORCH_MODULES += ("manylangs_reference", "elmore.training.pretrain", "elmore.training.trainer")
+_TORCH_MODULES += (
+    "manylangs_reference",
+    "elmore.training.bilm.pretrain",
+    "elmore.training.bilm.trainer",
+)
 _MISSING = tuple(name for name in ("gensim", "spacy") if find_spec(name) is None)
 _MISSING += () if HAS_TORCH else _TORCH_MODULES
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from elmore.corpus import worker_tasks
+from elmore.corpus.texts import TextFile, inspect_file, read_blocks
+from elmore.corpus.worker_tasks import tokenize_block
 from elmore.text.reading import Reading
-from elmore.training import worker_tasks
-from elmore.training.corpus import TextFile, inspect_file, read_blocks
-from elmore.training.worker_tasks import tokenize_block
 
 TEXT = "One here .\nTwo there .\n\nThree .\n"
 EXPECTED = [["One here .", "Two there ."], ["Three ."]]

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from elmore.corpus.prepare import prepare
+from elmore.corpus.prepared import Prepared
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.batches import LmBatch
-from elmore.training.prepare import prepare
-from elmore.training.prepared import Prepared
-from elmore.training.recipe import Recipe
+from elmore.training.bilm.batches import LmBatch
+from elmore.training.bilm.recipe import Recipe
 from elmore.training.run import load_state, save_state
 
 WORDS = [f"w{chr(97 + k)}" for k in range(20)]

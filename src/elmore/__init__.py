@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from elmore._imports import lazy_names
 from elmore._version import __version__
+from elmore.base.optional import lazy_names
 from elmore.errors import ElmoreError
 
 if TYPE_CHECKING:
     from elmore import analysis, senses, tasks
     from elmore.config import BiLmConfig
+    from elmore.corpus.prepare import prepare
     from elmore.embedding.elmo import Elmo
     from elmore.embedding.results import SentenceLayers, cosine
     from elmore.embedding.search import search
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
     from elmore.language_model.perplexity import perplexity
     from elmore.language_model.scores import score
     from elmore.nn.elmo_layer import ElmoLayer, ScalarMix
-    from elmore.tasks.light import classifier, tagger
-    from elmore.training.fine_tune import fine_tune
-    from elmore.training.prepare import prepare
-    from elmore.training.pretrain import pretrain
-    from elmore.training.recipe import Recipe
+    from elmore.tasks.own.light import classifier, tagger
+    from elmore.training.bilm.fine_tune import fine_tune
+    from elmore.training.bilm.pretrain import pretrain
+    from elmore.training.bilm.recipe import Recipe
     from elmore.training.run import Run
 
 __all__ = [
@@ -63,23 +63,23 @@ _NAMES = {
     "BiLmConfig": "elmore.config",
     "Elmo": "elmore.embedding.elmo",
     "ElmoLayer": "elmore.nn.elmo_layer",
-    "Recipe": "elmore.training.recipe",
+    "Recipe": "elmore.training.bilm.recipe",
     "Run": "elmore.training.run",
     "ScalarMix": "elmore.nn.elmo_layer",
     "SentenceLayers": "elmore.embedding.results",
     "analysis": "elmore.analysis",
-    "classifier": "elmore.tasks.light",
+    "classifier": "elmore.tasks.own.light",
     "cosine": "elmore.embedding.results",
-    "fine_tune": "elmore.training.fine_tune",
+    "fine_tune": "elmore.training.bilm.fine_tune",
     "perplexity": "elmore.language_model.perplexity",
-    "prepare": "elmore.training.prepare",
-    "pretrain": "elmore.training.pretrain",
+    "prepare": "elmore.corpus.prepare",
+    "pretrain": "elmore.training.bilm.pretrain",
     "read_vectors": "elmore.embedding.vectors",
     "score": "elmore.language_model.scores",
     "search": "elmore.embedding.search",
     "senses": "elmore.senses",
     "substitutes": "elmore.language_model.likely_words",
-    "tagger": "elmore.tasks.light",
+    "tagger": "elmore.tasks.own.light",
     "tasks": "elmore.tasks",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

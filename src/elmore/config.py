@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from elmore._json import from_json
-from elmore._messages import shown
+from elmore.base.json import from_json
+from elmore.base.messages import shown
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS, Limits
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast, get_args
 
-from elmore._messages import ProgressOption
+from elmore.base.messages import ProgressOption
 from elmore.config import ComputePrecision
 from elmore.errors import ConfigError
 

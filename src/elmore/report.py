@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elmore._atomic import atomic_file, atomic_path
-from elmore._imports import require
+from elmore.base.atomic import atomic_file, atomic_path
+from elmore.base.optional import require
 from elmore.errors import ConfigError
 
 __all__ = [

@@ -11,7 +11,7 @@ import pytest
 
 from elmore.analysis import Pos
 from elmore.errors import ConfigError, ElmoreError, InputError
-from elmore.tasks.columns import read_conllu
+from elmore.tasks.data.columns import read_conllu
 from elmore.text.word_vectors import read_word_vectors
 
 LETTERS = "abcdefghij"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from elmore.embedding import doctor
+from elmore.cli import doctor_checks as doctor
 
 
 def test_doctor(cli, tmp_path, monkeypatch):

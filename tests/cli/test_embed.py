@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from elmore import Elmo, read_vectors
-from elmore._messages import SILENT
+from elmore.base.messages import SILENT
 from elmore.embedding.vectors import Vectors
 
 LINES = ["It fell .", "", 'He said "no".']

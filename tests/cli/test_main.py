@@ -8,7 +8,8 @@ import warnings
 import pytest
 
 import elmore
-from elmore import _imports, _messages
+from elmore.base import messages as _messages
+from elmore.base import optional as _imports
 from elmore.cli import main as program
 from elmore.cli.main import VERBS
 from elmore.errors import MissingExtra

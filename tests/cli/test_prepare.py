@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elmore.training.prepared import Prepared
+from elmore.corpus.prepared import Prepared
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 
-from elmore.training.recipe_files import recipe_names, recipe_text, task_recipe_names
+from elmore.training.bilm.recipe_files import recipe_names, recipe_text, task_recipe_names
 
 
 def test_list(cli):

@@ -13,7 +13,7 @@ from small_tasks import CLASSIFY, make, write_data
 
 from elmore import Elmo
 from elmore.tasks.folder import ready_models
-from elmore.tasks.light import classifier, tagger
+from elmore.tasks.own.light import classifier, tagger
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from small_tasks import NAMES, QUICK, SIZES, write_data
 
-from elmore.training.recipe_files import task_recipe_names
+from elmore.training.bilm.recipe_files import task_recipe_names
 
 PLAIN = {
     "tag": b"Ada lives in Rome .\n",

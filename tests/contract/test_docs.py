@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
 
 import flair_stand_in
 import pytest
-from doc_blocks import agrees, blocks_of, commands_of, run_block
+from doc_blocks import agrees, blocks_of, run_block
 from small_models import DATA, make_options, write_pair
 from small_tasks import write_data
 
 from elmore import Elmo, __version__
-from elmore.cli.main import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 # Those below api/ are made of docstrings, whose examples other tests run.
@@ -26,7 +24,7 @@ PAGES = [
         page
         for page in (ROOT / "docs").rglob("*.md")
         # Reference pages have no blocks of their own; notebooks are run by test_notebooks.py.
-        if page.parent.name not in ("api", "notebooks") or page.name == "index.md"
+        if page.name != "reference.md"
     ),
 ]
 
@@ -102,31 +100,6 @@ def test_code_blocks_run(
     space: dict[str, object] = {}
     for block in blocks:
         run_block(page, block, space)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_its_page(verb: str) -> None:
-    """Two commands that run, at least, what they print, and a mistake with its message."""
-    page = ROOT / "docs" / "how-to" / f"{verb}.md"
-    assert page.is_file(), f"write {page.relative_to(ROOT)}, and its line in mkdocs.yml"
-    text = page.read_text(encoding="utf-8")
-    assert text.startswith(f"# elmore {verb}\n")
-    assert "\n## Common mistakes\n" in text
-    blocks = [block for block in blocks_of(page) if block.kind == "console"]
-    commands = [command for block in blocks for command in commands_of(block.code)]
-    own = [c for c in commands if re.search(rf"(^|\| |=\w+ )elmore {verb}( |$)", c.line)]
-    if verb != "serve":  # which does not end by itself
-        assert len([c for c in own if not c.fails]) >= 2
-        assert any(c.shown.strip() for c in own)
-    assert any(c.fails for c in own), "show a mistake, and what elmore says to it"
-
-
-def test_no_verb_is_left_over() -> None:
-    pages = {page.stem for page in (ROOT / "docs" / "how-to").glob("*.md")}
-    assert pages == set(VERBS)
-    overview = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    linked = re.findall(r"how-to/([a-z-]+)\.md", overview)
-    assert sorted(linked) == sorted(VERBS)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""The notebooks run, and the pages of the site show what is in them.
+"""The notebooks run.
 
-ELMORE_DOCS=write pytest tests/contract/test_notebooks.py    # run them, keep outputs, write pages
+ELMORE_DOCS=write pytest tests/contract/test_notebooks.py    # run them and keep their outputs
 """
 
 from __future__ import annotations
@@ -13,24 +13,23 @@ from typing import Any
 
 import pytest
 from fake_hub import FakeHub, serve_hub
-from notebook_pages import folder, page_of
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed: pip install nbclient")
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: elmore[dev]")
 pytest.importorskip("ipykernel", reason="ipykernel is not installed: elmore[dev]")
 
-NOTEBOOKS = sorted(path.name for path in folder().glob("*.ipynb"))
-DOCS = folder().parents[1] / "docs" / "notebooks"
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "notebooks"
+NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 WRITE = os.environ.get("ELMORE_DOCS") == "write"
 
 
 def read(name: str) -> Any:
-    return nbformat.read(folder() / name, 4)
+    return nbformat.read(FOLDER / name, 4)
 
 
 def run(name: str, place: Path) -> Any:
     """Run a notebook in a folder of its own, beside its data."""
-    for path in folder().glob("*.txt"):
+    for path in FOLDER.glob("*.txt"):
         shutil.copy(path, place)
     notebook = read(name)
     where = {"metadata": {"path": str(place)}}
@@ -93,7 +92,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
 def test_it_runs(name: str, tmp_path: Path, hub: FakeHub) -> None:
     done = tidied(run(name, tmp_path))
     if WRITE:
-        nbformat.write(done, folder() / name)
+        nbformat.write(done, FOLDER / name)
     assert kinds(done) == kinds(read(name)), "run ELMORE_DOCS=write pytest on this file"
     if name == "own-model.ipynb":  # it pushes the model, and loads it again
         assert "model.safetensors" in hub.repositories["your-name/harbour"]["main"]
@@ -102,34 +101,8 @@ def test_it_runs(name: str, tmp_path: Path, hub: FakeHub) -> None:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_its_outputs_are_committed_and_small(name: str) -> None:
-    assert (folder() / name).stat().st_size < 40_000
+    assert (FOLDER / name).stat().st_size < 40_000
     notebook = read(name)
     assert notebook == tidied(read(name))
     assert any(shown for shown in kinds(notebook))
-    assert not any(str(folder().parents[1]) in str(cell) for cell in notebook.cells)
-
-
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_its_page_shows_it(name: str) -> None:
-    path, page = DOCS / name.replace(".ipynb", ".md"), page_of(name, read(name))
-    if WRITE:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(page, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == page, "run ELMORE_DOCS=write pytest on this file"
-
-
-def test_what_a_page_looks_like() -> None:
-    new = nbformat.v4
-    shown = new.new_output("display_data", {"text/plain": "x", "text/html": "<p>\n\n</p>"})
-    notebook = new.new_notebook(
-        cells=[
-            new.new_markdown_cell("# T"),
-            new.new_markdown_cell("[s](https://elmore-nlp.github.io/elmore/senses.html#a)"),
-            new.new_code_cell("1", outputs=[new.new_output("stream", text="a\n"), shown]),
-        ]
-    )
-    page = page_of("t.ipynb", notebook)
-    assert "# T\n" in page
-    assert "[s](../senses.md#a)" in page
-    assert "```py\n1\n```\n\n```text\na\n```" in page
-    assert "<p>\n</p>" in page
+    assert not any(str(FOLDER.parents[1]) in str(cell) for cell in notebook.cells)

@@ -65,7 +65,7 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
 
 
 def test_the_reference_explains_every_method(site: Path) -> None:
-    page = (site / "api" / "elmo.html").read_text(encoding="utf-8")
+    page = (site / "reference.html").read_text(encoding="utf-8")
     for name in ("load", "embed", "encode", "layers", "pipe", "stateful", "layer", "save"):
         assert f'id="elmore.Elmo.{name}"' in page
     assert "&gt;&gt;&gt;" in page or '<span class="gp">' in page  # examples are code, no quotations

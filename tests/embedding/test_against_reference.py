@@ -14,7 +14,8 @@ from reference import MUTATIONS, ReferenceElmo, random_weights
 from small_models import SENTENCES, TEXT, make_options, needs_torch, write_pair
 
 from elmore import Elmo
-from elmore.embedding import engine, network
+from elmore.compute import network
+from elmore.embedding import engine
 from elmore.embedding.torch_network import BiLmTensors
 from elmore.errors import ConfigError
 from elmore.text.vocabulary import Vocabulary

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from elmore.embedding import doctor
-from elmore.embedding.doctor import EXTRAS, Check, Diagnosis, diagnose
+from elmore.cli import doctor_checks as doctor
+from elmore.cli.doctor_checks import EXTRAS, Check, Diagnosis, diagnose
 from elmore.errors import NativeError
 
 ROOT = Path(__file__).resolve().parents[2]

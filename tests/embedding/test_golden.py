@@ -13,8 +13,8 @@ import torch
 from small_models import FIXTURES, needs_fixtures
 
 from elmore import Elmo, ElmoLayer, ScalarMix
-from elmore.formats.files.sources import FolderSource
-from elmore.formats.files.torch_files import read_array
+from elmore.formats.containers.sources import FolderSource
+from elmore.formats.containers.torch_files import read_array
 from elmore.nn.bilm import BiLmState, Layers
 
 pytestmark = needs_fixtures

@@ -12,13 +12,13 @@ import pytest
 from small_models import SENTENCES, make_checkpoint, make_options, needs_torch
 
 from elmore import Elmo
+from elmore.compute.matrix import Matrix, Stored, quantize
+from elmore.compute.native import Native, native
 from elmore.embedding.certificate import CERTIFICATE, certified, certify
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 from elmore.formats.detect import read_checkpoint
-from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
-from elmore.kernels.matrix import Matrix, Stored, quantize
-from elmore.kernels.native import Native, native
 
 needs_native = pytest.mark.skipif(native().module is None, reason="the C extension is not in use")
 BUSY = [sentence for sentence in SENTENCES if sentence]
@@ -187,7 +187,7 @@ def test_the_torch_module_is_made_when_asked_for(checkpoint: Checkpoint) -> None
 def test_plain_c_leaves_float32_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     real = native()
     bare = Native(SimpleNamespace(**{**vars(real.module), "cpu": lambda: ()}), "plain C only")  # type: ignore[arg-type]
-    monkeypatch.setattr("elmore.kernels.matrix.native", lambda: bare)
+    monkeypatch.setattr("elmore.compute.matrix.native", lambda: bare)
     values = np.ones((8, 4), np.float32)
     assert not Matrix(Stored(values)).packed
     assert Matrix(quantize(values)).packed

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elmore import Elmo, _messages, perplexity, score
-from elmore._messages import SILENT, progress_of
+from elmore import Elmo, perplexity, score
+from elmore.base import messages as _messages
+from elmore.base.messages import SILENT, progress_of
 from elmore.errors import ConfigError
 
 TEXTS = [f"It fell {k} times ." for k in range(7)] + ["", "Yes ."]

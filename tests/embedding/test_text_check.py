@@ -12,7 +12,7 @@ from elmore import Elmo
 from elmore.embedding.embed_cost import predict_cost
 from elmore.embedding.stream import embed_records
 from elmore.embedding.text_check import TextCheck, check_text
-from elmore.embedding.writers import WRITERS, Settings, open_writer
+from elmore.embedding.vector_files import WRITERS, Settings, open_writer
 from elmore.formats.checkpoint import Checkpoint
 from elmore.options import Output
 from elmore.text.sentence import Sentence

@@ -14,8 +14,8 @@ import pytest
 
 from elmore import read_vectors
 from elmore.embedding.bulk import embed_files
+from elmore.embedding.vector_files import WRITERS, Record, Settings, open_writer
 from elmore.embedding.vectors import holds_vectors
-from elmore.embedding.writers import WRITERS, Record, Settings, open_writer
 from elmore.errors import ConfigError, FormatError
 
 SHAPES: list[tuple[int | None, ...]] = [(None, 4), (3, None, 4), (4,), (3, 4)]
@@ -94,7 +94,7 @@ def test_a_file_without_sentences(tmp_path, name, shape):
 
 
 def test_parquet_of_several_row_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr("elmore.embedding.writers.parquet._GROUP_ROWS", 3)
+    monkeypatch.setattr("elmore.embedding.vector_files.parquet._GROUP_ROWS", 3)
     items = records((None, 4)) * 3
     vectors = read_vectors(write("parquet", tmp_path, items, shape=(None, 4)))
     for k in (11, 0, 5, 6, 2):

@@ -1,4 +1,4 @@
-"""elmore.embedding.word_uses."""
+"""elmore.senses.word_uses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from elmore import Elmo, cosine
-from elmore.embedding.word_uses import find_uses, repeated_words, shared_word, word_uses
+from elmore.senses.word_uses import find_uses, repeated_words, shared_word, word_uses
 from elmore.text.vocabulary import Vocabulary
 
 SENTENCES = [

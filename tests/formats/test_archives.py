@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from elmore.errors import ElmoreError, FormatError
+from elmore.formats.containers import archives
+from elmore.formats.containers.archives import ZipSource
+from elmore.formats.containers.sources import FolderSource, Source
+from elmore.formats.containers.tars import TarSource
 from elmore.formats.detect import open_source
-from elmore.formats.files import archives
-from elmore.formats.files.archives import ZipSource
-from elmore.formats.files.sources import FolderSource, Source
-from elmore.formats.files.tars import TarSource
 from elmore.limits import LIMITS
 
 WEIGHTS = np.random.default_rng(0).bytes(3 << 20)  # large enough for a temporary file

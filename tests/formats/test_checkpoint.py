@@ -14,9 +14,9 @@ from elmore import Elmo
 from elmore.config import Precision, weight_shapes
 from elmore.errors import FormatError
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
+from elmore.formats.containers.hdf5_files import Hdf5View
+from elmore.formats.containers.safetensors_files import SafetensorsView
 from elmore.formats.detect import read_checkpoint
-from elmore.formats.files.hdf5_files import Hdf5View
-from elmore.formats.files.safetensors_files import SafetensorsView
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 

@@ -1,4 +1,4 @@
-"""elmore.formats.files.hdf5_files: what good files give."""
+"""elmore.formats.containers.hdf5_files: what good files give."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from elmore.errors import FormatError
-from elmore.formats.files.finite import check_finite
-from elmore.formats.files.hdf5_files import Hdf5Dataset, open_hdf5
+from elmore.formats.containers.finite import check_finite
+from elmore.formats.containers.hdf5_files import Hdf5Dataset, open_hdf5
 
 VALUES = np.random.default_rng(0).standard_normal((40, 30)).astype(np.float32)
 

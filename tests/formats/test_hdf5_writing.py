@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from elmore.errors import ElmoreError
-from elmore.formats.files.hdf5_writing import create_hdf5
+from elmore.formats.containers.hdf5_writing import create_hdf5
 
 VALUES = np.arange(3000, dtype=np.float32).reshape(30, 100)
 

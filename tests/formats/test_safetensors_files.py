@@ -1,4 +1,4 @@
-"""elmore.formats.files.safetensors_files: what good files give, against the safetensors library."""
+"""formats.containers.safetensors_files: what good files give, against the safetensors library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load, save
 
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
+from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 
 RNG = np.random.default_rng(0)
 TENSORS: dict[str, Any] = {
@@ -119,7 +119,7 @@ def test_file_that_shrinks_is_noticed(source: Any) -> None:
 
 
 def test_replacing_the_file_does_not_change_a_mapped_array(tmp_path: Path) -> None:
-    from elmore._atomic import atomic_file
+    from elmore.base.atomic import atomic_file
 
     path = tmp_path / "x"
     path.write_bytes(written())

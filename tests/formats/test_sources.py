@@ -1,4 +1,4 @@
-"""elmore.formats.files.sources: folders and named files."""
+"""elmore.formats.containers.sources: folders and named files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from elmore.errors import FormatError
-from elmore.formats.files.sources import FilesSource, FolderSource
+from elmore.formats.containers.sources import FilesSource, FolderSource
 
 
 def folder(path: Path) -> Path:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from elmore._io import open_checked
+from elmore.base.io import open_checked
+from elmore.formats.containers.sources import FolderSource
 from elmore.formats.detect import open_source
-from elmore.formats.files.sources import FolderSource
 
 from .attack import SECRET, refused, table
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from elmore.errors import FormatError
-from elmore.formats.files.hdf5_files import open_hdf5
+from elmore.formats.containers.hdf5_files import open_hdf5
 
 from .attack import SECRET, check_reason, refused, table
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elmore._json import parse_json, read_json
+from elmore.base.json import parse_json, read_json
 
 from .attack import refused
 

@@ -21,9 +21,9 @@ import torch
 from small_models import DATA
 
 from elmore.errors import FormatError
+from elmore.formats.containers import torch_files
+from elmore.formats.containers.sources import FolderSource
 from elmore.formats.detect import read_checkpoint
-from elmore.formats.files import torch_files
-from elmore.formats.files.sources import FolderSource
 
 from .attack import SECRET, check_reason, refused
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from elmore.errors import FormatError
-from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
+from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 
 from .attack import refused
 

@@ -20,7 +20,7 @@ from elmore.embedding.bulk.job import Job
 from elmore.embedding.bulk.job import JobOptions as BulkOptions
 from elmore.embedding.results import value_shape
 from elmore.embedding.stream import embed_records
-from elmore.embedding.writers import Settings, open_writer
+from elmore.embedding.vector_files import Settings, open_writer
 from elmore.errors import ConfigError, InputError
 from elmore.integrations import columns
 from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, load_model

@@ -20,7 +20,7 @@ from small_training import small_data, small_recipe
 from elmore import Elmo, Run, pretrain
 from elmore.errors import ConfigError, ElmoreError, FormatError, MissingExtra
 from elmore.integrations.huggingface import model_card, push_to_hub
-from elmore.tasks.light import tagger
+from elmore.tasks.own.light import tagger
 
 SENTENCE = "It fell ."
 

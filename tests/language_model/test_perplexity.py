@@ -14,8 +14,8 @@ from slow_language_model import MODELS, WORDS, known, load_both, numbers
 from small_models import SENTENCES
 
 from elmore import Elmo
+from elmore.compute.softmax import LogSoftmax
 from elmore.errors import ConfigError, InputError
-from elmore.kernels.softmax import LogSoftmax
 from elmore.language_model import perplexity as module
 from elmore.language_model.perplexity import Perplexity, perplexity
 

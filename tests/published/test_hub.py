@@ -364,7 +364,7 @@ def test_a_dead_owner_holds_no_lock(server: Server) -> None:
 
 
 def test_a_disk_without_locks(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elmore._locks._try_lock", lambda descriptor: False)
+    monkeypatch.setattr("elmore.base.locks._try_lock", lambda descriptor: False)
     seen: list[Path] = []
     plain = hub.download
 

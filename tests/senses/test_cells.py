@@ -12,7 +12,7 @@ import pytest
 from small_models import TEXT
 
 from elmore import Elmo
-from elmore._locks import locked
+from elmore.base.locks import locked
 from elmore.errors import ElmoreError, FormatError, MissingExtra
 from elmore.senses import Index, build_index
 from elmore.senses import index as index_module

@@ -14,7 +14,7 @@ import pytest
 from small_models import TEXT
 
 from elmore import Elmo
-from elmore._locks import locked
+from elmore.base.locks import locked
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
 from elmore.senses import Index, build_index, sense_vectors
 from elmore.senses.indexing import _draw

@@ -23,7 +23,7 @@ from elmore.senses.vectors import SenseSpace
 from elmore.serve.app import make_app
 from elmore.serve.bodies import ARROW, JSON, NPZ
 from elmore.serve.settings import Settings
-from elmore.tasks.light import classifier, tagger
+from elmore.tasks.own.light import classifier, tagger
 from elmore.text.sentence import Sentence
 
 TEXTS = ["The outbreaks occurred .", "", "She fell, and it rained.", "naïve 🦊"]

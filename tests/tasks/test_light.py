@@ -18,9 +18,9 @@ from small_tasks import CLASSIFY, make, write_data
 import elmore
 from elmore import Elmo
 from elmore.errors import ConfigError, FormatError, ModelNotFound
+from elmore.tasks.data.tags import tag_names
 from elmore.tasks.decoding import _marginals, steps_of, tagged
-from elmore.tasks.light import classifier, load_all, tagger
-from elmore.tasks.tags import tag_names
+from elmore.tasks.own.light import classifier, load_all, tagger
 
 ITEMS = ["Ada lives in Rome .", ["Rome", "“", "fell", "”"], "", "Zürich 東京. It fell.", "Bo"]
 LAYERS = [{"elmo__layers": '"each"'}, {"elmo__layers": '"all"'}, {"elmo__layers": '"top"'}]

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from elmore import Elmo
 from elmore.errors import ConfigError
-from elmore.tasks.classify import ClassifyExample
-from elmore.tasks.columns import Predicate
-from elmore.tasks.coref import CorefExample
-from elmore.tasks.qa import QaExample, split_paragraph
-from elmore.tasks.srl import SrlExample
-from elmore.tasks.tag import TagExample
-from elmore.tasks.tags import Span
+from elmore.tasks.data.columns import Predicate
+from elmore.tasks.data.tags import Span
+from elmore.tasks.own.classify import ClassifyExample
+from elmore.tasks.own.tag import TagExample
+from elmore.tasks.paper.coref import CorefExample
+from elmore.tasks.paper.qa import QaExample, split_paragraph
+from elmore.tasks.paper.srl import SrlExample
 
 
 def fitted(name: str, folder: Path, **changes: str) -> Any:
@@ -162,7 +162,7 @@ def test_predicates_in_pieces_give_the_same(
     expected = task.predict(items)
     assert [len(frames) for frames in expected] == [3, 0, 0, 1]
     assert sizes == [4]
-    monkeypatch.setattr("elmore.tasks.srl._MAX_TOKENS", 14)
+    monkeypatch.setattr("elmore.tasks.paper.srl._MAX_TOKENS", 14)
     assert task.predict(items) == expected
     assert sizes == [4, 2, 2]
 

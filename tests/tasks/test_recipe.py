@@ -9,7 +9,7 @@ from small_tasks import NAMES, quick_recipe, task_class
 
 from elmore.errors import ConfigError
 from elmore.tasks.recipe import TaskRecipe
-from elmore.training.recipe_files import task_recipe_names
+from elmore.training.bilm.recipe_files import task_recipe_names
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from small_models import FIXTURES, needs_fixtures
 from small_training import WORDS, batch_arrays, characters, make_sentences, whole_words
 from tf_bundle import toy_corpus
 
+from elmore.corpus.shards import Shard
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.batches import LmBatch, SentenceBatches
-from elmore.training.shards import Shard
-from elmore.training.streams import (
+from elmore.training.bilm.batches import LmBatch, SentenceBatches
+from elmore.training.bilm.streams import (
     MixedBatches,
     StreamBatches,
     WindowBatches,

@@ -1,4 +1,4 @@
-"""elmore.training.corpus: complete documents, however they are cut."""
+"""elmore.corpus.texts: complete documents, however they are cut."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_corpus import documents, write
 
+from elmore.corpus import texts as corpus_module
+from elmore.corpus.texts import TextFile, inspect_file, read_blocks
 from elmore.errors import InputError
-from elmore.training import corpus as corpus_module
-from elmore.training.corpus import TextFile, inspect_file, read_blocks
 
 
 def stripped(sentences: list[list[str]]) -> list[list[str]]:

@@ -11,14 +11,14 @@ import pytest
 from small_training import digest, make_sentences, small_recipe, write_text
 
 from elmore import Elmo, perplexity
+from elmore.corpus.prepare import prepare
+from elmore.corpus.prepared import Prepared
 from elmore.text.batching import TokenIndexer
 from elmore.text.characters import DictionaryAlphabet
+from elmore.training.bilm.fine_tune import fine_tune
+from elmore.training.bilm.pretrain import make_batches, pretrain
 from elmore.training.distributed import Group
-from elmore.training.fine_tune import fine_tune
 from elmore.training.loop import Stopped
-from elmore.training.prepare import prepare
-from elmore.training.prepared import Prepared
-from elmore.training.pretrain import make_batches, pretrain
 from elmore.training.run import Run
 
 # 23 Thai letters, 69 bytes each; they differ in the last letter only.

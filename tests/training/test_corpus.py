@@ -1,4 +1,4 @@
-"""elmore.training.corpus: names, patterns, compression, and where documents end."""
+"""elmore.corpus.texts: names, patterns, compression, and where documents end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from small_corpus import EXPECTED, TEXT, documents, texts, write
 
+from elmore.corpus import texts as module
+from elmore.corpus.texts import expand_inputs, inspect_file
 from elmore.errors import InputError
-from elmore.training import corpus as module
-from elmore.training.corpus import expand_inputs, inspect_file
 
 
 @pytest.mark.parametrize(

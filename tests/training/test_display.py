@@ -12,8 +12,8 @@ from small_tasks import make, write_data
 from small_training import make_sentences, small_data, small_recipe, write_text
 
 from elmore import Run, fine_tune, pretrain
+from elmore.corpus.prepared import Prepared
 from elmore.errors import ConfigError
-from elmore.training.prepared import Prepared
 
 
 @pytest.fixture(scope="module")

@@ -16,13 +16,13 @@ import pytest
 import torch
 from small_training import digest, small_data, small_recipe
 
+from elmore.corpus.prepared import Prepared
 from elmore.errors import ConfigError
 from elmore.nn.softmax import RowGradient
 from elmore.training import distributed
+from elmore.training.bilm.objective import _dropped
+from elmore.training.bilm.pretrain import pretrain
 from elmore.training.distributed import Group, join_group
-from elmore.training.objective import _dropped
-from elmore.training.prepared import Prepared
-from elmore.training.pretrain import pretrain
 from elmore.training.run import Run, load_state
 
 STEPS = """
@@ -32,7 +32,7 @@ data, out, settings, stop = sys.argv[2], sys.argv[3], *map(json.loads, sys.argv[
 from small_training import small_recipe
 from elmore.errors import ElmoreError
 from elmore.training.loop import Stopped
-from elmore.training.pretrain import pretrain
+from elmore.training.bilm.pretrain import pretrain
 def report(line):
     if stop and line["step"] == stop:
         os.kill(os.getpid(), signal.SIGTERM)

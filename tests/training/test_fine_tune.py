@@ -12,14 +12,14 @@ from small_models import make_options, write_pair
 from small_training import WORDS, make_sentences, small_data, small_recipe, write_text
 
 from elmore import Elmo, perplexity
+from elmore.corpus.prepared import Prepared
 from elmore.errors import ConfigError, ElmoreError, ResumeError
 from elmore.formats.allennlp_hdf5 import write as write_hdf5
 from elmore.formats.detect import read_checkpoint
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.fine_tune import fine_tune
-from elmore.training.prepared import Prepared
-from elmore.training.pretrain import pretrain
-from elmore.training.recipe import Recipe
+from elmore.training.bilm.fine_tune import fine_tune
+from elmore.training.bilm.pretrain import pretrain
+from elmore.training.bilm.recipe import Recipe
 from elmore.training.run import Run
 
 # The new text has the words of the old one, but other favourites.

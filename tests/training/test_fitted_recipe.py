@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from small_training import SMALL, digest, small_data
 
-from elmore.training.fitted_recipe import choose_recipe, fit_recipe, run_tokens
-from elmore.training.prepared import Part, Prepared
-from elmore.training.pretrain import pretrain
-from elmore.training.recipe import Recipe
+from elmore.corpus.prepared import Part, Prepared
+from elmore.training.bilm.fitted_recipe import choose_recipe, fit_recipe, run_tokens
+from elmore.training.bilm.pretrain import pretrain
+from elmore.training.bilm.recipe import Recipe
 from elmore.training.run import Run
 
 # Everything small, but for what is fitted.

@@ -17,9 +17,9 @@ import pytest
 from small_training import small_data, small_recipe
 
 from elmore.errors import ElmoreError
-from elmore.training import trainer as trainer_module
+from elmore.training.bilm import trainer as trainer_module
+from elmore.training.bilm.pretrain import pretrain
 from elmore.training.loop import Cadence, StepReport, Stopped, train
-from elmore.training.pretrain import pretrain
 from elmore.training.run import Run, load_state
 
 

@@ -23,18 +23,18 @@ from test_batches import given_shard
 from tf_bundle import load_bundle, our_arrays, read_bundle
 from torch import Tensor
 
-from elmore.kernels.workers import Workers
+from elmore.compute.workers import Workers
 from elmore.nn.bilm import BiLm, initialise
 from elmore.nn.softmax import full_softmax
 from elmore.nn.threads import torch_workers
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.batches import LmBatch, SentenceBatches
+from elmore.training.bilm.batches import LmBatch, SentenceBatches
+from elmore.training.bilm.objective import Objective
+from elmore.training.bilm.recipe import Recipe
+from elmore.training.bilm.trainer import LmTrainer
 from elmore.training.distributed import Group
-from elmore.training.objective import Objective
 from elmore.training.optimizers import Adagrad, Update, clip_by_global_norm, sum_rows
-from elmore.training.recipe import Recipe
 from elmore.training.run import Run
-from elmore.training.trainer import LmTrainer
 
 GOLDEN = FIXTURES / "bilm-tf/checkpoint"
 TOLERANCE = 1e-5

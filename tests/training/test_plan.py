@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from small_training import small_data, small_recipe
 
-from elmore.training.fitted_recipe import run_tokens
-from elmore.training.plan import Measured, Plan, disk_bytes, make_plan
-from elmore.training.prepared import Part, Prepared
-from elmore.training.pretrain import pretrain
-from elmore.training.recipe import Recipe
-from elmore.training.scaling import curves, expected_perplexity, worth_of_passes
+from elmore.corpus.prepared import Part, Prepared
+from elmore.training.bilm.fitted_recipe import run_tokens
+from elmore.training.bilm.plan import Measured, Plan, disk_bytes, make_plan
+from elmore.training.bilm.pretrain import pretrain
+from elmore.training.bilm.recipe import Recipe
+from elmore.training.bilm.scaling import curves, expected_perplexity, worth_of_passes
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""elmore.training.prepare: the same corpus however it is made, and nothing lost."""
+"""elmore.corpus.prepare: the same corpus however it is made, and nothing lost."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pathlib import Path
 
 import pytest
 
+from elmore.base.journal import JournalFolder
+from elmore.corpus import pieces
+from elmore.corpus import prepare as module
+from elmore.corpus.pieces import Workspace
+from elmore.corpus.prepare import prepare
+from elmore.corpus.prepared import Prepared
+from elmore.corpus.shards import read_shard
+from elmore.corpus.texts import read_blocks
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError
-from elmore.jobs.journal import JournalFolder
-from elmore.training import pieces
-from elmore.training import prepare as module
-from elmore.training.corpus import read_blocks
-from elmore.training.pieces import Workspace
-from elmore.training.prepare import prepare
-from elmore.training.prepared import Prepared
-from elmore.training.shards import read_shard
 
 
 def make_text(n_documents: int, name: str) -> str:
@@ -153,9 +153,9 @@ import sys, time
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from elmore.training import pieces
-from elmore.training.corpus import read_blocks
-from elmore.training.prepare import prepare
+from elmore.corpus import pieces
+from elmore.corpus.texts import read_blocks
+from elmore.corpus.prepare import prepare
 
 def slowly(*arguments, **options):
     for block in read_blocks(*arguments, block_bytes=1500, **options):
@@ -356,7 +356,7 @@ def test_overwriting(tmp_path: Path) -> None:
 def test_no_torch(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a b\n")
     code = (
-        "import sys; from elmore.training.prepare import prepare;"
+        "import sys; from elmore.corpus.prepare import prepare;"
         "prepare(sys.argv[1:], 'data', workers=2); sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, "in.txt"], cwd=tmp_path, check=True)

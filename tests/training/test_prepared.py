@@ -1,4 +1,4 @@
-"""elmore.training.prepared: the folder."""
+"""elmore.corpus.prepared: the folder."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from elmore.corpus.prepare import prepare
+from elmore.corpus.prepared import Prepared
 from elmore.errors import FormatError
-from elmore.training.prepare import prepare
-from elmore.training.prepared import Prepared
 
 SPECIALS = ("<S>", "</S>", "<UNK>")
 

@@ -15,11 +15,11 @@ from small_training import small_data, small_recipe, write_text
 from tf_bundle import toy_corpus
 
 from elmore import Elmo, perplexity
+from elmore.corpus.prepare import prepare
+from elmore.corpus.prepared import Part, Prepared
 from elmore.errors import ConfigError, InputError, ResumeError
-from elmore.training.prepare import prepare
-from elmore.training.prepared import Part, Prepared
-from elmore.training.pretrain import finish_recipe, pretrain
-from elmore.training.recipe import Recipe
+from elmore.training.bilm.pretrain import finish_recipe, pretrain
+from elmore.training.bilm.recipe import Recipe
 from elmore.training.run import Run, load_state
 
 # bilm-tf's own training tests -----------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_what_a_run_leaves(data: Prepared, tmp_path: Path) -> None:
 
 
 def test_a_look_says_what_elmore_perplexity_says(data: Prepared, tmp_path: Path) -> None:
-    from elmore.training.shards import read_shard
+    from elmore.corpus.shards import read_shard
 
     recipe = small(**{"run.heldout_tokens": 10**6, "data.max_length": 50})
     run = pretrain(data, tmp_path / "run", recipe=recipe, threads=1)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from elmore.errors import ConfigError
-from elmore.training.recipe import Recipe
-from elmore.training.recipe_files import (
+from elmore.training.bilm.recipe import Recipe
+from elmore.training.bilm.recipe_files import (
     recipe_names,
     recipe_text,
     task_recipe_names,

@@ -16,11 +16,11 @@ import pytest
 import torch
 from small_training import digest, small_data, small_recipe, write_as_before
 
+from elmore.corpus.prepared import Prepared
 from elmore.errors import ResumeError
+from elmore.training.bilm.pretrain import pretrain
+from elmore.training.bilm.recipe import Recipe
 from elmore.training.loop import Stopped
-from elmore.training.prepared import Prepared
-from elmore.training.pretrain import pretrain
-from elmore.training.recipe import Recipe
 from elmore.training.run import Run, load_state, save_state
 
 REGIMES: dict[str, dict[str, object]] = {
@@ -238,7 +238,7 @@ sys.path.insert(0, sys.argv[1])
 data, out, settings, plan = sys.argv[2], sys.argv[3], *map(json.loads, sys.argv[4:])
 from small_training import small_recipe
 from elmore.training import run as states
-from elmore.training.pretrain import pretrain
+from elmore.training.bilm.pretrain import pretrain
 die = lambda: os.kill(os.getpid(), signal.SIGKILL)
 for where, step in [*plan, [None, None]]:
     child = os.fork()

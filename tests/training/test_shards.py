@@ -1,4 +1,4 @@
-"""elmore.training.shards: files of tokenised documents, and pieces dealt into them."""
+"""elmore.corpus.shards: files of tokenised documents, and pieces dealt into them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from elmore.errors import ConfigError, FormatError
-from elmore.training.shards import (
+from elmore.corpus.shards import (
     KEYS,
     Piece,
     Selection,
@@ -22,6 +21,7 @@ from elmore.training.shards import (
     write_piece,
     write_shard,
 )
+from elmore.errors import ConfigError, FormatError
 
 Document = list[list[str]]
 DOCUMENTS: list[Document] = [

@@ -1,4 +1,4 @@
-"""elmore.training.worker_tasks: lines, tokens, bytes that are no text."""
+"""elmore.corpus.worker_tasks: lines, tokens, bytes that are no text."""
 
 from __future__ import annotations
 

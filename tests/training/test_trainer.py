@@ -17,12 +17,12 @@ from elmore.nn.softmax import Negatives
 from elmore.nn.threads import torch_workers
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
-from elmore.training import trainer as module
-from elmore.training.batches import LmBatch, SentenceBatches
+from elmore.training.bilm import trainer as module
+from elmore.training.bilm.batches import LmBatch, SentenceBatches
+from elmore.training.bilm.recipe import Recipe
+from elmore.training.bilm.trainer import LmTrainer, heldout_perplexity
 from elmore.training.distributed import Group
-from elmore.training.recipe import Recipe
 from elmore.training.run import Run
-from elmore.training.trainer import LmTrainer, heldout_perplexity
 
 VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", *(f"w{c}" for c in "abcdefghij")])
 COUNTS = np.array([9, 9, 3, 30, 20, 10, 8, 6, 5, 4, 3, 2, 0])

@@ -12,7 +12,7 @@ from small_training import small_data, small_recipe
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.text.vocabulary import Vocabulary
 from elmore.text.word_vectors import read_word_vectors, write_word_vectors
-from elmore.training.pretrain import pretrain
+from elmore.training.bilm.pretrain import pretrain
 
 VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", "cat", "dog", "7"])
 ROWS = {"dog": [1.0, -2.5], "emu": [3, 4], "cat": [5e-3, 6]}

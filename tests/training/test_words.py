@@ -1,4 +1,4 @@
-"""elmore.training.words: counts, and which words the model predicts."""
+"""elmore.corpus.words: counts, and which words the model predicts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from elmore.corpus.prepare import prepare
+from elmore.corpus.words import VocabularyChoice, WordCounts, count_words, read_counts
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.text.vocabulary import Vocabulary
-from elmore.training.prepare import prepare
-from elmore.training.words import VocabularyChoice, WordCounts, count_words, read_counts
 
 SPECIALS = ("<S>", "</S>", "<UNK>")
 

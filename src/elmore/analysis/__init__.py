@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from elmore._imports import lazy_names
+from elmore.base.optional import lazy_names
 
 if TYPE_CHECKING:
     from elmore.analysis.ablations import LayerWeighting, Placement, SampleSize

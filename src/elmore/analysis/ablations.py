@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from elmore._messages import SILENT, Progress
+from elmore.base.messages import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES
 from elmore.errors import ConfigError, ResumeError

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._messages import SILENT, Progress
+from elmore.base.messages import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.errors import InputError
 from elmore.report import Report

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._imports import require
+from elmore.base.optional import require
 
 __all__ = ["L2_CHOICES", "Fitted", "fit"]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from elmore._json import from_json
+from elmore.base.json import from_json
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.detect import read_checkpoint
 from elmore.report import Report, Row
 from elmore.tasks.folder import read_task, runs_of
 from elmore.tasks.recipe import ElmoRecipe
-from elmore.training.recipe_files import MISSING
+from elmore.training.bilm.recipe_files import MISSING
 
 __all__ = ["LearnedMix", "Mixes", "mix_report"]
 

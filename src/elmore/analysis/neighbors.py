@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._messages import SILENT, Progress
-from elmore.embedding.centroids import k_means
+from elmore.base.messages import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, make_room, model_digest
 from elmore.embedding.results import LayerChoice, cosine, layer_weights, unit
 from elmore.embedding.search import largest, search
 from elmore.errors import ConfigError, FormatError, InputError, ResumeError
 from elmore.report import Report, Row
+from elmore.senses.centroids import k_means
 from elmore.senses.index import Index, Rows, Use
 from elmore.senses.indexing import build_index
 from elmore.text.reading import numbered_lines

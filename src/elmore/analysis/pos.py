@@ -22,7 +22,7 @@ from elmore.embedding.layer_cache import CachedLayers
 from elmore.embedding.results import LayerChoice
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row, Value
-from elmore.tasks.columns import TagKind, read_conllu
+from elmore.tasks.data.columns import TagKind, read_conllu
 from elmore.text.conll import TaggedSentence
 from elmore.text.word_vectors import WordVectors
 

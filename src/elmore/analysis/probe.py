@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._messages import SILENT, Progress
+from elmore.base.messages import SILENT, Progress
+from elmore.compute.initial_weights import initial_weights
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder
 from elmore.embedding.results import LayerChoice, layer_weights
-from elmore.initial_weights import initial_weights
 from elmore.text.word_vectors import WordVectors, read_word_vectors
 from elmore.training.seeds import numpy_generator
 

@@ -19,8 +19,8 @@ from elmore.tasks.task import TASKS
 from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
-    from elmore._messages import Progress
     from elmore.analysis.neighbors import Neighbors
+    from elmore.base.messages import Progress
     from elmore.embedding.elmo import Elmo
     from elmore.report import Report
 

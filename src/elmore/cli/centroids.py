@@ -80,8 +80,8 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = flags.read_model(flags.chosen_model(args))
     words = _words(args, checkpoint)
 
-    from elmore.embedding.centroids import sense_centroids, word_centroids
     from elmore.embedding.stream import BATCH_TOKENS
+    from elmore.senses.centroids import sense_centroids, word_centroids
     from elmore.text.word_vectors import write_word_vectors
 
     elmo = flags.make_elmo(args, checkpoint)

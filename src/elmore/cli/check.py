@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from elmore._messages import readable_bytes, readable_time
+from elmore.base.messages import readable_bytes, readable_time
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import say_waiting, write_json, write_result

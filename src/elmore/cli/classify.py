@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from elmore._messages import shown
+from elmore.base.messages import shown
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.tag import add_use, bilm, in_colour, prepare, write_all
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     """Classify each text."""
     kind = prepare(args, _FORMATS)
     _check_column(args)
-    from elmore.tasks.light import classifier
+    from elmore.tasks.own.light import classifier
     from elmore.tasks.terminal import class_line
 
     model = classifier(
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_column(args: argparse.Namespace) -> None:
     """Refuse --text for what has no columns, before a model is loaded."""
-    from elmore.tasks.labelled import is_table
+    from elmore.tasks.own.labelled import is_table
 
     for word in args.inputs or ["-"] if args.text else ():
         if flags.is_sentence(word) or not is_table(word):
@@ -99,7 +99,7 @@ def _check_column(args: argparse.Namespace) -> None:
 
 
 def _texts(args: argparse.Namespace) -> Iterator[str]:
-    from elmore.tasks.labelled import Columns, is_table, read_texts
+    from elmore.tasks.own.labelled import Columns, is_table, read_texts
 
     for word in args.inputs or ["-"]:
         if flags.is_sentence(word):

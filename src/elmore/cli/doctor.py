@@ -27,7 +27,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look at everything and report."""
-    from elmore.embedding.doctor import diagnose
+    from elmore.cli.doctor_checks import diagnose
 
     found = diagnose()
     if args.json:

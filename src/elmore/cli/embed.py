@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from elmore._messages import readable_time
+from elmore.base.messages import readable_time
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import (
@@ -25,12 +25,12 @@ from elmore.cli.report import (
     write_json,
     write_result,
 )
-from elmore.embedding.writers import WRITERS, Record, Settings, check_format, open_writer
+from elmore.embedding.vector_files import WRITERS, Record, Settings, check_format, open_writer
 from elmore.errors import ConfigError
 from elmore.options import Output
 
 if TYPE_CHECKING:
-    from elmore._messages import Progress
+    from elmore.base.messages import Progress
     from elmore.embedding.elmo import Elmo
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath
@@ -195,7 +195,7 @@ def _run_substitutes(
     args: argparse.Namespace, checkpoint: Checkpoint, inputs: list[str], progress: Progress
 ) -> Counts:
     """Write the words that could stand in each place, one line of JSON per sentence."""
-    from elmore._atomic import atomic_file
+    from elmore.base.atomic import atomic_file
     from elmore.text.reading import Counts
 
     counts, elmo = Counts(), _load(args, checkpoint)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from elmore._messages import shown
+from elmore.base.messages import shown
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import write_json, write_result
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from elmore.embedding.elmo import Elmo
-    from elmore.embedding.word_uses import WordUses
+    from elmore.senses.word_uses import WordUses
     from elmore.text.sentence import Sentence
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
@@ -62,7 +62,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare the uses of a word."""
-    from elmore.embedding.word_uses import find_uses, shared_word, word_uses
+    from elmore.senses.word_uses import find_uses, shared_word, word_uses
 
     if args.top < 0:
         raise ConfigError(f"--top {args.top} is not a number of words; use 0 or more")

@@ -53,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
     # A run that is resumed remembers its text.
     if not texts and not args.resume:
         raise ConfigError("name the text to adapt the model to; see `elmore fine-tune --help`")
+    from elmore.training.bilm.fine_tune import fine_tune
+    from elmore.training.bilm.recipe import Recipe
     from elmore.training.display import Display, heldout_headline
-    from elmore.training.fine_tune import fine_tune
-    from elmore.training.recipe import Recipe
 
     display = Display(Path(args.output), quiet=args.quiet, tensorboard=args.tensorboard)
     with ending_by_signal(), display:

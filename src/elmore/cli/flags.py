@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from elmore.cli.parsing import JOINT, Parser, model_words
 from elmore.cli.report import say, say_waiting
 from elmore.config import ComputePrecision
-from elmore.embedding.writers import WRITERS
+from elmore.embedding.vector_files import WRITERS
 from elmore.errors import ConfigError, FormatError
 from elmore.options import Pooling
 from elmore.text.tokenizer import CONVENTIONS

@@ -7,14 +7,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elmore._imports import require
+from elmore.base.optional import require
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, several, write_json
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmore._messages import Progress
+    from elmore.base.messages import Progress
     from elmore.embedding.bulk.job import JobOptions
     from elmore.senses.index import Index
 

@@ -10,11 +10,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore._io import sha256_stream
-from elmore._json import read_json
-from elmore._machine import available_threads
-from elmore._messages import shown
 from elmore._version import __version__
+from elmore.base.io import sha256_stream
+from elmore.base.json import read_json
+from elmore.base.machine import available_threads
+from elmore.base.messages import shown
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import write_json, write_result
@@ -22,8 +22,8 @@ from elmore.errors import ConfigError, FormatError
 
 if TYPE_CHECKING:
     from elmore.formats.checkpoint import Checkpoint
+    from elmore.formats.containers.sources import Source
     from elmore.formats.detect import ModelPath
-    from elmore.formats.files.sources import Source
 
 __all__ = ["EXAMPLES", "FIELDS", "add_arguments", "run"]
 
@@ -229,7 +229,7 @@ def _describe_task(place: Path, verify: bool) -> dict[str, Any]:
 
 def _describe_vectors(path: Path, verify: bool) -> dict[str, Any]:
     from elmore.embedding.vectors import read_vectors
-    from elmore.formats.files.finite import check_finite
+    from elmore.formats.containers.finite import check_finite
 
     with read_vectors(path) as vectors:
         first = vectors[0] if len(vectors) else None
@@ -362,7 +362,7 @@ def _files(source: Source) -> list[dict[str, Any]]:
 
 
 def _system() -> dict[str, Any]:
-    from elmore.kernels.native import native
+    from elmore.compute.native import native
 
     choice = native()
     return {

@@ -22,9 +22,9 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import NoReturn, Protocol, TextIO, cast
 
-from elmore._imports import missing_extra
-from elmore._messages import shown
 from elmore._version import __version__
+from elmore.base.messages import shown
+from elmore.base.optional import missing_extra
 from elmore.cli.parsing import Parser, nearest
 from elmore.cli.report import one_line, say
 from elmore.errors import ConfigError, ElmoreError

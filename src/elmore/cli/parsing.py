@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from elmore._messages import shown
+from elmore.base.messages import shown
 from elmore.errors import ConfigError
 
 __all__ = ["JOINT", "Parser", "model_words", "nearest"]

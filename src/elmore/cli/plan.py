@@ -30,10 +30,10 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure and report."""
-    from elmore.training.fitted_recipe import choose_recipe
-    from elmore.training.plan import make_plan
-    from elmore.training.prepared import Prepared
-    from elmore.training.recipe import Recipe
+    from elmore.corpus.prepared import Prepared
+    from elmore.training.bilm.fitted_recipe import choose_recipe
+    from elmore.training.bilm.plan import make_plan
+    from elmore.training.bilm.recipe import Recipe
 
     prepared, settings = Prepared.open(args.data), overrides(args.set)
     recipe = (

@@ -27,7 +27,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draw the picture."""
     # matplotlib is slow to import, and help must not wait for it.
-    from elmore.training.curves import plot_run
+    from elmore.training.bilm.curves import plot_run
     from elmore.training.run import Run
 
     plot_run(Run.open(args.run), Path(args.output), overwrite=args.force)

@@ -14,7 +14,7 @@ from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, write_json
 
 if TYPE_CHECKING:
-    from elmore.training.prepared import Prepared
+    from elmore.corpus.prepared import Prepared
 
 __all__ = ["EXAMPLES", "Stopwatch", "add_arguments", "run"]
 
@@ -60,7 +60,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare a corpus."""
-    from elmore.training.prepare import prepare
+    from elmore.corpus.prepare import prepare
 
     watch = Stopwatch()
     with closing(make_progress(unit="tokens", quiet=args.quiet)) as progress:

@@ -22,8 +22,8 @@ from elmore.cli.training import (
 )
 
 if TYPE_CHECKING:
+    from elmore.training.bilm.recipe import Recipe
     from elmore.training.display import Display
-    from elmore.training.recipe import Recipe
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -64,8 +64,8 @@ def run(args: argparse.Namespace) -> int:
     # torchrun sets RANK in each process it starts, so this happens only once.
     if args.processes > 1 and "RANK" not in os.environ:
         _spread(args.processes)
+    from elmore.training.bilm.pretrain import finish_recipe, pretrain
     from elmore.training.display import Display, heldout_headline
-    from elmore.training.pretrain import finish_recipe, pretrain
 
     recipe = _recipe(args)
     if args.finish is not None:
@@ -96,9 +96,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _recipe(args: argparse.Namespace) -> Recipe:
     """The recipe that is named, or one that fits the data; say what was chosen."""
-    from elmore.training.fitted_recipe import DEFAULT, choose_recipe, fitted_keys
-    from elmore.training.prepared import Prepared
-    from elmore.training.recipe import Recipe
+    from elmore.corpus.prepared import Prepared
+    from elmore.training.bilm.fitted_recipe import DEFAULT, choose_recipe, fitted_keys
+    from elmore.training.bilm.recipe import Recipe
     from elmore.training.run import Run
 
     settings = overrides(args.set)
@@ -118,9 +118,9 @@ def _announcing(
     args: argparse.Namespace, recipe: Recipe, display: Display
 ) -> Callable[[dict[str, Any]], None]:
     """Show the log, after a plan that is made from the speed of the run's own first steps."""
-    from elmore._machine import peak_memory
-    from elmore.training.plan import Measured, Plan
-    from elmore.training.prepared import Prepared
+    from elmore.base.machine import peak_memory
+    from elmore.corpus.prepared import Prepared
+    from elmore.training.bilm.plan import Measured, Plan
 
     planned = args.quiet or args.resume
 

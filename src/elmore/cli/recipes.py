@@ -41,7 +41,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List the recipes with their first line, or print one."""
-    from elmore.training.recipe_files import (
+    from elmore.training.bilm.recipe_files import (
         recipe_names,
         recipe_text,
         task_recipe_names,

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from elmore._messages import Progress, progress_of, say, shown
+from elmore.base.messages import Progress, progress_of, say, shown
 from elmore.errors import ElmoreError
 
 if TYPE_CHECKING:

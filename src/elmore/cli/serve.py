@@ -9,8 +9,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elmore._imports import require
-from elmore._io import open_checked
+from elmore.base.io import open_checked
+from elmore.base.optional import require
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import say

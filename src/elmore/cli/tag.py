@@ -12,8 +12,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from elmore._atomic import atomic_file
-from elmore._messages import shown
+from elmore.base.atomic import atomic_file
+from elmore.base.messages import shown
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, reading_notes, say, several, write_result
@@ -21,7 +21,7 @@ from elmore.errors import ConfigError
 from elmore.text.reading import Counts
 
 if TYPE_CHECKING:
-    from elmore.tasks.light import LightTagger
+    from elmore.tasks.own.light import LightTagger
     from elmore.text.sentence import Sentence
 
 __all__ = [
@@ -81,7 +81,7 @@ def add_use(parser: Parser, default: str, formats: tuple[str, ...]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Tag each line."""
     kind = prepare(args, _FORMATS)
-    from elmore.tasks.light import tagger
+    from elmore.tasks.own.light import tagger
 
     model = tagger(args.trained, elmo=bilm(args), threads=args.threads)
     counts = Counts()

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore._imports import require_torch
-from elmore._messages import shown
+from elmore.base.messages import shown
+from elmore.base.optional import require_torch
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, write_json, write_result
@@ -321,7 +321,7 @@ def _use(args: argparse.Namespace, model: Any) -> None:
 
 def _items(args: argparse.Namespace, task: Any, name: str) -> Iterator[Any]:
     """What to predict on in a file."""
-    from elmore.tasks.labelled import is_table, read_texts
+    from elmore.tasks.own.labelled import is_table, read_texts
 
     if args.name in _OWN and is_table(name):
         return (row.text for row in read_texts(name, task.columns, labelled=False))

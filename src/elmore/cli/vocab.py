@@ -15,8 +15,8 @@ from elmore.errors import ConfigError
 from elmore.report import aligned
 
 if TYPE_CHECKING:
+    from elmore.corpus.words import WordCounts
     from elmore.text.vocabulary import Vocabulary
-    from elmore.training.words import WordCounts
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -62,8 +62,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _make(args: argparse.Namespace, output: Path | None) -> int:
-    from elmore._atomic import atomic_file
-    from elmore.training.words import VocabularyChoice, count_words
+    from elmore.base.atomic import atomic_file
+    from elmore.corpus.words import VocabularyChoice, count_words
 
     choice = VocabularyChoice.of(args.size, args.min_count)
     if output is not None and output.exists() and not args.force:
@@ -108,8 +108,8 @@ def _report(words: Vocabulary, counts: WordCounts) -> dict[str, Any]:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from elmore.training.prepared import COUNTS, Prepared
-    from elmore.training.words import read_counts
+    from elmore.corpus.prepared import COUNTS, Prepared
+    from elmore.corpus.words import read_counts
 
     prepared = Prepared.open(args.show)
     # Sorted by count, so the first n words are the vocabulary of size n.

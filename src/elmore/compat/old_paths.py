@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from elmore._imports import lazy_names
+from elmore.base.optional import lazy_names
 from elmore.errors import ConfigError
 
 __all__ = ["LIBRARIES", "add_modules", "install"]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Unpack, overload
 
 import numpy as np
 
-from elmore._imports import require, require_torch
-from elmore._messages import ProgressOption, progress_of
+from elmore.base.messages import ProgressOption, progress_of
+from elmore.base.optional import require, require_torch
+from elmore.compute.initial_weights import initial_weights
 from elmore.config import BiLmConfig, ComputePrecision, Precision
 from elmore.embedding.certificate import certified
 from elmore.embedding.embedder import Embedder
@@ -24,7 +25,6 @@ from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, absolute, read_checkpoint
-from elmore.initial_weights import initial_weights
 from elmore.options import ComputeOptions, Fetch, Start, StreamOptions
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.text.characters import ByteAlphabet

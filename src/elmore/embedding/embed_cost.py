@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from elmore._machine import peak_memory
+from elmore.base.machine import peak_memory
 from elmore.embedding.engine import Engine
 from elmore.embedding.results import value_shape
 from elmore.embedding.stream import embed_records
-from elmore.embedding.writers import WRITERS, Record, Settings, open_writer
+from elmore.embedding.vector_files import WRITERS, Record, Settings, open_writer
 from elmore.errors import ConfigError, MissingExtra
 from elmore.options import Output
 from elmore.text.sentence import Sentence

@@ -9,7 +9,7 @@ from typing import TypeVar, Unpack, cast, overload
 
 import numpy as np
 
-from elmore._messages import SILENT, Progress, ProgressOption, progress_of, shown, size_of
+from elmore.base.messages import SILENT, Progress, ProgressOption, progress_of, shown, size_of
 from elmore.config import BiLmConfig, ComputePrecision
 from elmore.embedding.engine import Engine
 from elmore.embedding.results import (

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.compute.native import native
+from elmore.compute.network import BiLmArrays, LstmState, Network, in_turn
+from elmore.compute.softmax import LogSoftmax
+from elmore.compute.workers import Workers, one_blas_thread
 from elmore.config import BiLmConfig, ComputePrecision, Precision, count_parameters
-from elmore.embedding.network import BiLmArrays, LstmState, Network, in_turn
 from elmore.embedding.sif import Sif, common_words, whitening_of
 from elmore.embedding.torch_network import BiLmTensors, build_bilm, find_device
 from elmore.embedding.word_cache import WordCache, read_token_vectors, word_keys
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint, StartState
-from elmore.kernels.native import native
-from elmore.kernels.softmax import LogSoftmax
-from elmore.kernels.workers import Workers, one_blas_thread
 from elmore.options import BATCH_TOKENS, Compute
 from elmore.text.batching import Batch, TokenIndexer
 from elmore.text.vocabulary import Vocabulary

@@ -27,13 +27,13 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._atomic import atomic_file, write_error
-from elmore._messages import SILENT, Progress
+from elmore.base.atomic import atomic_file, write_error
+from elmore.base.messages import SILENT, Progress
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import LayerChoice, layer_weights
 from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, ElmoreError, FormatError
-from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
+from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 from elmore.text.sentence import Sentence
 
 __all__ = [

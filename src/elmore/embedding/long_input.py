@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._atomic import free_bytes
-from elmore.embedding.network import LstmState
+from elmore.base.atomic import free_bytes
+from elmore.compute.network import LstmState
 from elmore.errors import ElmoreError
 
 if TYPE_CHECKING:

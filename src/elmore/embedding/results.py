@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from elmore._messages import shown
+from elmore.base.messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import ConfigError, ElmoreError
 from elmore.options import LayerChoice, Output, Pooling, check_pooling

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.compute.network import LstmState
 from elmore.embedding.engine import Engine
 from elmore.embedding.long_input import is_long, read_long
-from elmore.embedding.network import LstmState
 from elmore.embedding.results import LayerChoice, SentenceLayers, all_layers, layer_weights
 from elmore.embedding.stream import sentences_from_texts, sentences_from_tokens
 from elmore.errors import ConfigError

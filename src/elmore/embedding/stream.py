@@ -9,12 +9,12 @@ from typing import Any, Literal, TypeGuard, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._messages import SILENT, Progress, shown
+from elmore.base.messages import SILENT, Progress, shown
 from elmore.embedding.engine import Engine
 from elmore.embedding.long_input import LONG_TOKENS, is_long, read_long
 from elmore.embedding.results import Array, Finish, check_sif, choose_finish
 from elmore.embedding.sif import Sif
-from elmore.embedding.writers import Record
+from elmore.embedding.vector_files import Record
 from elmore.errors import ConfigError
 from elmore.options import BATCH_TOKENS, LayerChoice, Output, Pooling
 from elmore.text.batching import Batch, plan_batches

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from elmore._messages import shown
+from elmore.base.messages import shown
 from elmore.formats.checkpoint import Checkpoint
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.sentence import Sentence

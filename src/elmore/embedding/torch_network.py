@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._imports import require_torch
+from elmore.base.optional import require_torch
+from elmore.compute.network import LstmState, Runner, in_turn
 from elmore.config import ComputePrecision
-from elmore.embedding.network import LstmState, Runner, in_turn
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
 

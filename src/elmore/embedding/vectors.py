@@ -11,11 +11,11 @@ from typing import Any, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import open_checked
-from elmore._messages import shown
+from elmore.base.io import open_checked
+from elmore.base.messages import shown
 from elmore.embedding.bulk.output_folder import MANIFEST, read_manifest
-from elmore.embedding.writers import WRITERS, Reader, StoredRecord, damaged, open_reader
-from elmore.embedding.writers.npy import MatrixReader
+from elmore.embedding.vector_files import WRITERS, Reader, StoredRecord, damaged, open_reader
+from elmore.embedding.vector_files.npy import MatrixReader
 from elmore.errors import ConfigError
 
 __all__ = ["Vectors", "holds_vectors", "read_vectors"]
@@ -137,9 +137,9 @@ def holds_vectors(path: Path) -> bool:
         return (path / MANIFEST).is_file() and not (path / "config.json").exists()
     form = _format(path) if path.is_file() else None
     if form == "hdf5":
-        from elmore.embedding.writers.hdf5 import is_vectors
+        from elmore.embedding.vector_files.hdf5 import is_vectors
     elif form == "safetensors":
-        from elmore.embedding.writers.safetensors import is_vectors
+        from elmore.embedding.vector_files.safetensors import is_vectors
     else:  # .json and .txt are files of models, if anything
         return form is not None and path.suffix.lower() not in (".json", ".txt")
     return is_vectors(path)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._atomic import atomic_file
-from elmore._io import open_checked
+from elmore.base.atomic import atomic_file
+from elmore.base.io import open_checked
 from elmore.errors import FormatError
 from elmore.text.batching import Batch
 from elmore.text.vocabulary import Vocabulary
@@ -120,7 +120,7 @@ def read_token_vectors(vectors: Path, dim: int, vocabulary: Vocabulary) -> Array
     The file has one dataset `embedding`, row = line of the vocabulary (`dump_token_embeddings`
     of bilm-tf and AllenNLP's cached vocabularies).
     """
-    from elmore.formats.files.hdf5_files import open_hdf5  # most models never need h5py
+    from elmore.formats.containers.hdf5_files import open_hdf5  # most models never need h5py
 
     what = str(vectors)
     with (
@@ -144,7 +144,7 @@ def write_token_vectors(
 
     `vectors` gives the next rows from a row number on, (n, dim), until there are `n_words`.
     """
-    from elmore.formats.files.hdf5_writing import create_hdf5
+    from elmore.formats.containers.hdf5_writing import create_hdf5
 
     with (
         atomic_file(path, overwrite=overwrite, mode="w+b") as stream,

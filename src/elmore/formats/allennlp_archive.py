@@ -10,14 +10,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from elmore._messages import shown
+from elmore.base.messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import FormatError
 from elmore.formats.bilm_options import config_from_options, options_from_sizes
 from elmore.formats.bilm_weights import check_arrays, linked_weights
 from elmore.formats.checkpoint import Checkpoint, Mix
-from elmore.formats.files.sources import Source
-from elmore.formats.files.torch_files import StateDict, read_state_dict
+from elmore.formats.containers.sources import Source
+from elmore.formats.containers.torch_files import StateDict, read_state_dict
 from elmore.formats.torch_layout import TorchNames, torch_links
 from elmore.text.characters import ByteAlphabet
 

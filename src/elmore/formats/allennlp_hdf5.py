@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._atomic import atomic_file, atomic_folder
+from elmore.base.atomic import atomic_file, atomic_folder
 from elmore.config import BiLmConfig
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.bilm_options import (
@@ -31,10 +31,10 @@ from elmore.formats.bilm_weights import (
     read_softmax,
 )
 from elmore.formats.checkpoint import Checkpoint, Softmax
-from elmore.formats.files.finite import check_finite
-from elmore.formats.files.hdf5_files import open_hdf5
-from elmore.formats.files.hdf5_writing import create_hdf5
-from elmore.formats.files.sources import HDF5_SUFFIXES, Source
+from elmore.formats.containers.finite import check_finite
+from elmore.formats.containers.hdf5_files import open_hdf5
+from elmore.formats.containers.hdf5_writing import create_hdf5
+from elmore.formats.containers.sources import HDF5_SUFFIXES, Source
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 

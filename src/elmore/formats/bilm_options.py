@@ -9,11 +9,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from elmore._json import parse_json
-from elmore._messages import shown
+from elmore.base.json import parse_json
+from elmore.base.messages import shown
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig, filters_from_json
 from elmore.errors import ConfigError, FormatError
-from elmore.formats.files.sources import Source
+from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
 from elmore.text.vocabulary import Vocabulary
 

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._messages import shown
+from elmore.base.messages import shown
 from elmore.config import BiLmConfig, LstmConfig, weight_shapes
 from elmore.errors import FormatError
 from elmore.formats.checkpoint import LazyWeights, Softmax

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._messages import shown
+from elmore.base.messages import shown
+from elmore.compute.matrix import Stored, quantize
 from elmore.config import BiLmConfig, Precision, count_parameters, weight_shapes
 from elmore.errors import ConfigError, FormatError
-from elmore.kernels.matrix import Stored, quantize
 from elmore.options import StoredType
 from elmore.text.characters import Alphabet
 from elmore.text.segmenter import Tokenizer, is_convention, tokenizer_name

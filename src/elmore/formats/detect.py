@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, cast
 
-from elmore._io import open_checked
-from elmore._messages import shown
+from elmore.base.io import open_checked
+from elmore.base.messages import shown
 from elmore.errors import ElmoreError, FormatError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.files.sources import HDF5_SUFFIXES, FilesSource, FolderSource, Source
+from elmore.formats.containers.sources import HDF5_SUFFIXES, FilesSource, FolderSource, Source
 from elmore.options import Fetch
 from elmore.published.catalog import (
     INCLUDED,
@@ -171,14 +171,14 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
         head = stream.read(8)
     # By its first bytes: people rename archives. The second is an empty zip.
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        from elmore.formats.files.archives import ZipSource
+        from elmore.formats.containers.archives import ZipSource
 
         return ZipSource(path)
     if head == b"\x89HDF\r\n\x1a\n":
         raise FormatError(
             f"'{shown(path, 120)}' is an HDF5 file without its options; pass (options, weights)"
         )
-    from elmore.formats.files.tars import TarSource
+    from elmore.formats.containers.tars import TarSource
 
     return TarSource(path)
 

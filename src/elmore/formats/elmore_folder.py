@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._atomic import atomic_folder
-from elmore._json import from_json
-from elmore._manifest import FolderFormat, check_size, check_sum, file_entries
-from elmore._messages import shown
 from elmore._version import __version__
+from elmore.base.atomic import atomic_folder
+from elmore.base.json import from_json
+from elmore.base.manifest import FolderFormat, check_size, check_sum, file_entries
+from elmore.base.messages import shown
+from elmore.compute.matrix import STEPS, Stored, dequantize
 from elmore.config import BiLmConfig, Precision, config_to_json, weight_shapes
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import (
@@ -36,13 +37,13 @@ from elmore.formats.checkpoint import (
     as_stored,
     is_matrix,
 )
-from elmore.formats.files.finite import check_finite
-from elmore.formats.files.safetensors_files import (
+from elmore.formats.containers.finite import check_finite
+from elmore.formats.containers.safetensors_files import (
     SafetensorsView,
     read_safetensors,
     write_safetensors,
 )
-from elmore.formats.files.sources import Source
+from elmore.formats.containers.sources import Source
 from elmore.formats.lexicons import (
     CHARACTERS,
     VOCABULARY,
@@ -53,7 +54,6 @@ from elmore.formats.lexicons import (
     specials_json,
     write_lexicons,
 )
-from elmore.kernels.matrix import STEPS, Stored, dequantize
 from elmore.text.tokenizer import Convention
 from elmore.text.vocabulary import USUAL, Specials, Vocabulary
 

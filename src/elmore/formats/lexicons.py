@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from elmore._io import read_lines
-from elmore._messages import shown
+from elmore.base.io import read_lines
+from elmore.base.messages import shown
 from elmore.errors import ConfigError, FormatError, InputError
-from elmore.formats.files.sources import Source
+from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet, ByteAlphabet, DictionaryAlphabet
 from elmore.text.vocabulary import USUAL, Specials, Vocabulary

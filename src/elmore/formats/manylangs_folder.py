@@ -24,8 +24,8 @@ from elmore.errors import ConfigError, FormatError
 from elmore.formats.bilm_options import Section, read_languages
 from elmore.formats.bilm_weights import check_arrays, linked_weights
 from elmore.formats.checkpoint import Checkpoint, LazyWeights
-from elmore.formats.files.sources import Source
-from elmore.formats.files.torch_files import StateDict, read_state_dict
+from elmore.formats.containers.sources import Source
+from elmore.formats.containers.torch_files import StateDict, read_state_dict
 from elmore.formats.lexicons import read_dictionary
 from elmore.formats.torch_layout import TorchNames, torch_links, without_forget_bias
 from elmore.text.characters import DictionaryAlphabet

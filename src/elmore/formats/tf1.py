@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._messages import shown
+from elmore.base.messages import shown
 from elmore.config import BiLmConfig
 from elmore.errors import FormatError
 from elmore.formats.bilm_options import (
@@ -33,8 +33,8 @@ from elmore.formats.bilm_weights import (
     read_softmax,
 )
 from elmore.formats.checkpoint import Checkpoint, Mix, Softmax
-from elmore.formats.files.sources import Source
-from elmore.formats.files.tf_bundles import Bundle, checkpoint_step, find_prefixes, open_bundle
+from elmore.formats.containers.sources import Source
+from elmore.formats.containers.tf_bundles import Bundle, checkpoint_step, find_prefixes, open_bundle
 from elmore.limits import LIMITS
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary

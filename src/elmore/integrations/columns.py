@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from elmore._imports import require
-from elmore._messages import shown
+from elmore.base.messages import shown
+from elmore.base.optional import require
 from elmore.config import BiLmConfig
 from elmore.embedding.results import value_shape
 from elmore.embedding.stream import embed_records
-from elmore.embedding.writers import Record, stored
-from elmore.embedding.writers.parquet import VectorColumns
+from elmore.embedding.vector_files import Record, stored
+from elmore.embedding.vector_files.parquet import VectorColumns
 from elmore.errors import ConfigError, InputError
 from elmore.formats.detect import ModelPath, absolute, read_checkpoint
 from elmore.integrations.loaded import load_once

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore._imports import require
-from elmore._messages import shown
 from elmore._version import __version__
+from elmore.base.messages import shown
+from elmore.base.optional import require
 from elmore.config import count_parameters
 from elmore.errors import ConfigError, ElmoreError
 from elmore.formats import elmore_folder

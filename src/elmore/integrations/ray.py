@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from elmore._imports import require
-from elmore._messages import shown
+from elmore.base.messages import shown
+from elmore.base.optional import require
 from elmore.errors import ConfigError
 from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, Kind, column_kind
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._imports import require
+from elmore.base.optional import require
 from elmore.errors import ConfigError
 from elmore.integrations.loaded import load_once
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._imports import require
+from elmore.base.optional import require
 from elmore.errors import ConfigError
 from elmore.integrations.loaded import load_once
 
@@ -28,7 +28,7 @@ from spacy.tokens import Doc, Span, Token  # noqa: E402
 
 if TYPE_CHECKING:
     from elmore.embedding.elmo import Elmo
-    from elmore.tasks.light import LightTagger
+    from elmore.tasks.own.light import LightTagger
 
 __all__ = ["ElmoComponent", "TaggerComponent", "add_hooks", "make_component", "make_tagger"]
 
@@ -195,7 +195,7 @@ class TaggerComponent(_Component):
 @functools.cache
 def _tagger(name: str, threads: int | None) -> LightTagger:
     """A tagger, loaded once per process."""
-    from elmore.tasks.light import tagger
+    from elmore.tasks.own.light import tagger
 
     return tagger(name, threads=threads)
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from elmore._imports import require
-from elmore._messages import shown
+from elmore.base.messages import shown
+from elmore.base.optional import require
 from elmore.errors import ConfigError
 from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, Kind
 

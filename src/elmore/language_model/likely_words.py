@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 
+from elmore.compute.softmax import Likeliest, LogSoftmax
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.search import largest
 from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, FormatError
-from elmore.kernels.softmax import Likeliest, LogSoftmax
 from elmore.language_model.predictions import Array, Ids, LanguageModel, Logs, read_sentence
 from elmore.text.batching import plan_batches
 from elmore.text.sentence import Sentence

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from elmore._messages import ProgressOption, progress_of, size_of
+from elmore.base.messages import ProgressOption, progress_of, size_of
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.errors import ConfigError, InputError

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._messages import shown
+from elmore.base.messages import shown
+from elmore.compute.softmax import log_sum
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import (
     sentence_from_tokens,
@@ -23,7 +24,6 @@ from elmore.embedding.stream import (
     sentences_from_tokens,
 )
 from elmore.errors import ConfigError, FormatError
-from elmore.kernels.softmax import log_sum
 from elmore.text.sentence import Sentence
 
 __all__ = ["Array", "Ids", "LanguageModel", "Logs", "log_sum", "read_sentence", "read_sentences"]

@@ -12,7 +12,7 @@ from typing import Any, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._messages import ProgressOption, progress_of, size_of
+from elmore.base.messages import ProgressOption, progress_of, size_of
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.language_model.perplexity import mean_perplexity

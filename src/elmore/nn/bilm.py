@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmore.compute.initial_weights import initial_weights
 from elmore.config import BiLmConfig
-from elmore.initial_weights import initial_weights
 from elmore.nn.charcnn import TokenEncoder
 from elmore.nn.lstm import Packing, ProjectedLstm, SharedProjection, mixed_layers, walk
 

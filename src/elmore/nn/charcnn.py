@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from elmore.compute.charcnn import groups_by_length
 from elmore.config import BiLmConfig
-from elmore.kernels.charcnn import groups_by_length
 
 __all__ = ["TokenEncoder", "convolve"]
 

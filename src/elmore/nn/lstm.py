@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmore.compute import recurrence as kernels
+from elmore.compute.recurrence import FORGET_BIAS, Clips
 from elmore.config import LstmConfig
-from elmore.kernels import recurrence as kernels
-from elmore.kernels.recurrence import FORGET_BIAS, Clips
 from elmore.nn.lstm_steps import LstmSteps, lstm_steps
 
 __all__ = ["Packing", "ProjectedLstm", "SharedProjection", "last_rows", "mixed_layers", "walk"]

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from elmore.compute.native import native
+from elmore.compute.recurrence import Clips
 from elmore.errors import NativeError
-from elmore.kernels.native import native
-from elmore.kernels.recurrence import Clips
 
 __all__ = ["LstmSteps", "activate_gates", "differentiate_gates", "lstm_steps"]
 

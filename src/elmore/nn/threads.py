@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from elmore.kernels.workers import ThreadLimits, Workers
+from elmore.compute.workers import ThreadLimits, Workers
 
 __all__ = ["TorchLimits", "torch_workers"]
 

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from elmore._atomic import finish_file, free_bytes, write_error
-from elmore._io import sha256_file
-from elmore._messages import SILENT, Progress, shown
 from elmore._version import __version__
+from elmore.base.atomic import finish_file, free_bytes, write_error
+from elmore.base.io import sha256_file
+from elmore.base.messages import SILENT, Progress, shown
 from elmore.errors import ElmoreError, FormatError
 from elmore.limits import LIMITS
 

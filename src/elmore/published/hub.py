@@ -21,12 +21,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from elmore._atomic import atomic_file, write_error
-from elmore._imports import require
-from elmore._io import sha256_file
-from elmore._json import read_json
-from elmore._locks import hold_lock
-from elmore._messages import ProgressOption, download_progress, is_watched, say_download, shown
+from elmore.base.atomic import atomic_file, write_error
+from elmore.base.io import sha256_file
+from elmore.base.json import read_json
+from elmore.base.locks import hold_lock
+from elmore.base.messages import ProgressOption, download_progress, is_watched, say_download, shown
+from elmore.base.optional import require
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.options import Fetch
 from elmore.published.catalog import Published, PublishedFile, find_file

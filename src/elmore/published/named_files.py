@@ -9,7 +9,7 @@ from pathlib import Path
 
 from elmore.errors import ConfigError, ModelNotFound
 from elmore.formats.bilm_options import find_vocabulary
-from elmore.formats.files.sources import HDF5_SUFFIXES, FilesSource, Source
+from elmore.formats.containers.sources import HDF5_SUFFIXES, FilesSource, Source
 from elmore.limits import LIMITS
 
 __all__ = ["NAMED_SUFFIXES", "is_named_file", "open_named_file", "open_named_files"]

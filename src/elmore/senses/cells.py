@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._atomic import atomic_file
-from elmore._imports import require
-from elmore._locks import locked
-from elmore._messages import Progress, shown
+from elmore.base.atomic import atomic_file
+from elmore.base.locks import locked
+from elmore.base.messages import Progress, shown
+from elmore.base.optional import require
 from elmore.senses.index import CELLS, Index, read_manifest, write_manifest
 from elmore.senses.vectors import Array
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmore._atomic import atomic_file
-from elmore._messages import shown
 from elmore._version import __version__
+from elmore.base.atomic import atomic_file
+from elmore.base.messages import shown
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import SentenceLayers
-from elmore.embedding.word_uses import Use, find_uses, repeated_words, shared_word, word_uses
 from elmore.errors import ConfigError, InputError
 from elmore.senses.vectors import SenseSpace, SenseVectors
+from elmore.senses.word_uses import Use, find_uses, repeated_words, shared_word, word_uses
 from elmore.text.sentence import Sentence
 from elmore.text.vocabulary import Vocabulary
 
@@ -30,7 +30,7 @@ __all__ = [
     "sense_words",
 ]
 
-_FOLDER = Path(__file__).parent / "page"
+_FOLDER = Path(__file__).parents[1] / "serve" / "page"
 _DOCS = "https://elmore-nlp.github.io/elmore/"
 _LINK, _SCRIPT = '<link rel="stylesheet" href="page.css">', '<script src="page.js"></script>'
 # A saved page has everything inside and may load nothing.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from elmore._atomic import atomic_file
+from elmore.base.atomic import atomic_file
 from elmore.embedding.search import largest
 from elmore.errors import ConfigError
 from elmore.report import PICTURES, Report, Row

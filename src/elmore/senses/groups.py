@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._messages import shown
-from elmore.embedding.centroids import k_means
+from elmore.base.messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.report import PICTURES, Report, Row
+from elmore.senses.centroids import k_means
 from elmore.senses.index import Index, Rows, Use
 from elmore.senses.vectors import Array, Place, SenseVectors, unit
 from elmore.text.sentence import Sentence

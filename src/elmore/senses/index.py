@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._atomic import atomic_file
-from elmore._io import sha256_file
-from elmore._json import read_json
-from elmore._manifest import FolderFormat, check_file, check_size
-from elmore._messages import SILENT, Progress, shown
+from elmore.base.atomic import atomic_file
+from elmore.base.io import sha256_file
+from elmore.base.json import read_json
+from elmore.base.manifest import FolderFormat, check_file, check_size
+from elmore.base.messages import SILENT, Progress, shown
 from elmore.embedding.bulk.output_folder import FOLDER_LIMITS
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.search import largest

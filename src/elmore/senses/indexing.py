@@ -20,9 +20,12 @@ from typing import Any, Unpack, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._atomic import atomic_file
-from elmore._io import sha256_file
-from elmore._messages import SILENT, Progress, shown
+from elmore.base.atomic import atomic_file
+from elmore.base.io import sha256_file
+from elmore.base.journal import FinishedFile, JournalFolder
+from elmore.base.messages import SILENT, Progress, shown
+from elmore.base.pool import Pool, Request
+from elmore.base.worker import Worker
 from elmore.embedding.bulk.embed_files import InputFile, TextShard, cut_shards, inspect_input
 from elmore.embedding.bulk.job import Job, JobOptions, ShardEmbedder
 from elmore.embedding.bulk.output_folder import check_manifest, check_same_run
@@ -31,9 +34,6 @@ from elmore.embedding.results import LayerChoice
 from elmore.embedding.stream import windows
 from elmore.errors import ConfigError, InputError
 from elmore.formats.detect import ModelPath, absolute
-from elmore.jobs.journal import FinishedFile, JournalFolder
-from elmore.jobs.pool import Pool, Request
-from elmore.jobs.worker import Worker
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.senses.index import (
     CELLS,

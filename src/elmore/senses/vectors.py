@@ -25,10 +25,10 @@ from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import LayerChoice, layer_weights, unit
 from elmore.embedding.search import largest
 from elmore.embedding.stream import BATCH_TOKENS, windows
-from elmore.embedding.word_uses import find_uses
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.likely_words import PlacePredictor, check_places
 from elmore.language_model.predictions import read_sentence
+from elmore.senses.word_uses import find_uses
 from elmore.text.sentence import Sentence
 
 __all__ = [

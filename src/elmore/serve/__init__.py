@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from elmore._imports import require
+from elmore.base.optional import require
 
 require("fastapi", "serve", "the service")

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.requests import Request
 
-from elmore._imports import require
-from elmore._messages import shown
-from elmore.embedding.writers import Record, Settings, utf8
-from elmore.embedding.writers.npz import NpzWriter
-from elmore.embedding.writers.parquet import VectorColumns
+from elmore.base.messages import shown
+from elmore.base.optional import require
+from elmore.embedding.vector_files import Record, Settings, utf8
+from elmore.embedding.vector_files.npz import NpzWriter
+from elmore.embedding.vector_files.parquet import VectorColumns
 from elmore.errors import MissingExtra
 from elmore.serve.errors import ServiceError
 

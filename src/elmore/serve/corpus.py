@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.responses import Response
 
-from elmore._messages import shown
+from elmore.base.messages import shown
 from elmore.errors import ElmoreError
 from elmore.senses.find import read_place
 from elmore.senses.index import Index, Rows, Use

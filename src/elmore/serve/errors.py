@@ -16,7 +16,7 @@ from typing import Any
 from fastapi import HTTPException
 from starlette.responses import Response
 
-from elmore._messages import shown
+from elmore.base.messages import shown
 
 __all__ = ["ServiceError", "error_response", "from_status", "from_validation"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from elmore._machine import give_back_memory
-from elmore.embedding.writers import Record
+from elmore.base.machine import give_back_memory
+from elmore.embedding.vector_files import Record
 from elmore.serve.errors import ServiceError
 from elmore.serve.settings import Settings
 

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import finish_of, sentence_from_tokens
-from elmore.embedding.writers import Record
+from elmore.embedding.vector_files import Record
 from elmore.errors import ConfigError, ElmoreError
 from elmore.language_model.predictions import LanguageModel
 from elmore.senses.explore import choose_uses, describe_uses, sense_words
@@ -33,7 +33,7 @@ from elmore.serve.schemas import (
 )
 from elmore.serve.settings import Settings
 from elmore.serve.work import Item, Likely, Scored, Senses, Vectors, compute
-from elmore.tasks.light import LightTagger, load_all
+from elmore.tasks.own.light import LightTagger, load_all
 
 if TYPE_CHECKING:
     from elmore.senses.vectors import SenseVectors

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from elmore._imports import lazy_names
+from elmore.base.optional import lazy_names
 
 if TYPE_CHECKING:
     from elmore.report import Report
-    from elmore.tasks.classify import Classifier, ClassifyExample
-    from elmore.tasks.columns import Predicate
-    from elmore.tasks.coref import Coref, CorefExample
+    from elmore.tasks.data.columns import Predicate
+    from elmore.tasks.data.tags import Span
     from elmore.tasks.decoding import Classified, Tagged
-    from elmore.tasks.labelled import TagExample
-    from elmore.tasks.ner import Ner, NerExample
-    from elmore.tasks.nli import Nli, NliExample
-    from elmore.tasks.qa import Qa, QaExample, split_paragraph
+    from elmore.tasks.own.classify import Classifier, ClassifyExample
+    from elmore.tasks.own.labelled import TagExample
+    from elmore.tasks.own.tag import Tagger
+    from elmore.tasks.paper.coref import Coref, CorefExample
+    from elmore.tasks.paper.ner import Ner, NerExample
+    from elmore.tasks.paper.nli import Nli, NliExample
+    from elmore.tasks.paper.qa import Qa, QaExample, split_paragraph
+    from elmore.tasks.paper.sentiment import Sentiment, SentimentExample
+    from elmore.tasks.paper.srl import Srl, SrlExample
     from elmore.tasks.recipe import TaskRecipe
-    from elmore.tasks.sentiment import Sentiment, SentimentExample
-    from elmore.tasks.srl import Srl, SrlExample
-    from elmore.tasks.tag import Tagger
-    from elmore.tasks.tags import Span
 
 __all__ = [
     "Classified",
@@ -50,27 +50,27 @@ __all__ = [
 
 _NAMES = {
     "Classified": "elmore.tasks.decoding",
-    "Classifier": "elmore.tasks.classify",
-    "ClassifyExample": "elmore.tasks.classify",
-    "Coref": "elmore.tasks.coref",
-    "CorefExample": "elmore.tasks.coref",
-    "Ner": "elmore.tasks.ner",
-    "NerExample": "elmore.tasks.ner",
-    "Nli": "elmore.tasks.nli",
-    "NliExample": "elmore.tasks.nli",
-    "Predicate": "elmore.tasks.columns",
-    "Qa": "elmore.tasks.qa",
-    "QaExample": "elmore.tasks.qa",
+    "Classifier": "elmore.tasks.own.classify",
+    "ClassifyExample": "elmore.tasks.own.classify",
+    "Coref": "elmore.tasks.paper.coref",
+    "CorefExample": "elmore.tasks.paper.coref",
+    "Ner": "elmore.tasks.paper.ner",
+    "NerExample": "elmore.tasks.paper.ner",
+    "Nli": "elmore.tasks.paper.nli",
+    "NliExample": "elmore.tasks.paper.nli",
+    "Predicate": "elmore.tasks.data.columns",
+    "Qa": "elmore.tasks.paper.qa",
+    "QaExample": "elmore.tasks.paper.qa",
     "Report": "elmore.report",
-    "Sentiment": "elmore.tasks.sentiment",
-    "SentimentExample": "elmore.tasks.sentiment",
-    "Span": "elmore.tasks.tags",
-    "Srl": "elmore.tasks.srl",
-    "SrlExample": "elmore.tasks.srl",
-    "TagExample": "elmore.tasks.labelled",
+    "Sentiment": "elmore.tasks.paper.sentiment",
+    "SentimentExample": "elmore.tasks.paper.sentiment",
+    "Span": "elmore.tasks.data.tags",
+    "Srl": "elmore.tasks.paper.srl",
+    "SrlExample": "elmore.tasks.paper.srl",
+    "TagExample": "elmore.tasks.own.labelled",
     "Tagged": "elmore.tasks.decoding",
-    "Tagger": "elmore.tasks.tag",
+    "Tagger": "elmore.tasks.own.tag",
     "TaskRecipe": "elmore.tasks.recipe",
-    "split_paragraph": "elmore.tasks.qa",
+    "split_paragraph": "elmore.tasks.paper.qa",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.tasks.tags import (
+from elmore.tasks.data.tags import (
     FORBIDDEN,
     Span,
     spans_from_tags,

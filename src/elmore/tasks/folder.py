@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._atomic import atomic_folder
-from elmore._io import open_checked, read_lines, sha256_file
-from elmore._json import from_json, read_json
-from elmore._manifest import FolderFormat, check_file
-from elmore._messages import shown
 from elmore._version import __version__
+from elmore.base.atomic import atomic_folder
+from elmore.base.io import open_checked, read_lines, sha256_file
+from elmore.base.json import from_json, read_json
+from elmore.base.manifest import FolderFormat, check_file
+from elmore.base.messages import shown
 from elmore.config import ComputePrecision
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import model_digest
 from elmore.errors import ConfigError, FormatError, ModelNotFound
-from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
+from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 from elmore.limits import LIMITS
 from elmore.options import Start
 from elmore.published.hub import fetch_hugging_face, home, is_hugging_face

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from elmore._imports import require
+from elmore.base.optional import require
 from elmore.report import Row
-from elmore.tasks.tags import Span, tags_from_spans
+from elmore.tasks.data.tags import Span, tags_from_spans
 
 __all__ = ["class_scores", "set_scores", "span_scores"]
 

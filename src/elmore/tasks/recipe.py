@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from elmore._json import from_json
-from elmore._messages import shown
+from elmore.base.json import from_json
+from elmore.base.messages import shown
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS
 from elmore.nn.elmo_layer import LayerNorm
-from elmore.training.recipe_files import (
+from elmore.training.bilm.recipe_files import (
     MISSING,
     Bound,
     check_bounds,

@@ -14,17 +14,15 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from elmore._io import sha256_file
-from elmore._messages import ProgressOption, shown
+from elmore.base.io import sha256_file
+from elmore.base.messages import ProgressOption, shown
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, model_digest
 from elmore.embedding.stream import check_listed
 from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row
-from elmore.tasks.fit_report import changed_settings, fit_report
-from elmore.tasks.folder import TaskFolder, WordList, bilm_of, read_task, write_task
-from elmore.tasks.inputs import (
+from elmore.tasks.data.inputs import (
     FrozenLayers,
     TokenIndex,
     build_features,
@@ -34,6 +32,8 @@ from elmore.tasks.inputs import (
     put_weights,
     word_vectors_of,
 )
+from elmore.tasks.fit_report import changed_settings, fit_report
+from elmore.tasks.folder import TaskFolder, WordList, bilm_of, read_task, write_task
 from elmore.tasks.layers.features import Tokens
 from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
 from elmore.tasks.recipe import TaskRecipe

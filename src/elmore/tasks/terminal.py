@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
-from elmore.tasks.tags import Span
+from elmore.tasks.data.tags import Span
 
 __all__ = ["class_line", "mark_spans", "paint", "tag_lines"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
-from elmore._messages import shown
+from elmore.base.messages import shown
 from elmore.errors import InputError
 
 __all__ = ["TaggedSentence", "column_sentences", "conllu_sentences", "split_columns"]

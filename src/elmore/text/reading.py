@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, get_args
 
-from elmore._io import Errors, open_text, read_lines
-from elmore._messages import shown
+from elmore.base.io import Errors, open_text, read_lines
+from elmore.base.messages import shown
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.limits import LIMITS
 from elmore.text.characters import Alphabet

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import PurePath
 from typing import Any, Literal, TypeAlias
 
-from elmore._messages import shown
+from elmore.base.messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.text.conll import conllu_sentences
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeGuard
 
-from elmore._messages import shown
+from elmore.base.messages import shown
 from elmore.errors import ConfigError
 from elmore.text.sentence import Sentence
 from elmore.text.tokenizer import CONVENTIONS, Convention, tokenize

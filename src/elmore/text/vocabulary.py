@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import open_checked, read_lines
+from elmore.base.io import open_checked, read_lines
 from elmore.errors import FormatError
 from elmore.limits import LIMITS
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._atomic import atomic_file
-from elmore._io import open_checked
-from elmore._messages import shown
+from elmore.base.atomic import atomic_file
+from elmore.base.io import open_checked
+from elmore.base.messages import shown
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.text.reading import numbered_lines
 

@@ -1,1 +1,1 @@
-"""Training: from text files to a biLM."""
+"""What training shares: the loop, runs, seeds, optimizers, the live report."""

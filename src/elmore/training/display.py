@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from elmore._imports import require
-from elmore._messages import is_watched, make_bar, say, shown, wants_reports
+from elmore.base.messages import is_watched, make_bar, say, shown, wants_reports
+from elmore.base.optional import require
 from elmore.errors import ConfigError
 from elmore.language_model.perplexity import headline
 from elmore.training.run import Run

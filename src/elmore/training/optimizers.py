@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from elmore.nn.softmax import RowGradient
-from elmore.training.recipe import Decay
+from elmore.training.bilm.recipe import Decay
 
 __all__ = [
     "Adadelta",

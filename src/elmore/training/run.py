@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from elmore._atomic import atomic_file, atomic_folder
-from elmore._io import sha256_file
-from elmore._json import read_json
-from elmore._locks import locked
-from elmore._manifest import FolderFormat
-from elmore._messages import shown
+from elmore.base.atomic import atomic_file, atomic_folder
+from elmore.base.io import sha256_file
+from elmore.base.json import read_json
+from elmore.base.locks import locked
+from elmore.base.manifest import FolderFormat
+from elmore.base.messages import shown
 from elmore.errors import ElmoreError, FormatError, ResumeError
-from elmore.formats.files.safetensors_files import read_safetensors, write_safetensors
-from elmore.training.recipe import Recipe
+from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
+from elmore.training.bilm.recipe import Recipe
 
 if TYPE_CHECKING:
     import torch
@@ -95,7 +95,7 @@ class Run:
         return ", ".join([self.recipe_name, seen, *scores[:2]])
 
     def _repr_html_(self) -> str:
-        from elmore.training.curves import curve_html
+        from elmore.training.bilm.curves import curve_html
 
         try:
             return curve_html(self)

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from elmore.embedding.writers import Record, Settings, open_writer
+from elmore.embedding.vector_files import Record, Settings, open_writer
 from elmore.errors import MissingExtra
 
 arrow = pytest.importorskip("pyarrow")
@@ -75,7 +75,7 @@ def test_pooled_vectors(tmp_path):
 
 
 def test_row_groups_are_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("elmore.embedding.writers.parquet._GROUP_BYTES", 300)
+    monkeypatch.setattr("elmore.embedding.vector_files.parquet._GROUP_BYTES", 300)
     arrays = write(tmp_path / "x", (None, 4), SENTENCES * 20, first=1000)
     file = parquet.ParquetFile(tmp_path / "x")
     tokens = sum(map(len, SENTENCES)) * 20

@@ -8,7 +8,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from small_models import needs_torch
 
-from elmore.embedding.writers import Record, Settings, open_writer
+from elmore.embedding.vector_files import Record, Settings, open_writer
 
 LENGTHS = [3, 0, 1, 5]
 

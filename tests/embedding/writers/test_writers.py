@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from elmore.embedding.writers import WRITERS, Record, Settings, open_writer
+from elmore.embedding.vector_files import WRITERS, Record, Settings, open_writer
 from elmore.errors import ConfigError
 
 
@@ -82,7 +82,7 @@ def test_hdf5_index_keeps_the_last_of_equal_lines(tmp_path):
 
 
 def test_hdf5_index_of_very_many_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr("elmore.embedding.writers.hdf5._MAX_LINES", 3)
+    monkeypatch.setattr("elmore.embedding.vector_files.hdf5._MAX_LINES", 3)
     with h5py.File(write("hdf5", tmp_path / "a", records(3))) as file:
         assert "sentence_to_index" in file
     with pytest.warns(UserWarning, match="--sentence-index"):
@@ -142,7 +142,7 @@ def test_pooled_npz_is_one_matrix(tmp_path):
 
 
 def test_jsonl_writes_large_records_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("elmore.embedding.writers.jsonl._NUMBERS_AT_ONCE", 7)
+    monkeypatch.setattr("elmore.embedding.vector_files.jsonl._NUMBERS_AT_ONCE", 7)
     for k, shape in enumerate([(5, 4), (3, 5, 4), (0, 4), (3, 0, 4), (4,), (3, 4)]):
         [item] = records(1, shape)
         pooled = len(shape) == 1 or shape == (3, 4)

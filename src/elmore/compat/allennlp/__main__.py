@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from elmore._io import open_checked, read_lines
-from elmore._messages import shown
+from elmore.base.io import open_checked, read_lines
+from elmore.base.messages import shown
 from elmore.errors import ConfigError, ElmoreError
 from elmore.limits import LIMITS
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from elmore.compat.allennlp.character_ids import FileName, read_files
+from elmore.compute.recurrence import FORGET_BIAS
 from elmore.embedding.torch_network import build_bilm
-from elmore.kernels.recurrence import FORGET_BIAS
 from elmore.nn.charcnn import TokenEncoder
 from elmore.nn.inputs import TensorBatch
 from elmore.text.characters import Alphabet

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore._imports import require_torch
+from elmore.base.optional import require_torch
 from elmore.errors import ConfigError
 from elmore.errors import ConfigError as ConfigurationError  # AllenNLP's name
 from elmore.formats.checkpoint import Checkpoint

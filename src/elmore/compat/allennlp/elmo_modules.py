@@ -18,8 +18,8 @@ from elmore.compat.allennlp.character_ids import (
 )
 from elmore.errors import ConfigError, FormatError
 from elmore.errors import ConfigError as ConfigurationError
-from elmore.formats.files.sources import FilesSource
-from elmore.formats.files.torch_files import read_array
+from elmore.formats.containers.sources import FilesSource
+from elmore.formats.containers.torch_files import read_array
 from elmore.nn.elmo_layer import mix, normalise, without_markers
 
 __all__ = [

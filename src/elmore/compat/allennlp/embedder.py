@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._imports import require_torch
+from elmore.base.optional import require_torch
 from elmore.compat.allennlp.character_ids import (
     DEFAULT_OPTIONS_FILE,
     DEFAULT_WEIGHT_FILE,
@@ -20,7 +20,7 @@ from elmore.compat.allennlp.character_ids import (
 )
 from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import SentenceLayers
-from elmore.embedding.writers import Record, Settings, open_writer
+from elmore.embedding.vector_files import Record, Settings, open_writer
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from elmore._imports import lazy_names
+from elmore.base.optional import lazy_names
 from elmore.compat.old_paths import add_modules
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._imports import lazy_names
-from elmore._io import open_text, read_lines
+from elmore.base.io import open_text, read_lines
+from elmore.base.optional import lazy_names
 from elmore.embedding.elmo import Elmo
+from elmore.embedding.vector_files import Record, Settings, open_writer
 from elmore.embedding.word_cache import write_token_vectors
-from elmore.embedding.writers import Record, Settings, open_writer
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS
 from elmore.text.characters import ByteAlphabet

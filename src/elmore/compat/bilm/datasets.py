@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore._io import open_text, read_lines
+from elmore.base.io import open_text, read_lines
 from elmore.compat.bilm.data import UnicodeCharsVocabulary, Vocabulary
 from elmore.errors import InputError
 from elmore.limits import LIMITS
 from elmore.text.batching import TokenIndexer
+from elmore.training.bilm.streams import StreamBatches
 from elmore.training.seeds import numpy_generator
-from elmore.training.streams import StreamBatches
 
 __all__ = ["BidirectionalLMDataset", "LMDataset"]
 

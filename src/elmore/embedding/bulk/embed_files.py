@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from elmore._io import open_checked, open_text, sha256_stream
-from elmore._messages import SILENT, Progress, shown
+from elmore.base.io import open_checked, open_text, sha256_stream
+from elmore.base.messages import SILENT, Progress, shown
+from elmore.base.pool import Pool, Request
 from elmore.embedding.bulk.job import Job, JobOptions, start_embedder
 from elmore.embedding.bulk.output_folder import BulkFolder, BulkResult, ShardRecord
 from elmore.embedding.results import value_shape
 from elmore.errors import InputError
 from elmore.formats.detect import ModelPath, read_checkpoint
-from elmore.jobs.pool import Pool, Request
 from elmore.text.reading import Counts, Reading
 from elmore.text.records import LINES, Records, Text, as_text
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from elmore._io import sha256_file
 from elmore._version import __version__
+from elmore.base.io import sha256_file
+from elmore.base.worker import Worker
 from elmore.config import BiLmConfig
 from elmore.embedding.results import value_shape
-from elmore.embedding.writers import WRITERS, Settings, check_format, open_writer
+from elmore.embedding.vector_files import WRITERS, Settings, check_format, open_writer
 from elmore.errors import ConfigError
 from elmore.formats.detect import ModelPath
-from elmore.jobs.worker import Worker
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions, check_counts
 from elmore.text.reading import Counts, Errors, Reading, SentenceReader
 from elmore.text.records import Records, Text, as_text
@@ -187,8 +187,8 @@ class ShardEmbedder:
 
     def facts(self) -> dict[str, Any]:
         """What the vectors depend on besides settings and text."""
+        from elmore.compute.native import native
         from elmore.embedding.layer_cache import model_digest
-        from elmore.kernels.native import native
 
         return {
             "model": {"sha256": model_digest(self.elmo), "dim": self.elmo.dim},

@@ -1,7 +1,7 @@
 """The folder of a bulk run: shards, a journal until it is complete, then a manifest.
 
     shard-000000.parquet ...    each appears under its name when it is complete
-    journal.jsonl, lock         while the run is not finished (jobs/journal.py)
+    journal.jsonl, lock         while the run is not finished (base/journal.py)
     manifest.json               when it is: settings, digests, counts, shards
 
 Nothing in the finished folder depends on the number of processes, the time or the interruptions.
@@ -18,13 +18,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from elmore._atomic import atomic_file
-from elmore._json import read_json
-from elmore._manifest import FolderFormat
-from elmore._messages import shown
-from elmore.embedding.writers import WRITERS
+from elmore.base.atomic import atomic_file
+from elmore.base.journal import FinishedFile, JournalFolder
+from elmore.base.json import read_json
+from elmore.base.manifest import FolderFormat
+from elmore.base.messages import shown
+from elmore.embedding.vector_files import WRITERS
 from elmore.errors import ConfigError, FormatError, ResumeError
-from elmore.jobs.journal import FinishedFile, JournalFolder
 from elmore.limits import LIMITS
 from elmore.text.reading import Counts
 

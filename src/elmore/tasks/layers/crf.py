@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from elmore.tasks.tags import FORBIDDEN, Scheme, tag_rules
+from elmore.tasks.data.tags import FORBIDDEN, Scheme, tag_rules
 
 __all__ = ["Crf", "Transitions", "tag_transitions", "viterbi"]
 

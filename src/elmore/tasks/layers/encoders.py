@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from elmore.kernels.recurrence import Clips
+from elmore.compute.recurrence import Clips
 from elmore.nn.lstm import Packing
 from elmore.nn.lstm_steps import LstmSteps
 

@@ -1,4 +1,4 @@
-"""The light networks of `tag` and `classify`: small enough that `tasks/light.py` repeats them.
+"""The light networks of `tag` and `classify`: small enough that `tasks/own/light.py` repeats them.
 
 Each token is projected, sees its left and right neighbour or, by a biLSTM, all of its sentence, and
 is scored; a text is pooled first, and its words may have scores of their own.

@@ -1,0 +1,1 @@
+"""What every part of elmore uses: safe files, JSON, locks, manifests, messages, processes."""

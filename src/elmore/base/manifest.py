@@ -1,0 +1,80 @@
+"""Manifests: JSON files that say what a folder is and which bytes its files must have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from elmore.base.io import open_checked, sha256_file, sha256_stream
+from elmore.base.messages import shown
+from elmore.errors import FormatError
+
+__all__ = ["FolderFormat", "check_file", "check_size", "check_sum", "file_entries"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderFormat:
+    """A format of ours, as its manifests state it.
+
+    Attributes:
+        name: the value of the key `format`.
+        version: the newest version that can be read.
+        label: what a file of this format belongs to, for messages: "a prepared corpus".
+        fix: what to do if it is damaged, for messages.
+    """
+
+    name: str
+    version: int
+    label: str
+    fix: str
+
+    def head(self) -> dict[str, Any]:
+        """The first keys of a manifest of the newest version."""
+        return {"format": self.name, "version": self.version}
+
+    def check(self, data: Mapping[str, Any], *, what: str) -> None:
+        """Refuse another format, and a version that cannot be read."""
+        # The format first: the version of another format means nothing.
+        if data.get("format") != self.name:
+            raise FormatError(f"'{shown(what, 120)}' does not belong to {self.label}; {self.fix}")
+        version = data.get("version")
+        # bool is an int in Python: `"version": true` must not pass for version 1.
+        if type(version) is not int or version < 1:
+            raise FormatError(f"'{shown(what, 120)}' has version {shown(version)}; {self.fix}")
+        if version > self.version:
+            raise FormatError(
+                f"'{shown(what, 120)}' has format version {version}, this elmore reads up to "
+                f"{self.version}; upgrade elmore"
+            )
+
+
+def file_entries(folder: Path) -> dict[str, dict[str, Any]]:
+    """The size and SHA-256 of each file in a folder, by name."""
+    return {
+        path.name: {"size": path.stat().st_size, "sha256": sha256_file(path)}
+        for path in sorted(folder.iterdir())
+    }
+
+
+def check_size(size: int, expected: object, *, what: object, fix: str) -> None:
+    """Compare a size with that of a manifest, which may be anything that JSON can hold."""
+    if size != expected:
+        raise FormatError(
+            f"'{shown(what, 120)}' has {size} bytes, the manifest says {shown(expected, 30)}; {fix}"
+        )
+
+
+def check_sum(stream: BinaryIO, sha256: object, *, what: object, fix: str) -> None:
+    """Compare what is left in a stream with a SHA-256."""
+    if sha256_stream(stream) != sha256:
+        raise FormatError(
+            f"'{shown(what, 120)}' differs from its SHA-256 in the manifest; it is damaged, {fix}"
+        )
+
+
+def check_file(path: Path, sha256: object, *, fix: str) -> None:
+    """Compare a file with a SHA-256."""
+    with open_checked(path, what="file", follow=False) as stream:
+        check_sum(stream, sha256, what=path, fix=fix)

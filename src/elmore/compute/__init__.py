@@ -1,0 +1,1 @@
+"""The arithmetic: kernels with their numpy reference, and the network in numpy."""

@@ -1,0 +1,414 @@
+"""The biLM as arrays in, arrays out: what runs on the CPU.
+
+Weights are packed once, in the precision in which they are stored. Packing reads every weight, at
+some gigabytes per second, so it is done when a model is loaded: a bad weight is noticed then, and
+the first sentence is as fast as any. The torch modules in `nn/` compute the same with gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.compute.charcnn import FilterTables
+from elmore.compute.matrix import Array, Matrix, Stored
+from elmore.compute.native import aligned
+from elmore.compute.recurrence import FORGET_BIAS, Clips, Packing, run_steps
+from elmore.config import BiLmConfig
+
+__all__ = ["BiLmArrays", "LstmState", "Network", "Reader", "Runner", "in_turn"]
+
+Ints = NDArray[np.int64]
+Result = TypeVar("Result")
+# Gives the numbers of a weight by its name in `config.weight_shapes`.
+Reader = Callable[[str], Stored]
+
+# Bytes of input gates that are held at once, so that they stay near the caches and memory does
+# not grow with the length of the input.
+_GATE_BYTES = 16 << 20
+# Up to here the gates of all distinct words are made by one matrix product.
+_TABLE_BYTES = 256 << 20
+
+
+class LstmState(NamedTuple):
+    """Where the LSTMs are between two batches.
+
+    Attributes:
+        hidden: output of each layer, (directions, layers, batch, projection_dim).
+        cell: cell state of each layer, (directions, layers, batch, cells).
+    """
+
+    hidden: Array
+    cell: Array
+
+
+class Runner(Protocol):
+    """Runs independent jobs and gives their results in order."""
+
+    def __call__(self, jobs: Sequence[Callable[[], Result]], /) -> list[Result]:
+        """Run them all."""
+
+
+def in_turn(jobs: Sequence[Callable[[], Result]], /) -> list[Result]:
+    """Run jobs one after the other in the calling thread."""
+    return [job() for job in jobs]
+
+
+class Network(Protocol):
+    """What an engine asks of a biLM, wherever that computes."""
+
+    def tokens(self, words: NDArray[np.int32] | None, word_ids: Ints | None) -> Array:
+        """The token layer of words.
+
+        Args:
+            words: character ids from 1, (n_words, chars), or None without characters.
+            word_ids: rows of the word table, (n_words,), or None without one.
+
+        Returns:
+            (n_words, projection_dim).
+        """
+
+    def contextualize(
+        self, vectors: Array, index: Ints, lengths: Ints, state: LstmState, run: Runner
+    ) -> tuple[Array, LstmState]:
+        """Run the LSTMs over ready token vectors.
+
+        Args:
+            vectors: vectors of the distinct words, (n_words, projection_dim).
+            index: word of each place, (batch, time).
+            lengths: tokens of each sentence, (batch,).
+            state: where to start.
+            run: how to run the directions, which do not depend on each other.
+
+        Returns:
+            all layers, (layers, batch, time, dim), zero where a sentence has ended; and the state
+            after each sentence's last token.
+        """
+
+    def read_on(
+        self, direction: int, inputs: Array, hidden: Array, cell: Array
+    ) -> tuple[Array, Array, Array]:
+        """Read part of one sequence in one direction, continuing from a state.
+
+        Args:
+            direction: which.
+            inputs: token vectors in the order of reading, (time, projection_dim).
+            hidden: output of each layer before, (layers, 1, projection_dim).
+            cell: cell state of each layer before, (layers, 1, cells).
+
+        Returns:
+            outputs of the layers, (layers, time, projection_dim), hidden and cell after it.
+        """
+
+
+class BiLmArrays:
+    """A `Network` of numpy arrays and our own kernels.
+
+    Args:
+        config: its shape.
+        read: gives each weight.
+        run: how to run the jobs of packing.
+    """
+
+    def __init__(self, config: BiLmConfig, read: Reader, run: Runner = in_turn) -> None:
+        self._config = config
+        self._layers: list[list[_Lstm]]
+        self._tokens: _Tokens
+        jobs: list[Callable[[], Any]] = [
+            partial(_stack, config, read, direction) for direction in config.directions
+        ]
+        jobs.append(partial(_Tokens, config, read))
+        *self._layers, self._tokens = run(jobs)
+        self._projection = _affine(read, "projection") if config.lstm.mixed else None
+
+    def tokens(self, words: NDArray[np.int32] | None, word_ids: Ints | None) -> Array:
+        """The token layer of words, (n_words, projection_dim)."""
+        return _without_warnings(self._tokens, words, word_ids)
+
+    def contextualize(
+        self, vectors: Array, index: Ints, lengths: Ints, state: LstmState, run: Runner = in_turn
+    ) -> tuple[Array, LstmState]:
+        """Run the LSTMs over ready token vectors."""
+        packing = Packing.plan(lengths, index.shape[1])
+        if self._projection is not None:  # it keeps no state, so what comes in goes out
+            return self._mixed(vectors, index, packing, run)[None], state
+        hidden, cell = state
+        if len(packing.order) > 1:
+            hidden, cell = hidden[:, :, packing.order], cell[:, :, packing.order]
+        flat = index.reshape(-1)
+        places = [packing.forward, packing.backward][: len(self._layers)]
+        jobs = [
+            partial(
+                _without_warnings,
+                self._read,
+                layers,
+                vectors,
+                flat[place],
+                packing,
+                hidden[d],
+                cell[d],
+            )
+            for d, (layers, place) in enumerate(zip(self._layers, places, strict=True))
+        ]
+        done = run(jobs)
+        values = _unpacked(vectors, flat, places, [outputs for outputs, _, _ in done], index.shape)
+        after = LstmState(np.stack([d[1] for d in done]), np.stack([d[2] for d in done]))
+        if len(packing.order) > 1:
+            back = np.argsort(packing.order)
+            after = LstmState(after.hidden[:, :, back], after.cell[:, :, back])
+        return values, after
+
+    def read_on(
+        self, direction: int, inputs: Array, hidden: Array, cell: Array
+    ) -> tuple[Array, Array, Array]:
+        """Read part of one sequence in one direction, continuing from a state."""
+        time = len(inputs)
+        packing = Packing.plan(np.array([time]), time)
+        layers = self._layers[direction]
+        outputs, hidden, cell = self._read(layers, inputs, None, packing, hidden, cell)
+        return np.stack(outputs), hidden, cell
+
+    def _read(
+        self,
+        layers: Sequence[_Lstm],
+        vectors: Array,
+        rows: Ints | None,
+        packing: Packing,
+        hidden: Array,
+        cell: Array,
+    ) -> tuple[list[Array], Array, Array]:
+        """Run one direction; `hidden` and `cell` are (layers, batch, ...)."""
+        inputs = vectors
+        outputs: list[Array] = []
+        finals: list[tuple[Array, Array]] = []
+        for k, layer in enumerate(layers):
+            read = rows if k == 0 else None
+            output, *final = layer(inputs, read, packing, hidden[k], cell[k])
+            finals.append((final[0], final[1]))
+            # The sum is neither clipped nor carried: it leaves the recurrence alone.
+            if k > 0 and self._config.lstm.skip_connections:
+                output = output + inputs
+            outputs.append(output)
+            inputs = output
+        return outputs, np.stack([f[0] for f in finals]), np.stack([f[1] for f in finals])
+
+    def _mixed(self, vectors: Array, index: Ints, packing: Packing, run: Runner) -> Array:
+        """The `lstm` encoder of ELMoForManyLangs: each layer reads both directions below it.
+
+        The original runs over the padded batch, so that its backward direction begins in the
+        padding. Who wants that passes the padding as tokens (compat/manylangs.py).
+
+        Returns:
+            the one layer of output, (batch, time, dim); zero where a sentence has ended.
+        """
+        if self._projection is None:
+            raise RuntimeError("only an encoder that mixes its directions has a shared projection")
+        (batch, time), cells = index.shape, self._config.lstm.dim
+        places = (packing.forward, packing.backward)
+        zeros = np.zeros((batch, cells), np.float32)
+        inputs = vectors[index.reshape(-1)]  # (batch * time, dim)
+
+        def half(layer: _Lstm, place: Ints) -> Array:
+            output, _, _ = layer(inputs[place], None, packing, zeros, zeros)
+            padded = np.zeros((batch * time, cells), np.float32)
+            padded[place] = output
+            return padded
+
+        for pair in zip(*self._layers, strict=True):
+            jobs = [partial(half, layer, place) for layer, place in zip(pair, places, strict=True)]
+            inputs = np.concatenate(run(jobs), axis=1)
+        matrix, bias = self._projection
+        result = np.zeros((batch * time, 2 * len(bias)), np.float32)
+        real = inputs[packing.forward]
+        result[packing.forward, : len(bias)] = matrix.affine(real[:, :cells], bias)
+        result[packing.forward, len(bias) :] = matrix.affine(real[:, cells:], bias)
+        return result.reshape(batch, time, -1)
+
+
+def _without_warnings(call: Callable[..., Result], *arguments: Any) -> Result:
+    """Call something that may overflow, in the thread that computes.
+
+    numpy would warn from deep inside, where C does not; what overflows is reported once, with the
+    sentence, by `results.finite`.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return call(*arguments)
+
+
+def _unpacked(
+    vectors: Array,
+    flat: Ints,
+    places: Sequence[Ints],
+    outputs: Sequence[Sequence[Array]],
+    shape: tuple[int, ...],
+) -> Array:
+    """Put packed rows where they belong, (layers, batch, time, dim); zeros elsewhere."""
+    dim = vectors.shape[1]
+    n_layers, n_rows = 1 + len(outputs[0]), len(flat)
+    # A batch without padding is written completely, so it need not be cleared first.
+    make = np.empty if len(places[0]) == n_rows else np.zeros
+    values: Array = make((n_layers, n_rows, len(places) * dim), np.float32)
+    for d, (place, layers) in enumerate(zip(places, outputs, strict=True)):
+        half = slice(d * dim, (d + 1) * dim)
+        values[0, place, half] = vectors[flat[place]]
+        for k, layer in enumerate(layers, 1):
+            values[k, place, half] = layer
+    return values.reshape(n_layers, *shape, -1)
+
+
+class _Tokens:
+    """The token layer: words to vectors by characters, by a word table, or by both."""
+
+    def __init__(self, config: BiLmConfig, read: Reader) -> None:
+        self._config = config.tokens
+        if config.tokens.n_characters:
+            names = [f"tokens.convolutions.{i}" for i in range(len(config.tokens.filters))]
+            self._filters = FilterTables(
+                _array(read, "tokens.characters"),
+                [_array(read, f"{name}.weight") for name in names],
+                [_array(read, f"{name}.bias") for name in names],
+            )
+        if config.tokens.n_words:
+            self._words = _array(read, "tokens.words")
+        self._highways = [
+            _affine(read, f"tokens.highways.{k}") for k in range(config.tokens.n_highway)
+        ]
+        if config.tokens.projected:
+            self._projection = _affine(read, "tokens.projection")
+
+    def __call__(self, words: NDArray[np.int32] | None, word_ids: Ints | None) -> Array:
+        parts: list[Array] = []
+        if self._config.n_words and word_ids is not None:
+            parts.append(self._words[word_ids])
+        if self._config.n_characters and words is not None:
+            parts.append(self._characters(words))
+        features = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        if not self._config.projected:
+            return features
+        matrix, bias = self._projection
+        return matrix.affine(features, bias)
+
+    def _characters(self, words: NDArray[np.int32]) -> Array:
+        features = self._filters.largest(words)
+        if self._config.activation == "relu":
+            np.maximum(features, 0, out=features)
+        else:
+            np.tanh(features, out=features)
+        half = np.float32(0.5)
+        for matrix, bias in self._highways:
+            both = matrix.affine(features, bias)
+            transformed, gate = both[:, : features.shape[1]], both[:, features.shape[1] :]
+            np.maximum(transformed, 0, out=transformed)
+            # The sigmoid of the gate, as in `kernels.recurrence`.
+            np.multiply(gate, half, out=gate)
+            np.tanh(gate, out=gate)
+            gate *= half
+            gate += half
+            transformed -= features
+            transformed *= gate
+            features += transformed
+        return features
+
+
+class _Lstm:
+    """One LSTM layer in one direction, as `nn.lstm.ProjectedLstm` without gradients."""
+
+    def __init__(self, config: BiLmConfig, read: Reader, name: str) -> None:
+        lstm = config.lstm
+        self._cells = lstm.dim
+        self._clips = Clips(lstm.cell_clip, lstm.proj_clip)
+        self._bias = _gate_bias(read, f"{name}.bias")
+        self._input = Matrix(read(f"{name}.input_weight"))
+        self._state = Matrix(read(f"{name}.state_weight"), gates=True)
+        own = lstm.projected and not lstm.mixed
+        self._projection = Matrix(read(f"{name}.projection")) if own else None
+
+    def __call__(
+        self, inputs: Array, rows: Ints | None, packing: Packing, hidden: Array, cell: Array
+    ) -> tuple[Array, Array, Array]:
+        """Read a packed batch.
+
+        Args:
+            inputs: vectors, (n_inputs, dim of the input).
+            rows: which input each packed row reads, (n_rows,); None if they are in packed order.
+            packing: the plan of the batch.
+            hidden: output before the first step, (batch, dim), in the packing's row order.
+            cell: cell state before the first step, (batch, cells), in the same order.
+
+        Returns:
+            output in packed order (n_rows, dim); final output (batch, dim) and cell (batch,
+            cells), in the packing's row order.
+        """
+        before, cell = cell, aligned(*cell.shape)
+        cell[...] = before
+        start_hidden = hidden = np.ascontiguousarray(hidden)
+        sizes, width = packing.sizes, 4 * self._cells
+        output = aligned(len(packing.forward), hidden.shape[1])
+        gates = None
+        if rows is not None:
+            if len(inputs) < len(output) and len(inputs) * width * 4 <= _TABLE_BYTES:
+                gates = self._input.affine(inputs, self._bias)
+            else:
+                inputs, rows = inputs[rows], None
+        start = 0
+        for first, last, size in _chunks(sizes, max(1, _GATE_BYTES // (width * 4)), gates is None):
+            chunk = slice(start, start + size)
+            run_steps(
+                output[chunk],
+                cell,
+                self._input.affine(inputs[chunk], self._bias) if gates is None else gates,
+                None if rows is None else rows[chunk],
+                hidden,
+                sizes[first:last],
+                self._state,
+                self._projection,
+                self._clips,
+            )
+            start += size
+            hidden = output[start - sizes[last - 1] : start]
+        living = sizes[0] if sizes else 0  # sentences without tokens come last
+        final = output[packing.last[:living]]
+        if living < len(start_hidden):
+            final = np.concatenate([final, start_hidden[living:]])
+        return output, final, cell
+
+
+def _stack(config: BiLmConfig, read: Reader, direction: str) -> list[_Lstm]:
+    """Make the layers of a direction."""
+    return [_Lstm(config, read, f"{direction}_layers.{k}") for k in range(config.lstm.n_layers)]
+
+
+def _chunks(sizes: tuple[int, ...], budget: int, bounded: bool) -> list[tuple[int, int, int]]:
+    """Cut steps into runs of about `budget` rows: (first step, step after the last, rows)."""
+    if not bounded:
+        return [(0, len(sizes), sum(sizes))] if sizes else []
+    chunks, step = [], 0
+    while step < len(sizes):
+        first, size = step, sizes[step]
+        step += 1
+        while step < len(sizes) and size + sizes[step] <= budget:
+            size += sizes[step]
+            step += 1
+        chunks.append((first, step, size))
+    return chunks
+
+
+def _array(read: Reader, name: str) -> Array:
+    """Read a weight that is computed with in float32."""
+    return np.array(read(name).values, np.float32)
+
+
+def _affine(read: Reader, name: str) -> tuple[Matrix, Array]:
+    return Matrix(read(f"{name}.weight")), _array(read, f"{name}.bias")
+
+
+def _gate_bias(read: Reader, name: str) -> Array:
+    """Read the bias of the gates with the forget bias that files leave out."""
+    bias = _array(read, name)
+    cells = len(bias) // 4
+    bias[cells : 2 * cells] += np.float32(FORGET_BIAS)
+    return bias

@@ -1,0 +1,278 @@
+"""Threads that run independent work side by side, together on a given number of processors."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import os
+import queue
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from elmore.base.machine import available_threads
+from elmore.errors import ConfigError
+
+__all__ = ["ThreadLimits", "Workers", "one_blas_thread"]
+
+Result = TypeVar("Result")
+# What the end of a process waits for a job in hand; jobs take milliseconds.
+_SECONDS_TO_LEAVE = 5.0
+
+# OpenBLAS, as numpy's wheels bundle it and as systems have it.
+_PREFIXES = ("scipy_openblas", "openblas")
+_SUFFIXES = ("64_", "_64", "")
+_blas_lock = threading.Lock()
+_blas_users = 0
+_blas_threads = 1
+
+_Item = tuple[Callable[[], Any], Future[Any], int]
+
+
+class _Inside(threading.local):
+    """Whose job this thread is running."""
+
+    workers: Workers | None = None
+
+
+_inside = _Inside()
+
+
+class ThreadLimits:
+    """What a worker thread tells a library that has threads of its own; here, nothing."""
+
+    def enter(self) -> None:
+        """Called first in each new thread."""
+
+    def set(self, threads: int) -> None:
+        """Let the library use so many threads for what the calling thread asks of it."""
+
+    def kept(self) -> AbstractContextManager[None]:
+        """Keep the calling thread's own setting through what workers set."""
+        return nullcontext()
+
+
+class Workers:
+    """Threads that run jobs, together on at most `threads` processors.
+
+    A biLM has two directions and neither waits for the other: that beats matrix products on two
+    threads, which meet at every step (benchmarks/embed.py). Threads start with the first job, and
+    again after a fork. `limits` says to a library with threads of its own how many it may
+    use.
+
+    Args:
+        threads: processors to use; all by default.
+        count: how many threads run jobs; two by default, if there are as many.
+        limits: how to tell a library with threads of its own.
+    """
+
+    def __init__(
+        self,
+        threads: int | None = None,
+        count: int | None = None,
+        limits: ThreadLimits | None = None,
+    ) -> None:
+        self.limits = limits or ThreadLimits()
+        self._lock = threading.Lock()
+        self._jobs: queue.SimpleQueue[_Item | None] | None = None
+        self._process = 0
+        self._at_exit: Callable[[], None] = lambda: None
+        if threads is not None and threads < 1:
+            raise ConfigError(f"threads={threads}; use 1 or more")
+        self.threads = threads if threads is not None else available_threads()
+        self.count = min(2 if count is None else count, self.threads)
+
+    def run(
+        self,
+        jobs: Sequence[Callable[[], Result]],
+        give_up: Callable[[], None] = lambda: None,
+        done: Callable[[Result], object] = lambda result: None,
+    ) -> list[Result]:
+        """Run jobs and give their results in order; the first error is raised here.
+
+        No job is running any more when this is left. A job may run others in its turn.
+
+        Args:
+            jobs: what to run.
+            give_up: called after an error or an interrupt, to tell long jobs that they may end.
+            done: gets each result as soon as those before it are there, in the calling thread.
+        """
+        if _inside.workers is self:  # a thread that waited for itself would wait forever
+            results = self.share(jobs)
+            for result in results:
+                done(result)
+            return results
+        waiting = self._started()
+        futures: list[Future[Result]] = [Future() for _ in jobs]
+        # What a library inside a job may use, so that all jobs together keep to `threads`.
+        inner = max(1, self.threads // max(1, min(len(jobs), self.count)))
+        with self.limits.kept():
+            try:
+                for job, future in zip(jobs, futures, strict=True):
+                    waiting.put((job, future, inner))
+                results = []
+                for future in futures:
+                    results.append(future.result())
+                    done(results[-1])
+                return results
+            except BaseException:
+                give_up()
+                _end(futures)
+                raise
+
+    def share(self, jobs: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Run jobs that use no threads of their own, the calling thread helping.
+
+        It does the first, and whatever no other thread has begun by then: handing work over costs
+        next to nothing even where the other processors are busy.
+        """
+        if self.count == 1:
+            return [job() for job in jobs]
+        waiting = self._started()
+        futures: list[Future[Result]] = [Future() for _ in jobs[1:]]
+        try:
+            for job, future in zip(jobs[1:], futures, strict=True):
+                waiting.put((job, future, 1))
+            results = [jobs[0]()] if jobs else []
+            for job, future in zip(jobs[1:], futures, strict=True):
+                results.append(job() if future.cancel() else future.result())
+            return results
+        except BaseException:
+            _end(futures)
+            raise
+
+    def _started(self) -> queue.SimpleQueue[_Item | None]:
+        with self._lock:
+            # A forked process has none of the threads, and its queue may hold jobs of the parent.
+            if self._jobs is None or self._process != os.getpid():
+                self._process = os.getpid()
+                self._jobs = queue.SimpleQueue()
+                self._start(self._jobs)
+            return self._jobs
+
+    def _start(self, jobs: queue.SimpleQueue[Any]) -> None:
+        ready = threading.Barrier(self.count + 1)
+        myself = weakref.ref(self)  # or its own threads would keep it alive
+        started = [
+            threading.Thread(target=_work, args=(jobs, myself, ready, self.limits), daemon=True)
+            for _ in range(self.count)
+        ]
+        with self.limits.kept():
+            for thread in started:
+                thread.start()
+            ready.wait()
+        self._at_exit = functools.partial(_leave, jobs, started)
+        atexit.register(self._at_exit)
+
+    def close(self) -> None:
+        """End the threads after the jobs that are waiting."""
+        with self._lock:
+            if self._jobs is not None and self._process == os.getpid():
+                for _ in range(self.count):
+                    self._jobs.put(None)
+            self._jobs = None
+            atexit.unregister(self._at_exit)
+
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():  # the threads end with the process, and names may be gone
+            self.close()
+
+
+def _leave(jobs: queue.SimpleQueue[_Item | None], threads: Sequence[threading.Thread]) -> None:
+    """Let threads end before Python does: one that is cut off inside C code may abort."""
+    for _ in threads:
+        jobs.put(None)
+    for thread in threads:
+        thread.join(_SECONDS_TO_LEAVE)
+
+
+def _end(futures: Sequence[Future[Any]]) -> None:
+    """Take back what was not begun, and wait for the rest; what was never queued counts so too."""
+    wait([future for future in futures if not future.cancel()])
+
+
+def _work(
+    jobs: queue.SimpleQueue[_Item | None],
+    workers: weakref.ref[Workers],
+    ready: threading.Barrier,
+    limits: ThreadLimits,
+) -> None:
+    limits.enter()
+    now = 1
+    limits.set(now)
+    ready.wait()
+    while (item := jobs.get()) is not None:
+        job, future, inner = item
+        if future.set_running_or_notify_cancel():
+            if inner != now:
+                now = inner
+                limits.set(now)
+            _inside.workers = workers()
+            try:
+                future.set_result(job())
+            except BaseException as error:
+                future.set_exception(error)
+            finally:
+                _inside.workers = None
+        # Nothing of a finished job may live on in an idle thread.
+        del item, job, future
+
+
+# --------------------------------------------------------------------------- numpy's threads
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let OpenBLAS use one thread, and give its threads back when the last user has left.
+
+    Without the C extension every product is numpy's. Its threads meet at every step of an LSTM,
+    and on a busy machine they wait for each other most of the time: one thread per direction is
+    up to six times as fast (benchmarks/beside.py --native 0). The number of threads belongs to the
+    process, so users are counted. Another BLAS is left alone.
+    """
+    global _blas_users, _blas_threads
+    control = _blas_control()
+    if control is None:
+        yield
+        return
+    get, set_threads = control
+    with _blas_lock:
+        if not _blas_users:
+            _blas_threads = get()
+            set_threads(1)
+        _blas_users += 1
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            _blas_users -= 1
+            if not _blas_users:
+                set_threads(_blas_threads)
+
+
+@functools.lru_cache(maxsize=1)
+def _blas_control() -> tuple[Any, Any] | None:
+    """The functions of the OpenBLAS inside numpy's wheel that get and set its threads."""
+    package = Path(np.__file__).parent
+    for folder in (package.parent / "numpy.libs", package / ".dylibs"):
+        for path in sorted(folder.glob("*openblas*")):
+            try:
+                library = ctypes.CDLL(str(path))  # loaded already: this finds it again
+            except OSError:
+                continue
+            for prefix in _PREFIXES:
+                for suffix in _SUFFIXES:
+                    name = f"{prefix}_{{}}_num_threads{suffix}"
+                    get = getattr(library, name.format("get"), None)
+                    change = getattr(library, name.format("set"), None)
+                    if get is not None and change is not None:
+                        return get, change
+    return None

@@ -1,0 +1,1 @@
+"""From raw text to shards of word ids, ready for training."""

@@ -1,0 +1,308 @@
+"""A prepared corpus: a folder of shards, a vocabulary and counts.
+
+    shard-00000.safetensors ...   training documents in random order (shards.py)
+    heldout.safetensors           held-out documents, if there are any
+    vocab.txt                     one word per line, in id order
+    counts.tsv                    word TAB training count, the most frequent first
+    prepared.json                 what was made, from what and how; the SHA-256 of every file
+
+prepared.json is written last; a folder without it is not complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.base.json import from_json, read_json
+from elmore.base.manifest import FolderFormat, check_file, check_size, file_entries
+from elmore.base.messages import shown
+from elmore.corpus.shards import Shard, read_shard
+from elmore.corpus.words import read_counts
+from elmore.errors import FormatError
+from elmore.limits import LIMITS
+from elmore.text.characters import DictionaryAlphabet
+from elmore.text.tokenizer import Convention
+from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
+
+__all__ = [
+    "COUNTS",
+    "HELDOUT",
+    "MANIFEST",
+    "VOCABULARY",
+    "Part",
+    "Prepared",
+    "is_prepared",
+    "write_manifest",
+]
+
+MANIFEST, VOCABULARY, COUNTS, HELDOUT = (
+    "prepared.json",
+    "vocab.txt",
+    "counts.tsv",
+    "heldout.safetensors",
+)
+_AGAIN = "prepare or copy it again"
+_FORMAT = FolderFormat(name="elmore-prepared", version=1, label="a prepared corpus", fix=_AGAIN)
+# A line for each shard and input file: a corpus of 10**11 tokens has 100,000 shards.
+_LIMITS = replace(LIMITS, json_bytes=1 << 26, json_nodes=4_000_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The size of a shard, or of all."""
+
+    tokens: int = 0
+    sentences: int = 0
+    documents: int = 0
+
+    def __add__(self, other: Part) -> Part:
+        return Part(
+            tokens=self.tokens + other.tokens,
+            sentences=self.sentences + other.sentences,
+            documents=self.documents + other.documents,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Prepared:
+    """A prepared corpus on disk; made by `prepare` or `Prepared.open`.
+
+    Attributes:
+        folder: where it is.
+        vocabulary: the words that are targets.
+        tokenizer: the convention of its tokens.
+        training: the size of all shards.
+        heldout: the size of what is held out.
+        shards: the size of each shard.
+        shard_paths: the shards.
+        heldout_path: the held-out documents, if any.
+        oov_rate: share of the training tokens that are not in the vocabulary.
+        heldout_oov_rate: the same of the held-out tokens.
+        notes: what to know about the figures.
+        digest: SHA-256 over the hashes of all files.
+        sums: the SHA-256 of each file, by name.
+        segmenter: the function that split the text, if it was not a convention.
+    """
+
+    folder: Path
+    vocabulary: Vocabulary
+    tokenizer: Convention
+    training: Part
+    heldout: Part
+    shards: tuple[Part, ...]
+    shard_paths: tuple[Path, ...]
+    heldout_path: Path | None
+    oov_rate: float
+    heldout_oov_rate: float
+    notes: tuple[str, ...]
+    digest: str
+    sums: Mapping[str, str]
+    segmenter: str | None = None
+    _verified: set[Path] = field(default_factory=set, compare=False)
+
+    def __repr__(self) -> str:
+        size = f"{self.training.tokens:,} tokens, {self.heldout.tokens:,} held out"
+        return f"<Prepared '{self.folder.name}': {size}, vocabulary of {len(self.vocabulary):,}>"
+
+    def read(self, path: Path) -> Shard:
+        """Read one of `shard_paths`, or `heldout_path`.
+
+        Shards are compared with the manifest here and not when the folder is opened: hashing a
+        large corpus takes minutes, and a training run may never reach its last shard.
+        """
+        if path not in self._verified:
+            check_file(path, self.sums[path.name], fix=_AGAIN)
+            self._verified.add(path)
+        return read_shard(path)
+
+    @property
+    def n_tokens(self) -> int:
+        """Training tokens, without sentence markers."""
+        return self.training.tokens
+
+    @property
+    def n_sentences(self) -> int:
+        """Training sentences."""
+        return self.training.sentences
+
+    @property
+    def n_documents(self) -> int:
+        """Training documents."""
+        return self.training.documents
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How often each word of the vocabulary is a training target, (n_words,)."""
+        return self.counts_of(self.vocabulary)
+
+    def counts_of(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
+        """How often each word of any vocabulary is a training target, (n_words,).
+
+        `<S>` and `</S>` occur once per sentence, `<UNK>` as often as there are other words. Words
+        of the text that are spelled like these are counted with them.
+        """
+        counts = np.zeros(len(vocabulary), np.int64)
+        specials = vocabulary.specials
+        for word, count in read_counts(self.folder / COUNTS):
+            # As the model looks words up: some vocabularies cut them first.
+            number = vocabulary.find(word[: specials.longest])
+            if number is not None:
+                counts[number] += count
+        unknown, begin, end = map(vocabulary.find, (specials.unknown, *vocabulary.markers))
+        counts[unknown] += self.n_tokens - int(counts.sum())
+        counts[begin] += self.n_sentences
+        counts[end] += self.n_sentences
+        return counts
+
+    def characters(self, max_chars: int) -> DictionaryAlphabet:
+        """The alphabet of the training text, the most frequent characters first.
+
+        A character that occurs once only is left out, so that a model learns what to do with those
+        that it has never seen.
+
+        Args:
+            max_chars: characters of a word that are read, with its two markers.
+        """
+        counts: Counter[str] = Counter()
+        for word, count in read_counts(self.folder / COUNTS):
+            for character in word:
+                counts[character] += count
+        # White space is only found in tokens that somebody else made; a dictionary cannot hold it.
+        kept = [c for c, count in counts.items() if count > 1 and not c.isspace()]
+        kept.sort(key=lambda character: (-counts[character], character))
+        return DictionaryAlphabet([*DictionaryAlphabet.specials, *kept], max_chars)
+
+    @classmethod
+    def open(cls, folder: Path | str, *, verify: bool = False) -> Prepared:
+        """Open a prepared corpus.
+
+        Args:
+            folder: its path.
+            verify: compare the shards with their SHA-256 now, not when they are first read.
+
+        Raises:
+            FormatError: not a prepared corpus, not complete, or damaged.
+        """
+        folder = Path(folder)
+        if not (folder / MANIFEST).is_file():
+            raise FormatError(
+                f"'{shown(folder, 120)}' has no {MANIFEST}, so it is not a complete prepared "
+                "corpus; run `elmore prepare`"
+            )
+        data = read_json(folder / MANIFEST, _LIMITS, follow=False)
+        _FORMAT.check(data, what=MANIFEST)
+        manifest = from_json(
+            _Manifest, data, what=MANIFEST, error=FormatError, fix=_AGAIN, extra=True
+        )
+        return _open(folder, manifest, verify)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Counted(Part):
+    """A part of the corpus, as prepared.json describes it."""
+
+    oov: int
+    types: int = 0  # not counted for held-out text
+
+    @property
+    def oov_rate(self) -> float:
+        return self.oov / max(1, self.tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ShardEntry(Part):
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FileEntry:
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Manifest:
+    """What prepared.json says, as far as it is read again."""
+
+    tokenizer: Convention
+    segmenter: str | None = None
+    training: _Counted
+    heldout: _Counted | None
+    shards: tuple[_ShardEntry, ...]
+    notes: tuple[str, ...]
+    files: dict[str, _FileEntry]
+
+
+def _open(folder: Path, manifest: _Manifest, verify: bool) -> Prepared:
+    digest = _check_files(folder, manifest.files, verify)
+    vocabulary = Vocabulary.read(folder / VOCABULARY)
+    for word in (BEGIN, END, UNKNOWN):
+        if word not in vocabulary:
+            raise FormatError(f"'{shown(folder, 100)}/{VOCABULARY}' lacks {word}; {_AGAIN}")
+    paths = tuple(folder / shard.file for shard in manifest.shards)
+    listed = {path.name for path in paths} | {VOCABULARY, COUNTS}
+    if manifest.heldout is not None:
+        listed.add(HELDOUT)
+    if not paths or listed != set(manifest.files):
+        raise FormatError(f"'{MANIFEST}': shards and files do not agree; {_AGAIN}")
+    training, heldout = manifest.training, manifest.heldout or _Counted(oov=0)
+    return Prepared(
+        folder=folder,
+        vocabulary=vocabulary,
+        tokenizer=manifest.tokenizer,
+        segmenter=manifest.segmenter,
+        training=_part(training),
+        heldout=_part(heldout),
+        shards=tuple(map(_part, manifest.shards)),
+        shard_paths=paths,
+        heldout_path=folder / HELDOUT if manifest.heldout is not None else None,
+        oov_rate=training.oov_rate,
+        heldout_oov_rate=heldout.oov_rate,
+        notes=manifest.notes,
+        digest=digest,
+        sums={name: entry.sha256 for name, entry in manifest.files.items()},
+    )
+
+
+def _part(part: Part) -> Part:
+    return Part(tokens=part.tokens, sentences=part.sentences, documents=part.documents)
+
+
+def _check_files(folder: Path, files: Mapping[str, _FileEntry], verify: bool) -> str:
+    """Compare the files with the manifest; the digest of all."""
+    total = hashlib.sha256()
+    # Sorted, so that the digest does not depend on the order in the manifest.
+    for name, entry in sorted(files.items()):
+        if Path(name).name != name:  # a path could lead out of the folder
+            raise FormatError(f"'{MANIFEST}' names the file '{shown(name, 60)}'; {_AGAIN}")
+        path = folder / name
+        if not path.is_file() or path.is_symlink():
+            raise FormatError(f"'{shown(folder, 120)}' lacks {shown(name, 60)}; {_AGAIN}")
+        check_size(path.stat().st_size, entry.size, what=path, fix=_AGAIN)
+        if verify or name in (VOCABULARY, COUNTS):
+            check_file(path, entry.sha256, fix=_AGAIN)
+        # From the sums in the manifest, so that opening a large corpus does not read it.
+        total.update(f"{name} {entry.sha256}\n".encode())
+    return total.hexdigest()
+
+
+def is_prepared(folder: Path) -> bool:
+    """Whether a folder is a prepared corpus, so that it may be replaced."""
+    return (folder / MANIFEST).is_file() and (folder / VOCABULARY).is_file()
+
+
+def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write prepared.json over the files of a folder that is complete but for it."""
+    data = {**_FORMAT.head(), **facts, "files": file_entries(folder)}
+    text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8", newline="\n")

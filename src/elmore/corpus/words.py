@@ -1,0 +1,252 @@
+"""The words of a corpus: how often they occur, which the model predicts, vectors to start from."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from elmore.base.io import open_checked, read_lines
+from elmore.base.messages import SILENT, Progress, shown
+from elmore.base.pool import Request
+from elmore.corpus.texts import input_paths, no_tokens, read_blocks
+from elmore.corpus.worker_tasks import block_fields, inspect_files, open_pool
+from elmore.errors import ConfigError, FormatError
+from elmore.limits import LIMITS
+from elmore.text.reading import Errors, Reading
+from elmore.text.segmenter import Tokenizer, sendable
+from elmore.text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
+
+__all__ = ["VocabularyChoice", "WordCounts", "count_words", "read_counts"]
+
+# Counting more distinct words than this takes over half a gigabyte.
+_MAX_TYPES = 5_500_000
+_SPECIALS = (BEGIN, END, UNKNOWN)
+_DEFAULT_WORDS = 50_000
+# Below this rank correlation with our counts, a list of words is not sorted by frequency.
+_SORTED = 0.5
+
+
+# --------------------------------------------------------------------------- counts
+
+
+class WordCounts:
+    """How often each word occurs, in bounded memory.
+
+    Args:
+        max_types: when there are more distinct words, the rarest half or more are dropped.
+
+    Attributes:
+        n_tokens: all words counted.
+        pruned: how often words were dropped; 0 when all counts are exact.
+    """
+
+    def __init__(self, *, max_types: int = _MAX_TYPES) -> None:
+        self._counts: dict[str, int] = {}
+        self._max_types = max_types
+        self.n_tokens = 0
+        self.pruned = 0
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def __getitem__(self, word: str) -> int:
+        return self._counts.get(word, 0)
+
+    def add(self, words: Iterable[str], counts: Iterable[int]) -> None:
+        """Add to the count of each word."""
+        known, get = self._counts, self._counts.get
+        for word, count in zip(words, counts, strict=True):
+            known[word] = get(word, 0) + count
+            self.n_tokens += count
+        if len(known) > self._max_types:
+            kept = self._max_types // 2
+            values = np.fromiter(known.values(), np.int64, len(known))
+            highest = int(np.partition(values, len(known) - kept)[len(known) - kept])
+            # All words with this count go: a choice among them would depend on the order.
+            self._counts = {word: count for word, count in known.items() if count > highest}
+            self.pruned += 1
+
+    def ranked(self) -> Iterator[tuple[str, int]]:
+        """Yield words and counts, the most frequent first, equal ones by code points."""
+        words = sorted(self._counts)
+        counts = np.fromiter((self._counts[word] for word in words), np.int64, len(words))
+        order = np.argsort(-counts, kind="stable")
+        for start in range(0, len(order), 1 << 16):  # a list of all would double the memory
+            for k in order[start : start + (1 << 16)].tolist():
+                yield words[k], int(counts[k])
+
+    def covered(self, vocabulary: Vocabulary) -> int:
+        """Count the tokens that are in a vocabulary; those spelled `<UNK>` are not."""
+        return sum(self[word] for word in vocabulary if word != UNKNOWN)
+
+
+def read_counts(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield the words and counts of a file, in its order.
+
+    Raises:
+        FormatError: a line is not word TAB count.
+    """
+    with open_checked(path, what="counts", follow=False) as stream:
+        for number, line in read_lines(stream, what=str(path), max_line=LIMITS.text_line_bytes):
+            word, tab, count = line.rpartition("\t")  # a token of --tokenized text may hold tabs
+            if not tab or not count.isdecimal():
+                raise FormatError(
+                    f"'{shown(path, 120)}':{number} is not a word, a tab and a number; prepare or "
+                    "copy it again"
+                )
+            yield word, int(count)
+
+
+def count_words(
+    inputs: Sequence[str | Path],
+    *,
+    tokenized: bool = False,
+    split_sentences: bool = False,
+    tokenizer: Tokenizer = "ptb",
+    errors: Errors = "strict",
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> WordCounts:
+    """Count the words of text files; arguments as in `prepare`."""
+    reading = Reading(
+        tokenized=tokenized,
+        split_sentences=split_sentences,
+        tokenizer=sendable(tokenizer) or "ptb",
+        errors=errors,
+    )
+    paths, _ = input_paths(inputs, ())
+    counts = WordCounts()
+    with open_pool(workers, paths) as pool:
+        files = inspect_files(paths, [], pool)
+        requests = (
+            Request(
+                f"block {k}",
+                block_fields("count", files, block.segments, reading, seed=0),
+                block.data,
+            )
+            for k, block in enumerate(read_blocks(files))
+        )
+        # In order, so that words are dropped at the same places for any number of workers.
+        for _, reply in pool.map(requests, in_order=True):
+            counts.add(reply["words"], reply["counts"])
+            (progress or SILENT).update(reply["tokens"])
+    if not counts.n_tokens:
+        raise no_tokens(len(files))
+    return counts
+
+
+# --------------------------------------------------------------------------- vocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyChoice:
+    """Which words the model predicts: the most frequent, or those of a file.
+
+    Attributes:
+        size: the number of words, with the specials.
+        min_count: words must occur at least this often.
+        file: a vocabulary to use as it is.
+        name: of its file.
+        automatic: nothing was asked for, so words that occur once are left out too.
+    """
+
+    size: int | None = None
+    min_count: int | None = None
+    file: Vocabulary | None = None
+    name: str = ""
+    automatic: bool = False
+
+    @classmethod
+    def of(
+        cls, vocabulary: int | str | os.PathLike[str] | None, min_count: int | None
+    ) -> VocabularyChoice:
+        """Read the arguments of `prepare`."""
+        if min_count is not None and min_count < 1:
+            raise ConfigError(f"min_count={min_count} is out of range; pass 1 or more")
+        if vocabulary is None and min_count is None:
+            return cls(size=_DEFAULT_WORDS, automatic=True)
+        if vocabulary is None:
+            return cls(min_count=min_count)
+        if isinstance(vocabulary, int):
+            if not len(_SPECIALS) < vocabulary <= LIMITS.vocabulary_lines:
+                raise ConfigError(
+                    f"vocabulary={vocabulary} is out of range; pass a number of words from "
+                    f"{len(_SPECIALS) + 1} to {LIMITS.vocabulary_lines}, or a file"
+                )
+            return cls(size=vocabulary, min_count=min_count)
+        if min_count is not None:
+            raise ConfigError("min_count and a vocabulary file cannot be combined; pass one")
+        words, name = Vocabulary.read(Path(vocabulary)), os.fspath(vocabulary)
+        missing = [word for word in _SPECIALS if word not in words]
+        if missing:
+            raise FormatError(
+                f"'{shown(name, 120)}' lacks {', '.join(missing)}; add a line for each, "
+                "ideally at the top"
+            )
+        return cls(file=words, name=name)
+
+    def described(self) -> int | str | None:
+        """What prepared.json says."""
+        return shown(self.name, 1000) if self.file is not None else self.size
+
+    def make(self, counts: WordCounts) -> Vocabulary:
+        """Choose the words; warn about a file that is not sorted by frequency."""
+        if self.file is not None:
+            if _sortedness([counts[word] for word in self.file if word not in _SPECIALS]) < _SORTED:
+                warnings.warn(
+                    f"'{shown(self.name, 120)}' is not sorted by frequency in this text, so a "
+                    "sampled softmax will draw the wrong words; sort it or make a new one",
+                    stacklevel=3,
+                )
+            return self.file
+        lowest = self.min_count or 1
+        # A vocabulary of all words leaves no <UNK> to learn from, and unseen text is full of them.
+        if self.automatic and next(counts.ranked(), ("", 0))[1] > 1:
+            lowest = 2
+        words = list(_SPECIALS)
+        for word, count in counts.ranked():
+            if len(words) == self.size or count < lowest:
+                break
+            if word not in _SPECIALS and _storable(word):
+                words.append(word)
+        return Vocabulary(words)
+
+    def notes(self, counts: WordCounts, words: Vocabulary) -> list[str]:
+        """What to know about an automatic choice that left out words which occur once."""
+        left = sum(word not in words for word, _ in counts.ranked()) if self.automatic else 0
+        if not left or len(words) == self.size:
+            return []
+        share = 1 - counts.covered(words) / counts.n_tokens
+        return [
+            f"words that occur once are not in the vocabulary: {left:,}, {share:.1%} of the "
+            "tokens; <UNK> is learned from them, --min-count 1 keeps them"
+        ]
+
+
+def _storable(word: str) -> bool:
+    """Whether a word survives a vocabulary file, whose lines are stripped when read."""
+    return (
+        # !!!MAXTERMID is a line of bilm-tf's vocabularies, which readers skip.
+        word.strip() == word != "!!!MAXTERMID"
+        and len(word.encode("utf-8")) <= LIMITS.vocabulary_line_bytes
+    )
+
+
+def _sortedness(counts: list[int]) -> float:
+    """The rank correlation of counts with sorted ones: 1 when they fall, -1 when they rise.
+
+    A list from another text is never sorted perfectly; an alphabetical one is near 0.
+    """
+    values = np.array([count for count in counts if count], np.int64)
+    if len(values) < 2 or values.min() == values.max():
+        return 1.0
+    _, groups, sizes = np.unique(-values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(sizes) - (sizes - 1) / 2)[groups]  # equal counts share a rank
+    # With equal counts even a sorted list has less than 1: it is what the others are measured by.
+    best = np.corrcoef(np.sort(ranks), np.arange(len(ranks)))[0, 1]
+    return float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1] / best)

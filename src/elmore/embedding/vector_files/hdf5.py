@@ -1,0 +1,256 @@
+"""HDF5 in the layout of the old `allennlp elmo` command.
+
+One dataset per sentence, its key the number of the sentence from 0 over the complete input:
+(layers, time, dim) for all layers, else (time, dim); with pooling without the time axis.
+`sentence_to_index`, shape (1,), holds a JSON object of each line, stripped, to its key; of equal
+lines the last one counts. New are attributes of each dataset, which old readers do not see:
+`tokens`, (time,) strings, and `spans`, (time, 2) int32, if the tokens came from a text. Files of
+pooled vectors have the attribute `pooled`.
+
+Memory stays flat: lines are spooled to disk. Only that JSON text is in memory, at the very end,
+because HDF5 takes a string at once (and copies it twice). So it is left out above a million lines;
+a reader would have to hold it too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.base.atomic import atomic_file
+from elmore.base.messages import shown
+from elmore.embedding.vector_files import Record, Settings, StoredRecord, damaged, stored, utf8
+from elmore.errors import ConfigError, FormatError
+
+if TYPE_CHECKING:
+    from elmore.formats.containers.hdf5_writing import PatientFile
+
+__all__ = ["Hdf5Reader", "Hdf5Writer", "is_vectors", "open", "read"]
+
+_INDEX = "sentence_to_index"
+
+_MAX_LINES = 1_000_000
+# Files of HDF5 1.8 (2008), which every h5py reads. The older layout, h5py's default, holds the
+# names of a group in one block of memory: 200,000 datasets cost it 15 MB more, this one nothing.
+_VERSIONS = ("v108", "v108")
+
+
+class Hdf5Writer:
+    """Writes records into an open h5py.File; `spool` holds lines for `sentence_to_index`."""
+
+    def __init__(
+        self, file: Any, patient: PatientFile, spool: BinaryIO, path: Path, settings: Settings
+    ) -> None:
+        import h5py
+        from h5py import h5p, h5t
+
+        self._file = file
+        if settings.pooled:  # (layers, dim) and (time, dim) look the same
+            file.attrs["pooled"] = True
+        self._patient = patient
+        self._path = path
+        indexed = settings.sentence_index is not False and not settings.sentence_keys
+        self._spool: BinaryIO | None = spool if indexed else None
+        self._settings = settings
+        self._count = 0
+        self._type = h5t.IEEE_F16LE if settings.dtype == "float16" else h5t.IEEE_F32LE
+        self._properties = h5p.create(h5p.DATASET_CREATE)
+        self._properties.set_obj_track_times(False)  # same input, same bytes
+        self._strings = h5t.py_create(h5py.string_dtype(), logical=True)
+        self._links = h5p.create(h5p.LINK_CREATE)
+        self._links.set_char_encoding(h5t.CSET_UTF8)
+        self._links.set_create_intermediate_group(True)  # a "/" in a line opens a group
+
+    def write(self, record: Record) -> None:
+        """Write a dataset."""
+        from h5py import h5d, h5o, h5s
+
+        values = stored(record, self._settings.dtype)
+        with self._patient.checked():
+            # h5py's own create_dataset takes three times as long.
+            space = h5s.create_simple(values.shape)
+            key = self._key(record)
+            dataset = h5d.create(self._file.id, None, self._type, space, self._properties)
+            h5o.link(dataset, self._file.id, key, lcpl=self._links)
+            if values.size:
+                dataset.write(h5s.ALL, h5s.ALL, values)
+            self._describe(dataset, record)
+            self._count += 1
+            if self._spool is not None:
+                self._index(self._spool, record.text)
+
+    def close(self) -> None:
+        """Write `sentence_to_index`, and close the file."""
+        import h5py
+
+        with self._patient.checked():
+            if self._spool is not None:
+                kind = h5py.string_dtype("utf-8")
+                dataset = self._file.create_dataset(_INDEX, (1,), kind)
+                folder = self._path.absolute().parent
+                dataset[0] = _json_index(self._spool, self._count, self._settings.first, folder)
+            self._file.close()
+
+    def _key(self, record: Record) -> bytes:
+        if not self._settings.sentence_keys:
+            return str(self._settings.first + self._count).encode()
+        key = record.text.strip()
+        if not key or key in self._file:
+            what = f"the line {shown(key, 60)!r} occurs twice" if key else "a line is blank"
+            raise ConfigError(f"{what} and cannot be the name of a dataset; use numbers as names")
+        return key.encode("utf-8", "surrogateescape")
+
+    def _describe(self, dataset: Any, record: Record) -> None:
+        """Write the attributes of a dataset."""
+        from h5py import h5a, h5s, h5t
+
+        # A string of HDF5 ends at its first NUL, and none can hold a lone surrogate.
+        tokens = [utf8(token).replace("\0", "\ufffd") for token in record.tokens]
+        space = h5s.create_simple((len(tokens),))
+        attribute = h5a.create(dataset, b"tokens", self._strings, space)
+        if tokens:
+            attribute.write(np.array(tokens, object))
+        if record.spans is not None:
+            spans = np.array(record.spans, np.int32).reshape(-1, 2)
+            space = h5s.create_simple(spans.shape)
+            attribute = h5a.create(dataset, b"spans", h5t.STD_I32LE, space)
+            if tokens:
+                attribute.write(spans)
+
+    def _index(self, spool: BinaryIO, text: str) -> None:
+        if self._count > _MAX_LINES and not self._settings.sentence_index:
+            warnings.warn(
+                f"over {_MAX_LINES} lines: sentence_to_index is left out; pass --sentence-index "
+                "to write it all the same",
+                stacklevel=2,
+            )
+            self._spool = None
+            return
+        spool.write(json.dumps(text.strip()).encode() + b"\n")
+
+
+def _json_index(spool: BinaryIO, count: int, first: int, folder: Path) -> bytes:
+    """Make the JSON object of lines to keys; of equal lines the last one stays."""
+    last = _last_ones(spool, count)
+    spool.seek(0)
+    # By way of the disk: a buffer in memory would be moved, and held twice, each time it grows.
+    with tempfile.TemporaryFile(dir=folder) as result:
+        mark = b"{"
+        for k, line in enumerate(spool):
+            if last[k]:
+                result.write(mark + line[:-1] + b': "%d"' % (first + k))
+                mark = b", "
+        result.write(b"}" if count else b"{}")
+        result.seek(0)
+        return result.read()
+
+
+def _last_ones(spool: BinaryIO, count: int) -> NDArray[np.bool_]:
+    """Mark the lines that no equal line follows, (count,); 16 bytes of memory for each."""
+    spool.seek(0)
+    sums = np.empty(count, [("high", "u8"), ("low", "u8")])
+    for k, line in enumerate(spool):
+        digest = hashlib.blake2b(line, digest_size=16).digest()
+        sums[k] = np.frombuffer(digest, sums.dtype)[0]
+    _, first_from_end = np.unique(sums[::-1], return_index=True)
+    last = np.zeros(count, np.bool_)
+    last[count - 1 - first_from_end] = True
+    return last
+
+
+@contextmanager
+def open(path: Path, settings: Settings) -> Iterator[Hdf5Writer]:
+    """Open a file."""
+    from elmore.formats.containers.hdf5_writing import create_hdf5
+
+    with (
+        atomic_file(path, overwrite=settings.overwrite, mode="w+b") as stream,
+        tempfile.TemporaryFile(dir=path.absolute().parent) as spool,
+        create_hdf5(stream, path, versions=_VERSIONS) as (file, patient),
+    ):
+        writer = Hdf5Writer(file, patient, spool, path, settings)
+        yield writer
+        writer.close()
+
+
+class Hdf5Reader:
+    """Reads one dataset per sentence; files of the old command too."""
+
+    def __init__(self, path: Path) -> None:
+        from elmore.formats.containers.hdf5_files import open_hdf5
+
+        self._path = path
+        with ExitStack() as stack:
+            self._view = stack.enter_context(open_hdf5(path, what=f"'{path}'", walk=False))
+            names = self._view.links()
+            keys = [name for name in names if name != _INDEX]
+            # Weights have others, and so have files with `sentence_keys`, which forgot the order.
+            if not all(key.isdecimal() for key in keys):
+                raise damaged(path, "its datasets have other names than 0, 1, ...")
+            self._keys = sorted(keys, key=int)
+            self._indexed = _INDEX in names
+            self._texts: dict[str, str] | None = None
+            self._stack = stack.pop_all()
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """That of the first dataset, with None for its tokens."""
+        if not self._keys:
+            return ()
+        shape = self._view.visit(self._keys[0]).shape
+        if len(shape) == 1 or self._view.pooled():
+            return shape
+        return (*shape[:-2], None, shape[-1])
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def record(self, k: int) -> StoredRecord:
+        """Read a dataset and its attributes."""
+        key = self._keys[k]
+        dtype = self._view.visit(key).dtype
+        values = self._view.read(key).astype(dtype, copy=False)
+        tokens, spans = (self._view.attribute(key, name) for name in ("tokens", "spans"))
+        return StoredRecord(
+            values,
+            None if tokens is None else tuple(str(token) for token in tokens),
+            None if spans is None else tuple((int(a), int(b)) for a, b in spans),
+            self._index().get(key),
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stack.close()
+
+    def _index(self) -> dict[str, str]:
+        """The line of each key; of equal lines only the last is there."""
+        if self._texts is None:
+            try:
+                found = json.loads(self._view.text(_INDEX)) if self._indexed else {}
+                self._texts = {str(key): text for text, key in found.items()}
+            except (ValueError, AttributeError, RecursionError):
+                raise damaged(self._path, f"{_INDEX} is not JSON") from None
+        return self._texts
+
+
+def is_vectors(path: Path) -> bool:
+    """Whether it is a file of vectors, not of weights."""
+    try:
+        read(path).close()
+    except FormatError:
+        return False
+    return True
+
+
+def read(path: Path) -> Hdf5Reader:
+    """Open a file."""
+    return Hdf5Reader(path)

@@ -1,0 +1,259 @@
+"""Parquet: one row per sentence, compressed with zstd; and vectors as Arrow columns.
+
+    number  int64                              of the sentence, from 0 over the complete input
+    text    string                             only where sentences were split
+    tokens  list<string>
+    spans   list<fixed_size_list<int32, 2>>    where each token is; null if tokens were given
+    vectors list<fixed_size_list<float, dim>>
+
+All layers are columns `layer_0`, `layer_1`, …, each like `vectors`, so that one can be read without
+the others. With pooling there is `vector`, fixed_size_list<float, dim>, or `layer_0`, … like it.
+Numbers are float or halffloat. Rows are gathered into row groups of a bounded size, which is all
+that is in memory; only a single longer sentence makes a larger one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.base.atomic import atomic_file
+from elmore.base.optional import require
+from elmore.embedding.vector_files import Record, Settings, StoredRecord, damaged, stored, utf8
+from elmore.options import StoredType
+
+__all__ = ["ParquetReader", "ParquetWriter", "VectorColumns", "open", "read"]
+
+# Bytes of vectors in a row group; a reader holds one at a time.
+_GROUP_BYTES = 16 << 20
+_GROUP_ROWS = 16_384
+
+
+class ParquetWriter:
+    """Gathers records and writes them in row groups."""
+
+    def __init__(self, stream: BinaryIO, settings: Settings) -> None:
+        self._arrow = arrow = require("pyarrow", "parquet", "writing parquet")
+        self._settings = settings
+        self._columns = VectorColumns(
+            dim=int(settings.shape[-1] or 0), pooled=settings.pooled, dtype=settings.dtype
+        )
+        self._spans = self._columns.span_type
+        names = ["vector" if settings.pooled else "vectors"]
+        if settings.all_layers:
+            names = [f"layer_{k}" for k in range(int(settings.shape[0] or 0))]
+        fields = [("number", arrow.int64())]
+        fields += [("text", arrow.string())] if settings.texts else []
+        fields += [("tokens", arrow.list_(arrow.string())), ("spans", self._spans)]
+        fields += [(name, self._columns.type) for name in names]
+        self._schema = arrow.schema(fields)
+        self._file = require("pyarrow.parquet", "parquet", "writing parquet").ParquetWriter(
+            stream,
+            self._schema,
+            compression="zstd",
+            # Words repeat, numbers do not: a dictionary of them would only be tried and dropped.
+            use_dictionary=["tokens.list.element"],
+            write_statistics=["number"],
+        )
+        self._count = settings.first
+        self._records: list[Record] = []
+        self._bytes = 0
+
+    def write(self, record: Record) -> None:
+        """Take a record, and write a row group when there are enough."""
+        values = stored(record, self._settings.dtype)
+        self._records.append(record._replace(values=values))
+        self._bytes += values.nbytes
+        if self._bytes >= _GROUP_BYTES or len(self._records) >= _GROUP_ROWS:
+            self._write_group()
+
+    def close(self) -> None:
+        """Write the last row group and the table of contents."""
+        if self._records:
+            self._write_group()
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Keep the file from writing its table of contents when it is collected."""
+        self._file.is_open = False
+
+    def _write_group(self) -> None:
+        arrow, records = self._arrow, self._records
+        values: list[NDArray[Any]] = [record.values for record in records]
+        self._records, self._bytes = [], 0
+        numbers = np.arange(self._count, self._count + len(records), dtype=np.int64)
+        columns = [arrow.array(numbers)]
+        if self._settings.texts:
+            columns.append(arrow.array([utf8(record.text) for record in records]))
+        columns.append(
+            arrow.array(
+                [[utf8(token) for token in record.tokens] for record in records],
+                arrow.list_(arrow.string()),
+            )
+        )
+        columns.append(arrow.array([record.spans for record in records], self._spans))
+        if self._settings.all_layers:
+            for k in range(int(self._settings.shape[0] or 0)):
+                columns.append(self._columns.make([value[k] for value in values]))
+        else:
+            columns.append(self._columns.make(values))
+        self._file.write_batch(arrow.record_batch(columns, schema=self._schema))
+        self._count += len(records)
+
+
+@contextmanager
+def open(path: Path, settings: Settings) -> Iterator[ParquetWriter]:
+    """Open a file."""
+    require("pyarrow", "parquet", "writing parquet")  # before the file is created
+    with atomic_file(path, overwrite=settings.overwrite) as stream:
+        writer = ParquetWriter(stream, settings)
+        try:
+            yield writer
+            writer.close()
+        except BaseException:
+            writer.abandon()
+            raise
+
+
+class ParquetReader:
+    """Reads rows; one row group is in memory."""
+
+    def __init__(self, path: Path) -> None:
+        parquet = require("pyarrow.parquet", "parquet", "reading parquet")
+        self._path = path
+        try:
+            self._file = parquet.ParquetFile(path)
+            names = self._file.schema_arrow.names
+            layers = [name for name in names if name.startswith("layer_")]
+            self._stacked = bool(layers)
+            self._names = layers or [name for name in ("vector", "vectors") if name in names]
+            kind = self._file.schema_arrow.field(self._names[0]).type
+            pooled = hasattr(kind, "list_size")
+            dim = int((kind if pooled else kind.value_type).list_size)
+        except (OSError, ValueError, IndexError, AttributeError) as error:  # ArrowInvalid too
+            raise damaged(path, error) from None
+        self._pooled = pooled
+        shape = (dim,) if pooled else (None, dim)
+        self.shape: tuple[int | None, ...] = (len(layers), *shape) if layers else shape
+        meta = self._file.metadata
+        sizes = [meta.row_group(k).num_rows for k in range(meta.num_row_groups)]
+        self._starts = np.cumsum([0, *sizes])
+        self._group = -1
+        self._table: Any = None
+        self._arrays: list[tuple[NDArray[Any], NDArray[Any]]] = []
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def record(self, k: int) -> StoredRecord:
+        """Read a row, and its row group if it is another one than before."""
+        group = int(np.searchsorted(self._starts, k, side="right")) - 1
+        if group != self._group:
+            self._load(group)
+        row = k - int(self._starts[group])
+        parts = [vectors[starts[row] : starts[row + 1]] for vectors, starts in self._arrays]
+        if self._pooled:
+            parts = [part[0] for part in parts]
+        spans = self._cell("spans", row)
+        tokens = self._cell("tokens", row)
+        return StoredRecord(
+            np.stack(parts) if self._stacked else parts[0],
+            None if tokens is None else tuple(tokens),
+            None if spans is None else tuple((a, b) for a, b in spans),
+            self._cell("text", row),
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _cell(self, name: str, row: int) -> Any:
+        return self._table.column(name)[row].as_py() if name in self._table.column_names else None
+
+    def _load(self, group: int) -> None:
+        """Read a row group: the vectors of all its rows, (n, dim), and where each row starts."""
+        try:
+            self._table = self._file.read_row_group(group)
+        except (OSError, ValueError) as error:
+            raise damaged(self._path, error) from None
+        self._arrays = []
+        for name in self._names:
+            column = self._table.column(name).combine_chunks()
+            vectors = column if self._pooled else column.flatten()
+            numbers = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, self.shape[-1])
+            starts = np.arange(len(column) + 1) if self._pooled else column.offsets.to_numpy()
+            self._arrays.append((numbers, starts - starts[0]))
+        self._group = group
+
+
+def read(path: Path) -> ParquetReader:
+    """Open a file."""
+    return ParquetReader(path)
+
+
+# --------------------------------------------------------------------------- columns of vectors
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorColumns:
+    """Makes columns of vectors without a Python object per number.
+
+    Attributes:
+        dim: size of a vector.
+        pooled: whether a row has one vector, not a list of them.
+        dtype: type of the numbers.
+        fixed: whether vectors and spans are lists of fixed size; Spark has none.
+    """
+
+    dim: int
+    pooled: bool
+    dtype: StoredType = "float32"
+    fixed: bool = True
+
+    @property
+    def type(self) -> Any:
+        """The Arrow type of a column of vectors."""
+        arrow = _arrow()
+        number = arrow.float16() if self.dtype == "float16" else arrow.float32()
+        vector = arrow.list_(number, self.dim) if self.fixed else arrow.list_(number)
+        return vector if self.pooled else arrow.list_(vector)
+
+    @property
+    def span_type(self) -> Any:
+        """The Arrow type of the column that says where each token is."""
+        arrow = _arrow()
+        span = arrow.list_(arrow.int32(), 2) if self.fixed else arrow.list_(arrow.int32())
+        return arrow.list_(span)
+
+    def make(self, values: Sequence[NDArray[Any] | None]) -> Any:
+        """A column of rows that are (dim,) if pooled, else (time, dim), or None for null."""
+        arrow = _arrow()
+        # A list of fixed size needs its numbers even where it is null.
+        nothing = np.zeros((self.dim,) if self.pooled else (0, self.dim), self.dtype)
+        rows = [nothing if value is None else value for value in values]
+        joined = np.concatenate([nothing[:0].reshape(-1), *(row.reshape(-1) for row in rows)])
+        missing = np.array([value is None for value in values], bool)
+        mask = arrow.array(missing) if missing.any() else None
+        if self.pooled:
+            return self._vectors(arrow.array(joined), mask)
+        ends = np.cumsum([0, *(len(row) for row in rows)])
+        vectors = self._vectors(arrow.array(joined), None)
+        return arrow.ListArray.from_arrays(arrow.array(ends, arrow.int32()), vectors, mask=mask)
+
+    def _vectors(self, numbers: Any, mask: Any) -> Any:
+        arrow = _arrow()
+        if self.fixed:
+            return arrow.FixedSizeListArray.from_arrays(numbers, self.dim, mask=mask)
+        starts = np.arange(len(numbers) // self.dim + 1, dtype=np.int64) * self.dim
+        offsets = arrow.array(starts, arrow.int32())
+        return arrow.ListArray.from_arrays(offsets, numbers, mask=mask)
+
+
+def _arrow() -> Any:
+    return require("pyarrow", "parquet", "a column of vectors")

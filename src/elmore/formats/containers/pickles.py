@@ -1,0 +1,354 @@
+"""A safe unpickler for tensors: it builds plain values and runs nothing that a file names.
+
+It is the standard library's unpickler written in Python, reduced to the opcodes that a file of
+tensors needs. Overriding `find_class` of the faster one in C is not enough. That one hashes keys
+before we see them, so nested tuples hang or crash it; its BUILD sets attributes of our own
+functions; and it allocates a table as long as the largest memo index.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.base.messages import shown
+from elmore.errors import FormatError
+from elmore.limits import LIMITS
+
+__all__ = ["TYPE_NAMES", "NumpyArray", "Storage", "Tensor", "item_size", "read_storage", "unpickle"]
+
+_STORAGES = {
+    "FloatStorage": "<f4",
+    "DoubleStorage": "<f8",
+    "HalfStorage": "<f2",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "<i8",
+    "IntStorage": "<i4",
+    "ShortStorage": "<i2",
+    "CharStorage": "<i1",
+    "ByteStorage": "<u1",
+    "BoolStorage": "|b1",
+}
+TYPE_NAMES = {"<f4": "float32", "<f8": "float64", "<f2": "float16"}
+
+
+# What a pickle may name ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A row of numbers in the file."""
+
+    key: str
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor that was described and not yet read."""
+
+    storage: Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def type_name(self) -> str:
+        """The type as numpy calls it."""
+        return TYPE_NAMES.get(self.storage.kind, self.storage.kind.strip("<|"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """Our stand-in for a function or class that a pickle names.
+
+    Attributes:
+        make: called in its place by REDUCE.
+        kind: type of the numbers, for the name of a storage class.
+    """
+
+    make: Callable[..., Any]
+    kind: str | None = None
+
+
+class _NumpyType:
+    """A numpy type: only plain numbers."""
+
+    def __init__(self, text: Any, *_: Any) -> None:
+        # Little-endian only, and no objects, whose bytes would be pointers.
+        if not isinstance(text, str) or text.lstrip("<=|") not in ("f2", "f4", "f8", "i4", "i8"):
+            raise ValueError("it has arrays of another type than plain numbers")
+        self.dtype = np.dtype("<" + text.lstrip("<=|"))
+
+    def set_state(self, state: Any) -> None:
+        if len(state) < 2 or state[1] not in ("<", "|", "="):
+            raise ValueError("it has arrays of another byte order")
+
+
+class NumpyArray:
+    """A numpy array; BUILD gives it its values."""
+
+    def __init__(self, *_: Any) -> None:
+        self.values: NDArray[Any] | None = None
+
+    def set_state(self, state: Any) -> None:
+        """Take (version, shape, type, whether in Fortran order, bytes)."""
+        _, shape, kind, fortran, data = state
+        fine = isinstance(shape, tuple) and len(shape) <= 8
+        if not fine or not all(type(n) is int and n >= 0 for n in shape):
+            raise ValueError("it has an array of invalid shape")
+        if not isinstance(kind, _NumpyType):
+            raise ValueError("it has an array without a type")
+        if isinstance(data, str):
+            data = data.encode("latin-1")
+        if not isinstance(data, bytes) or len(data) != math.prod(shape) * kind.dtype.itemsize:
+            raise ValueError("it has an array whose values do not fit its shape")
+        flat: NDArray[Any] = np.frombuffer(data, kind.dtype)
+        self.values = flat.reshape(shape[::-1]).T if fortran is True else flat.reshape(shape)
+
+
+def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Tensor:
+    if len(shape) != len(strides) or len(shape) > 8:
+        raise ValueError("it has a tensor whose shape and strides do not fit")
+    numbers = (offset, *shape, *strides)
+    if not isinstance(storage, Storage) or not all(type(n) is int and n >= 0 for n in numbers):
+        raise ValueError("it has a tensor of invalid sizes")
+    # Strides of zero would let a few numbers fill any memory.
+    if math.prod(shape) > storage.count:
+        raise ValueError(f"it has a tensor of shape {tuple(shape)} over {storage.count} numbers")
+    last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    if math.prod(shape) and last >= storage.count:
+        raise ValueError("it has a tensor that reaches beyond its storage")
+    # No module saves elements that share a number; a damaged stride makes them.
+    reach = 1
+    for step, n in sorted((step, n) for n, step in zip(shape, strides, strict=True) if n > 1):
+        if step < reach:
+            raise ValueError("it has a tensor whose elements overlap")
+        reach += (n - 1) * step
+    return Tensor(storage, offset, tuple(shape), tuple(strides))
+
+
+def _parameter(data: Any, *_: Any) -> Tensor:
+    if not isinstance(data, Tensor):
+        raise ValueError("it has a parameter without a tensor")
+    return data
+
+
+def _ordered_dict(items: Any = ()) -> dict[Any, Any]:
+    fine = isinstance(items, list | tuple) and all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)
+        for pair in items
+    )
+    if not fine:
+        raise ValueError("it has a dictionary of other than names and values")
+    return dict(items)
+
+
+def _encode(text: Any, encoding: Any = "latin-1") -> bytes:
+    """Bytes as Python 3 writes them for Python 2."""
+    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
+        raise ValueError("it has bytes of another encoding")
+    return text.encode("latin-1")
+
+
+def _no_storage(*_: Any) -> Any:
+    raise ValueError("it builds a storage; files refer to storages instead")
+
+
+# All that a file of tensors needs. Nothing of torch or numpy is called: each name leads to a
+# function of ours that only checks and stores.
+_NAMES = {
+    ("collections", "OrderedDict"): _Name(_ordered_dict),
+    ("torch._utils", "_rebuild_tensor"): _Name(_tensor),
+    ("torch._utils", "_rebuild_tensor_v2"): _Name(_tensor),
+    ("torch._utils", "_rebuild_parameter"): _Name(_parameter),
+    **{("torch", name): _Name(_no_storage, kind) for name, kind in _STORAGES.items()},
+    ("numpy.core.multiarray", "_reconstruct"): _Name(NumpyArray),
+    ("numpy._core.multiarray", "_reconstruct"): _Name(NumpyArray),
+    ("numpy", "ndarray"): _Name(NumpyArray),
+    ("numpy", "dtype"): _Name(_NumpyType),
+    ("_codecs", "encode"): _Name(_encode),
+}
+
+
+def read_storage(key: Any, what: str) -> Storage:
+    """Read a persistent id: ("storage", type, key, device, count)."""
+    fine = (
+        isinstance(key, tuple)
+        and len(key) in (5, 6)
+        and key[0] == "storage"
+        and isinstance(key[1], _Name)
+        and isinstance(key[2], str)
+        and type(key[4]) is int
+        and 0 <= key[4] <= LIMITS.model_bytes
+        and (len(key) == 5 or key[5] is None)
+    )
+    if not fine or key[1].kind is None:
+        raise FormatError(f"'{what}' refers to something that is not a storage; get another copy")
+    return Storage(key[2], key[1].kind, key[4])
+
+
+def item_size(kind: str) -> int:
+    """Bytes of one number of a storage."""
+    return 2 if kind == "bfloat16" else np.dtype(kind).itemsize
+
+
+# The unpickler ------------------------------------------------------------------------------------
+
+_ITEM_BYTES = 128  # at least what an entry of a dictionary takes
+# Taken over as they are: they push plain values, build lists and tuples, and use the memo.
+_OPCODES = [
+    getattr(pickle, name)[0]
+    for name in (
+        "PROTO STOP MARK GLOBAL STACK_GLOBAL BINPERSID BINPUT LONG_BINPUT MEMOIZE BINGET "
+        "LONG_BINGET NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE "
+        "SHORT_BINUNICODE BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES EMPTY_DICT EMPTY_LIST "
+        "APPEND APPENDS EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3"
+    ).split()
+]
+
+
+def unpickle(stream: BinaryIO, *, what: str, persistent: Callable[[Any], Any] | None = None) -> Any:
+    """Read one pickle from the position of a stream.
+
+    Args:
+        stream: afterwards it is at the end of the pickle.
+        what: the file for messages.
+        persistent: turns persistent ids into values; None refuses them.
+
+    Raises:
+        FormatError: broken, too large, or asking for anything that is not a plain value.
+    """
+    try:
+        return _TensorUnpickler(_BoundedReader(stream), persistent).load()
+    except (pickle.UnpicklingError, ValueError) as error:
+        reason = shown(error, 90)
+    except (IndexError, TypeError, AttributeError, OverflowError, struct.error):
+        reason = "its values do not fit its instructions"
+    except KeyError as error:  # of the table of opcodes
+        reason = f"the opcode {error.args[0]:#04x} is not allowed"
+    raise FormatError(f"'{what}' is not a valid file of tensors: {reason}; get another copy")
+
+
+class _BoundedReader:
+    """A stream of which so many bytes can be read in so many steps."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._bytes = LIMITS.pickle_bytes
+        self._reads = LIMITS.pickle_steps
+
+    def read(self, size: int) -> bytes:
+        self.count(size)
+        data = self._stream.read(size)
+        if len(data) != size:
+            raise pickle.UnpicklingError("it ends in the middle of a pickle")
+        return data
+
+    def readline(self) -> bytes:
+        data = self._stream.readline(256)
+        self.count(len(data))
+        if not data.endswith(b"\n"):
+            raise pickle.UnpicklingError("it has a name that does not end")
+        return data
+
+    def count(self, size: int) -> None:
+        """Count bytes that were read, or that a value takes."""
+        self._bytes -= size
+        self._reads -= 1
+        if self._bytes < 0 or self._reads < 0:
+            raise pickle.UnpicklingError("it describes its tensors at greater length than allowed")
+
+
+class _TensorUnpickler(pickle._Unpickler):
+    """The Python unpickler with fewer opcodes; those that call, set or hash something are ours."""
+
+    # Of the base class, which has no types for them.
+    stack: list[Any]
+    metastack: list[Any]
+    read: Callable[[int], bytes]
+    pop_mark: Callable[[], list[Any]]
+
+    def __init__(self, reader: _BoundedReader, persistent: Callable[[Any], Any] | None) -> None:
+        # Strings of Python 2 hold bytes; those of array data come back by latin-1.
+        super().__init__(reader, encoding="latin-1")
+        self._reader = reader
+        self._persistent = persistent
+
+    def load(self) -> Any:
+        value = super().load()
+        if self.stack or self.metastack:
+            raise pickle.UnpicklingError("it ends with more than one value")
+        return value
+
+    def find_class(self, module: str, name: str) -> _Name:
+        found = _NAMES.get((module, name))
+        if found is None:
+            raise pickle.UnpicklingError(
+                f"it names {shown(f'{module}.{name}', 50)}, which is not allowed"
+            )
+        return found
+
+    def persistent_load(self, pid: Any) -> Any:
+        if self._persistent is None:
+            raise pickle.UnpicklingError("it refers to something outside the file")
+        return self._persistent(pid)
+
+    def _skip_frame(self) -> None:
+        self.read(8)  # its length, by which others read ahead
+
+    def _reduce(self) -> None:
+        arguments, name = self.stack.pop(), self.stack[-1]
+        if not isinstance(name, _Name) or not isinstance(arguments, tuple):
+            raise pickle.UnpicklingError("it calls something that is not a name")
+        self._count_copies(arguments)
+        self.stack[-1] = name.make(*arguments)
+
+    def _build(self) -> None:
+        state, value = self.stack.pop(), self.stack[-1]
+        if isinstance(value, NumpyArray | _NumpyType) and isinstance(state, tuple):
+            self._count_copies(state)
+            value.set_state(state)
+        elif not isinstance(value, dict):  # attributes of a state dict (_metadata) do not matter
+            raise pickle.UnpicklingError("it sets the state of a value that has none")
+
+    def _count_copies(self, values: tuple[Any, ...]) -> None:
+        # A short file can hand the same large value to a name many times, which copies it.
+        for value in values:
+            if isinstance(value, str | list | tuple):
+                self._reader.count(len(value) * (1 if isinstance(value, str) else _ITEM_BYTES))
+
+    def _set_item(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self._fill([key, value])
+
+    def _set_items(self) -> None:
+        self._fill(self.pop_mark())
+
+    def _fill(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if len(items) % 2:
+            raise pickle.UnpicklingError("it has a key without a value")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            # Hashing tuples within tuples can take for ever, or overflow C's stack. Numbers can be
+            # chosen to have the same hash, which makes a dictionary slow.
+            if not isinstance(target, dict) or not isinstance(key, str):
+                raise pickle.UnpicklingError(f"it has a key of type {type(key).__name__}")
+            target[key] = value
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        **{code: pickle._Unpickler.dispatch[code] for code in _OPCODES},
+        pickle.FRAME[0]: _skip_frame,
+        pickle.REDUCE[0]: _reduce,
+        pickle.BUILD[0]: _build,
+        pickle.SETITEM[0]: _set_item,
+        pickle.SETITEMS[0]: _set_items,
+    }

@@ -1,1 +1,0 @@
-"""Long work on several processes: a pool that survives dead workers, a folder that resumes."""

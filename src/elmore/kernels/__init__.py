@@ -1,1 +1,0 @@
-"""Fast paths, each with a plain twin that defines it."""

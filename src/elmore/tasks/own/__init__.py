@@ -1,0 +1,1 @@
+"""Taggers and classifiers for your own data."""

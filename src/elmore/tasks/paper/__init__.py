@@ -1,0 +1,1 @@
+"""The six task models of the paper."""

@@ -1,0 +1,380 @@
+"""Question answering: BiDAF with self-attention (Clark & Gardner 2017; supplement A.4).
+
+The answer is a span of the paragraph, at most 17 tokens, cut out of the original text by its
+offsets. A question whose answer is not in the paragraph is scored, but not learned from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from elmore.base.io import open_text
+from elmore.base.json import parse_json
+from elmore.errors import ConfigError, FormatError, InputError
+from elmore.limits import LIMITS
+from elmore.tasks.data.columns import split_pairs
+from elmore.tasks.layers.attention import Trilinear, masked_softmax
+from elmore.tasks.layers.encoders import BiGru, BiLstm, VariationalDropout, start_linear
+from elmore.tasks.layers.features import TokenFeatures, Tokens
+from elmore.tasks.parts import Measured, Network
+from elmore.tasks.supervised import Task
+from elmore.tasks.terminal import mark_spans, paint
+from elmore.text.splitter import sentence_spans
+from elmore.text.tokenizer import Convention, tokenize
+
+__all__ = [
+    "Paragraph",
+    "Qa",
+    "QaExample",
+    "QaSizes",
+    "answer_scores",
+    "read_squad",
+    "split_paragraph",
+]
+
+# The longest answer that is considered, in tokens.
+_MAX_TOKENS = 17
+# Score of impossible places: it loses against any other and stays finite in sums.
+_NEVER = -1e7
+# The official training file has 30 MB and 400,000 values.
+_LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 30, json_nodes=50_000_000)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A text and its tokens with their places in it.
+
+    Attributes:
+        text: as it was written.
+        tokens: of all its sentences.
+        places: first character of each token and the one after its last.
+        sizes: tokens of each sentence.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    places: tuple[tuple[int, int], ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def sentences(self) -> list[tuple[str, ...]]:
+        """The tokens, sentence by sentence."""
+        ends = itertools.accumulate(self.sizes)
+        return [self.tokens[end - size : end] for size, end in zip(self.sizes, ends, strict=True)]
+
+    def tokens_of(self, start: int, end: int) -> tuple[int, int] | None:
+        """First and last token that overlap characters start to end, or None."""
+        inside = [k for k, (a, b) in enumerate(self.places) if a < end and b > start]
+        return (inside[0], inside[-1]) if inside else None
+
+
+@dataclass(frozen=True)
+class QaExample:
+    """A question on a paragraph.
+
+    Attributes:
+        paragraph: where the answer is sought.
+        question: its tokens.
+        answers: texts that count as right.
+        span: first and last token of the answer to learn, or None.
+        id: name of the question.
+    """
+
+    paragraph: Paragraph
+    question: tuple[str, ...]
+    answers: tuple[str, ...] = ()
+    span: tuple[int, int] | None = None
+    id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QaSizes:
+    """The section `model`.
+
+    Attributes:
+        rnn: "gru" as published, or "lstm", which our kernel runs twice as fast.
+        dim: units of each direction of all of them.
+        dropout: variational, around them.
+        by_sentence: whether the biLM reads a paragraph sentence by sentence, which suits one that
+            was trained so; the published ones read it as one sequence.
+    """
+
+    rnn: Literal["gru", "lstm"]
+    dim: int
+    dropout: float
+    by_sentence: bool
+
+
+class Qa(Task[QaExample, str]):
+    """Answer a question by a span of a paragraph.
+
+    Examples:
+        >>> model = Qa(elmo, seed=0)
+        >>> report = model.fit("train-v1.1.json", dev="dev-v1.1.json")
+        >>> model.predict([("Where is the tower ?", "The tower stands in Paris, France.")])
+        ['Paris']
+    """
+
+    name = "qa"
+    metric = "f1"
+    sizes = QaSizes
+    example = QaExample
+    left_out = "longer than data.max_length or without an answer at its place in the text"
+
+    def read(self, path: Path) -> list[QaExample]:
+        found = list(read_squad(path))
+        if not found:
+            raise InputError("there is no question; is this SQuAD 1.1?", file=str(path))
+        return found
+
+    def for_training(self, examples: list[QaExample]) -> list[QaExample]:
+        """Leave out questions whose answer is not where the file says."""
+        return [example for example in super().for_training(examples) if example.span is not None]
+
+    def texts(self, example: QaExample) -> Sequence[Sequence[str]]:
+        """The paragraph, as one text or in sentences, and the question."""
+        return (*self._parts(example.paragraph), example.question)
+
+    def length(self, example: QaExample) -> int:
+        return max(len(example.paragraph.tokens), len(example.question))
+
+    def build(self, features: TokenFeatures) -> Network:
+        return _Reader(features, self.recipe.model)
+
+    def loss(self, examples: Sequence[QaExample]) -> Tensor:
+        """The mean cross-entropy of start plus that of end."""
+        start, end, _ = self._scores(examples)
+        gold = torch.tensor([e.span or (0, 0) for e in examples], device=start.device)
+        return nn.functional.cross_entropy(start, gold[:, 0]) + nn.functional.cross_entropy(
+            end, gold[:, 1]
+        )
+
+    def guess(self, examples: Sequence[QaExample]) -> list[str]:
+        """The best span of at most 17 tokens."""
+        start, end, lengths = self._scores(examples)
+        if not start.shape[1]:
+            return ["" for _ in examples]
+        # Only the ends that each start may have, (batch, time, 17): all pairs take too much memory.
+        ends = nn.functional.pad(end, (0, _MAX_TOKENS - 1), value=-torch.inf)
+        pairs = start[:, :, None] + ends.unfold(1, _MAX_TOKENS, 1)
+        best = pairs.flatten(1).argmax(1).tolist()
+        found = []
+        for example, place, length in zip(examples, best, lengths.tolist(), strict=True):
+            places = example.paragraph.places
+            if length:
+                first, more = divmod(place, _MAX_TOKENS)
+                found.append(example.paragraph.text[places[first][0] : places[first + more][1]])
+            else:
+                found.append("")
+        return found
+
+    def _scores(self, examples: Sequence[QaExample]) -> tuple[Tensor, Tensor, Tensor]:
+        paragraphs = self.tokens(
+            [example.paragraph.tokens for example in examples],
+            [self._parts(example.paragraph) for example in examples],
+        )
+        questions = self.tokens([example.question for example in examples])
+        start, end = self.network(paragraphs, questions)
+        return start, end, paragraphs.lengths
+
+    def _parts(self, paragraph: Paragraph) -> list[tuple[str, ...]]:
+        return paragraph.sentences if self.recipe.model.by_sentence else [paragraph.tokens]
+
+    def measure(self, examples: Sequence[QaExample], found: Sequence[str]) -> Measured:
+        without = sum(not example.answers for example in examples)
+        notes = [f"questions without a right answer in the file, which score 0: {without}"]
+        scores = answer_scores(found, [example.answers for example in examples])
+        return Measured(scores, notes=notes if without else [])
+
+    def parse(self, item: Sequence[str]) -> QaExample:
+        """Take a pair (question, paragraph) of texts."""
+        if isinstance(item, str) or len(item) != 2 or not all(isinstance(x, str) for x in item):
+            raise ConfigError("qa predicts on pairs of texts; pass (question, paragraph)")
+        return QaExample(split_paragraph(item[1]), self.tokenize(item[0]))
+
+    def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
+        return split_pairs(lines, file, "question TAB paragraph")
+
+    def show(self, example: QaExample, found: str, *, colour: bool) -> str:
+        question = mark_spans(example.question, (), colour=False)
+        answer = " ".join(found.split()) or "(none)"
+        shown = answer if answer.isprintable() else repr(answer)[1:-1]
+        return f"{question}  {paint(shown, 1, colour=colour)}"
+
+    def to_json(self, example: QaExample, found: str) -> dict[str, Any]:
+        return {"id": example.id, "question": list(example.question), "answer": found}
+
+
+def split_paragraph(text: str, convention: Convention = "ptb") -> Paragraph:
+    """Tokenize running text sentence by sentence, with places in the complete text."""
+    tokens: list[str] = []
+    places: list[tuple[int, int]] = []
+    sizes: list[int] = []
+    for start, end in sentence_spans(text):
+        sentence = tokenize(text[start:end], convention)
+        tokens += sentence.tokens
+        sizes.append(len(sentence.tokens))
+        places += [(start + a, start + b) for a, b in sentence.spans or ()]
+    return Paragraph(text, tuple(tokens), tuple(places), tuple(sizes))
+
+
+def read_squad(path: Path) -> Iterator[QaExample]:
+    """Read SQuAD 1.1: one JSON document, answers as character offsets into their paragraph.
+
+    Raises:
+        InputError: it is not of that form; the message names the place in the document.
+    """
+    with open_text(path, what="SQuAD file") as stream:
+        data = stream.read(_LIMITS.json_bytes + 1)
+    try:
+        document = parse_json(data, what=f"'{path}'", limits=_LIMITS)
+    except FormatError as error:
+        raise InputError(f"{error} (is this SQuAD 1.1, one JSON document?)") from None
+
+    def wrong(where: str, expected: str) -> InputError:
+        return InputError(f"{where} is not a {expected}; is this SQuAD 1.1?", file=str(path))
+
+    def get(parent: Any, key: str, kind: type, where: str) -> Any:
+        value = parent.get(key) if isinstance(parent, dict) else None
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise wrong(f"{where}.{key}", {list: "list", str: "text", int: "number"}[kind])
+        return value
+
+    for i, article in enumerate(get(document, "data", list, "")):
+        for j, entry in enumerate(get(article, "paragraphs", list, f"data[{i}]")):
+            where = f"data[{i}].paragraphs[{j}]"
+            text = get(entry, "context", str, where)
+            paragraph = split_paragraph(text)
+            for k, question in enumerate(get(entry, "qas", list, where)):
+                place = f"{where}.qas[{k}]"
+                answers = [
+                    (get(answer, "text", str, place), get(answer, "answer_start", int, place))
+                    for answer in get(question, "answers", list, place)
+                ]
+                yield QaExample(
+                    paragraph,
+                    tokenize(get(question, "question", str, place)).tokens,
+                    tuple(answer for answer, _ in answers),
+                    _answer_span(paragraph, *answers[0]) if answers else None,
+                    get(question, "id", str, place),
+                )
+
+
+def _answer_span(paragraph: Paragraph, answer: str, start: int) -> tuple[int, int] | None:
+    """First and last token of an answer; None if the text does not have it there."""
+    end = start + len(answer)
+    there = start < end and paragraph.text[start:end] == answer
+    return paragraph.tokens_of(start, end) if there else None
+
+
+def normalise(answer: str) -> str:
+    """Lower-case, drop ASCII punctuation, then articles, then extra space."""
+    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(found: str, gold: str) -> float:
+    """1 if both are equal once normalised, else 0."""
+    return float(normalise(found) == normalise(gold))
+
+
+def word_f1(found: str, gold: str) -> float:
+    """The F1 of the two bags of words."""
+    guessed, right = normalise(found).split(), normalise(gold).split()
+    same = sum((Counter(guessed) & Counter(right)).values())
+    if not same:
+        return 0.0
+    precision, recall = same / len(guessed), same / len(right)
+    return 2 * precision * recall / (precision + recall)
+
+
+def answer_scores(found: Sequence[str], gold: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Score answers, each against the right answer that fits it best.
+
+    Args:
+        found: the predicted answer of each question; empty counts as wrong.
+        gold: the right answers of each.
+
+    Returns:
+        f1 and exact match in percent; 0 for a question without a right answer.
+    """
+    totals = [0.0, 0.0]
+    for answer, rights in zip(found, gold, strict=True):
+        totals[0] += max((word_f1(answer, right) for right in rights), default=0.0)
+        totals[1] += max((exact_match(answer, right) for right in rights), default=0.0)
+    n = max(1, len(found))
+    return {"f1": 100 * totals[0] / n, "exact match": 100 * totals[1] / n}
+
+
+class _Reader(Network):
+    """Encode both texts, attend between them, then within the paragraph, then point."""
+
+    def __init__(self, features: TokenFeatures, sizes: QaSizes) -> None:
+        super().__init__(features)
+        dim, both = sizes.dim, 2 * sizes.dim
+        rnn = BiGru if sizes.rnn == "gru" else BiLstm
+        self.dropout = VariationalDropout(sizes.dropout)
+        self.encoder = rnn(features.dim, dim)
+        width = both + features.output_dim
+        self.between = Trilinear(width)
+        self.merge = nn.Sequential(nn.Linear(4 * width, both), nn.ReLU())
+        self.own_encoder = rnn(both, dim)
+        self.within = Trilinear(both)
+        # A word may attend to nothing; this starts with a weight of exp(-1).
+        self.nothing = nn.Parameter(torch.tensor(-1.0))
+        self.own_merge = nn.Sequential(nn.Linear(3 * both, both), nn.ReLU())
+        self.start_encoder = rnn(both, dim)
+        self.start = nn.Linear(both, 1)
+        self.end_encoder = rnn(2 * both, dim)
+        self.end = nn.Linear(both, 1)
+        start_linear(self)
+
+    def _encode(self, tokens: Tokens) -> Tensor:
+        x, elmo = self.features(tokens)
+        hidden = self.dropout(self.encoder(self.dropout(x), tokens.lengths))
+        return torch.cat([hidden, elmo], dim=2)
+
+    def _attend_between(self, x: Tensor, q: Tensor, p: Tokens, question: Tokens) -> Tensor:
+        """Bi-attention (Seo et al. 2017), (batch, time, 4 * width)."""
+        scores = self.between(x, q)  # (batch, paragraph, question)
+        attended = masked_softmax(scores, question.mask[:, None, :]) @ q
+        if not scores.shape[2]:  # the question has no token; amax needs one
+            scores = scores.new_full((*scores.shape[:2], 1), _NEVER)
+        best = scores.masked_fill(
+            ~question.mask[:, None, :] if question.mask.shape[1] else ~p.mask[:, :, None], _NEVER
+        ).amax(2)
+        summary = masked_softmax(best, p.mask)[:, None, :] @ x  # (batch, 1, width)
+        return torch.cat([x, attended, x * attended, x * summary], dim=2)
+
+    def _attend_within(self, x: Tensor, p: Tokens) -> Tensor:
+        """Self-attention without the diagonal, (batch, time, 2 * dim)."""
+        hidden = self.dropout(self.own_encoder(self.dropout(x), p.lengths))
+        other = ~torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
+        weights = masked_softmax(
+            self.within(hidden, hidden), p.mask[:, None, :] & other, nothing=self.nothing
+        )
+        attended = weights @ hidden
+        merged: Tensor = self.own_merge(torch.cat([attended, hidden, attended * hidden], dim=2))
+        return merged
+
+    def forward(self, p: Tokens, question: Tokens) -> tuple[Tensor, Tensor]:
+        """Score each token as start and as end of the answer, (batch, time) each."""
+        x, q = self._encode(p), self._encode(question)
+        merged = self.merge(self._attend_between(x, q, p, question))
+        merged = self.dropout(merged + self._attend_within(merged, p))
+        first = self.start_encoder(merged, p.lengths)
+        last = self.end_encoder(torch.cat([merged, first], dim=2), p.lengths)
+        start, end = self.start(first).squeeze(2), self.end(last).squeeze(2)
+        return start.masked_fill(~p.mask, _NEVER), end.masked_fill(~p.mask, _NEVER)

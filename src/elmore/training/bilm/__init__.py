@@ -1,0 +1,1 @@
+"""Language models: pretrain and fine-tune a biLM."""

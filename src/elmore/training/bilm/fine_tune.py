@@ -1,0 +1,152 @@
+"""Adapt a trained biLM to other text (Peters et al. 2018, Appendix A.1 and Table 7)."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elmore.base.messages import ProgressOption
+from elmore.corpus.prepare import prepare
+from elmore.corpus.prepared import Prepared
+from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.detect import ModelPath, read_checkpoint
+from elmore.text.characters import DictionaryAlphabet
+from elmore.text.segmenter import Tokenizer
+from elmore.text.vocabulary import USUAL
+from elmore.training.bilm.fitted_recipe import run_tokens
+from elmore.training.bilm.pretrain import pretrain
+from elmore.training.bilm.recipe import ModelRecipe, Recipe
+from elmore.training.display import LogReader, TrainingProgress
+from elmore.training.run import Run
+
+if TYPE_CHECKING:
+    from elmore.embedding.elmo import Elmo
+
+__all__ = ["fine_tune"]
+
+
+def fine_tune(
+    model: Elmo | ModelPath,
+    texts: Sequence[str | Path],
+    out: str | Path,
+    *,
+    recipe: Recipe | str | Path = "fine-tune",
+    epochs: float | None = None,
+    vocabulary: int | Path | None = None,
+    heldout: float = 0.05,
+    tokenized: bool = False,
+    tokenizer: Tokenizer | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    threads: int | None = None,
+    device: str = "cpu",
+    progress: TrainingProgress = None,
+    report: LogReader | None = None,
+) -> Run:
+    """Continue training a model on other text.
+
+    A model with a softmax keeps it and its vocabulary. One without (published HDF5 weights never
+    have one) gets a new softmax over the text's own words, which learns alone for the first third
+    of the run.
+
+    Args:
+        model: a loaded model, or what `Elmo.load` takes.
+        texts: files or patterns, as `prepare` takes them.
+        out: the folder of the run.
+        recipe: how to train; the shape comes from the model.
+        epochs: passes over the text, instead of the recipe's.
+        vocabulary: words of a new softmax, as `prepare` takes them.
+        heldout: share of the documents that decides when to stop.
+        tokenized: whether lines are tokens separated by spaces.
+        tokenizer: how other lines are split, as in `Elmo.load`; by default as for the model.
+        seed: the one seed.
+        resume: continue the run in `out`.
+        threads: processors to use; all by default.
+        device: where to compute.
+        progress: as in `pretrain`.
+        report: as in `pretrain`.
+    """
+    if tokenizer is None and not isinstance(model, str | Path | tuple):
+        tokenizer = model.engine.compute.tokenizer
+    checkpoint = _checkpoint(model)
+    if tokenizer is None and not tokenized:
+        checkpoint.warn_of_tokenizer()
+    tokenizer = checkpoint.tokenizer if tokenizer is None else tokenizer
+    own = isinstance(checkpoint.alphabet, DictionaryAlphabet)
+    shape = ModelRecipe.from_config(checkpoint.config, alphabet="characters" if own else "bytes")
+    run = Run(out)
+    run.check_new(resume=resume)
+    recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
+    schedule = recipe.schedule
+    if epochs is not None:
+        schedule = dataclasses.replace(schedule, epochs=float(epochs), tokens=None)
+    shown = False if progress is False else None  # of prepare, which counts and has no log
+    data = _prepare(checkpoint, texts, run, vocabulary, heldout, tokenized, tokenizer, seed, shown)
+    if checkpoint.softmax is None and not schedule.frozen_tokens:
+        # A third of the run: the new softmax must fit the biLM before the biLM moves.
+        total = run_tokens(data, dataclasses.replace(recipe, schedule=schedule))
+        schedule = dataclasses.replace(schedule, frozen_tokens=total // 3)
+    loss = recipe.loss
+    if checkpoint.softmax is not None and checkpoint.softmax.cutoffs:
+        cutoffs = checkpoint.softmax.cutoffs
+        loss = dataclasses.replace(loss, kind="adaptive", cutoffs=cutoffs)
+    recipe = dataclasses.replace(recipe, model=shape, loss=loss, schedule=schedule)
+    return pretrain(
+        data,
+        out,
+        recipe=recipe,
+        seed=seed,
+        resume=resume,
+        threads=threads,
+        device=device,
+        progress=progress,
+        report=report,
+        start=checkpoint,
+    )
+
+
+def _checkpoint(model: Elmo | ModelPath) -> Checkpoint:
+    return read_checkpoint(model) if isinstance(model, str | Path | tuple) else model.checkpoint
+
+
+def _prepare(
+    checkpoint: Checkpoint,
+    texts: Sequence[str | Path],
+    run: Run,
+    vocabulary: int | Path | None,
+    heldout: float,
+    tokenized: bool,
+    tokenizer: Tokenizer,
+    seed: int,
+    progress: ProgressOption,
+) -> Prepared:
+    """Prepare the text inside the run's folder, with the model's own words and tokens."""
+    folder = run.path / "data"
+    # It gets its name when it is complete, so what is there can be used.
+    if folder.is_dir():  # a resumed run
+        return Prepared.open(folder)
+    run.path.mkdir(parents=True, exist_ok=True)
+    words: int | Path | None = vocabulary
+    # A word table is tied to its vocabulary, even where there is no softmax.
+    kept = checkpoint.softmax is not None or checkpoint.config.tokens.n_words
+    # Words with other markers cannot be those of prepared text; the trainer brings them itself.
+    usual = checkpoint.vocabulary is not None and checkpoint.vocabulary.specials == USUAL
+    if kept and usual and checkpoint.vocabulary is not None:
+        words = run.path / "vocab.txt"
+        words.write_bytes(checkpoint.vocabulary.to_bytes())
+    with warnings.catch_warnings():
+        # The model's words are in the order of the text that it was trained on, and must stay so.
+        warnings.filterwarnings("ignore", ".* is not sorted by frequency", UserWarning)
+        return prepare(
+            texts,
+            folder,
+            vocabulary=words,
+            tokenized=tokenized,
+            tokenizer=tokenizer,
+            heldout=heldout,
+            seed=seed,
+            progress=progress,
+        )

@@ -1,0 +1,272 @@
+"""What a training run will cost and bring, from its data and a few measured steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elmore.base.machine import peak_memory
+from elmore.base.messages import readable_bytes, readable_time
+from elmore.config import count_parameters, weight_shapes
+from elmore.corpus.prepared import Prepared
+from elmore.nn.threads import torch_workers
+from elmore.training.bilm.fitted_recipe import choose_recipe, run_tokens
+from elmore.training.bilm.pretrain import make_trainer, one_thread
+from elmore.training.bilm.recipe import Recipe
+from elmore.training.bilm.scaling import expected_perplexity, nearest_curve
+from elmore.training.distributed import Group
+from elmore.training.optimizers import is_lstm_matrix
+from elmore.training.run import Run
+
+__all__ = ["Measured", "Plan", "make_plan", "measure"]
+
+# At most; a slow model is measured for a few seconds only.
+_STEPS = 20
+_FLOAT = 4
+# Tokens that a biLM should see per weight (softmax apart). The English model saw 33.
+_FEW_PER_WEIGHT, _MANY_PER_WEIGHT = 2, 60
+_FEW_HELDOUT = 5_000
+_LITTLE_TEXT = 2_000_000
+_MANY_UNKNOWN = 0.1
+# A word that occurs less often is hardly learned as a target.
+_RARE = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a few steps showed.
+
+    Attributes:
+        tokens_per_second: of training steps.
+        evaluation_seconds: of one evaluation on the held-out text.
+        memory_bytes: the most that the process had; None where the system does not tell.
+    """
+
+    tokens_per_second: float
+    evaluation_seconds: float = 0.0
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a run will cost and bring.
+
+    Attributes:
+        recipe: its name.
+        tokens: of the data, each counted once.
+        passes: over the data.
+        total_tokens: of the complete run.
+        tokens_per_second: measured.
+        seconds: of the complete run, with its evaluations.
+        memory_bytes: of the process; None where the system does not tell.
+        disk_bytes: of the run folder, at most.
+        perplexity: what to expect on text like that of `perplexity_of`; a rough guide elsewhere.
+        perplexity_of: what the expectation comes from.
+        parameters: without the softmax.
+        vocabulary: words that are predicted.
+        advice: what to change, if anything.
+    """
+
+    recipe: str
+    tokens: int
+    passes: float
+    total_tokens: int
+    tokens_per_second: float
+    seconds: float
+    memory_bytes: int | None
+    disk_bytes: int
+    perplexity: float
+    perplexity_of: str
+    parameters: int
+    vocabulary: int
+    advice: tuple[str, ...]
+
+    @classmethod
+    def of(cls, prepared: Prepared, recipe: Recipe, measured: Measured) -> Plan:
+        """Plan a run whose speed is known."""
+        model, n_words = recipe.model, len(prepared.vocabulary)
+        total = run_tokens(prepared, recipe)
+        parameters = count_parameters(model.config(n_words))
+        curve = nearest_curve(model.dim, model.projection_dim)
+        every = recipe.run.evaluate_tokens
+        evaluations = 1 + (total // every if every else 0)
+        memory = measured.memory_bytes
+        return cls(
+            recipe=recipe.name,
+            tokens=prepared.n_tokens,
+            passes=total / max(1, prepared.n_tokens + prepared.n_sentences),
+            total_tokens=total,
+            tokens_per_second=measured.tokens_per_second,
+            seconds=total / measured.tokens_per_second + evaluations * measured.evaluation_seconds,
+            # A model that is saved is copied first.
+            memory_bytes=None if memory is None else memory + _softmax_bytes(recipe, n_words),
+            disk_bytes=disk_bytes(recipe, n_words),
+            # A model that knows nothing hesitates between all words.
+            perplexity=min(
+                float(n_words),
+                expected_perplexity(model.dim, model.projection_dim, prepared.n_tokens, total),
+            ),
+            perplexity_of=f"{curve.text}, {curve.vocabulary:,} words, "
+            f"{curve.dim} cells and {curve.projection_dim} dimensions",
+            parameters=parameters,
+            vocabulary=n_words,
+            advice=tuple(_advice(prepared, recipe, total, parameters)),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        return dataclasses.asdict(self)
+
+    def line(self) -> str:
+        """The plan in one line, as `pretrain` says it when it starts."""
+        memory = (
+            "" if self.memory_bytes is None else f"{readable_bytes(self.memory_bytes)} memory, "
+        )
+        return (
+            f"plan: {self.total_tokens:,} tokens at {self.tokens_per_second:,.0f} per second, "
+            f"{readable_time(self.seconds)}; {memory}{readable_bytes(self.disk_bytes)} disk; "
+            f"expected perplexity about {self.perplexity:.0f}"
+        )
+
+    def __str__(self) -> str:
+        memory = "unknown" if self.memory_bytes is None else readable_bytes(self.memory_bytes)
+        rows = {
+            "recipe": self.recipe,
+            "data": f"{self.tokens:,} tokens, {self.vocabulary:,} words in the vocabulary",
+            "model": f"{self.parameters:,} parameters without the softmax",
+            "run": f"{self.total_tokens:,} tokens in {self.passes:.3g} passes",
+            "speed": f"{self.tokens_per_second:,.0f} tokens per second, measured",
+            "time": readable_time(self.seconds),
+            "memory": memory,
+            "disk": f"{readable_bytes(self.disk_bytes)} at most",
+            "perplexity": f"about {self.perplexity:.0f} ({self.perplexity_of})",
+        }
+        lines = [f"{name:<12}{value}" for name, value in rows.items()]
+        return "\n".join([*lines, *(f"{'advice':<12}{text}" for text in self.advice)])
+
+
+def make_plan(
+    data: Prepared | str | Path,
+    *,
+    recipe: Recipe | str | Path | None = None,
+    threads: int | None = None,
+    device: str = "cpu",
+    seconds: float = 5.0,
+) -> Plan:
+    """Measure a few steps and say what a run would cost and bring; nothing is written.
+
+    Args:
+        data: prepared text, or its folder.
+        recipe: as `pretrain` takes it.
+        threads: processors to use; all by default.
+        device: where to compute.
+        seconds: how long to measure, roughly.
+    """
+    prepared = data if isinstance(data, Prepared) else Prepared.open(data)
+    if recipe is None:
+        recipe = choose_recipe(prepared)
+    elif not isinstance(recipe, Recipe):
+        recipe = Recipe.load(recipe)
+    measured = measure(prepared, recipe, threads=threads, device=device, seconds=seconds)
+    return Plan.of(prepared, recipe, measured)
+
+
+def measure(
+    prepared: Prepared,
+    recipe: Recipe,
+    *,
+    threads: int | None = None,
+    device: str = "cpu",
+    seconds: float = 5.0,
+) -> Measured:
+    """Train a few steps on the data, and forget them."""
+    with tempfile.TemporaryDirectory() as folder, one_thread():
+        workers = torch_workers(threads)
+        group = Group(device=device)
+        trainer = make_trainer(prepared, recipe, Run(folder), 0, group, workers, None)
+        trainer.step()  # the first one also reads the data and makes the optimizer's arrays
+        seen, start = trainer.seen, time.perf_counter()
+        for _ in range(_STEPS):
+            trainer.step()
+            if time.perf_counter() - start > seconds:
+                break
+        speed = (trainer.seen - seen) / (time.perf_counter() - start)
+        start = time.perf_counter()
+        # Two batches tell the speed. All of them, with the full softmax, may take minutes.
+        everything = trainer.heldout
+        trainer.heldout = everything[:2]
+        trainer.evaluate()
+        taken = time.perf_counter() - start
+    share = len(everything) / max(1, len(trainer.heldout))
+    return Measured(
+        tokens_per_second=speed, evaluation_seconds=taken * share, memory_bytes=peak_memory()
+    )
+
+
+def disk_bytes(recipe: Recipe, n_words: int) -> int:
+    """The most that a run folder takes: two models, and three states while one is saved."""
+    model = recipe.model
+    shapes = weight_shapes(model.config(n_words))
+    kept = {"adagrad": 1, "adam": 2, "muon": 2}[recipe.optimizer.name]
+    weights = state = 0
+    for name, shape in shapes.items():
+        size = _FLOAT * math.prod(shape)
+        weights += size
+        # Muon keeps one mean of the LSTMs' matrices, and both of Adam for all other weights.
+        muon = recipe.optimizer.name == "muon" and is_lstm_matrix(name)
+        state += size * (1 if muon else kept)
+    softmax = _softmax_bytes(recipe, n_words)
+    weights, state = weights + softmax, state + kept * softmax
+    return 2 * weights + 3 * (weights + state)
+
+
+def _softmax_bytes(recipe: Recipe, n_words: int) -> int:
+    clusters = len(recipe.loss.cutoffs) if recipe.loss.kind == "adaptive" else 0
+    return _FLOAT * (n_words + clusters) * (recipe.model.projection_dim + 1)
+
+
+def _advice(prepared: Prepared, recipe: Recipe, total: int, parameters: int) -> Iterator[str]:
+    if prepared.n_tokens < _LITTLE_TEXT:
+        yield (
+            f"{prepared.n_tokens:,} tokens are little text; a trained model that you adapt with "
+            "`elmore fine-tune` will be better"
+        )
+    if total < _FEW_PER_WEIGHT * parameters:
+        yield (
+            f"the model has {parameters:,} parameters for {total:,} tokens; a smaller one is "
+            "faster and learns as much (`--recipe tiny`)"
+        )
+    if total > _MANY_PER_WEIGHT * parameters:
+        dim, projection = recipe.model.dim * 3 // 2, recipe.model.projection_dim * 3 // 2
+        yield (
+            "there is enough text for a larger model: "
+            f"--set model.dim={dim} --set model.projection_dim={projection}"
+        )
+    yield from _advice_on_words(prepared)
+
+
+def _advice_on_words(prepared: Prepared) -> Iterator[str]:
+    if prepared.heldout_oov_rate > _MANY_UNKNOWN:
+        yield (
+            f"{prepared.heldout_oov_rate:.0%} of the held-out words are not in the vocabulary, so "
+            "perplexity will mislead; use more text, a larger --vocabulary, or split words into "
+            "smaller tokens"
+        )
+    frequent = int((prepared.counts >= _RARE).sum())
+    if prepared.heldout_oov_rate <= _MANY_UNKNOWN and 2 * frequent < len(prepared.vocabulary):
+        yield (
+            f"only {frequent:,} of the {len(prepared.vocabulary):,} words occur {_RARE} times or "
+            f"more; `--vocabulary {max(frequent, 4)}` in `elmore prepare` is faster and predicts "
+            "the others as <UNK>"
+        )
+    if prepared.heldout.tokens < _FEW_HELDOUT:
+        yield (
+            f"{prepared.heldout.tokens:,} tokens are held out, so perplexity will be noisy; "
+            "prepare with a larger --heldout"
+        )

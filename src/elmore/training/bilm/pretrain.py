@@ -1,0 +1,288 @@
+"""From prepared text to a trained biLM."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elmore.compute.workers import Workers
+from elmore.corpus.prepared import Prepared
+from elmore.corpus.shards import Shard
+from elmore.errors import ConfigError, InputError
+from elmore.formats.checkpoint import Checkpoint
+from elmore.nn.threads import torch_workers
+from elmore.text.batching import TokenIndexer
+from elmore.text.characters import Alphabet, ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
+from elmore.training.bilm.batches import Batches, LmBatch, SentenceBatches
+from elmore.training.bilm.fitted_recipe import choose_recipe, run_tokens
+from elmore.training.bilm.recipe import Recipe
+from elmore.training.bilm.streams import (
+    MixedBatches,
+    StreamBatches,
+    WindowBatches,
+    endless_sentences,
+)
+from elmore.training.bilm.trainer import LmTrainer
+from elmore.training.display import LogReader, TrainingProgress, reporting
+from elmore.training.distributed import Group, join_group
+from elmore.training.loop import Cadence, train
+from elmore.training.run import Run, load_state
+
+__all__ = ["finish_recipe", "make_trainer", "one_thread", "pretrain"]
+
+
+def pretrain(
+    data: Prepared | str | Path,
+    out: str | Path,
+    *,
+    recipe: Recipe | str | Path | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    threads: int | None = None,
+    device: str = "cpu",
+    progress: TrainingProgress = None,
+    report: LogReader | None = None,
+    start: Checkpoint | None = None,
+) -> Run:
+    """Train a biLM.
+
+    Args:
+        data: prepared text, or its folder.
+        out: the folder of the run.
+        recipe: a recipe, the name of a shipped one, or the path of a TOML file. By default
+            `laptop`, whose passes, warm-up and evaluations are fitted to the size of the data; a
+            run that is resumed keeps its own.
+        seed: the one seed.
+        resume: continue the run in `out`; without a run there, start one.
+        threads: processors to use; all by default.
+        device: where to compute: "cpu", "cuda" or "cuda:1"; with several processes "cuda" is the
+            GPU of each.
+        progress: whether to show the live report of the command line: a bar in a terminal or
+            notebook, elsewhere lines on stderr. Or a function that gets every line of the log
+            instead. By default it is shown, unless there is a `report`.
+        report: gets every line of the log as it is written, whatever is shown.
+        start: a model to start from, instead of random weights.
+
+    Returns:
+        the run; `run.elmo()` is the trained model.
+    """
+    prepared = data if isinstance(data, Prepared) else Prepared.open(data)
+    run = Run(out)
+    if recipe is None:
+        recipe = choose_recipe(prepared, run if resume else None)
+    elif not isinstance(recipe, Recipe):
+        recipe = Recipe.load(recipe)
+    group = join_group(device)
+    run.check_new(resume=resume)
+    group.barrier()  # nobody may start the run before all have seen that there is none
+    workers = torch_workers(threads)
+    trainer = make_trainer(prepared, recipe, run, seed, group, workers, start)
+    if start is not None:
+        trainer.start_from(start)
+    facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
+    with run.locked() if group.main else nullcontext():
+        if run.exists():
+            run.check(recipe, facts, write=group.main)
+            if trainer.load_state() and group.main:
+                run.forget_after(trainer.step_number)
+            # Killed before its first save: the run starts again, and so does its log.
+            elif group.main:
+                run.forget_after(-1)
+        elif group.main:
+            run.start(recipe, facts)
+        group.barrier()
+        if not trainer.finished():
+            with one_thread(), reporting(progress, report, run.path) as read:
+                around = recipe.run
+                train(
+                    trainer,
+                    run,
+                    Cadence(
+                        around.log_steps,
+                        around.save_minutes,
+                        around.evaluate_tokens,
+                        around.patience,
+                    ),
+                    main=group.main,
+                    report=read if group.main else None,
+                    agree=group.any,
+                )
+    group.leave()
+    return run
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch to one thread here: the heavy work is on the workers."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
+    """Change a recipe so that the run in `out` ends after `tokens` more, its rate falling."""
+    state = load_state(Run.open(out).resume_path)
+    seen = 0 if state is None else int(state[1]["seen"])
+    # A constant rate has no decay to begin; any other keeps its form for the tokens that are left.
+    schedule = dataclasses.replace(
+        recipe.schedule,
+        tokens=seen + tokens,
+        decay="linear" if recipe.schedule.decay == "constant" else recipe.schedule.decay,
+        decay_share=tokens / (seen + tokens),
+    )
+    return dataclasses.replace(recipe, schedule=schedule)
+
+
+def make_trainer(
+    prepared: Prepared,
+    recipe: Recipe,
+    run: Run,
+    seed: int,
+    group: Group,
+    workers: Workers,
+    start: Checkpoint | None,
+) -> LmTrainer:
+    """What `pretrain` trains, before its first step."""
+    if prepared.n_tokens == 0:
+        raise InputError(f"'{prepared.folder}' holds no text; prepare some first")
+    vocabulary = _vocabulary(prepared, recipe, start)
+    indexer = TokenIndexer(
+        _alphabet(prepared, recipe, start),
+        None if recipe.model.tokens == "characters" else vocabulary,
+    )
+    batches, heldout = make_batches(prepared, recipe, seed, group, indexer, vocabulary)
+    trainer = LmTrainer(
+        recipe,
+        run,
+        batches,
+        vocabulary,
+        tokenizer=prepared.tokenizer,
+        total=run_tokens(prepared, recipe),
+        seed=seed,
+        group=group,
+        workers=workers,
+        heldout=heldout,
+        counts=prepared.counts_of(vocabulary),
+        notes=_notes(prepared),
+        device=group.device,
+        alphabet=indexer.alphabet,
+        config=None if start is None or recipe.model.tokens != "model" else start.config,
+    )
+    if recipe.model.vectors is not None:
+        trainer.use_vectors(Path(recipe.model.vectors))
+    return trainer
+
+
+def _alphabet(prepared: Prepared, recipe: Recipe, start: Checkpoint | None) -> Alphabet | None:
+    """How the model reads characters; None if it reads words."""
+    model = recipe.model
+    if model.tokens == "words":
+        return None
+    if start is not None:
+        return start.alphabet
+    if model.alphabet == "bytes":
+        return ByteAlphabet(model.max_chars)
+    return prepared.characters(model.max_chars)
+
+
+def _vocabulary(prepared: Prepared, recipe: Recipe, start: Checkpoint | None) -> Vocabulary:
+    """The words that are predicted, which are those of the word table if the model has one."""
+    if recipe.model.tokens == "model" and start is not None and start.vocabulary is not None:
+        return start.vocabulary
+    return prepared.vocabulary
+
+
+def make_batches(
+    prepared: Prepared,
+    recipe: Recipe,
+    seed: int,
+    group: Group,
+    indexer: TokenIndexer,
+    vocabulary: Vocabulary,
+) -> tuple[Batches, list[LmBatch]]:
+    """The training batches and the held-out batches."""
+
+    @lru_cache(maxsize=4)  # sentences and windows read shards in orders of their own
+    def read(number: int) -> Shard:
+        return prepared.read(prepared.shard_paths[number])
+
+    heldout = _heldout_batches(prepared, recipe, indexer, vocabulary)
+    data = recipe.data
+    shares: dict[str, Any] = {
+        "bidirectional": recipe.model.bidirectional,
+        "rank": group.rank,
+        "world": group.world,
+    }
+    running = {"rows": data.batch_rows, "unroll": data.unroll, **shares}
+    if data.regime == "stream":
+        sentences = endless_sentences(read, [size.sentences for size in prepared.shards], seed)
+        stream = StreamBatches(sentences, indexer, vocabulary, **running)
+        return stream, heldout
+    if data.batch_tokens < group.world:
+        raise ConfigError(
+            f"data.batch_tokens={data.batch_tokens} for {group.world} processes; raise it"
+        )
+    source = (read, len(prepared.shard_paths), indexer, vocabulary)
+    single = SentenceBatches(
+        *source,
+        batch_tokens=data.batch_tokens,
+        max_length=data.max_length,
+        pool=data.pool_sentences,
+        seed=seed,
+        **shares,
+    )
+    # A few sentences hold no long window.
+    if not data.long_share or max(size.tokens for size in prepared.shards) < 2 * data.unroll:
+        return single, heldout
+    windows = WindowBatches(*source, longest=data.long_tokens, seed=seed, **running)
+    return MixedBatches(single, windows, data.long_share), heldout
+
+
+def _heldout_batches(
+    prepared: Prepared, recipe: Recipe, indexer: TokenIndexer, vocabulary: Vocabulary
+) -> list[LmBatch]:
+    """Take a fixed, seeded sample of the held-out sentences; the same in every run."""
+    if prepared.heldout_path is None:
+        return []
+    shard = prepared.read(prepared.heldout_path)
+    batches = SentenceBatches(
+        lambda number: shard,
+        1,
+        indexer,
+        vocabulary,
+        batch_tokens=2048,
+        max_length=recipe.data.max_length,
+        # One pool: sorted batches waste the fewest steps. They are shuffled, so a few have all
+        # lengths.
+        pool=len(shard.sentences),
+        seed=0,
+        bidirectional=recipe.model.bidirectional,
+    )
+    taken: list[LmBatch] = []
+    tokens = 0
+    # Seed 0 whatever the run's own, so that runs can be compared.
+    while tokens < recipe.run.heldout_tokens:
+        batch = batches.next()
+        if batches.cursor()["epoch"]:
+            break
+        taken.append(batch)
+        tokens += batch.n_tokens
+    return taken
+
+
+def _notes(prepared: Prepared) -> dict[str, Any]:
+    """What the model's card says about its text."""
+    notes: dict[str, Any] = {"data": {"tokens": prepared.n_tokens, "digest": prepared.digest}}
+    if prepared.segmenter is not None:
+        notes["tokenizer"] = f"its training text was split by {prepared.segmenter}"
+    return notes

@@ -1,0 +1,349 @@
+"""Training batches of running text with carried state: bilm-tf's streams, and long windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.text.batching import TokenIndexer
+from elmore.text.vocabulary import BEGIN, END, Vocabulary
+from elmore.training.bilm.batches import LmBatch, SentenceBatches, ShardReader
+from elmore.training.seeds import numpy_generator
+
+__all__ = ["MixedBatches", "StreamBatches", "WindowBatches", "endless_sentences"]
+
+Ints = NDArray[np.int64]
+
+
+def endless_sentences(
+    read: ShardReader, sizes: Sequence[int], seed: int
+) -> Callable[[int, int], Iterator[Sequence[str]]]:
+    """Make the endless streams of `StreamBatches` from shards of `sizes` sentences each.
+
+    Each direction has its own order of shards and sentences, as in bilm-tf.
+    """
+
+    def stream(direction: int, skip: int) -> Iterator[Sequence[str]]:
+        # Complete epochs and shards are skipped without reading them.
+        epoch, skip = divmod(skip, sum(sizes))
+        while True:
+            order = numpy_generator(seed, "shards", direction, epoch).permutation(len(sizes))
+            for place, number in enumerate(order.tolist()):
+                if skip >= sizes[number]:
+                    skip -= sizes[number]
+                    continue
+                shard = read(number)
+                generator = numpy_generator(seed, "sentences", direction, epoch, place)
+                for k in generator.permutation(sizes[number])[skip:].tolist():
+                    tokens = shard.tokens[shard.sentences[k] : shard.sentences[k + 1]]
+                    yield [shard.types[t] for t in tokens.tolist()]
+                skip = 0
+            epoch += 1
+
+    return stream
+
+
+class StreamBatches:
+    """bilm-tf's batches: rows that are always full, sentences that run on from batch to batch.
+
+    Two independent streams, one of them of reversed sentences; the last token of a sentence is
+    only ever a target. With several processes each takes its own rows of a wider batch.
+
+    `sentences` takes a direction (0 forward, 1 backward) and a number of sentences to skip, and
+    gives an endless stream. Each process has `rows` rows of `unroll` steps.
+    """
+
+    def __init__(
+        self,
+        sentences: Callable[[int, int], Iterator[Sequence[str]]],
+        indexer: TokenIndexer,
+        vocabulary: Vocabulary,
+        *,
+        rows: int,
+        unroll: int,
+        bidirectional: bool = True,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self._indexer = indexer
+        self._vocabulary = vocabulary
+        self._unroll = unroll
+        self._mine = slice(rank * rows, (rank + 1) * rows)
+        self._streams = [
+            _Stream(sentences, d, rows * world) for d in range(2 if bidirectional else 1)
+        ]
+        self.global_tokens = rows * world * unroll
+
+    def next(self) -> LmBatch:
+        """The next batch of this process.
+
+        Raises:
+            StopIteration: the sentences of a test have ended.
+        """
+        directions = []
+        for stream in self._streams:
+            inputs, aims = stream.take(self._unroll)
+            directions.append((inputs[self._mine], aims[self._mine]))
+        # Never fresh: bilm-tf carries the state across sentences without a reset.
+        fresh = np.zeros(len(directions[0][0]), np.bool_)
+        return _full_rows(directions, fresh, self._indexer, self._vocabulary)
+
+    def cursor(self) -> dict[str, Any]:
+        """The position of both streams, with what is left of every row's sentence."""
+        return {"streams": [stream.cursor() for stream in self._streams]}
+
+    def restore(self, cursor: Mapping[str, Any]) -> None:
+        for stream, place in zip(self._streams, cursor["streams"], strict=True):
+            stream.restore(place)
+
+
+class _Stream:
+    """The rows of one direction."""
+
+    def __init__(
+        self, sentences: Callable[[int, int], Iterator[Sequence[str]]], direction: int, rows: int
+    ) -> None:
+        self._open = sentences
+        self._direction = direction
+        self._taken = 0
+        self._left: list[list[str]] = [[] for _ in range(rows)]
+        self._sentences = sentences(direction, 0)
+
+    def take(self, unroll: int) -> tuple[list[list[str]], list[list[str]]]:
+        """Fill every row: inputs and the words that follow them, each (rows, unroll)."""
+        inputs: list[list[str]] = []
+        aims: list[list[str]] = []
+        for row in range(len(self._left)):
+            read: list[str] = []
+            aim: list[str] = []
+            while len(read) < unroll:
+                left = self._left[row]
+                if len(left) <= 1:  # the last token is only ever a target
+                    left = self._next_sentence()
+                n = min(len(left) - 1, unroll - len(read))
+                read += left[:n]
+                aim += left[1 : n + 1]
+                self._left[row] = left[n:]
+            inputs.append(read)
+            aims.append(aim)
+        return inputs, aims
+
+    def _next_sentence(self) -> list[str]:
+        tokens = next(self._sentences)
+        self._taken += 1
+        sentence = [BEGIN, *tokens, END]
+        return sentence[::-1] if self._direction else sentence
+
+    def cursor(self) -> dict[str, Any]:
+        # The rest of each sentence is stored as words: it may have been read many batches ago.
+        return {"taken": self._taken, "left": self._left}
+
+    def restore(self, cursor: Mapping[str, Any]) -> None:
+        self._taken = int(cursor["taken"])
+        self._left = [list(row) for row in cursor["left"]]
+        self._sentences = self._open(self._direction, self._taken)
+
+
+def _full_rows(
+    directions: Sequence[tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]],
+    fresh: NDArray[np.bool_],
+    indexer: TokenIndexer,
+    vocabulary: Vocabulary,
+) -> LmBatch:
+    """Pack rows of equal length.
+
+    `directions` has, for each direction, the words that are read and those that follow them, each
+    (rows, steps); `fresh` tells which rows start from zeros, (rows,).
+    """
+    steps = len(directions[0][0][0]) if len(fresh) else 0
+    seen: dict[str, int] = {}
+    rows, targets = [], []
+    for inputs, aims in directions:
+        # Packed order: all rows of a step together.
+        words = [row[t] for t in range(steps) for row in inputs]
+        rows.append(np.array([seen.setdefault(w, len(seen)) for w in words], np.int64))
+        aimed = [row[t] for t in range(steps) for row in aims]
+        targets.append(vocabulary.encode(_marked(aimed, vocabulary.markers)))
+    distinct = _marked(list(seen), indexer.markers)
+    alphabet, table = indexer.alphabet, indexer.vocabulary
+    return LmBatch(
+        words=None if alphabet is None else alphabet.encode(distinct),
+        word_ids=None if table is None else table.encode(distinct),
+        sizes=(len(fresh),) * steps,
+        rows=tuple(rows),
+        targets=tuple(targets),
+        fresh=fresh,
+    )
+
+
+def _marked(words: list[str], markers: tuple[str, str]) -> list[str]:
+    """Put the markers of an alphabet or vocabulary in the place of the usual ones."""
+    if markers == (BEGIN, END):
+        return words
+    other = dict(zip((BEGIN, END), markers, strict=True))
+    return [other.get(word, word) for word in words]
+
+
+class WindowBatches:
+    """Long windows of running text, read a few steps at a time with the state carried on.
+
+    A window starts anywhere in a shard, runs across the borders of sentences and documents
+    without markers inside, and is a multiple of `unroll` long: its length is drawn between two
+    chunks and `longest`, evenly on a logarithmic scale, so that short and very long windows both
+    occur. It begins with zeros and <S> and ends with </S>, as a paragraph does that somebody
+    embeds. Both directions read the same windows.
+
+    Each process reads `rows` windows side by side, `unroll` steps in a batch.
+    """
+
+    def __init__(
+        self,
+        read: ShardReader,
+        n_shards: int,
+        indexer: TokenIndexer,
+        vocabulary: Vocabulary,
+        *,
+        rows: int,
+        unroll: int,
+        longest: int,
+        seed: int,
+        bidirectional: bool = True,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self._read = read
+        self._n_shards = n_shards
+        self._indexer, self._vocabulary = indexer, vocabulary
+        self._unroll, self._max_chunks = unroll, max(2, longest // unroll)
+        self._seed, self._bidirectional = seed, bidirectional
+        self._mine = slice(rank * rows, (rank + 1) * rows)
+        self._epoch = self._shard = self._window = 0
+        self._plan: tuple[tuple[int, int], Ints] | None = None
+        self._rows = [_Window() for _ in range(rows * world)]
+        self.global_tokens = rows * world * unroll
+
+    def next(self) -> LmBatch:
+        fresh = np.zeros(len(self._rows), np.bool_)
+        for k, row in enumerate(self._rows):
+            if row.finished(self._unroll):
+                self._rows[k] = self._next_window()
+                fresh[k] = True
+        steps, mine = self._unroll, self._mine
+        directions = []
+        for turn in (1, -1) if self._bidirectional else (1,):
+            # One word more than the steps: the last is only a target.
+            texts = [
+                row.words[::turn][row.chunk * steps : (row.chunk + 1) * steps + 1]
+                for row in self._rows[mine]
+            ]
+            directions.append(([text[:-1] for text in texts], [text[1:] for text in texts]))
+        # Of all processes, so that each knows when the windows of the others end.
+        for row in self._rows:
+            row.chunk += 1
+        return _full_rows(directions, fresh[mine], self._indexer, self._vocabulary)
+
+    def cursor(self) -> dict[str, Any]:
+        """The position in the data, with the window of every row."""
+        return {
+            "next": [self._epoch, self._shard, self._window],
+            "rows": [[*row.place, row.chunk] if row.place else None for row in self._rows],
+        }
+
+    def restore(self, cursor: Mapping[str, Any]) -> None:
+        self._epoch, self._shard, self._window = map(int, cursor["next"])
+        rows = cursor["rows"]
+        self._rows = [
+            _Window() if row is None else self._open(tuple(row[:3]), row[3]) for row in rows
+        ]
+
+    def _next_window(self) -> _Window:
+        # There is one start more than there are windows: the end of the last one.
+        while self._window + 1 >= len(self._starts(self._epoch, self._shard)):
+            self._shard, self._window = self._shard + 1, 0
+            if self._shard >= self._n_shards:
+                self._epoch, self._shard = self._epoch + 1, 0
+        place = (self._epoch, self._shard, self._window)
+        self._window += 1
+        return self._open(place, 0)
+
+    def _open(self, place: tuple[int, int, int], chunk: int) -> _Window:
+        epoch, shard, number = place
+        starts = self._starts(epoch, shard)
+        found = self._read(self._number(epoch, shard))
+        # The last word before the next window is left out: </S> takes its place.
+        where = np.arange(starts[number], starts[number + 1] - 1) % found.n_tokens
+        words = [found.types[t] for t in found.tokens[where].tolist()]
+        return _Window([BEGIN, *words, END], place, chunk)
+
+    def _number(self, epoch: int, shard: int) -> int:
+        order = numpy_generator(self._seed, "window shards", epoch).permutation(self._n_shards)
+        return int(order[shard])
+
+    def _starts(self, epoch: int, shard: int) -> Ints:
+        """Where the windows of a shard start, and where the last one ends; empty if too short.
+
+        Places count from a word that each epoch draws again, and wrap around at the end.
+        """
+        if self._plan is None or self._plan[0] != (epoch, shard):
+            n_tokens = self._read(self._number(epoch, shard)).n_tokens
+            generator = numpy_generator(self._seed, "windows", epoch, shard)
+            begin = int(generator.integers(max(1, n_tokens)))
+            most = n_tokens // self._unroll
+            # Evenly on a logarithmic scale: short and very long windows both occur.
+            drawn = generator.uniform(np.log(2), np.log(self._max_chunks + 1), max(1, most // 2))
+            ends = np.cumsum(np.exp(drawn).astype(np.int64))
+            chunks = np.concatenate([[0], ends[ends <= most]])
+            if len(chunks) == 1 and most >= 2:
+                chunks = np.array([0, most])  # a small corpus is one window
+            self._plan = ((epoch, shard), begin + chunks * self._unroll)
+        return self._plan[1]
+
+
+class _Window:
+    """What one row reads: words with markers, where they are from, and the next chunk."""
+
+    def __init__(
+        self, words: Sequence[str] = (), place: tuple[int, ...] = (), chunk: int = 0
+    ) -> None:
+        self.words, self.place, self.chunk = list(words), place, chunk
+
+    def finished(self, unroll: int) -> bool:
+        return self.chunk * unroll + 1 >= len(self.words)
+
+
+class MixedBatches:
+    """Batches of sentences, and between them batches of long windows: a share of all tokens."""
+
+    def __init__(self, sentences: SentenceBatches, windows: WindowBatches, share: float) -> None:
+        self._sentences, self._windows, self._share = sentences, windows, share
+        self._seen = self._long = 0
+        self.global_tokens = 0
+
+    def next(self) -> LmBatch:
+        source: SentenceBatches | WindowBatches = self._sentences
+        # By tokens, not by chance: the share holds at any time, and a resume repeats it.
+        if self._long < self._share * self._seen:
+            source = self._windows
+        batch = source.next()
+        self.global_tokens = source.global_tokens
+        self._seen += source.global_tokens
+        if source is self._windows:
+            self._long += source.global_tokens
+        return batch
+
+    def cursor(self) -> dict[str, Any]:
+        """The positions of both kinds."""
+        return {
+            "sentences": self._sentences.cursor(),
+            "windows": self._windows.cursor(),
+            "seen": self._seen,
+            "long": self._long,
+        }
+
+    def restore(self, cursor: Mapping[str, Any]) -> None:
+        self._sentences.restore(cursor["sentences"])
+        self._windows.restore(cursor["windows"])
+        self._seen, self._long = int(cursor["seen"]), int(cursor["long"])

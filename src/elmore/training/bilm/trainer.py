@@ -1,0 +1,439 @@
+"""The state of a language-model training and what one step does to it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmore.compute.workers import Workers
+from elmore.config import BiLmConfig
+from elmore.errors import ConfigError
+from elmore.formats import elmore_folder
+from elmore.formats.checkpoint import Checkpoint, Softmax
+from elmore.language_model.perplexity import Perplexity, tally
+from elmore.nn.bilm import BiLm, BiLmState, initialise
+from elmore.nn.softmax import (
+    RowGradient,
+    SoftmaxLoss,
+    adaptive_softmax,
+    draw_negatives,
+    full_softmax,
+    sampled_softmax,
+)
+from elmore.text.characters import Alphabet
+from elmore.text.tokenizer import Convention
+from elmore.text.vocabulary import Vocabulary
+from elmore.text.word_vectors import read_word_vectors
+from elmore.training.bilm.batches import Batches, LmBatch
+from elmore.training.bilm.objective import Objective
+from elmore.training.bilm.recipe import Recipe
+from elmore.training.distributed import Group
+from elmore.training.loop import StepReport, Trainable
+from elmore.training.optimizers import (
+    Adagrad,
+    Adam,
+    Muon,
+    Optimizer,
+    RunJobs,
+    Update,
+    clip_by_global_norm,
+    learning_rate,
+    sum_rows,
+)
+from elmore.training.run import Run, load_state, save_state, state_part
+from elmore.training.seeds import numpy_generator, torch_generator
+
+__all__ = ["LmTrainer", "heldout_perplexity"]
+
+
+class LmTrainer(Trainable):
+    """A biLM with its softmax, its optimizer and its place in the data.
+
+    `heldout` are batches to evaluate on, `counts` say how often each word occurs (for the softmax
+    bias), and `notes` go on the model's card. `alphabet` is None if the model reads words; `config`
+    is the shape where it is not the recipe's.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        run: Run,
+        batches: Batches,
+        vocabulary: Vocabulary,
+        *,
+        tokenizer: Convention,
+        total: int,
+        seed: int,
+        group: Group,
+        workers: Workers,
+        heldout: Sequence[LmBatch],
+        counts: np.ndarray[Any, np.dtype[np.int64]],
+        notes: Mapping[str, Any],
+        device: str = "cpu",
+        alphabet: Alphabet | None,
+        config: BiLmConfig | None = None,
+    ) -> None:
+        super().__init__()
+        self.recipe, self.run, self.batches = recipe, run, batches
+        self.vocabulary, self.tokenizer = vocabulary, tokenizer
+        self.seed, self.group, self.notes = seed, group, notes
+        self.heldout = heldout
+        self._total = total
+        self.alphabet = alphabet
+        n_characters = 0 if alphabet is None else alphabet.n_characters
+        self.bilm = BiLm(config or recipe.model.config(len(vocabulary), n_characters))
+        initialise(self.bilm, numpy_generator(seed, "weights"))
+        self.bilm.to(device)
+        self.cutoffs = _cutoffs(recipe, len(vocabulary))
+        self.softmax_weight, self.softmax_bias = self._start_softmax(counts, device)
+        self.objective = Objective(
+            self.bilm,
+            self.softmax_weight,
+            self.softmax_bias,
+            dropout=recipe.loss.dropout,
+            workers=workers,
+            cutoffs=self.cutoffs,
+            autocast=recipe.run.autocast,
+        )
+        self.optimizer = _optimizer(recipe, self.objective.run)
+        self._carried: BiLmState | None = None
+
+    def _start_softmax(
+        self, counts: np.ndarray[Any, np.dtype[np.int64]], device: str
+    ) -> tuple[Tensor, Tensor]:
+        """Draw the softmax as bilm-tf does, its bias from the words' frequencies if asked."""
+        if self.cutoffs:
+            # Rows of the clusters follow; a cluster is as frequent as its words together.
+            bounds = [*self.cutoffs, len(counts)]
+            sums = [counts[a:b].sum() for a, b in itertools.pairwise(bounds)]
+            counts = np.concatenate([counts, np.array(sums, np.int64)])
+        bias = torch.zeros(len(counts))
+        if self.recipe.loss.unigram_bias:
+            # Words that never occur count as one: their logarithm must be finite.
+            logs = torch.from_numpy(np.log(np.maximum(counts, 1).astype(np.float64)))
+            # Centred, to stay near the weights in size: a constant for all words changes nothing.
+            bias = (logs - logs.mean()).float()
+        if self.recipe.model.tied_softmax:  # the same memory: whoever changes one changes both
+            return self.bilm.tokens.words.detach(), bias.to(device)
+        dim = self.recipe.model.projection_dim
+        weight = torch.empty(len(counts), dim)
+        weight.normal_(0, 1 / math.sqrt(dim), generator=torch_generator(self.seed, "softmax"))
+        return weight.to(device), bias.to(device)
+
+    def total(self) -> int:
+        """The tokens of the complete run."""
+        return self._total
+
+    def finished(self) -> bool:
+        """Whether all tokens were seen."""
+        return self.seen >= self._total
+
+    def step(self) -> StepReport:
+        """Take gradients of one or more batches and update all weights."""
+        recipe = self.recipe
+        parameters = list(self.bilm.parameters())
+        frozen = self.seen < recipe.schedule.frozen_tokens
+        for parameter in parameters:
+            parameter.grad = None
+            # A new softmax would pull a trained biLM apart before it has learned anything.
+            parameter.requires_grad_(not frozen)
+        rows = []
+        sums = [0.0] * len(self.bilm.config.directions)
+        # The mean needs the tokens of all batches before the first gradient.
+        drawn = [
+            (self.batches.next(), self.batches.global_tokens)
+            for _ in range(recipe.optimizer.accumulate)
+        ]
+        everything = sum(count for _, count in drawn)
+        for part, (batch, _) in enumerate(drawn):
+            losses = self._losses(part)
+            scale = self._scale(everything)
+            result = self.objective.step(
+                batch, self._start_state(batch), losses, scale, self._dropout_generators(part)
+            )
+            # Batches of complete sentences, which come between two windows, leave the state alone.
+            if batch.fresh is not None:
+                self._carried = result.state
+            rows += [gathered for r in result.rows for gathered in self.group.gather_rows(r)]
+            sums = [a + b for a, b in zip(sums, result.losses, strict=True)]
+        lr = self._learning_rate()
+        self.group.sum_dense([p.grad for p in parameters if p.grad is not None])
+        norm = self._update(sum_rows(rows), lr)
+        self.step_number += 1
+        self.seen += everything
+        means = [total / everything for total in self.group.sum_numbers(sums)]
+        names = self.bilm.config.directions
+        return StepReport(dict(zip(names, means, strict=True)), lr, norm)
+
+    def _start_state(self, batch: LmBatch) -> BiLmState | None:
+        """The carried state for a batch that continues an earlier one, else None for zeros."""
+        if batch.fresh is None or self._carried is None:
+            return None
+        if not batch.fresh.any():  # the usual case, without a copy
+            return self._carried
+        keep = torch.from_numpy(~batch.fresh).to(self.softmax_bias).unsqueeze(1)
+        return BiLmState(self._carried.hidden * keep, self._carried.cell * keep)
+
+    def evaluate(self) -> dict[str, float] | None:
+        """Measure on the held-out batches with the full softmax."""
+        if not self.heldout:
+            return None
+        unknown = self.vocabulary.unknown
+        found = heldout_perplexity(self.objective, self.heldout, -1 if unknown is None else unknown)
+        losses = [found.forward_loss / found.n_tokens]
+        if found.backward_loss is not None:
+            losses.append(found.backward_loss / found.n_tokens)
+        mean = sum(losses) / len(losses)
+        names = self.bilm.config.directions
+        return {
+            **{f"{name}_perplexity": _exp(loss) for name, loss in zip(names, losses, strict=True)},
+            "loss": mean,
+            "perplexity": _exp(mean),
+            "without_unknown": _exp(found.known_loss / max(1, found.n_known)),
+            "oov_rate": found.oov_rate,
+        }
+
+    def save_state(self) -> None:
+        """Write what a resumed run needs; states of all processes go into one file."""
+        tensors: dict[str, Tensor] = {
+            f"bilm/{name}": weight for name, weight in self.bilm.named_parameters()
+        }
+        tensors["softmax/weight"], tensors["softmax/bias"] = self.softmax_weight, self.softmax_bias
+        self._check_weights(tensors.values())
+        tensors.update({f"optimizer/{k}": t for k, t in self.optimizer.state().items()})
+        if self._carried is not None:
+            # On every process, also those that write nothing: gathering needs all of them.
+            for name, tensor in zip(("hidden", "cell"), self._carried, strict=True):
+                tensors[f"carried/{name}"] = torch.stack(self.group.gather_tensors(tensor))
+        if self.group.main:
+            facts = {**self._counters(), "cursor": self.batches.cursor()}
+            save_state(self.run.resume_path, self.step_number, tensors, facts)
+        self.group.barrier()
+
+    def load_state(self) -> bool:
+        """Continue from the newest saved state; False if there is none."""
+        loaded = load_state(self.run.resume_path)
+        if loaded is None:
+            return False
+        tensors, facts = loaded
+        with torch.no_grad():
+            for name, weight in self.bilm.named_parameters():
+                # In place: the objective and a tied softmax hold these very tensors.
+                weight.copy_(tensors[f"bilm/{name}"])
+            self.softmax_weight.copy_(tensors["softmax/weight"])
+            self.softmax_bias.copy_(tensors["softmax/bias"])
+        device = self.softmax_bias.device
+        self.optimizer.load(state_part(tensors, "optimizer", device))
+        if "carried/hidden" in tensors:
+            # Earlier states call the cell state "memory".
+            cell = "carried/cell" if "carried/cell" in tensors else "carried/memory"
+            hidden, cells = (tensors[key][self.group.rank] for key in ("carried/hidden", cell))
+            self._carried = BiLmState(hidden.to(device), cells.to(device))
+        self._restore_counters(facts)
+        self.batches.restore(facts["cursor"])
+        return True
+
+    def use_vectors(self, path: Path) -> None:
+        """Start the word table from a file of word vectors; other words stay random."""
+        if self.recipe.model.tokens != "words":
+            raise ConfigError("model.vectors is for word input; set model.tokens='words' too")
+        dim = self.recipe.model.projection_dim
+        found = read_word_vectors(path, only=self.vocabulary, dim=dim)
+        ids = torch.from_numpy(self.vocabulary.encode(found.words))
+        with torch.no_grad():
+            self.bilm.tokens.words[ids] = torch.from_numpy(found.vectors)
+
+    def start_from(self, checkpoint: Checkpoint) -> None:
+        """Take the weights of a trained model, and its softmax if it has one."""
+        softmax = checkpoint.softmax
+        if softmax is not None and softmax.cutoffs != self.cutoffs:
+            raise ConfigError(
+                f"the model's softmax has the clusters {list(softmax.cutoffs)}, the recipe "
+                f"{list(self.cutoffs)}; set loss.kind (adaptive or not) and loss.cutoffs to fit it"
+            )
+        weights = dict(self.bilm.named_parameters())
+        with torch.no_grad():
+            for name, array in checkpoint.checked_weights():
+                weights[name].copy_(torch.from_numpy(np.array(array)))
+            if softmax is not None:
+                self.softmax_weight.copy_(torch.from_numpy(np.array(softmax.weight)))
+                self.softmax_bias.copy_(torch.from_numpy(np.array(softmax.bias)))
+
+    def save_model(self, *, best: bool) -> None:
+        """Write the model as an elmore folder."""
+        if self.group.main:
+            path = self.run.best_path if best else self.run.checkpoint_path
+            elmore_folder.write(self.checkpoint(), path, overwrite=True)
+        self.group.barrier()
+
+    def checkpoint(self) -> Checkpoint:
+        """The model as it is now."""
+        weights = {
+            name: weight.detach().cpu().numpy() for name, weight in self.bilm.named_parameters()
+        }
+        return Checkpoint(
+            config=self.bilm.config,
+            weights=weights,
+            alphabet=self.alphabet,
+            vocabulary=self.vocabulary,
+            softmax=Softmax(
+                self.softmax_weight.cpu().numpy().copy(),
+                self.softmax_bias.cpu().numpy().copy(),
+                self.cutoffs,
+            ),
+            tokenizer=self.tokenizer,
+            notes={
+                **self.notes,
+                "training": {
+                    "recipe": self.recipe.name,
+                    "step": self.step_number,
+                    "tokens_seen": self.seen,
+                    "longest": self._longest(),
+                    "heldout_loss": None if math.isinf(self.best) else -self.best,
+                },
+            },
+            origin=str(self.run.path),
+        )
+
+    def _longest(self) -> int | None:
+        """Tokens of the longest sequence that the model learned to read; None without end."""
+        data = self.recipe.data
+        if data.regime == "stream":
+            return None
+        return max(data.max_length, data.long_tokens if data.long_share else 0)
+
+    def _losses(self, part: int) -> list[SoftmaxLoss]:
+        loss, directions = self.recipe.loss, self.bilm.config.directions
+        if loss.kind == "full":
+            return [full_softmax] * len(directions)
+        if loss.kind == "adaptive":
+            return [partial(adaptive_softmax, cutoffs=self.cutoffs)] * len(directions)
+        # All processes draw the same words: the name of the generator holds no rank.
+        names = ("negatives", self.step_number, part)
+        draws = len(directions) if loss.shared == "none" else 1
+        drawn = [
+            draw_negatives(
+                loss.negatives, len(self.vocabulary), numpy_generator(self.seed, *names, d)
+            )
+            for d in range(draws)
+        ]
+        drawn *= len(directions) // draws
+        rounded = self.recipe.run.autocast
+        return [partial(sampled_softmax, negatives=n, rounded=rounded) for n in drawn]
+
+    def _scale(self, tokens: int) -> float:
+        """Weigh the losses: the mean over tokens and directions, times the steps if asked."""
+        scale = 1 / (tokens * len(self.bilm.config.directions))
+        if self.recipe.loss.times_unroll and self.recipe.data.regime == "stream":
+            scale *= self.recipe.data.unroll
+        return scale
+
+    def _dropout_generators(self, part: int) -> list[torch.Generator]:
+        return [
+            torch_generator(self.seed, "dropout", self.step_number, part, d, self.group.rank)
+            for d in range(len(self.bilm.config.directions))
+        ]
+
+    def _learning_rate(self) -> float:
+        schedule = self.recipe.schedule
+        return learning_rate(
+            self.seen,
+            peak=self.recipe.optimizer.lr,
+            warmup=schedule.warmup_tokens,
+            total=self._total,
+            decay=schedule.decay,
+            decay_from=int(self._total * (1 - schedule.decay_share)),
+            floor=schedule.floor,
+        )
+
+    def _update(self, rows: RowGradient, lr: float) -> float:
+        """Clip all gradients together and change all weights; returns the norm before."""
+        table = self.bilm.tokens.words if self.recipe.model.tied_softmax else None
+        if table is not None:
+            # One table learns as input and as output at once.
+            grad = table.grad if table.grad is not None else torch.zeros_like(table)
+            ids = torch.arange(len(table)) if rows.ids is None else rows.ids
+            table.grad = grad.index_add_(0, ids.to(grad.device), rows.weight)
+        updates = [
+            Update(name, weight.detach(), weight.grad)
+            for name, weight in self.bilm.named_parameters()
+            if weight.grad is not None
+        ]
+        if table is None:
+            updates.append(Update("softmax.weight", self.softmax_weight, rows.weight, rows.ids))
+        updates.append(Update("softmax.bias", self.softmax_bias, rows.bias, rows.ids))
+        gradients = [update.gradient for update in updates]
+        norm = clip_by_global_norm(gradients, self.recipe.optimizer.clip_norm)
+        self.optimizer.step(updates, lr)
+        return norm
+
+
+def heldout_perplexity(
+    objective: Objective, batches: Sequence[LmBatch], unknown: int
+) -> Perplexity:
+    """Measure batches of sentences: full softmax, no dropout; `unknown` is -1 without <UNK>."""
+    parts = []
+    for batch in batches:
+        logs, _ = objective.log_likelihoods(batch)
+        parts.append(
+            tally(
+                unknown,
+                [log.double().cpu().numpy() for log in logs],
+                list(batch.targets),
+                n_sentences=batch.sizes[0],
+                n_markers=batch.sizes[0],
+            )
+        )
+    return sum(parts[1:], start=parts[0])
+
+
+def _cutoffs(recipe: Recipe, n_words: int) -> tuple[int, ...]:
+    """Check the clusters of an adaptive softmax; none for the other kinds."""
+    if recipe.loss.kind != "adaptive":
+        return ()
+    if recipe.model.tied_softmax:
+        raise ConfigError(
+            "loss.kind='adaptive' has rows for clusters; set model.tied_softmax=false"
+        )
+    cutoffs = recipe.loss.cutoffs
+    if not cutoffs or list(cutoffs) != sorted(set(cutoffs)) or cutoffs[0] < 1:
+        raise ConfigError(f"loss.cutoffs={list(cutoffs)} must rise from 1 or more; correct them")
+    if cutoffs[-1] >= n_words:
+        raise ConfigError(
+            f"loss.cutoffs={list(cutoffs)} but the vocabulary has {n_words} words; lower them"
+        )
+    return cutoffs
+
+
+def _exp(loss: float) -> float:
+    """The perplexity of a loss, kept finite: JSON has no infinity."""
+    # A float ends near exp(709).
+    return math.exp(min(loss, 700.0))
+
+
+def _optimizer(recipe: Recipe, run: RunJobs) -> Optimizer:
+    choice = recipe.optimizer
+    if choice.name == "adagrad":
+        return Adagrad(accumulator=choice.accumulator)
+    adam = Adam(
+        betas=(choice.beta1, choice.beta2), epsilon=choice.epsilon, weight_decay=choice.weight_decay
+    )
+    if choice.name == "adam":
+        return adam
+    return Muon(
+        adam,
+        # Relative to lr, which the schedule changes, so that both rates rise and decay together.
+        rate=choice.muon_lr / choice.lr,
+        momentum=choice.muon_momentum,
+        weight_decay=choice.weight_decay,
+        rounded=recipe.run.autocast,
+        run=run,
+    )

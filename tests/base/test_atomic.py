@@ -1,0 +1,498 @@
+"""elmore.base.atomic: files and folders whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elmore.base import atomic as _atomic
+from elmore.base.atomic import atomic_file, atomic_folder, atomic_path, clean_partials
+from elmore.errors import ConfigError, ElmoreError
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(item.name for item in folder.iterdir())
+
+
+def test_atomic_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.bin"
+    with atomic_file(path) as stream:
+        stream.write(b"new")
+        assert not path.exists()
+        (temporary,) = names(tmp_path)
+        assert temporary.startswith(".out.bin.")
+        assert temporary.endswith(".partial")
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["out.bin"]
+    with (
+        pytest.raises(ConfigError, match=r"exists; pass overwrite=True \(--force\)"),
+        atomic_file(path),
+    ):
+        pass
+    with atomic_file(path, overwrite=True, mode="w+b") as stream:
+        stream.write(b"newer")
+        stream.seek(0)
+        assert stream.read() == b"newer"
+    assert path.read_bytes() == b"newer"
+
+
+def test_atomic_file_closed_by_its_user(tmp_path: Path) -> None:
+    with atomic_file(tmp_path / "a") as stream:
+        stream.write(b"abc")
+        stream.close()
+    assert (tmp_path / "a").read_bytes() == b"abc"
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), KeyboardInterrupt(), OSError(errno.EIO, "x", "f")]
+)
+def test_failure_keeps_the_old_file(error: BaseException, tmp_path: Path) -> None:
+    path = tmp_path / "out.bin"
+    path.write_bytes(b"old")
+
+    def write() -> None:
+        with atomic_file(path, overwrite=True) as stream:
+            stream.write(b"half")
+            raise error
+
+    with pytest.raises(type(error)) as caught:
+        write()
+    assert caught.value is error
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["out.bin"]
+
+
+def test_odd_targets(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError, match="is a folder"), atomic_file(tmp_path / "folder"):
+        pass
+    for path in (Path("/dev/null"), Path("/")):
+        with pytest.raises(ConfigError), atomic_file(path, overwrite=True):
+            pass
+    with (
+        pytest.raises(ElmoreError, match="folder does not exist"),
+        atomic_file(tmp_path / "no" / "x"),
+    ):
+        pass
+    long = "ü" * 127  # 254 bytes
+    with atomic_file(tmp_path / long) as stream:
+        stream.write(b"x")
+    with atomic_folder(tmp_path / ("é" * 127)) as folder:
+        (folder / "a").write_bytes(b"x")
+    assert (tmp_path / long).read_bytes() == b"x"
+
+
+def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    (tmp_path / "out").symlink_to("secret")
+    with atomic_file(tmp_path / "out", overwrite=True) as stream:
+        stream.write(b"new")
+    assert (tmp_path / "secret").read_bytes() == b"secret"
+    assert not (tmp_path / "out").is_symlink()
+
+
+def test_rights_follow_the_umask(tmp_path: Path) -> None:
+    old = os.umask(0o022)
+    try:
+        with atomic_file(tmp_path / "a"), atomic_folder(tmp_path / "b"):
+            pass
+    finally:
+        os.umask(old)
+    rights = [(tmp_path / name).stat().st_mode & 0o777 for name in "ab"]
+    assert rights == [0o644, 0o755]
+
+
+def test_atomic_path(tmp_path: Path) -> None:
+    path = tmp_path / "out.hdf5"
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(b"new")
+    assert path.read_bytes() == b"new"
+    with pytest.raises(TypeError), atomic_path(path, overwrite=True) as temporary:
+        temporary.write_bytes(None)  # type: ignore[arg-type]
+    with pytest.raises(ElmoreError), atomic_path(path, overwrite=True) as temporary:
+        temporary.unlink()
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["out.hdf5"]
+
+
+def test_atomic_folder(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+
+    def ours(folder: Path) -> bool:
+        return (folder / "manifest").exists()
+
+    def write(content: bytes, **options: Any) -> None:
+        with atomic_folder(path, **options) as folder:
+            (folder / "sub").mkdir()
+            (folder / "sub" / "weights").write_bytes(content)
+            (folder / "manifest").write_bytes(content)
+
+    write(b"1")
+    with pytest.raises(ConfigError, match="overwrite=True"):
+        write(b"2", looks_ours=ours)
+    with pytest.raises(ConfigError, match="did not write"):
+        write(b"2", overwrite=True)
+    write(b"2", overwrite=True, looks_ours=ours)
+    assert (path / "sub" / "weights").read_bytes() == b"2"
+    (path / "manifest").unlink()
+    with pytest.raises(ConfigError, match="did not write"):
+        write(b"3", overwrite=True, looks_ours=ours)
+    assert (path / "sub" / "weights").read_bytes() == b"2"
+    assert names(tmp_path) == ["model"]
+
+
+def test_atomic_folder_uses_an_empty_one_and_refuses_others(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with atomic_folder(tmp_path / "empty") as folder:
+        (folder / "a").write_bytes(b"x")
+    assert names(tmp_path / "empty") == ["a"]
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "link").symlink_to("empty")
+    for name in ("file", "link"):
+        with (
+            pytest.raises(ConfigError),
+            atomic_folder(tmp_path / name, overwrite=True, looks_ours=lambda path: True),
+        ):
+            pass
+    assert names(tmp_path) == ["empty", "file", "link"]
+
+
+def test_folder_filled_meanwhile_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+
+    def write() -> None:
+        with atomic_folder(path) as folder:
+            (folder / "a").write_bytes(b"new")
+            path.mkdir()
+            (path / "other").write_bytes(b"other")
+
+    with pytest.raises(ConfigError):
+        write()
+    assert names(path) == ["other"]
+    assert names(tmp_path) == ["model"]
+
+
+# ----------------------------------------------------------------- fail the n-th call
+
+
+class Faults:
+    """Let the n-th call of any wrapped function fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, n: int, code: int) -> None:
+        self.left = n
+        self.code = code
+        self.fired = ""
+        for name in ("fsync", "replace", "rename", "open", "mkdir", "fdopen"):
+            monkeypatch.setattr(os, name, self.wrap(name, getattr(os, name)))
+
+    def wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            self.count(name)
+            result = real(*args, **options)
+            return _Failing(result, self) if name == "fdopen" else result
+
+        return call
+
+    def count(self, name: str) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.fired = name
+            raise OSError(self.code, os.strerror(self.code))
+
+
+class _Failing:
+    """A file whose writes, flushes and closings are counted as calls."""
+
+    def __init__(self, file: Any, faults: Faults) -> None:
+        self._file = file
+        self._faults = faults
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("write", "flush", "close"):
+
+            def call(*args: Any) -> Any:
+                if name == "close":
+                    if self._file.closed:
+                        return None
+                    self._file.close()
+                    self._faults.count(name)
+                    return None
+                self._faults.count(name)
+                return getattr(self._file, name)(*args)
+
+            return call
+        return getattr(self._file, name)
+
+
+def _write_file(folder: Path) -> None:
+    with atomic_file(folder / "out", overwrite=True) as stream:
+        for part in (b"n", b"e", b"w"):
+            stream.write(part)
+
+
+def _write_path(folder: Path) -> None:
+    with atomic_path(folder / "out", overwrite=True) as temporary:
+        temporary.write_bytes(b"new")
+
+
+def _write_folder(folder: Path) -> None:
+    with atomic_folder(folder / "out", overwrite=True, looks_ours=lambda path: True) as temporary:
+        for name in ("a", "b"):
+            (temporary / name).write_bytes(b"new")
+
+
+def _content(path: Path) -> list[bytes]:
+    if path.is_dir():
+        return [item.read_bytes() for item in sorted(path.iterdir())]
+    return [path.read_bytes()]
+
+
+WRITERS = {"file": _write_file, "path": _write_path, "folder": _write_folder}
+CODES = [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS]
+
+
+def _attempt(write: Callable[[Path], None], folder: Path) -> Exception | None:
+    try:
+        write(folder)
+    except (ElmoreError, OSError) as error:
+        return error
+    return None
+
+
+def _check_failure(error: Exception, code: int) -> None:
+    if not isinstance(error, ElmoreError):
+        # What the block itself raised passes through, unless it can only be a failed write.
+        assert code == errno.EACCES, error
+        return
+    message = str(error)
+    assert "out'" in message
+    assert "\n" not in message
+    assert len(message) <= 300
+    if code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        assert "bytes free" in message
+
+
+def _prepare(writer: str, target: Path, old: bool) -> None:
+    for item in target.parent.iterdir():
+        _atomic._remove(item)
+    if old and writer == "folder":
+        target.mkdir()
+        (target / "a").write_bytes(b"old")
+        (target / "b").write_bytes(b"old")
+    elif old:
+        target.write_bytes(b"old")
+
+
+@pytest.mark.parametrize("writer", list(WRITERS))
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("code", CODES)
+def test_fail_the_nth_call(
+    writer: str, old: bool, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out"
+    n_files = 2 if writer == "folder" else 1
+    before = [b"old"] * n_files if old else None
+    after = [b"new"] * n_files
+    fired: list[str] = []
+    for n in range(1, 100):
+        _prepare(writer, target, old)
+        with monkeypatch.context() as patch:
+            faults = Faults(patch, n, code)
+            error = _attempt(WRITERS[writer], tmp_path)
+        if not faults.fired:
+            break
+        fired.append(faults.fired)
+        found = _content(target) if target.exists() else None
+        assert found in (before, after), (n, faults.fired)
+        if error is not None:
+            _check_failure(error, code)
+        else:
+            # Only clearing up, and a folder that the system does not let us sync, may be silent.
+            assert found == after
+            assert faults.fired == "open" or (faults.fired, code) == ("fsync", errno.EACCES)
+        rest = [name for name in names(tmp_path) if name != "out"]
+        if rest:  # the old folder stays aside when syncing or deleting it fails; never a partial
+            assert found == after
+            assert all(name.endswith(".old") for name in rest)
+    else:
+        pytest.fail("never succeeded")
+    assert error is None
+    assert _content(target) == after
+    assert names(tmp_path) == ["out"]
+    assert {"fsync", "open"} <= set(fired)
+    assert len(fired) >= 4, fired
+
+
+@pytest.mark.parametrize("writer", list(WRITERS))
+def test_data_is_synced_before_the_name_and_the_folder_after(
+    writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[Any] = []
+    fsync, replace, rename = os.fsync, os.replace, os.rename
+    monkeypatch.setattr(os, "fsync", lambda fd: (events.append(os.fstat(fd).st_ino), fsync(fd)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (events.append("named"), replace(a, b)))
+    monkeypatch.setattr(os, "rename", lambda a, b: (events.append("named"), rename(a, b)))
+    WRITERS[writer](tmp_path)
+    target = tmp_path / "out"
+    inodes = {target.stat().st_ino}
+    if target.is_dir():
+        inodes |= {item.stat().st_ino for item in target.iterdir()}
+    named = events.index("named")
+    assert inodes <= set(events[:named])
+    assert events[named + 1 :] == [tmp_path.stat().st_ino]
+
+
+def test_body_errors_are_explained(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ElmoreError, match=r"cannot write '.*out'.*bytes free there; "),
+        atomic_file(tmp_path / "out"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+CHILD = """
+import resource, signal, sys
+from pathlib import Path
+from elmore.base.atomic import atomic_file, atomic_folder, atomic_path
+from elmore.errors import ElmoreError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+folder = Path(sys.argv[1])
+data = b"x" * (3 << 20)
+def file():
+    with atomic_file(folder / "out", overwrite=True) as stream:
+        for i in range(0, len(data), 1000):
+            stream.write(data[i:i + 1000])
+def path():
+    with atomic_path(folder / "out", overwrite=True) as temporary:
+        temporary.write_bytes(data)
+def tree():
+    with atomic_folder(folder / "model", overwrite=True, looks_ours=lambda path: True) as t:
+        (t / "weights").write_bytes(data)
+for write in (file, path, tree):
+    try:
+        write()
+    except ElmoreError as error:
+        print(error)
+"""
+
+
+def test_file_size_limit(tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"old")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_bytes(b"old")
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    messages = done.stdout.rstrip("\n").split("\n")
+    assert len(messages) == 3
+    assert all("file too large" in message and "bytes free" in message for message in messages)
+    assert (tmp_path / "out").read_bytes() == b"old"
+    assert (tmp_path / "model" / "weights").read_bytes() == b"old"
+    assert names(tmp_path) == ["model", "out"]
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from elmore.base import atomic as _atomic
+folder = Path(sys.argv[1])
+if sys.argv[2] == "file":
+    with _atomic.atomic_file(folder / "out", overwrite=True) as stream:
+        stream.write(b"half")
+        stream.flush()
+        os.kill(os.getpid(), 9)
+with _atomic.atomic_folder(folder / "model", overwrite=True, looks_ours=lambda path: True) as t:
+    (t / "weights").write_bytes(b"new")
+    if sys.argv[2] == "folder":
+        os.kill(os.getpid(), 9)
+    rename = os.rename
+    def die(a, b):
+        rename(a, b)
+        os.kill(os.getpid(), 9)
+    os.rename = die  # between moving the old one aside and putting the new one in place
+"""
+
+
+@contextmanager
+def _killed(kind: str, folder: Path) -> Iterator[None]:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(folder), kind], timeout=60)
+    assert done.returncode == -9
+    yield
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "between"])
+def test_killed_writers_are_cleaned_up(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"old")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_bytes(b"old")
+    with _killed(kind, tmp_path):
+        assert any(name.endswith((".partial", ".old")) for name in names(tmp_path))
+        clean_partials(tmp_path)
+    assert names(tmp_path) == ["model", "out"]
+    assert (tmp_path / "out").read_bytes() == b"old"
+    assert (tmp_path / "model" / "weights").read_bytes() == b"old"
+
+
+def test_only_dead_writers_of_this_machine_are_cleaned_up(tmp_path: Path) -> None:
+    host = _atomic._host()
+    other = "0" * 8 if host != "0" * 8 else "1" * 8
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    keep = [
+        f".a.{host}-{os.getpid()}-{'0' * 12}.partial",
+        f".a.{other}-{dead.pid}-{'0' * 12}.partial",
+        ".a.partial",
+        "a.partial",
+        f".a.{host}-{dead.pid}-xyz.partial",
+        f"a.{host}-{dead.pid}-{'0' * 12}.partial",
+    ]
+    gone = [f".a.{host}-{dead.pid}-{'0' * 12}.partial", f".b.{host}-{dead.pid}-{'1' * 12}.partial"]
+    for name in keep + gone[:1]:
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "x").write_bytes(b"x")
+    (tmp_path / gone[1]).symlink_to("outside")  # a planted link: only the link goes
+    clean_partials(tmp_path)
+    assert names(tmp_path) == sorted([*keep, "outside"])
+    assert names(tmp_path / "outside") == ["x"]
+    clean_partials(tmp_path / "nowhere")
+    clean_partials(tmp_path, alone=True)  # under a lock: the number may be somebody else's by now
+    assert names(tmp_path) == sorted([*keep[1:], "outside"])
+
+
+@pytest.mark.parametrize("times", [3, 100])
+def test_windows_waits_for_whoever_has_the_file_open(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There, renaming onto an open file is refused; virus scanners open new files for a moment."""
+    left = [times]
+
+    def busy(real: Any) -> Any:
+        def move(source: Path, target: Path) -> None:
+            left[0] -= 1
+            if left[0] >= 0:
+                raise PermissionError(errno.EACCES, "Access is denied", str(source))
+            real(source, target)
+
+        return move
+
+    monkeypatch.setattr(_atomic.sys, "platform", "win32")
+    monkeypatch.setattr(_atomic.time, "sleep", lambda seconds: None)
+    path = tmp_path / "out.bin"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(_atomic.os, "replace", busy(os.replace))
+    refused = pytest.raises(ElmoreError, match="close the programs that have it open")
+    with refused if times > 10 else nullcontext(), atomic_file(path, overwrite=True) as stream:
+        stream.write(b"new")
+    assert path.read_bytes() == (b"old" if times > 10 else b"new")
+    assert names(tmp_path) == ["out.bin"]
