@@ -37,6 +37,7 @@ from elmore import Elmo
 from elmore.base.machine import peak_memory
 from elmore.base.messages import SILENT
 from elmore.embedding.search import largest
+from elmore.language_model.sense_vectors import unit
 from elmore.senses import Index, SenseSpace, build_index, marked_place
 from elmore.senses import index as senses_index
 from elmore.senses.cells import _find_cells
@@ -45,7 +46,6 @@ from elmore.senses.find import _scores
 from elmore.senses.groups import group_vectors, rand_index
 from elmore.senses.index import CELLS
 from elmore.senses.indexing import CANDIDATES
-from elmore.senses.vectors import unit
 from elmore.text.reading import read_input
 from elmore.text.sentence import Sentence
 

@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.perplexity import Perplexity, no_predictions, tally

@@ -16,12 +16,12 @@ from elmore.errors import ElmoreError
 
 if TYPE_CHECKING:
     from elmore import analysis, senses, tasks
+    from elmore.bulk.vectors import read_vectors
     from elmore.config import BiLmConfig
     from elmore.corpus.prepare import prepare
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
     from elmore.embedding.results import SentenceLayers, cosine
     from elmore.embedding.search import search
-    from elmore.embedding.vectors import read_vectors
     from elmore.language_model.likely_words import substitutes
     from elmore.language_model.perplexity import perplexity
     from elmore.language_model.scores import score
@@ -61,7 +61,7 @@ __all__ = [
 # torch is heavy: nothing of it is loaded before a name that needs it is used.
 _NAMES = {
     "BiLmConfig": "elmore.config",
-    "Elmo": "elmore.embedding.elmo",
+    "Elmo": "elmore.elmo",
     "ElmoLayer": "elmore.nn.elmo_layer",
     "Recipe": "elmore.training.bilm.recipe",
     "Run": "elmore.training.run",
@@ -74,7 +74,7 @@ _NAMES = {
     "perplexity": "elmore.language_model.perplexity",
     "prepare": "elmore.corpus.prepare",
     "pretrain": "elmore.training.bilm.pretrain",
-    "read_vectors": "elmore.embedding.vectors",
+    "read_vectors": "elmore.bulk.vectors",
     "score": "elmore.language_model.scores",
     "search": "elmore.embedding.search",
     "senses": "elmore.senses",

@@ -15,7 +15,7 @@ import pytest
 
 from elmore import Elmo, read_vectors
 from elmore.base.messages import SILENT
-from elmore.embedding.vectors import Vectors
+from elmore.bulk.vectors import Vectors
 
 LINES = ["It fell .", "", 'He said "no".']
 

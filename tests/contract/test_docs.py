@@ -92,6 +92,7 @@ def test_code_blocks_run(
         Elmo.load(pair, tokenizer="billion-word").save(tmp_path / "my-model")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "1")
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it
     if page.name == "flair.md" and importlib.util.find_spec("flair") is None:
         for name, module in flair_stand_in.modules().items():
             monkeypatch.setitem(sys.modules, name, module)

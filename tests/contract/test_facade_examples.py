@@ -11,7 +11,7 @@ import pytest
 
 import elmore
 from elmore import Elmo
-from elmore.embedding import elmo as elmo_module
+from elmore import elmo as elmo_module
 from elmore.embedding import embedder, results, search
 
 FINDER = doctest.DocTestFinder(recurse=True)

@@ -17,13 +17,15 @@ FLOORS = {
     2: ("text",),
     3: ("nn",),
     4: ("formats", "published"),
-    5: ("embedding", "language_model", "senses"),
-    6: ("corpus",),
-    7: ("training",),
-    8: ("tasks",),
-    9: ("analysis",),
-    10: ("cli", "serve", "compat", "integrations", "__main__"),
-    11: ("elmore",),  # the package itself, whose names are found when they are asked for
+    5: ("embedding",),
+    6: ("language_model",),
+    7: ("elmo",),
+    8: ("bulk", "senses", "corpus"),
+    9: ("training",),
+    10: ("tasks",),
+    11: ("analysis",),
+    12: ("cli", "serve", "compat", "integrations", "__main__"),
+    13: ("elmore",),  # the package itself, whose names are found when they are asked for
 }
 FLOOR = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
 # Rooms that meet in config.py alone, and rooms that nothing else may import.
@@ -32,7 +34,7 @@ DOORS = ("cli", "serve", "compat", "integrations")
 # But for the verb that opens one of them.
 OPENERS = {("elmore.cli.serve", "serve")}
 # What stands behind the HTTP door: the facade and its neighbours, nothing that computes below.
-BEHIND_SERVE = ("serve", "embedding", "language_model", "senses", "tasks", *FLOORS[0])
+BEHIND_SERVE = ("serve", "elmo", "embedding", "language_model", "senses", "tasks", *FLOORS[0])
 # What learns, or runs on a GPU, needs torch. Everything else must work where it is not installed:
 # these rooms and these modules are the only ones that may import it, directly or through others.
 TORCH_ROOMS = ("nn", "tasks")

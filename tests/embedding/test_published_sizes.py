@@ -10,7 +10,7 @@ import pytest
 
 from elmore import Elmo
 from elmore.config import BiLmConfig, count_parameters
-from elmore.embedding.elmo import Elmo as Facade
+from elmore.elmo import Elmo as Facade
 from elmore.formats.allennlp_hdf5 import write
 from elmore.formats.bilm_options import config_from_options
 from elmore.formats.checkpoint import Checkpoint

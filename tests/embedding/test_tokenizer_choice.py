@@ -13,7 +13,7 @@ import pytest
 from small_models import DATA, make_options, write_pair
 
 from elmore import Elmo
-from elmore.embedding.bulk.embed_files import embed_files
+from elmore.bulk.embed_files import embed_files
 from elmore.errors import ConfigError
 from elmore.formats.detect import read_checkpoint
 

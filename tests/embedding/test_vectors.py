@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from elmore import read_vectors
-from elmore.embedding.bulk import embed_files
+from elmore.bulk import embed_files
+from elmore.bulk.vectors import holds_vectors
 from elmore.embedding.vector_files import WRITERS, Record, Settings, open_writer
-from elmore.embedding.vectors import holds_vectors
 from elmore.errors import ConfigError, FormatError
 
 SHAPES: list[tuple[int | None, ...]] = [(None, 4), (3, None, 4), (4,), (3, 4)]

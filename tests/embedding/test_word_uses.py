@@ -1,4 +1,4 @@
-"""elmore.senses.word_uses."""
+"""elmore.language_model.word_uses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from elmore import Elmo, cosine
-from elmore.senses.word_uses import find_uses, repeated_words, shared_word, word_uses
+from elmore.language_model.word_uses import find_uses, repeated_words, shared_word, word_uses
 from elmore.text.vocabulary import Vocabulary
 
 SENTENCES = [

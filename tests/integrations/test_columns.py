@@ -16,8 +16,8 @@ import torch
 from small_models import TEXT
 
 from elmore import Elmo
-from elmore.embedding.bulk.job import Job
-from elmore.embedding.bulk.job import JobOptions as BulkOptions
+from elmore.bulk.job import Job
+from elmore.bulk.job import JobOptions as BulkOptions
 from elmore.embedding.results import value_shape
 from elmore.embedding.stream import embed_records
 from elmore.embedding.vector_files import Settings, open_writer

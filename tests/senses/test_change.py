@@ -9,9 +9,9 @@ import pytest
 
 from elmore import Elmo
 from elmore.errors import ConfigError, InputError
+from elmore.language_model.sense_vectors import unit
 from elmore.senses import Index, build_index, compare
 from elmore.senses.change import _corrected, _divergence
-from elmore.senses.vectors import unit
 
 SIDES = ["left", "north", "south", "far", "other", "west", "east", "near", "right", "opposite"]
 VERBS = ["lent", "gave", "offered", "paid", "owed", "sent", "brought", "left", "showed", "promised"]

@@ -11,7 +11,7 @@ import pytest
 
 from elmore import Elmo
 from elmore.errors import ConfigError, InputError
-from elmore.senses.explore import page_file
+from elmore.language_model.explore import page_file
 
 BANK = ["I sat on the bank .", "The bank lent money .", "A bank of clouds ."]
 

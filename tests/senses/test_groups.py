@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from elmore.errors import ConfigError, InputError
+from elmore.language_model.sense_vectors import unit
 from elmore.senses import Index, build_index, marked_place
 from elmore.senses.groups import _assigned, _divided, _silhouette, group_vectors, rand_index
-from elmore.senses.vectors import unit
 
 
 def clouds(*sizes: int, spread: float = 0.06, seed: int = 0) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""elmore.senses.vectors, against plain float64 arithmetic and on homonyms."""
+"""elmore.language_model.sense_vectors, against plain float64 arithmetic and on homonyms."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from elmore import Elmo
+from elmore.language_model.sense_vectors import unit
 from elmore.senses import Index, build_index
-from elmore.senses.vectors import unit
 from elmore.serve.app import make_app
 from elmore.serve.corpus import Corpus
 from elmore.serve.errors import ServiceError

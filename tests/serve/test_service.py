@@ -17,9 +17,9 @@ from small_tasks import make, write_data
 from starlette.testclient import TestClient
 
 from elmore import Elmo, score, substitutes
+from elmore.language_model.explore import explore
+from elmore.language_model.sense_vectors import SenseSpace
 from elmore.senses import sense_vectors
-from elmore.senses.explore import explore
-from elmore.senses.vectors import SenseSpace
 from elmore.serve.app import make_app
 from elmore.serve.bodies import ARROW, JSON, NPZ
 from elmore.serve.settings import Settings

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from elmore.base.messages import SILENT, Progress
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES
 from elmore.errors import ConfigError, ResumeError
 from elmore.report import Report, Row

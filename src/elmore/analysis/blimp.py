@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import SILENT, Progress
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.errors import InputError
 from elmore.language_model.predictions import LanguageModel
 from elmore.report import Report, Row

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import SILENT, Progress
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.errors import InputError
+from elmore.language_model.sense_vectors import SenseSpace
 from elmore.report import Report
-from elmore.senses.vectors import SenseSpace
 from elmore.text.reading import json_records
 from elmore.text.sentence import Sentence
 

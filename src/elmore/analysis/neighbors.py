@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import SILENT, Progress
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, make_room, model_digest
 from elmore.embedding.results import LayerChoice, cosine, layer_weights, unit
 from elmore.embedding.search import largest, search

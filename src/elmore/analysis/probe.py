@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from elmore.base.messages import SILENT, Progress
 from elmore.compute.initial_weights import initial_weights
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder
 from elmore.embedding.results import LayerChoice, layer_weights
 from elmore.text.word_vectors import WordVectors, read_word_vectors

@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.analysis.probe import LayerProbe, Views, percent, unit
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.results import layer_weights
 from elmore.errors import ConfigError, InputError
+from elmore.language_model.sense_vectors import SenseSpace
 from elmore.report import Report, Row, Value
-from elmore.senses.vectors import SenseSpace
 from elmore.text.reading import json_records, numbered_lines
 from elmore.text.sentence import Sentence
 from elmore.text.word_vectors import WordVectors

@@ -21,7 +21,7 @@ from elmore.text.reading import Counts, check_inputs
 if TYPE_CHECKING:
     from elmore.analysis.neighbors import Neighbors
     from elmore.base.messages import Progress
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
     from elmore.report import Report
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]

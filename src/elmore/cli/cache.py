@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = flags.read_model(flags.chosen_model(args))
     words = Vocabulary.read(vocabulary).words
 
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
 
     elmo = Elmo(checkpoint, device=args.device, precision=args.precision, threads=args.threads)
     progress = make_progress(unit="words", total=len(words), quiet=args.quiet)

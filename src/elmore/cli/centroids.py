@@ -15,7 +15,7 @@ from elmore.cli.report import make_progress, say, write_json
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
     from elmore.formats.checkpoint import Checkpoint
     from elmore.text.sentence import Sentence
 

@@ -148,8 +148,8 @@ def _verify(before: Checkpoint, written: Path, precision: str) -> float:
     """Embed a text with both models; returns the largest difference."""
     import numpy as np
 
+    from elmore.elmo import Elmo
     from elmore.embedding.certificate import fixed_text
-    from elmore.embedding.elmo import Elmo
     from elmore.formats.detect import read_checkpoint
 
     text = fixed_text(before)

@@ -31,10 +31,10 @@ from elmore.options import Output
 
 if TYPE_CHECKING:
     from elmore.base.messages import Progress
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath
-    from elmore.senses.vectors import SenseVectors
+    from elmore.language_model.sense_vectors import SenseVectors
     from elmore.text.reading import Counts
     from elmore.text.sentence import Sentence
 
@@ -281,8 +281,8 @@ def _run_bulk(
     progress: Progress,
 ) -> Counts:
     """Embed into a folder of shards."""
-    from elmore.embedding.bulk.embed_files import run_job
-    from elmore.embedding.bulk.job import SHARD_BYTES, Job
+    from elmore.bulk.embed_files import run_job
+    from elmore.bulk.job import SHARD_BYTES, Job
 
     job = Job(
         model=cast("ModelPath", model),
@@ -362,7 +362,7 @@ def _output(args: argparse.Namespace) -> Output:
 
 
 def _load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
 
     return Elmo(checkpoint, threads=args.threads, **_load_options(args))
 

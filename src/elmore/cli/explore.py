@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from elmore.embedding.elmo import Elmo
-    from elmore.senses.word_uses import WordUses
+    from elmore.elmo import Elmo
+    from elmore.language_model.word_uses import WordUses
     from elmore.text.sentence import Sentence
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
@@ -62,7 +62,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare the uses of a word."""
-    from elmore.senses.word_uses import find_uses, shared_word, word_uses
+    from elmore.language_model.word_uses import find_uses, shared_word, word_uses
 
     if args.top < 0:
         raise ConfigError(f"--top {args.top} is not a number of words; use 0 or more")

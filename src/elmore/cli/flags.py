@@ -23,7 +23,7 @@ from elmore.options import Pooling
 from elmore.text.tokenizer import CONVENTIONS
 
 if TYPE_CHECKING:
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
     from elmore.embedding.results import LayerChoice
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.detect import ModelPath
@@ -385,7 +385,7 @@ def read_model(model: ModelPath) -> Checkpoint:
 
 def make_elmo(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
     """Load a model as the flags of `add_compute` and --start say."""
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
 
     return Elmo(
         checkpoint,

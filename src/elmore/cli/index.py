@@ -15,7 +15,7 @@ from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
     from elmore.base.messages import Progress
-    from elmore.embedding.bulk.job import JobOptions
+    from elmore.bulk.job import JobOptions
     from elmore.senses.index import Index
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]

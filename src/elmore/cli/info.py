@@ -174,7 +174,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _describe_any(model: ModelPath, verify: bool) -> dict[str, Any]:
     """Describe a model, a trained task, what a run has produced of either, or vectors."""
-    from elmore.embedding.vectors import holds_vectors
+    from elmore.bulk.vectors import holds_vectors
     from elmore.tasks.folder import find_task
 
     if isinstance(model, tuple):
@@ -228,7 +228,7 @@ def _describe_task(place: Path, verify: bool) -> dict[str, Any]:
 
 
 def _describe_vectors(path: Path, verify: bool) -> dict[str, Any]:
-    from elmore.embedding.vectors import read_vectors
+    from elmore.bulk.vectors import read_vectors
     from elmore.formats.containers.finite import check_finite
 
     with read_vectors(path) as vectors:

@@ -25,7 +25,7 @@ from elmore.report import aligned
 from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
     from elmore.language_model.perplexity import Perplexity
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]

@@ -16,7 +16,7 @@ from elmore.errors import ConfigError
 from elmore.text.reading import Counts
 
 if TYPE_CHECKING:
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
     from elmore.text.sentence import Sentence
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]

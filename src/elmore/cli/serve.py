@@ -17,7 +17,7 @@ from elmore.cli.report import say
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
     from elmore.formats.detect import ModelPath
     from elmore.senses.index import Index
     from elmore.serve.settings import Settings

@@ -118,7 +118,7 @@ def bilm(args: argparse.Namespace) -> Any:
     """The biLM of --model, or None for the model's own."""
     if not args.model:
         return None
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
 
     return Elmo(flags.read_model(flags.chosen_model(args)), threads=args.threads)
 

@@ -272,7 +272,7 @@ def _tested(trained: Report, tested: Report, files: list[str]) -> Report:
 
 def _elmo(args: argparse.Namespace, model: Any) -> Any:
     checkpoint = flags.read_model(model)
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
 
     _set_threads(args.threads)
     return Elmo(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.compat.old_paths import add_modules
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.errors import ConfigError, FormatError
 from elmore.text.batching import with_padding_as_words
 from elmore.text.characters import DictionaryAlphabet

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.compat.old_paths import add_modules
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.results import SentenceLayers, pool, unit_length
 from elmore.errors import ConfigError
 from elmore.language_model.likely_words import next_words, previous_words

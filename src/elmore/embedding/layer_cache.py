@@ -22,19 +22,21 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file, write_error
 from elmore.base.messages import SILENT, Progress
-from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import LayerChoice, layer_weights
 from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, ElmoreError, FormatError
 from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 from elmore.text.sentence import Sentence
+
+if TYPE_CHECKING:
+    from elmore.elmo import Elmo
 
 __all__ = [
     "MAX_BYTES",

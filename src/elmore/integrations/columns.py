@@ -33,7 +33,7 @@ from elmore.text.segmenter import sendable
 from elmore.text.sentence import Sentence
 
 if TYPE_CHECKING:
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
 
 __all__ = ["ColumnEmbedder", "ColumnJob", "ColumnOptions", "Kind", "column_kind", "load_model"]
 

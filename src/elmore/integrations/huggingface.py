@@ -27,7 +27,7 @@ from elmore.tasks.folder import FACTS, find_task, read_task
 from elmore.training.run import Run
 
 if TYPE_CHECKING:
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
 
 __all__ = ["model_card", "push_to_hub"]
 

@@ -15,7 +15,7 @@ from elmore.options import Compute, ComputeOptions
 from elmore.published.catalog import bundled_model
 
 if TYPE_CHECKING:
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
 
 __all__ = ["load_once"]
 
@@ -54,7 +54,7 @@ def load_once(model: ModelPath | None = None, **options: Unpack[ComputeOptions])
             f"model is a {type(model).__name__}; name it by a path, so that the pipeline can be "
             "saved and sent to other processes"
         )
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
 
     compute = Compute(**options)
     if _process.number != os.getpid():

@@ -27,7 +27,7 @@ from spacy.pipeline import Pipe  # noqa: E402
 from spacy.tokens import Doc, Span, Token  # noqa: E402
 
 if TYPE_CHECKING:
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
     from elmore.tasks.own.light import LightTagger
 
 __all__ = ["ElmoComponent", "TaggerComponent", "add_hooks", "make_component", "make_tagger"]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from elmore.compute.softmax import Likeliest, LogSoftmax
-from elmore.embedding.elmo import Elmo
 from elmore.embedding.search import largest
 from elmore.embedding.stream import BATCH_TOKENS
 from elmore.errors import ConfigError, FormatError
 from elmore.language_model.predictions import Array, Ids, LanguageModel, Logs, read_sentence
 from elmore.text.batching import plan_batches
 from elmore.text.sentence import Sentence
+
+if TYPE_CHECKING:
+    from elmore.elmo import Elmo
 
 __all__ = [
     "PlacePredictor",

@@ -6,14 +6,16 @@ import math
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elmore.base.messages import ProgressOption, progress_of, size_of
-from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.predictions import Ids, LanguageModel, Logs, read_sentences
 from elmore.text.batching import plan_batches
+
+if TYPE_CHECKING:
+    from elmore.elmo import Elmo
 
 __all__ = [
     "Perplexity",

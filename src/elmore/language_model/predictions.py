@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import shown
 from elmore.compute.softmax import log_sum
-from elmore.embedding.elmo import Elmo
+from elmore.embedding.embedder import Embedder
 from elmore.embedding.stream import (
     sentence_from_tokens,
     sentences_from_texts,
@@ -25,6 +25,9 @@ from elmore.embedding.stream import (
 )
 from elmore.errors import ConfigError, FormatError
 from elmore.text.sentence import Sentence
+
+if TYPE_CHECKING:
+    from elmore.elmo import Elmo
 
 __all__ = ["Array", "Ids", "LanguageModel", "Logs", "log_sum", "read_sentence", "read_sentences"]
 
@@ -38,7 +41,7 @@ class LanguageModel:
     """A model with its softmax: sentences in, log probabilities out."""
 
     def __init__(self, elmo: Elmo) -> None:
-        if not isinstance(elmo, Elmo):
+        if not isinstance(elmo, Embedder):
             raise ConfigError(
                 f"elmo={shown(repr(elmo), 60)} is not a loaded model; pass Elmo.load(...)"
             )

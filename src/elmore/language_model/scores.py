@@ -7,19 +7,21 @@ import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.messages import ProgressOption, progress_of, size_of
-from elmore.embedding.elmo import Elmo
 from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.language_model.perplexity import mean_perplexity
 from elmore.language_model.predictions import LanguageModel, Logs, read_sentences
 from elmore.options import StreamOptions
 from elmore.text.batching import plan_batches
 from elmore.text.sentence import Sentence
+
+if TYPE_CHECKING:
+    from elmore.elmo import Elmo
 
 __all__ = ["SentenceScore", "pipe_scores", "score"]
 

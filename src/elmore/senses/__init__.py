@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from elmore.language_model.explore import Exploration
+from elmore.language_model.sense_vectors import (
+    SenseSpace,
+    SenseVectors,
+    marked_place,
+    sense_vectors,
+)
 from elmore.senses.change import Changes, compare
-from elmore.senses.explore import Exploration
 from elmore.senses.find import Concordance
 from elmore.senses.groups import Sense, WordSenses
 from elmore.senses.index import Index, Use
 from elmore.senses.indexing import build_index
-from elmore.senses.vectors import SenseSpace, SenseVectors, marked_place, sense_vectors
 
 __all__ = [
     "Changes",

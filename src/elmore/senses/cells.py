@@ -22,8 +22,8 @@ from elmore.base.atomic import atomic_file
 from elmore.base.locks import locked
 from elmore.base.messages import Progress, shown
 from elmore.base.optional import require
+from elmore.language_model.sense_vectors import Array
 from elmore.senses.index import CELLS, Index, read_manifest, write_manifest
-from elmore.senses.vectors import Array
 
 __all__ = ["write_cells"]
 

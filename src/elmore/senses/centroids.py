@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.results import LayerChoice, mixed
 from elmore.embedding.stream import BATCH_TOKENS, embed_stream
 from elmore.errors import ConfigError

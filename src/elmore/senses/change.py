@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.errors import ConfigError, InputError
+from elmore.language_model.sense_vectors import Array, SenseVectors, unit
 from elmore.report import PICTURES, Report, Row
 from elmore.senses.groups import group_vectors, sense_names
 from elmore.senses.index import Index, Use
-from elmore.senses.vectors import Array, SenseVectors, unit
 
 __all__ = ["Changes", "SenseShare", "Shift", "WordChange", "compare", "prototype_shift"]
 

@@ -15,9 +15,9 @@ import numpy as np
 from elmore.base.atomic import atomic_file
 from elmore.embedding.search import largest
 from elmore.errors import ConfigError
+from elmore.language_model.sense_vectors import Array, Place, SenseVectors, marked_place, unit
 from elmore.report import PICTURES, Report, Row
 from elmore.senses.index import Index, Rows, Use
-from elmore.senses.vectors import Array, Place, SenseVectors, marked_place, unit
 
 __all__ = ["Concordance", "Hit", "find_similar", "read_place"]
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, InputError
+from elmore.language_model.sense_vectors import Array, Place, SenseVectors, unit
 from elmore.report import PICTURES, Report, Row
 from elmore.senses.centroids import k_means
 from elmore.senses.index import Index, Rows, Use
-from elmore.senses.vectors import Array, Place, SenseVectors, unit
 from elmore.text.sentence import Sentence
 from elmore.text.word_vectors import write_word_vectors
 

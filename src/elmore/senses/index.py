@@ -32,14 +32,14 @@ from elmore.base.io import sha256_file
 from elmore.base.json import read_json
 from elmore.base.manifest import FolderFormat, check_file, check_size
 from elmore.base.messages import SILENT, Progress, shown
-from elmore.embedding.bulk.output_folder import FOLDER_LIMITS
-from elmore.embedding.elmo import Elmo
+from elmore.bulk.output_folder import FOLDER_LIMITS
+from elmore.elmo import Elmo
 from elmore.embedding.search import largest
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.detect import ModelPath
+from elmore.language_model.sense_vectors import Array, Place, SenseSpace, SenseVectors
 from elmore.options import ComputeOptions
 from elmore.published.catalog import BUNDLED
-from elmore.senses.vectors import Array, Place, SenseSpace, SenseVectors
 from elmore.text.segmenter import Split, split_function
 from elmore.text.sentence import Sentence
 

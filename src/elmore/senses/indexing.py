@@ -26,14 +26,15 @@ from elmore.base.journal import FinishedFile, JournalFolder
 from elmore.base.messages import SILENT, Progress, shown
 from elmore.base.pool import Pool, Request
 from elmore.base.worker import Worker
-from elmore.embedding.bulk.embed_files import InputFile, TextShard, cut_shards, inspect_input
-from elmore.embedding.bulk.job import Job, JobOptions, ShardEmbedder
-from elmore.embedding.bulk.output_folder import check_manifest, check_same_run
-from elmore.embedding.elmo import Elmo
+from elmore.bulk.embed_files import InputFile, TextShard, cut_shards, inspect_input
+from elmore.bulk.job import Job, JobOptions, ShardEmbedder
+from elmore.bulk.output_folder import check_manifest, check_same_run
+from elmore.elmo import Elmo
 from elmore.embedding.results import LayerChoice
 from elmore.embedding.stream import windows
 from elmore.errors import ConfigError, InputError
 from elmore.formats.detect import ModelPath, absolute
+from elmore.language_model.sense_vectors import Array, SenseSpace, SenseVectors, unit
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.senses.index import (
     CELLS,
@@ -51,7 +52,6 @@ from elmore.senses.index import (
     space_digest,
     write_manifest,
 )
-from elmore.senses.vectors import Array, SenseSpace, SenseVectors, unit
 from elmore.text.reading import Counts
 from elmore.text.segmenter import Tokenizer, sendable
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from elmore.language_model.sense_vectors import Array
 from elmore.report import check_picture, save_figure
-from elmore.senses.vectors import Array
 
 if TYPE_CHECKING:
     from elmore.senses.change import Changes

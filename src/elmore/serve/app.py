@@ -16,8 +16,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from elmore._version import __version__
-from elmore.embedding.elmo import Elmo
-from elmore.senses.explore import page_file
+from elmore.elmo import Elmo
+from elmore.language_model.explore import page_file
 from elmore.senses.index import Index
 from elmore.serve import schemas
 from elmore.serve.batcher import Batcher

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.errors import ElmoreError
 from elmore.serve.errors import ServiceError
 from elmore.serve.settings import Settings

@@ -14,9 +14,9 @@ from starlette.responses import Response
 
 from elmore.base.messages import shown
 from elmore.errors import ElmoreError
+from elmore.language_model.sense_vectors import unit
 from elmore.senses.find import read_place
 from elmore.senses.index import Index, Rows, Use
-from elmore.senses.vectors import unit
 from elmore.serve.bodies import JSON, encode_json
 from elmore.serve.errors import ServiceError
 from elmore.serve.schemas import IndexFindRequest, IndexSensesRequest, IndexUsesRequest

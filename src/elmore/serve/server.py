@@ -15,7 +15,7 @@ import uvicorn
 from h11._receivebuffer import ReceiveBuffer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.errors import ConfigError
 from elmore.senses.index import Index
 from elmore.serve.app import make_app

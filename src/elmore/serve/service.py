@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.stream import finish_of, sentence_from_tokens
 from elmore.embedding.vector_files import Record
 from elmore.errors import ConfigError, ElmoreError
+from elmore.language_model.explore import choose_uses, describe_uses, sense_words
 from elmore.language_model.predictions import LanguageModel
-from elmore.senses.explore import choose_uses, describe_uses, sense_words
 from elmore.serve.batcher import Batcher
 from elmore.serve.bodies import ARROW, JSON, NPZ, choose_type, encode_json, encode_vectors, number
 from elmore.serve.errors import ServiceError
@@ -36,7 +36,7 @@ from elmore.serve.work import Item, Likely, Scored, Senses, Vectors, compute
 from elmore.tasks.own.light import LightTagger, load_all
 
 if TYPE_CHECKING:
-    from elmore.senses.vectors import SenseVectors
+    from elmore.language_model.sense_vectors import SenseVectors
     from elmore.text.sentence import Sentence
 
 __all__ = ["Service"]

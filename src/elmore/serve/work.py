@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.results import Array, Finish, all_layers
 from elmore.embedding.stream import embed_stream
 from elmore.language_model.likely_words import substitutes_at
 from elmore.language_model.scores import pipe_scores
-from elmore.senses.vectors import SenseVectors
+from elmore.language_model.sense_vectors import SenseVectors
 
 if TYPE_CHECKING:
-    from elmore.senses.vectors import SenseVectors
+    from elmore.language_model.sense_vectors import SenseVectors
     from elmore.text.sentence import Sentence
 
 __all__ = ["Item", "Likely", "Scored", "Senses", "Vectors", "compute"]

@@ -26,7 +26,7 @@ from elmore.base.json import from_json, read_json
 from elmore.base.manifest import FolderFormat, check_file
 from elmore.base.messages import shown
 from elmore.config import ComputePrecision
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import model_digest
 from elmore.errors import ConfigError, FormatError, ModelNotFound
 from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors

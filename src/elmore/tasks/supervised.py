@@ -16,7 +16,7 @@ from torch import Tensor
 
 from elmore.base.io import sha256_file
 from elmore.base.messages import ProgressOption, shown
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, model_digest
 from elmore.embedding.stream import check_listed
 from elmore.embedding.torch_network import find_device

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
 
 __all__ = ["Run", "load_state", "save_state", "state_part"]
 
@@ -127,7 +127,7 @@ class Run:
 
     def elmo(self, *, best: bool = True, **options: Any) -> Elmo:
         """Load the trained model, the best one if there is one; options as in `Elmo.load`."""
-        from elmore.embedding.elmo import Elmo
+        from elmore.elmo import Elmo
 
         return Elmo.load(self.model_path(best=best), **options)
 

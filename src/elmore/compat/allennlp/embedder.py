@@ -18,7 +18,7 @@ from elmore.compat.allennlp.character_ids import (
     FileName,
     read_files,
 )
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.results import SentenceLayers
 from elmore.embedding.vector_files import Record, Settings, open_writer
 from elmore.errors import ConfigError

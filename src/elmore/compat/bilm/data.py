@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from elmore.base.io import open_text, read_lines
 from elmore.base.optional import lazy_names
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.vector_files import Record, Settings, open_writer
 from elmore.embedding.word_cache import write_token_vectors
 from elmore.errors import ConfigError

@@ -21,7 +21,7 @@ from elmore.base.messages import shown
 from elmore.compute.matrix import Matrix, Stored
 from elmore.compute.native import aligned
 from elmore.compute.recurrence import Clips, run_steps
-from elmore.embedding.elmo import Elmo
+from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import model_digest
 from elmore.embedding.stream import check_listed, embed_stream, sentence_from_tokens
 from elmore.errors import ConfigError, FormatError

@@ -23,7 +23,7 @@ from elmore.training.display import LogReader, TrainingProgress
 from elmore.training.run import Run
 
 if TYPE_CHECKING:
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
 
 __all__ = ["fine_tune"]
 

@@ -26,7 +26,7 @@ from elmore.text.segmenter import Tokenizer, sendable
 from elmore.text.sentence import Sentence
 
 if TYPE_CHECKING:
-    from elmore.embedding.elmo import Elmo
+    from elmore.elmo import Elmo
 
 __all__ = ["SHARD_BYTES", "Job", "JobOptions", "ShardEmbedder", "start_embedder"]
 
@@ -173,7 +173,7 @@ class ShardEmbedder:
     """A loaded model that writes shards; `elmo` instead of the job's model, if it is given."""
 
     def __init__(self, job: Job, elmo: Elmo | None = None) -> None:
-        from elmore.embedding.elmo import Elmo
+        from elmore.elmo import Elmo
         from elmore.formats.detect import read_checkpoint
 
         self.job = job

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from elmore.base.io import open_checked
 from elmore.base.messages import shown
-from elmore.embedding.bulk.output_folder import MANIFEST, read_manifest
+from elmore.bulk.output_folder import MANIFEST, read_manifest
 from elmore.embedding.vector_files import WRITERS, Reader, StoredRecord, damaged, open_reader
 from elmore.embedding.vector_files.npy import MatrixReader
 from elmore.errors import ConfigError

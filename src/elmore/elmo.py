@@ -34,9 +34,9 @@ from elmore.text.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from elmore.language_model.explore import Exploration
+    from elmore.language_model.sense_vectors import SenseSpace, SenseVectors
     from elmore.nn.elmo_layer import ElmoLayer, LayerNorm
-    from elmore.senses.explore import Exploration
-    from elmore.senses.vectors import SenseSpace, SenseVectors
 
 __all__ = ["Elmo", "Precision"]
 
@@ -217,7 +217,7 @@ class Elmo(Embedder):
     @cached_property
     def sense_space(self) -> SenseSpace:
         """What computes sense vectors: for chosen places, or for streams of sentences."""
-        from elmore.senses.vectors import SenseSpace
+        from elmore.language_model.sense_vectors import SenseSpace
 
         return SenseSpace(self)
 
@@ -236,7 +236,7 @@ class Elmo(Embedder):
             >>> elmo.explore(["She sat on the bank .", "The bank lent money ."])
             Exploration('bank', 2 uses)
         """
-        from elmore.senses.explore import explore
+        from elmore.language_model.explore import explore
 
         return explore(self, texts, word=word)
 
@@ -295,7 +295,7 @@ class Elmo(Embedder):
             >>> "shore" in [word for word, _ in found]
             True
         """
-        from elmore.senses.vectors import similar_words
+        from elmore.language_model.sense_vectors import similar_words
 
         return similar_words(self, word, context, k)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elmore.embedding.bulk.embed_files import embed_files
-from elmore.embedding.bulk.output_folder import BulkResult
+from elmore.bulk.embed_files import embed_files
+from elmore.bulk.output_folder import BulkResult
 
 __all__ = ["BulkResult", "embed_files"]

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from small_models import make_checkpoint, make_options
 
-from elmore.embedding.bulk import embed_files
-from elmore.embedding.bulk.job import Job, ShardEmbedder
+from bulk.conftest import digests
+from elmore.bulk import embed_files
+from elmore.bulk.job import Job, ShardEmbedder
 from elmore.errors import ConfigError, InputError
-from embedding.bulk.conftest import digests
 
 FLAGS = {"tokenized": True, "shard_bytes": 2500, "format": "npz", "pool": None}
 

@@ -16,20 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import LayerChoice, layer_weights, unit
 from elmore.embedding.search import largest
 from elmore.embedding.stream import BATCH_TOKENS, windows
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.likely_words import PlacePredictor, check_places
 from elmore.language_model.predictions import read_sentence
-from elmore.senses.word_uses import find_uses
+from elmore.language_model.word_uses import find_uses
 from elmore.text.sentence import Sentence
+
+if TYPE_CHECKING:
+    from elmore.elmo import Elmo
 
 __all__ = [
     "N_WORDS",

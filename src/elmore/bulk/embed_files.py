@@ -13,8 +13,8 @@ from typing import Unpack
 from elmore.base.io import open_checked, open_text, sha256_stream
 from elmore.base.messages import SILENT, Progress, shown
 from elmore.base.pool import Pool, Request
-from elmore.embedding.bulk.job import Job, JobOptions, start_embedder
-from elmore.embedding.bulk.output_folder import BulkFolder, BulkResult, ShardRecord
+from elmore.bulk.job import Job, JobOptions, start_embedder
+from elmore.bulk.output_folder import BulkFolder, BulkResult, ShardRecord
 from elmore.embedding.results import value_shape
 from elmore.errors import InputError
 from elmore.formats.detect import ModelPath, read_checkpoint

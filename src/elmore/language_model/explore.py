@@ -7,18 +7,20 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elmore._version import __version__
 from elmore.base.atomic import atomic_file
 from elmore.base.messages import shown
-from elmore.embedding.elmo import Elmo
 from elmore.embedding.results import SentenceLayers
 from elmore.errors import ConfigError, InputError
-from elmore.senses.vectors import SenseSpace, SenseVectors
-from elmore.senses.word_uses import Use, find_uses, repeated_words, shared_word, word_uses
+from elmore.language_model.sense_vectors import SenseSpace, SenseVectors
+from elmore.language_model.word_uses import Use, find_uses, repeated_words, shared_word, word_uses
 from elmore.text.sentence import Sentence
 from elmore.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from elmore.elmo import Elmo
 
 __all__ = [
     "ChosenUses",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elmore.embedding.bulk.output_folder import BulkFolder, ShardRecord
+from elmore.bulk.output_folder import BulkFolder, ShardRecord
 from elmore.errors import ConfigError, ElmoreError, FormatError, ResumeError
 from elmore.text.reading import Counts
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmore.embedding.bulk.embed_files import cut_shards, inspect_input
+from elmore.bulk.embed_files import cut_shards, inspect_input
 from elmore.errors import InputError
 from elmore.text.reading import Counts, Reading
 
