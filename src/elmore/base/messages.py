@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import re
 import sys
 import time
 import warnings
@@ -21,6 +23,7 @@ __all__ = [
     "download_progress",
     "is_watched",
     "make_bar",
+    "printable",
     "progress_of",
     "readable_bytes",
     "readable_time",
@@ -28,8 +31,14 @@ __all__ = [
     "say_download",
     "shown",
     "size_of",
+    "spreadsheet_safe",
+    "wants_colour",
     "wants_reports",
 ]
+
+# What a terminal obeys instead of printing it: control characters of ASCII and Latin-1, line
+# separators, and the marks that turn the direction of the text around them.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def shown(value: object, limit: int = 90) -> str:
@@ -48,10 +57,37 @@ def shown(value: object, limit: int = 90) -> str:
     return f"{text[:head]}…{text[head + 1 - limit :]}"
 
 
+def printable(text: str) -> str:
+    """Text of a corpus for a terminal: one line, without characters that control a terminal.
+
+    An escape sequence loses its escape character and becomes visible. Letters, joiners and
+    combining marks of all scripts stay.
+    """
+    line = _CONTROL.sub(lambda match: " " if match[0].isspace() else "", text)
+    # Lone surrogates, which a broken text may hold, cannot be encoded.
+    return line.encode("utf-8", "replace").decode()
+
+
+def spreadsheet_safe(cell: str) -> str:
+    """Text for a cell of CSV or TSV that a spreadsheet must not take for a formula."""
+    if not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell  # a number
+
+
+def wants_colour(stream: Any) -> bool:
+    """Whether to write colours: to a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR") and bool(getattr(stream, "isatty", bool)())
+
+
 def readable_bytes(n: float) -> str:
     """A size for people: 3.1 MB."""
     for unit in ("bytes", "kB", "MB"):
-        if n < 1000:
+        if round(n) < 1000:
             return f"{n:.3g} {unit}"
         n /= 1000
     return f"{n:,.1f} GB"
