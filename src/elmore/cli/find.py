@@ -91,9 +91,9 @@ def save(args: argparse.Namespace, write: Callable[..., None]) -> int:
 
 
 def add_index_model(parser: Parser) -> None:
-    """--model and --threads, for verbs that read an index."""
+    """--model, --tokenizer and --threads, for verbs that read an index."""
     flags.add_model(parser, help="the model of the index, if it is not where it was")
-    flags.add(parser, "--threads")
+    flags.add(parser, "--tokenizer", "--threads")
 
 
 def open_index(args: argparse.Namespace, path: str) -> Index:
@@ -101,7 +101,7 @@ def open_index(args: argparse.Namespace, path: str) -> Index:
     from elmore.senses.index import Index
 
     model = flags.chosen_model(args) if args.model else None
-    return Index.open(path, model=model, threads=args.threads)
+    return Index.open(path, model=model, tokenizer=args.tokenizer, threads=args.threads)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -213,13 +213,11 @@ def _settings(args: argparse.Namespace, model: ModelPath) -> Settings:
 
 
 def _model_of_index(path: Path) -> list[str]:
-    """The name of the model that an index was made with, if it knows it."""
-    from elmore.senses.index import read_manifest
+    """The model that an index was made with, if it is on this computer."""
+    from elmore.senses.index import read_manifest, stated_model
 
-    name = read_manifest(path).get("model_name")
-    return (
-        [] if name is None else [str(one) for one in (name if isinstance(name, list) else [name])]
-    )
+    name = stated_model(path, read_manifest(path))
+    return [name] if isinstance(name, str) else list(name)
 
 
 def _compute_as(args: argparse.Namespace, path: Path) -> None:
@@ -236,7 +234,8 @@ def _index(path: str, elmo: Elmo) -> Index:
     from elmore.senses.index import Index
 
     index = Index.open(path, elmo=elmo)
-    _ = index.space  # refuses another model now, not at the first request
+    # Refuse another model, and a tokenizer that must be passed, now and not at the first request.
+    _ = index.space, index.tokenize("a")
     return index
 
 

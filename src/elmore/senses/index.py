@@ -16,6 +16,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import json
+import os
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,8 +40,14 @@ from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.detect import ModelPath
 from elmore.language_model.sense_vectors import Array, Place, SenseSpace, SenseVectors
 from elmore.options import ComputeOptions
-from elmore.published.catalog import BUNDLED
-from elmore.text.segmenter import Split, split_function
+from elmore.published.catalog import BUNDLED, INCLUDED
+from elmore.text.segmenter import (
+    Split,
+    Tokenizer,
+    is_convention,
+    split_function,
+    tokenizer_name,
+)
 from elmore.text.sentence import Sentence
 
 if TYPE_CHECKING:
@@ -114,10 +121,12 @@ class Index:
         path: Path,
         elmo: Elmo | None = None,
         model: ModelPath | None = None,
+        tokenizer: Tokenizer | None = None,
         threads: int | None = None,
     ) -> None:
         self.path, self.manifest = path, read_manifest(path)
         self._elmo, self._model, self._threads = elmo, model, threads
+        self._given = tokenizer
         try:
             for name, entry in self.manifest["files"].items():
                 size = (path / name).stat().st_size
@@ -142,6 +151,7 @@ class Index:
         *,
         elmo: Elmo | None = None,
         model: ModelPath | None = None,
+        tokenizer: Tokenizer | None = None,
         threads: int | None = None,
     ) -> Index:
         """Open an index. Its arrays are mapped, not read.
@@ -149,13 +159,17 @@ class Index:
         Args:
             path: the folder.
             elmo: the model that it was made with; by default it is loaded when it is needed.
-            model: what to load then, if the model is not where it was.
+            model: what to load then, if the model is not where it was. Only a model inside the
+                package or on this computer is loaded without it: an index from elsewhere must not
+                make us download anything.
+            tokenizer: what splits questions, as in `Elmo.load`; needed if the index was made with
+                a function. By default the convention that the index states.
             threads: processors that it may use; all by default.
 
         Raises:
             FormatError: there is no complete index.
         """
-        return cls(Path(path), elmo, model, threads)
+        return cls(Path(path), elmo, model, tokenizer, threads)
 
     def __len__(self) -> int:
         return len(self._arrays["position"])
@@ -191,30 +205,41 @@ class Index:
         return space
 
     def _loaded(self) -> Elmo:
-        name = self.manifest.get("model_name") if self._model is None else self._model
-        if name is None:
-            raise ConfigError("the index does not name its model; pass it (--model)")
+        name = stated_model(self.path, self.manifest) if self._model is None else self._model
         options = compute_settings(self.manifest)
-        options["threads"], options["tokenizer"] = self._threads, self._tokenizer
+        stated = self._stated
+        options["threads"] = self._threads
+        options["tokenizer"] = stated if stated is None or is_convention(stated) else None
         # The name alone could be that of a folder here; a folder is stored with its whole path.
         default = name == BUNDLED and self._model is None
-        return Elmo.load(
-            None if default else tuple(name) if isinstance(name, list) else name, **options
-        )
+        return Elmo.load(None if default else name, **options)
 
     @property
-    def _tokenizer(self) -> str | None:
-        """How its text was split; None for the tokenizer of the model."""
+    def _stated(self) -> str | None:
+        """How its text was split, as the manifest says; None for the tokenizer of the model."""
         # The setting is what was asked for; the other is what came of it.
         asked: str | None = self.manifest["settings"].get("tokenizer")
         return self.manifest.get("tokenizer") or asked
 
     @cached_property
     def _split(self) -> Split:
+        stated = self._stated
+        if self._given is not None:
+            return split_function(self._given)
         if self.manifest["settings"].get("tokenized"):
             return split_function(lambda text: text.split(" "))
-        chosen = self._tokenizer
-        return self.space.elmo.tokenize if chosen is None else split_function(chosen)
+        if stated is None:
+            return self.space.elmo.tokenize
+        if is_convention(stated):
+            return split_function(stated)
+        # A file may not choose what is imported: the function must come from the caller.
+        own = None if self._elmo is None else self._elmo.engine.compute.tokenizer
+        if own is None or tokenizer_name(own) != stated:
+            raise ConfigError(
+                f"'{shown(self.path, 100)}' was split by {shown(repr(stated), 60)}, a function of "
+                "yours; pass it (tokenizer=, --tokenizer)"
+            )
+        return split_function(own)
 
     def tokenize(self, text: str) -> Sentence:
         """Split a sentence into tokens, as the text of the index was split."""
@@ -335,7 +360,7 @@ class Index:
 
         if not self.has_cells:
             write_cells(self, threads, progress)
-        return Index(self.path, self._elmo, self._model, self._threads)
+        return Index(self.path, self._elmo, self._model, self._given, self._threads)
 
     def forms(self) -> list[str]:
         """The indexed words as they are spelled in the sentences, in the order of the text."""
@@ -408,6 +433,27 @@ def compute_settings(manifest: Mapping[str, Any]) -> ComputeOptions:
     """How the model of an index computed; another precision or start gives other vectors."""
     settings = manifest["settings"]
     return {"precision": settings.get("precision"), "start": settings.get("start", "zeros")}
+
+
+def stated_model(path: Path, manifest: Mapping[str, Any]) -> str | tuple[str, ...]:
+    """The model that an index names, if loading it contacts nobody.
+
+    Raises:
+        ConfigError: it names none, or one that is neither inside the package nor on this computer.
+    """
+    name = manifest.get("model_name")
+    if name is None:
+        raise ConfigError("the index does not name its model; pass it (--model)")
+    if isinstance(name, str) and name in INCLUDED:
+        return name
+    files = [name] if isinstance(name, str) else name
+    # Two slashes could be the address of another computer.
+    if all(os.path.isabs(one) and one[1:2] not in "/\\" and os.path.exists(one) for one in files):
+        return name if isinstance(name, str) else tuple(files)
+    raise ConfigError(
+        f"'{shown(path, 100)}' was made with the model {shown(repr(name), 80)}, which is not here; "
+        "pass it (--model)"
+    )
 
 
 def part_names(manifest: Mapping[str, Any]) -> tuple[str, ...]:
