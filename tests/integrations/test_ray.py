@@ -27,6 +27,7 @@ from integrations.engines import (
     check_pooled,
     make_table,
     read_files,
+    write_files,
 )
 
 ray: Any = pytest.importorskip("ray", reason="ray is not installed: elmore[ray]")
@@ -106,6 +107,32 @@ def test_a_table_without_rows(tiny_folder: Path, tmp_path: Path) -> None:
         )
     result = read_files(tmp_path / "out")
     assert (len(result), result.schema.names[-1]) == (0, "vectors")
+
+
+def test_nothing_of_others_is_deleted(tiny_folder: Path, tmp_path: Path) -> None:
+    """Neither the input, nor a folder around it or inside it, nor files of somebody else."""
+    files = write_files(make_table(20), tmp_path / "in", 2)
+    link = tmp_path / "link"
+    link.symlink_to(files)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "000000.parquet").write_bytes(b"ours, perhaps")
+    (other / "thesis.txt").write_text("not ours")
+    wrong: list[tuple[Path, Path, str]] = [
+        (files, files, "overlap"),
+        (files, tmp_path, "overlap"),
+        (files, link, "overlap"),
+        (link, files, "overlap"),
+        (files, files / "out", "overlap"),
+        (files / "part-000.parquet", files, "overlap"),
+        (files, other, "holds 'thesis.txt'"),
+    ]
+    before = sorted(tmp_path.rglob("*"))
+    for given, out, message in wrong:
+        with pytest.raises(ConfigError, match=message) as caught:
+            door.embed_parquet(given, out, model=tiny_folder, overwrite=True)
+        assert "\n" not in str(caught.value)
+        assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_vectors_of_tokens_in_half_the_room(tiny_folder: Path) -> None:

@@ -81,6 +81,33 @@ def test_parquet_in_parquet_out(spark: Any, tiny_folder: Path, tmp_path: Path) -
     check_pooled(read_files(tmp_path / "out").to_pylist(), table, tiny_folder)
 
 
+def test_nothing_of_others_is_deleted(spark: Any, tiny_folder: Path, tmp_path: Path) -> None:
+    files = write_files(make_table(20), tmp_path / "in", 2)
+    link = tmp_path / "link"
+    link.symlink_to(files)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.txt").write_text("not ours")
+    out = tmp_path / "out"
+    for _ in range(2):
+        door.embed_parquet(
+            spark, files, out, model=tiny_folder, pool="mean", overwrite=True, column="text"
+        )
+    wrong: list[tuple[str | Path, Path, str]] = [
+        (files, files, "overlap"),
+        (files, tmp_path, "overlap"),
+        (files, link, "overlap"),
+        (f"{tmp_path}/i*/*.parquet", files, "overlap"),
+        (files, other, "holds 'thesis.txt'"),
+    ]
+    before = sorted(tmp_path.rglob("*"))
+    for given, target, message in wrong:
+        with pytest.raises(ConfigError, match=message) as caught:
+            door.embed_parquet(spark, given, target, model=tiny_folder, overwrite=True)
+        assert "\n" not in str(caught.value)
+        assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_every_kind_of_column_survives(spark: Any, tiny_folder: Path) -> None:
     moment = datetime.datetime(2018, 2, 15, 12, 30, 1, 5)
     row = (

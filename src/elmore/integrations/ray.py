@@ -10,6 +10,7 @@ dies, and gives it the batches that were not finished.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from elmore.base.messages import shown
 from elmore.base.optional import require
 from elmore.errors import ConfigError
 from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, Kind, column_kind
+from elmore.integrations.outputs import check_folder, check_overlap
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -29,6 +31,8 @@ __all__ = ["BATCH_ROWS", "EmbedRows", "embed_dataset", "embed_parquet"]
 BATCH_ROWS = 1024
 # Rows in a task of `embed_parquet`, if the row groups allow it: a minute or two of work.
 _PIECE_ROWS = 64 * BATCH_ROWS
+# The files that `embed_parquet` writes; it replaces no others.
+_OURS = re.compile(r"\d{6,}\.parquet(\.partial)?")
 # Some row groups of a Parquet file (an Arrow fragment), and the schema to read them with.
 _Piece = tuple[Any, Any]
 
@@ -109,16 +113,20 @@ def embed_parquet(
         inputs: files or folders; paths, or addresses that Arrow reads (s3://, gs://, hdfs://).
         out: the folder to create.
         workers: as in `embed_dataset`.
-        overwrite: replace a folder that exists.
+        overwrite: replace the files of an earlier call in a folder that exists.
         options: as in `embed_dataset`.
 
     Raises:
-        ConfigError: a bad option; no such column or file; the folder exists.
+        ConfigError: a bad option; no such column or file; the folder exists, holds other files,
+            or overlaps with the inputs.
     """
     data, job = _ray_data(), ColumnJob(**options)
     _check_workers(workers, job.threads or 1)
-    pieces = _pieces([inputs] if isinstance(inputs, str | Path) else list(inputs), job)
+    paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     target, folder = _file_system(out)
+    systems = [_file_system(path) for path in paths]
+    check_overlap([place for system, place in systems if system.equals(target)], folder)
+    pieces = _pieces(paths, job)
     _make_folder(target, folder, out, overwrite=overwrite)
     # Ray packs row groups into its read tasks by size, in no order, whatever `preserve_order` says.
     # So a task here is some row groups of one file, and writes the file that has its number.
@@ -268,7 +276,10 @@ def _make_folder(system: Any, folder: str, out: str | Path, *, overwrite: bool) 
     if kind != fs.FileType.NotFound:
         if not overwrite or kind != fs.FileType.Directory:
             raise ConfigError(f"'{out}' exists; choose another folder or pass overwrite=True")
-        system.delete_dir_contents(folder)
+        there = system.get_file_info(fs.FileSelector(folder))
+        check_folder([one.base_name for one in there], _OURS, out)
+        for one in there:
+            system.delete_file(one.path)
     system.create_dir(folder, recursive=True)
 
 

@@ -9,6 +9,7 @@ its first task and keeps it for the next ones. Spark repeats a task whose worker
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -17,11 +18,15 @@ from elmore.base.messages import shown
 from elmore.base.optional import require
 from elmore.errors import ConfigError
 from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, Kind
+from elmore.integrations.outputs import check_folder, check_overlap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["arrow_function", "embed_dataframe", "embed_parquet", "embed_udf"]
+
+# The files that Spark writes into a folder of Parquet files; no others are replaced.
+_OURS = re.compile(r"part-.*\.parquet|\.part-.*\.crc|_SUCCESS|\._SUCCESS\.crc")
 
 
 def embed_dataframe(df: DataFrame, **options: Unpack[ColumnOptions]) -> DataFrame:
@@ -57,15 +62,18 @@ def embed_parquet(
         spark: the session.
         inputs: files or folders, on any file system that Spark reads.
         out: the folder to create.
-        overwrite: replace a folder that exists; Spark refuses it otherwise.
+        overwrite: replace a folder of Spark's Parquet files; Spark refuses it otherwise.
         options: as in `embed_dataframe`.
 
     Raises:
-        ConfigError: a bad option; no such column.
+        ConfigError: a bad option; no such column; the folder holds other files, or overlaps with
+            the inputs.
     """
     job = ColumnJob(**options)
     paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     df = spark.read.parquet(*(str(path) for path in paths))
+    if overwrite:  # else Spark refuses a folder that exists
+        _check_output(spark, [*map(str, paths), *df.inputFiles()], out)
     mode = "overwrite" if overwrite else "errorifexists"
     _mapped(df, job).write.parquet(str(out), mode=mode, compression="zstd")
 
@@ -114,6 +122,23 @@ def arrow_function(job: ColumnJob) -> Callable[[Iterable[Any]], Iterator[Any]]:
             yield from embedder.tables(batch)
 
     return embed
+
+
+def _check_output(spark: SparkSession, inputs: Sequence[str], out: str | Path) -> None:
+    """Refuse to let Spark delete its input, or a folder of something else."""
+    context: Any = spark.sparkContext
+    make_path = context._jvm.org.apache.hadoop.fs.Path
+
+    def qualified(path: str) -> tuple[str, Any, Any]:
+        made = make_path(path)
+        system = made.getFileSystem(context._jsc.hadoopConfiguration())
+        name = str(system.makeQualified(made).toString())
+        return name.removeprefix("file://").removeprefix("file:"), system, made
+
+    folder, system, made = qualified(str(out))
+    check_overlap((qualified(path)[0] for path in inputs), folder)
+    if system.exists(made):
+        check_folder([one.getPath().getName() for one in system.listStatus(made)], _OURS, out)
 
 
 def _mapped(df: DataFrame, job: ColumnJob) -> DataFrame:
