@@ -1,8 +1,7 @@
-"""Vocabularies, batchers and training data as bilm-tf's own tests ask."""
+"""Vocabularies and batchers as bilm-tf's own tests ask."""
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +13,11 @@ pytest.importorskip("torch")
 from elmore.compat import bilm
 from elmore.compat.bilm import (
     Batcher,
-    BidirectionalLMDataset,
-    LMDataset,
     TokenBatcher,
     UnicodeCharsVocabulary,
     Vocabulary,
 )
-from elmore.errors import ElmoreError, FormatError
+from elmore.errors import FormatError
 
 
 def write(path: Path, *words: str) -> Path:
@@ -105,78 +102,6 @@ def test_token_batcher_with_bilms_own_vocabulary() -> None:
     batcher = TokenBatcher(FIXTURES / "bilm-tf/data/vocab_test.txt")
     ids = batcher.batch_sentences([["The", "first", "."], ["It", "said"]])
     assert ids.tolist() == [[2, 18, 75, 6, 1], [2, 67, 21, 1, 0]]
-
-
-# bilm-tf's golden example: two rows of three steps, an endless stream.
-A, B = [258, 256, 259, 260, 260], [258, 257, 259, 260, 260]
-THE, UNKNOWN = [258, 116, 104, 101, 259], [258, 117, 110, 107, 259]
-TH, DOT = [258, 116, 104, 259, 260], [258, 46, 259, 260, 260]
-FORWARD = [
-    ([[0, 3, 2], [0, 2, 4]], [[3, 2, 4], [2, 4, 1]], [[A, THE, UNKNOWN], [A, TH, DOT]]),
-    ([[4, 0, 3], [0, 3, 2]], [[1, 3, 1], [3, 2, 4]], [[DOT, A, THE], [A, THE, UNKNOWN]]),
-]
-BACKWARD = [
-    ([[1, 4, 2], [1, 4, 2]], [[4, 2, 3], [4, 2, 0]], [[B, DOT, UNKNOWN], [B, DOT, TH]]),
-    ([[3, 1, 3], [1, 4, 2]], [[0, 3, 0], [4, 2, 3]], [[THE, B, THE], [B, DOT, UNKNOWN]]),
-]
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    return write(tmp_path / "corpus.txt", "the unknown .", "th .", "the")
-
-
-@pytest.mark.parametrize("chars", [True, False])
-@pytest.mark.parametrize("reverse", [True, False])
-def test_one_direction(words: Path, corpus: Path, chars: bool, reverse: bool) -> None:
-    vocabulary = UnicodeCharsVocabulary(words, 5) if chars else Vocabulary(words)
-    batches = LMDataset(corpus, vocabulary, reverse=reverse).iter_batches(2, 3)
-    for batch, (ids, aims, letters) in zip(
-        islice(batches, 2), BACKWARD if reverse else FORWARD, strict=True
-    ):
-        assert batch["token_ids"].tolist() == ids
-        assert batch["next_token_id"].tolist() == aims
-        if chars:
-            assert batch["tokens_characters"].tolist() == letters
-        else:
-            assert batch["tokens_characters"] is None
-
-
-def test_both_directions(words: Path, corpus: Path) -> None:
-    data = BidirectionalLMDataset(corpus, UnicodeCharsVocabulary(words, 5))
-    for k, batch in enumerate(islice(data.iter_batches(2, 3), 2)):
-        for suffix, golden in (("", FORWARD), ("_reverse", BACKWARD)):
-            ids, aims, letters = golden[k]
-            assert batch[f"token_ids{suffix}"].tolist() == ids
-            assert batch[f"next_token_id{suffix}"].tolist() == aims
-            assert batch[f"tokens_characters{suffix}"].tolist() == letters
-
-
-def test_a_test_ends(words: Path, corpus: Path) -> None:
-    batches = list(LMDataset(corpus, Vocabulary(words), test=True).iter_batches(1, 2))
-    # <S> the unknown . </S>, <S> th . </S>, <S> the </S>: nine predictions, four whole batches
-    assert [b["token_ids"].tolist() for b in batches] == [[[0, 3]], [[2, 4]], [[0, 2]], [[4, 0]]]
-
-
-def test_shuffling_keeps_the_sentences(words: Path, tmp_path: Path) -> None:
-    lines = [" ".join(["the"] * k) for k in range(1, 9)]
-    path = write(tmp_path / "many.txt", *lines)
-
-    def lengths(**options: object) -> list[int]:
-        data = LMDataset(path, Vocabulary(words), **options)
-        tokens = [int(b["next_token_id"][0, 0]) for b in islice(data.iter_batches(1, 1), 44)]
-        text = "".join("|" if token == 1 else "x" for token in tokens)
-        return [len(part) for part in text.split("|")[:-1]]
-
-    assert lengths() == list(range(1, 9))
-    assert lengths(shuffle_on_load=True) != list(range(1, 9))
-    assert sorted(lengths(shuffle_on_load=True)) == list(range(1, 9))
-    assert lengths(shuffle_on_load=True) == lengths(shuffle_on_load=True, seed=0)
-
-
-def test_no_such_file(words: Path, tmp_path: Path) -> None:
-    with pytest.raises(ElmoreError, match="no file is called"):
-        LMDataset(tmp_path / "none*", Vocabulary(words))
 
 
 def test_every_name_is_there() -> None:

@@ -28,7 +28,7 @@ from allennlp.data.token_indexers.elmo_indexer import ELMoCharacterMapper
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
 from bilm import Batcher, BidirectionalLanguageModel, weight_layers, dump_bilm_embeddings
-from bilm.data import Batcher, LMDataset, BidirectionalLMDataset, UnicodeCharsVocabulary
+from bilm.data import Batcher, UnicodeCharsVocabulary, TokenBatcher
 from bilm.model import BidirectionalLanguageModel, dump_token_embeddings
 from bilm.elmo import weight_layers
 from simple_elmo import ElmoModel

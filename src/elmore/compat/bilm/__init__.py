@@ -21,14 +21,11 @@ if TYPE_CHECKING:
         dump_bilm_embeddings,
         dump_token_embeddings,
     )
-    from elmore.compat.bilm.datasets import BidirectionalLMDataset, LMDataset
     from elmore.compat.bilm.model import BidirectionalLanguageModel, LayerWeights, weight_layers
 
 __all__ = [
     "Batcher",
-    "BidirectionalLMDataset",
     "BidirectionalLanguageModel",
-    "LMDataset",
     "LayerWeights",
     "TokenBatcher",
     "UnicodeCharsVocabulary",
@@ -43,7 +40,6 @@ _MODULES = {
         "Batcher TokenBatcher UnicodeCharsVocabulary Vocabulary dump_bilm_embeddings "
         "dump_token_embeddings"
     ),
-    "datasets": "BidirectionalLMDataset LMDataset",
     "model": "BidirectionalLanguageModel LayerWeights weight_layers",
 }
 _NAMES = {

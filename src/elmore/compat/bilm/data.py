@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.io import open_text, read_lines
-from elmore.base.optional import lazy_names
 from elmore.elmo import Elmo
 from elmore.embedding.vector_files import Record, Settings, open_writer
 from elmore.embedding.word_cache import write_token_vectors
@@ -27,11 +26,6 @@ __all__ = [
     "dump_bilm_embeddings",
     "dump_token_embeddings",
 ]
-
-# bilm-tf had its data sets in this module too; ours build on it.
-__getattr__, __dir__ = lazy_names(
-    __name__, dict.fromkeys(("BidirectionalLMDataset", "LMDataset"), "elmore.compat.bilm.datasets")
-)
 
 Ids = NDArray[np.int32]
 Sentence = str | Sequence[str]
