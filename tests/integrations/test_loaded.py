@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import shutil
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from elmore.errors import ConfigError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath
 from elmore.integrations import loaded
-from elmore.integrations.loaded import load_once
+from elmore.integrations.loaded import load_once, tagger_once
 
 
 @pytest.fixture
@@ -73,6 +75,15 @@ def test_few_models_are_kept(loads: list[object], tiny_folder: Path, tmp_path: P
     assert len(loads) == 4
     load_once(folders[0], threads=1)  # the one that was used longest ago
     assert len(loads) == 5
+
+
+def test_few_taggers_are_kept() -> None:
+    first = tagger_once("pos", 1)
+    assert tagger_once("pos", 1) is first
+    others = [weakref.ref(tagger_once("pos", threads)) for threads in (2, 3, 4, 5)]
+    gc.collect()
+    assert [other() is None for other in others] == [True, False, False, False]
+    assert tagger_once("pos", 1) is not first
 
 
 def test_what_cannot_be_named_is_refused(tiny_elmo: Elmo) -> None:

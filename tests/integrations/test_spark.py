@@ -157,7 +157,7 @@ def test_as_an_expression(spark: Any, tiny_folder: Path) -> None:
     table = make_table(60)
     df = spark.createDataFrame(table)
     function = door.embed_udf(model=tiny_folder, pool="mean")
-    rows = df.withColumn("vector", function("text")).collect()
+    rows = df.select("*", function("text").alias("vector")).collect()
     check_pooled([row.asDict() for row in rows], table, tiny_folder)
     tokens = spark.createDataFrame([(["a", "b c"],), (None,), ([],)], "tokens array<string>")
     rows = tokens.select(door.embed_udf(model=tiny_folder)("tokens").alias("v")).collect()
@@ -215,6 +215,8 @@ def test_what_cannot_work_is_refused_before_a_worker_starts(spark: Any, tiny_fol
         assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match="there is a column 'tokens' already"):
         door.embed_dataframe(df.withColumnRenamed("name", "tokens"), model=tiny_folder)
+    with pytest.raises(ConfigError, match="the column is the argument of the UDF"):
+        door.embed_udf(column="text")
     with pytest.raises(ConfigError, match='layers="all" needs several columns'):
         door.embed_udf(layers="all")
     with pytest.raises(ConfigError, match="dtype='float16' but Spark has no such type"):

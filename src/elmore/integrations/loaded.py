@@ -1,13 +1,13 @@
-"""Load a model once per process, by its name, for pipelines that are pickled and sent."""
+"""Load a model or tagger once per process, by its name, for pipelines that are pickled and sent."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from elmore.errors import ConfigError
 from elmore.formats.detect import ModelPath, read_checkpoint
@@ -16,8 +16,9 @@ from elmore.published.catalog import bundled_model
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
+    from elmore.tasks.own.light import LightTagger
 
-__all__ = ["load_once"]
+__all__ = ["load_once", "tagger_once"]
 
 # A pipeline uses one model, a comparison two or three; the largest published one takes 0.4 GB.
 _MAX_MODELS = 3
@@ -29,7 +30,7 @@ class _Process:
     def __init__(self, before: _Process | None = None) -> None:
         self.number = os.getpid()
         self.lock = threading.Lock()
-        self.models: OrderedDict[Hashable, Elmo] = OrderedDict()
+        self.models: OrderedDict[Hashable, Any] = OrderedDict()
         # A forked process has its parent's models, perhaps with locks that nobody will release:
         # it neither uses nor deletes them.
         self.before = before
@@ -48,7 +49,6 @@ def load_once(model: ModelPath | None = None, **options: Unpack[ComputeOptions])
         >>> load_once("my-model") is load_once("my-model")
         True
     """
-    global _process
     if not isinstance(model, str | Path | tuple | None):
         raise ConfigError(
             f"model is a {type(model).__name__}; name it by a path, so that the pipeline can be "
@@ -57,14 +57,30 @@ def load_once(model: ModelPath | None = None, **options: Unpack[ComputeOptions])
     from elmore.elmo import Elmo
 
     compute = Compute(**options)
+
+    def load() -> Elmo:
+        return Elmo(read_checkpoint(bundled_model() if model is None else model), **options)
+
+    elmo: Elmo = _once((_identity(model), _identity(compute.token_vectors), compute), load)
+    return elmo
+
+
+def tagger_once(name: str, threads: int | None) -> LightTagger:
+    """A trained tagger, kept like a model."""
+    from elmore.tasks.own.light import tagger
+
+    found: LightTagger = _once((_identity(name), threads), lambda: tagger(name, threads=threads))
+    return found
+
+
+def _once(key: Hashable, load: Callable[[], Any]) -> Any:
+    global _process
     if _process.number != os.getpid():
         _process = _Process(_process)
-    key = (_identity(model), _identity(compute.token_vectors), compute)
     with _process.lock:
         models = _process.models
         if key not in models:
-            checkpoint = read_checkpoint(bundled_model() if model is None else model)
-            models[key] = Elmo(checkpoint, **options)
+            models[key] = load()
             while len(models) > _MAX_MODELS:
                 models.popitem(last=False)
         models.move_to_end(key)

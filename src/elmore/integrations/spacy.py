@@ -5,7 +5,6 @@ elmore registers it as a factory: `nlp.add_pipe("elmore")` needs no import.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from elmore.base.optional import require
 from elmore.errors import ConfigError
-from elmore.integrations.loaded import load_once
+from elmore.integrations.loaded import load_once, tagger_once
 
 require("spacy", "spacy", "elmore.integrations.spacy")
 
@@ -28,7 +27,6 @@ from spacy.tokens import Doc, Span, Token  # noqa: E402
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
-    from elmore.tasks.own.light import LightTagger
 
 __all__ = ["ElmoComponent", "TaggerComponent", "add_hooks", "make_component", "make_tagger"]
 
@@ -170,7 +168,7 @@ class TaggerComponent(_Component):
 
     def _fill(self, docs: Sequence[Doc]) -> None:
         key = self._settings["key"]
-        model = _tagger(self._settings["tagger"], self._settings["threads"])
+        model = tagger_once(self._settings["tagger"], self._settings["threads"])
         places = [place for doc in docs for place in _sequences(doc)]
         for doc in docs if model.marks_spans else ():
             doc.spans[key] = []
@@ -190,14 +188,6 @@ class TaggerComponent(_Component):
                     others.remove(universal)
                 if others:
                     token.tag_ = others[-1]
-
-
-@functools.cache
-def _tagger(name: str, threads: int | None) -> LightTagger:
-    """A tagger, loaded once per process."""
-    from elmore.tasks.own.light import tagger
-
-    return tagger(name, threads=threads)
 
 
 def make_tagger(

@@ -81,10 +81,12 @@ def embed_parquet(
 def embed_udf(**options: Unpack[ColumnOptions]) -> Any:
     """A function for expressions, an iterator Arrow UDF.
 
-        df.withColumn("vector", embed_udf(pool="mean")("text"))
+        df.select("*", embed_udf(pool="mean")("text").alias("vector"))
+
+    Spark's `withColumn` would replace a column of that name without a word.
 
     Args:
-        options: as in `embed_dataframe`; the column is the argument of what is made.
+        options: as in `embed_dataframe`, without `column`, which is the argument of what is made.
 
     Returns:
         A function of a column of strings or arrays of tokens; it returns `array<float>` if
@@ -92,6 +94,8 @@ def embed_udf(**options: Unpack[ColumnOptions]) -> Any:
     """
     if options.get("layers") == "all":
         raise ConfigError('layers="all" needs several columns; use embed_dataframe')
+    if "column" in options:
+        raise ConfigError("the column is the argument of the UDF: embed_udf(...)('text')")
     options["column"] = "of the UDF"
     job = ColumnJob(**options)
     _check_dtype(job)
