@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -80,13 +81,19 @@ class StartState(NamedTuple):
 
 
 class LazyWeights(Mapping[str, NDArray[np.float32]]):
-    """Weights that are read on request, each by a function of its own."""
+    """Weights that are read on request, each by a function of its own.
+
+    One weight is read at a time: readers share a stream and what they read last, while a large
+    model is packed in several threads.
+    """
 
     def __init__(self, readers: Mapping[str, Callable[[], NDArray[np.float32]]]) -> None:
         self._readers = dict(readers)
+        self._lock = threading.Lock()
 
     def __getitem__(self, name: str) -> NDArray[np.float32]:
-        return self._readers[name]()
+        with self._lock:
+            return self._readers[name]()
 
     def __contains__(self, name: object) -> bool:  # the inherited one would read the array
         return name in self._readers

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import struct
+import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -68,6 +69,7 @@ class SafetensorsView:
         self._tensors = {name: _tensor(name, value, what) for name, value in header.items()}
         _check_cover(self._tensors, self._size - self._start, what)
         self._map: NDArray[np.uint8] | None = None
+        self._lock = threading.Lock()  # of the stream, which a seek and a read share
         if owned:
             weakref.finalize(self, stream.close)  # lazy readers forget to close
 
@@ -94,7 +96,15 @@ class SafetensorsView:
                 f"{', '.join(_DTYPES)}; convert it"
             )
         dtype = np.dtype(_DTYPES[tensor.dtype])
+        with self._lock:
+            array = self._array(tensor, dtype, copy=copy)
+        if check:
+            check_finite(array, what=self._what, name=name)
+        return array
+
+    def _array(self, tensor: TensorInfo, dtype: np.dtype[Any], *, copy: bool) -> NDArray[Any]:
         self._check_size()
+        array: NDArray[Any]
         if self._owned and not copy and tensor.end > tensor.begin:
             # Pages are read when a number is used, and the processes of a machine share them.
             values = self._mapped()[tensor.begin : tensor.end]
@@ -104,8 +114,6 @@ class SafetensorsView:
         else:
             array = np.empty(tensor.shape, dtype)
             self._fill(array, tensor)
-        if check:
-            check_finite(array, what=self._what, name=name)
         return array
 
     def _check_size(self) -> None:
