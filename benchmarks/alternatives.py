@@ -67,12 +67,12 @@ class ElmoContender:
 
     def words(self, sentences: Sequence[Tokens]) -> Iterator[Matrix]:
         """The mean of the layers."""
-        yield from self.elmo.embed_tokens([list(s) for s in sentences])
+        yield from self.elmo.embed([list(s) for s in sentences], tokenized=True)
 
     def sentences(self, sentences: Sequence[Tokens], *, similar: bool) -> Matrix:
         """SIF for similarity, the mean of the words for a classifier."""
         pool = "sif" if similar else "mean"
-        return self.elmo.encode_tokens([list(s) for s in sentences], pool=pool)
+        return self.elmo.encode([list(s) for s in sentences], pool=pool, tokenized=True)
 
 
 class MiniLmContender:

@@ -34,12 +34,12 @@ single = [line for line in lines if 18 <= len(line) <= 22][:40]
 def bulk(clear):
     if clear:
         elmo.engine.cache.clear()
-    return elmo.embed_tokens(lines)
+    return elmo.embed(lines, tokenized=True)
 def one(clear):
     for line in single:
         if clear:
             elmo.engine.cache.clear()
-        elmo.embed_tokens([line])
+        elmo.embed([line], tokenized=True)
     return []
 print("ready", flush=True)
 for line in sys.stdin:

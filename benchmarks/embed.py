@@ -85,7 +85,7 @@ class Variant:
         with self.used():
             if cold:
                 self.clear()
-            self.elmo.embed_tokens([sentence])
+            self.elmo.embed([sentence], tokenized=True)
 
     def clear(self) -> None:
         """Forget all words."""
@@ -174,7 +174,7 @@ def check(
     expected, worst = plain.embed(sentences[:16]), {}
     for name, way in ways.items():
         with way.used():
-            found = way.elmo.layers_tokens(sentences[:16])
+            found = way.elmo.layers(sentences[:16], tokenized=True)
         worst[name] = max(
             float((torch.from_numpy(f.values) - expected[:, row, 1 : 1 + len(f)]).abs().max())
             for row, f in enumerate(found)
@@ -331,7 +331,7 @@ def only(name: str, args: argparse.Namespace) -> None:
         start = time.perf_counter()
         elmo = Elmo.load(args.folder)
         result["load_s"] = round(time.perf_counter() - start, 3)
-        elmo.embed_tokens([sentences[0][:20]])
+        elmo.embed([sentences[0][:20]], tokenized=True)
         result["first_vector_s"] = round(time.perf_counter() - start, 3)
         embed = lambda: list(elmo.pipe(sentences, tokenized=True))  # noqa: E731
     start = time.perf_counter()

@@ -147,13 +147,13 @@ def child(args: argparse.Namespace) -> None:
     for _ in elmo.pipe(sentences(args.text, WARM_TOKENS), tokenized=True):
         pass
     if task == "long":  # the measure of memory is what a batch needs anyway
-        elmo.embed_tokens([list(itertools.islice(words(args.text), 4000))])
+        elmo.embed([list(itertools.islice(words(args.text), 4000))], tokenized=True)
     elmo.engine.cache.clear()
     go()
     before, wall, cpu = peak(), time.perf_counter(), time.process_time()
     done = output = 0
     if task == "long":
-        [vectors] = elmo.embed_tokens([list(itertools.islice(words(args.text), n_tokens))])
+        [vectors] = elmo.embed([list(itertools.islice(words(args.text), n_tokens))], tokenized=True)
         done, output = len(vectors), vectors.nbytes
     else:
         for vectors in elmo.pipe(sentences(args.text, n_tokens), tokenized=True):

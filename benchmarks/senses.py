@@ -123,7 +123,7 @@ def homonyms(elmo: Elmo) -> dict[str, float]:
     words, senses = (np.array([row[k] for row in rows]) for k in (0, 1))
     places = [marked_place(elmo, row[2]) for row in rows]
     found = SenseSpace(elmo).vectors(places)
-    layers = elmo.layers_tokens([sentence.tokens for sentence, _ in places])
+    layers = elmo.layers([sentence.tokens for sentence, _ in places], tokenized=True)
     views = {"sparse": found.similarity(), "dense": cosines(found.dense())}
     for layer in range(elmo.n_layers):
         pairs = zip(layers, places, strict=True)
@@ -392,7 +392,7 @@ def score_groups(elmo: Elmo, words: dict[str, list[tuple[Sentence, int, str]]]) 
     places = [(sentence, position) for uses in words.values() for sentence, position, _ in uses]
     space = SenseSpace(elmo, 64)
     found = unit(space.vectors(places).dense())
-    layers = [one.values for one in elmo.pipe_layers(sentence for sentence, _ in places)]
+    layers = [one.values for one in elmo.pipe((sentence for sentence, _ in places), layers="all")]
     views = [
         np.stack([one[k, p] for one, (_, p) in zip(layers, places, strict=True)])
         for k in range(elmo.n_layers)

@@ -154,7 +154,7 @@ def mean_lengths(elmo: Any, task: Any, experiment: Experiment, data: Path) -> di
 
     texts = [text for e in experiment.dev.examples(task, data) for text in task.texts(e) if text]
     chosen = numpy_generator(0, "lengths").permutation(len(texts))[:300].tolist()
-    layers = elmo.layers_tokens([texts[k] for k in chosen])
+    layers = elmo.layers([texts[k] for k in chosen], tokenized=True)
     norms = np.concatenate([np.linalg.norm(s.values, axis=2) for s in layers], axis=1)
     return {f"layer {k}": float(mean) for k, mean in enumerate(norms.mean(1))}
 

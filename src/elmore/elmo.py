@@ -5,31 +5,55 @@ from __future__ import annotations
 import copy
 import dataclasses
 import importlib
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import TYPE_CHECKING, Literal, TypeVar, Unpack, cast, overload
 
 import numpy as np
 
-from elmore.base.messages import ProgressOption, progress_of
+from elmore.base.messages import Progress, ProgressOption, progress_of, shown, size_of
 from elmore.base.optional import require, require_torch
-from elmore.compute.initial_weights import initial_weights
 from elmore.config import BiLmConfig, ComputePrecision, Precision
 from elmore.embedding.certificate import certified
-from elmore.embedding.embedder import Embedder
-from elmore.embedding.results import Array, LayerChoice, Pooling, cosine
-from elmore.embedding.stream import sentences_from_texts
+from elmore.embedding.engine import Engine
+from elmore.embedding.inputs import (
+    check_text,
+    is_one_sentence,
+    sentences_from_texts,
+    sentences_from_tokens,
+)
+from elmore.embedding.results import (
+    Array,
+    Finish,
+    LayerChoice,
+    Pooling,
+    SentenceLayers,
+    all_layers,
+    cosine,
+    mixed,
+    unit,
+    value_shape,
+)
+from elmore.embedding.stateful import Stream
+from elmore.embedding.stream import embed_stream, finish_of
 from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import ModelPath, absolute, read_checkpoint
-from elmore.options import ComputeOptions, Fetch, Start, StreamOptions
+from elmore.options import (
+    Compute,
+    ComputeOptions,
+    EmbedOptions,
+    Fetch,
+    Output,
+    StreamOptions,
+)
 from elmore.published.catalog import BUNDLED, bundled_model
-from elmore.text.characters import ByteAlphabet
-from elmore.text.segmenter import Tokenizer, sendable
-from elmore.text.vocabulary import Vocabulary
+from elmore.text.segmenter import sendable, split_function
+from elmore.text.sentence import Sentence
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -40,16 +64,35 @@ if TYPE_CHECKING:
 
 __all__ = ["Elmo", "Precision"]
 
+Result = TypeVar("Result")
 
-class Elmo(Embedder):
+
+class Elmo:
     """A loaded model: text in, vectors out.
 
     It never changes after loading and may be shared between threads. A sentence's vectors depend
     on that sentence alone. Make one with `Elmo.load`, or from a checkpoint with the same options.
+
+    Methods that take sentences take one sentence or a list. With `tokenized=True` a sentence is
+    the list of its tokens, which are used as they are; otherwise it is a string. Methods that
+    compute many sentences also take `batch_tokens`, the token budget of a batch (by default that
+    of `load`), and `progress`: True or False, or a function that takes (done, total) sentences. By
+    default there is a bar in a terminal or notebook if the work takes longer than a second.
     """
 
     def __init__(self, checkpoint: Checkpoint, **options: Unpack[ComputeOptions]) -> None:
-        super().__init__(checkpoint, **options)
+        if not isinstance(checkpoint, Checkpoint):
+            raise ConfigError(
+                f"Elmo({shown(repr(checkpoint), 60)}) is not a model that was read; use "
+                "Elmo.load(...) for a name or path"
+            )
+        compute = Compute(**options)
+        chosen = compute.tokenizer
+        self._split = split_function(checkpoint.tokenizer if chosen is None else chosen)
+        self._checkpoint = checkpoint.with_tokenizer(chosen)
+        self._engine = Engine(self._checkpoint, compute)
+        self._warned_of_tokenizer = chosen is not None
+        self._warned_of_words = False
         self._model: str | tuple[str, ...] | None = None  # what `load` was asked for
         self._fetch = Fetch()
 
@@ -58,37 +101,27 @@ class Elmo(Embedder):
         cls,
         model: ModelPath | None = None,
         *,
-        device: str = "cpu",
-        precision: ComputePrecision | None = None,
-        threads: int | None = None,
-        start: Start = "zeros",
-        token_vectors: tuple[str | Path, str | Path] | None = None,
-        tokenizer: Tokenizer | None = None,
-        batch_tokens: int | None = None,
+        token: str | None = None,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
         progress: ProgressOption = None,
+        **options: Unpack[ComputeOptions],
     ) -> Elmo:
         """Load a model.
 
         Args:
-            model: a name, a folder, a zip or tar, a TensorFlow checkpoint (its prefix), an AllenNLP
-                `weights.th`, or files: (options, weights[, vocabulary[, softmax]]); the English
-                model inside the package if left out.
-            device: where to compute: "cpu", "cuda", "cuda:1", "mps" (Apple), ...
-            precision: how to compute: "float32", "float16" (weights stored in half the bytes) or
-                "int8" (a quarter); by default the one the model was saved in. On a GPU "float32"
-                by default, "float16" or "bfloat16".
-            threads: processors to use; all by default.
-            start: the state before each sentence: "zeros", or "warm", the state after a short
-                text that ships with elmore.
-            token_vectors: (vocabulary, HDF5) written by `elmore cache`, so that the token layer
-                of these words need not be computed; other words still are.
-            tokenizer: how raw text is split: "ptb", "billion-word", "unicode", "spaces",
-                "module:function", or a function that takes a text and returns its tokens or
-                (token, start, end); by default as the model's training text was.
-            batch_tokens: token budget of a batch, where a method is given none; 4,096 by default.
+            model: a name, `owner/name` on the Hugging Face hub, a folder, a zip or tar, a
+                TensorFlow checkpoint (its prefix), an AllenNLP `weights.th`, or files: (options,
+                weights[, vocabulary[, softmax]]); the English model inside the package if left
+                out.
+            token: your access token of the hub; by default that of `hf auth login` or HF_TOKEN.
+            revision: a branch, tag or commit on the hub.
+            cache_dir: where downloads are kept; by default the hub's own cache, or ELMORE_HOME.
             progress: whether a download shows a bar, by default in a terminal or notebook; or a
                 function that takes (done, total) bytes of each file. For the Hugging Face hub the
                 bar is theirs.
+            **options: how it computes, as in `elmore.options.Compute`: device, precision, threads,
+                start, tokenizer, batch_tokens.
 
         Examples:
             >>> from elmore import Elmo
@@ -96,77 +129,8 @@ class Elmo(Embedder):
             >>> elmo.dim
             32
         """
-        return cls._loaded(
-            model,
-            Fetch(progress=progress),
-            device=device,
-            precision=precision,
-            threads=threads,
-            start=start,
-            token_vectors=token_vectors,
-            tokenizer=tokenizer,
-            batch_tokens=batch_tokens,
-        )
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        model: ModelPath,
-        *,
-        token: str | None = None,
-        revision: str | None = None,
-        cache_dir: str | Path | None = None,
-        progress: ProgressOption = None,
-        **options: Unpack[ComputeOptions],
-    ) -> Elmo:
-        """Load a model as `load` does, under the name that other libraries use for it.
-
-        Args:
-            model: as in `load`; often `owner/name` on the Hugging Face hub.
-            token: your access token of the hub; by default that of `hf auth login` or HF_TOKEN.
-            revision: a branch, tag or commit on the hub.
-            cache_dir: where downloads are kept; by default the hub's own cache, or ELMORE_HOME.
-            progress: as in `load`.
-            **options: as in `load`.
-
-        Examples:
-            >>> Elmo.from_pretrained("my-model").dim
-            32
-        """
         fetch = Fetch(token=token, revision=revision, cache_dir=cache_dir, progress=progress)
         return cls._loaded(model, fetch, **options)
-
-    @classmethod
-    def from_config(
-        cls,
-        config: BiLmConfig,
-        seed: int = 0,
-        *,
-        vocabulary: Vocabulary | Sequence[str] | None = None,
-        **options: Unpack[ComputeOptions],
-    ) -> Elmo:
-        """Make a model with fresh random weights, such as a baseline for one that was trained.
-
-        Args:
-            config: its shape. What reads characters reads UTF-8 bytes (n_characters=261).
-            seed: the same seed gives the same weights.
-            vocabulary: the words of its word table, if it has one.
-            **options: as in `load`.
-
-        Examples:
-            >>> Elmo.from_config(elmo.config, seed=1).dim
-            32
-        """
-        words = vocabulary if isinstance(vocabulary, Vocabulary | None) else Vocabulary(vocabulary)
-        tokens = config.tokens
-        checkpoint = Checkpoint(
-            config=config,
-            weights=initial_weights(config, np.random.default_rng(seed)),
-            alphabet=ByteAlphabet(tokens.max_chars) if tokens.n_characters else None,
-            vocabulary=words,
-            origin=f"random weights, seed {seed}",
-        )
-        return cls(checkpoint, **options)
 
     @classmethod
     def _loaded(
@@ -179,21 +143,263 @@ class Elmo(Embedder):
         elmo._fetch = dataclasses.replace(fetch, token=None, progress=None)
         return elmo
 
+    @property
+    def config(self) -> BiLmConfig:
+        """The shape of the biLM."""
+        return self._engine.config
+
+    @property
+    def dim(self) -> int:
+        """Size of a token's vector."""
+        return self.config.dim
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers, the token layer included."""
+        return self.config.n_layers
+
+    @property
+    def precision(self) -> ComputePrecision:
+        """The precision that it computes in."""
+        return self._engine.precision
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The model as values, with everything that came with it."""
+        return self._checkpoint
+
+    @property
+    def engine(self) -> Engine:
+        """What computes: batches of tokens in, all layers out."""
+        return self._engine
+
+    def tokenize(self, text: str) -> Sentence:
+        """Split a sentence into tokens, as the model's training text was or as `load` was told.
+
+        Examples:
+            >>> elmo.tokenize("It fell.").tokens
+            ('It', 'fell', '.')
+        """
+        check_text(text)
+        if not self._warned_of_tokenizer:
+            self._warned_of_tokenizer = True
+            self._checkpoint.warn_of_tokenizer()
+        return self._split(text)
+
     @overload
-    def senses(self, texts: str, **how: Unpack[StreamOptions]) -> SenseVectors: ...  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+    def embed(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+        self, texts: str, *, tokenized: Literal[False] = ..., **how: Unpack[EmbedOptions]
+    ) -> Array: ...
     @overload
-    def senses(self, texts: Sequence[str], **how: Unpack[StreamOptions]) -> list[SenseVectors]: ...
+    def embed(
+        self, texts: Sequence[str], *, tokenized: Literal[False] = ..., **how: Unpack[EmbedOptions]
+    ) -> list[Array]: ...
+    @overload
+    def embed(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+        self, texts: Sequence[str], *, tokenized: Literal[True], **how: Unpack[EmbedOptions]
+    ) -> Array: ...
+    @overload
+    def embed(
+        self,
+        texts: Sequence[Sequence[str]],
+        *,
+        tokenized: Literal[True],
+        **how: Unpack[EmbedOptions],
+    ) -> list[Array]: ...
+    def embed(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[str]],
+        *,
+        tokenized: bool = False,
+        layers: LayerChoice = "mean",
+        **how: Unpack[StreamOptions],
+    ) -> Array | list[Array]:
+        """One vector per token of each sentence.
+
+        Args:
+            texts: a sentence, or a list of sentences.
+            tokenized: whether a sentence is a list of tokens; they are used as they are.
+            layers: "mean", "top", the number of a layer, or one weight per layer.
+            **how: batch_tokens and progress, as in the class.
+
+        Returns:
+            (time, dim) for one sentence, a list of such for a list.
+
+        Examples:
+            >>> vectors = elmo.embed(["Stocks fell .", "She fell ."])
+            >>> vectors[0].shape
+            (3, 32)
+            >>> elmo.embed(["Stocks", "fell", "."], tokenized=True).shape
+            (3, 32)
+        """
+        return self._results(texts, tokenized, self._mixed(layers), **how)
+
+    def encode(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[str]],
+        *,
+        tokenized: bool = False,
+        pool: Pooling = "mean",
+        layers: LayerChoice = "mean",
+        normalize: bool = False,
+        **how: Unpack[StreamOptions],
+    ) -> Array:
+        """One vector per sentence.
+
+        Args:
+            texts: a sentence, or a list of sentences.
+            tokenized: as in `embed`.
+            pool: "mean", "max", "first" or "last" over the tokens; or "sif", the best for
+                comparing sentences, which weighs rare words more and uses the token layer.
+            layers: as in `embed`.
+            normalize: scale each vector to length 1, so that inner products are cosines.
+            **how: batch_tokens and progress, as in the class.
+
+        Returns:
+            (dim,) for one sentence, (n, dim) for a list; zeros for an empty sentence. With "sif"
+            dim is that of one direction.
+
+        Examples:
+            >>> elmo.encode(["Stocks fell .", "She fell ."]).shape
+            (2, 32)
+        """
+        vectors = self._results(texts, tokenized, self._mixed(layers, pool), **how)
+        if isinstance(vectors, list):
+            shape = value_shape(self.config, Output(pool=pool))
+            vectors = np.stack(vectors) if vectors else np.zeros((0, shape[0] or 0), np.float32)
+        return unit(vectors) if normalize else vectors
+
+    @overload
+    def layers(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+        self, texts: str, *, tokenized: Literal[False] = ..., **how: Unpack[StreamOptions]
+    ) -> SentenceLayers: ...
+    @overload
+    def layers(
+        self, texts: Sequence[str], *, tokenized: Literal[False] = ..., **how: Unpack[StreamOptions]
+    ) -> list[SentenceLayers]: ...
+    @overload
+    def layers(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+        self, texts: Sequence[str], *, tokenized: Literal[True], **how: Unpack[StreamOptions]
+    ) -> SentenceLayers: ...
+    @overload
+    def layers(
+        self,
+        texts: Sequence[Sequence[str]],
+        *,
+        tokenized: Literal[True],
+        **how: Unpack[StreamOptions],
+    ) -> list[SentenceLayers]: ...
+    def layers(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[str]],
+        *,
+        tokenized: bool = False,
+        **how: Unpack[StreamOptions],
+    ) -> SentenceLayers | list[SentenceLayers]:
+        """All layers of each token, with the tokens and where they are in the text.
+
+        Arguments are those of `embed`.
+
+        Examples:
+            >>> elmo.layers("She fell.").values.shape
+            (3, 3, 32)
+        """
+        return self._results(texts, tokenized, all_layers, **how)
+
+    @overload
+    def pipe(
+        self,
+        texts: Iterable[str | Sentence] | Iterable[Sequence[str] | Sentence],
+        *,
+        layers: Literal["all"],
+        tokenized: bool = ...,
+        **how: Unpack[StreamOptions],
+    ) -> Iterator[SentenceLayers]: ...
+    @overload
+    def pipe(
+        self,
+        texts: Iterable[str | Sentence] | Iterable[Sequence[str] | Sentence],
+        *,
+        layers: LayerChoice = ...,
+        pool: Pooling | None = ...,
+        tokenized: bool = ...,
+        **how: Unpack[StreamOptions],
+    ) -> Iterator[Array]: ...
+    def pipe(
+        self,
+        texts: Iterable[str | Sentence] | Iterable[Sequence[str] | Sentence],
+        *,
+        layers: LayerChoice | Literal["all"] = "mean",
+        pool: Pooling | None = None,
+        tokenized: bool = False,
+        **how: Unpack[StreamOptions],
+    ) -> Iterator[Array] | Iterator[SentenceLayers]:
+        """Embed a stream: lazy, in order, in bounded memory.
+
+        Args:
+            texts: sentences, also as `tokenize` gives them; read ahead by about 1,000.
+            layers: as in `embed`; or "all" for what `layers` gives.
+            pool: one vector per sentence, as in `encode`.
+            tokenized: as in `embed`.
+            **how: batch_tokens and progress, as in the class; the total of a generator is None.
+
+        Examples:
+            >>> [v.shape for v in elmo.pipe(iter(["It fell .", "Yes ."]))]
+            [(3, 32), (2, 32)]
+            >>> [s.tokens for s in elmo.pipe(["It fell.", "Yes."], layers="all")]
+            [('It', 'fell', '.'), ('Yes', '.')]
+        """
+        sentences = self._sentences(texts, tokenized)
+        if isinstance(layers, str) and layers == "all":
+            if pool is not None:
+                raise ConfigError(f"pool={pool!r} needs one vector per token; choose other layers")
+            return self._stream(sentences, all_layers, size_of(texts), **how)
+        return self._stream(sentences, self._mixed(layers, pool), size_of(texts), **how)
+
+    def stateful(self) -> Stream:
+        """Make an object that carries state from batch to batch, as the published programs do.
+
+        Examples:
+            >>> with elmo.stateful() as stream:
+            ...     first = stream.embed(["It fell ."])
+            ...     second = stream.embed(["It fell ."])
+            >>> bool((first[0] == second[0]).all())
+            False
+        """
+        return Stream(self._engine, self.tokenize)
+
+    @overload
+    def senses(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+        self, texts: str, *, tokenized: Literal[False] = ..., **how: Unpack[StreamOptions]
+    ) -> SenseVectors: ...
+    @overload
+    def senses(
+        self, texts: Sequence[str], *, tokenized: Literal[False] = ..., **how: Unpack[StreamOptions]
+    ) -> list[SenseVectors]: ...
+    @overload
+    def senses(  # type: ignore[overload-overlap]  # a str is a Sequence[str]
+        self, texts: Sequence[str], *, tokenized: Literal[True], **how: Unpack[StreamOptions]
+    ) -> SenseVectors: ...
+    @overload
     def senses(
         self,
-        texts: str | Sequence[str],
+        texts: Sequence[Sequence[str]],
         *,
+        tokenized: Literal[True],
+        **how: Unpack[StreamOptions],
+    ) -> list[SenseVectors]: ...
+    def senses(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[str]],
+        *,
+        tokenized: bool = False,
         batch_tokens: int | None = None,
         progress: ProgressOption = None,
     ) -> SenseVectors | list[SenseVectors]:
-        """Sense vectors of each token: the words that could stand in its place, with weights.
+        """Sense vectors of each token: the words that could replace it there, with weights.
 
-        The model must have a softmax. For an index of a corpus see `elmore.senses`. The other
-        arguments are those of `embed`.
+        The model must have a softmax. For an index of a corpus see `elmore.senses`. Arguments are
+        those of `embed`.
 
         Examples:
             >>> found = Elmo.load().senses("They sat on the bank of the river .")
@@ -202,21 +408,21 @@ class Elmo(Embedder):
             >>> found.dense().shape
             (9, 192)
         """
-        given = [texts] if isinstance(texts, str) else texts
-        sentences = list(sentences_from_texts(given, self.tokenize, "elmore.senses.sense_vectors"))
-        places = ((sentence, range(len(sentence))) for sentence in sentences)
+        given, single = self._listed(texts, tokenized)
+        sentences = list(self._sentences(given, tokenized))
+        positions = ((sentence, range(len(sentence))) for sentence in sentences)
         budget = self._engine.batch_tokens if batch_tokens is None else batch_tokens
         result = []
         with closing(progress_of(progress, unit="sentences", total=len(sentences))) as report:
-            found = self.sense_space.pipe(places, batch_tokens=budget)
+            found = self.sense_space.pipe(positions, batch_tokens=budget)
             for sentence, vectors in zip(sentences, found, strict=True):
                 result.append(dataclasses.replace(vectors, tokens=sentence.tokens))
                 report.update(1)
-        return result[0] if isinstance(texts, str) else result
+        return result[0] if single else result
 
     @cached_property
     def sense_space(self) -> SenseSpace:
-        """What computes sense vectors: for chosen places, or for streams of sentences."""
+        """What computes sense vectors: for chosen positions, or for streams of sentences."""
         from elmore.language_model.sense_vectors import SenseSpace
 
         return SenseSpace(self)
@@ -403,18 +609,6 @@ class Elmo(Embedder):
         checkpoint = certified(checkpoint, precision)
         elmore_folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)
 
-    def save_pretrained(
-        self, path: str | Path, *, overwrite: bool = True, precision: Precision = "float32"
-    ) -> None:
-        """Write the model as `save` does; as in other libraries it replaces a model that is there.
-
-        Examples:
-            >>> elmo.save_pretrained("saved")
-            >>> Elmo.from_pretrained("saved").dim
-            32
-        """
-        self.save(path, overwrite=overwrite, precision=precision)
-
     def push_to_hub(
         self,
         repository: str,
@@ -458,6 +652,76 @@ class Elmo(Embedder):
             )
         )
 
+    def _listed(self, texts: object, tokenized: bool) -> tuple[Sequence[Sequence[str]], bool]:
+        """What a caller passed as a list of sentences, and whether it was a single one."""
+        single = is_one_sentence(texts) if tokenized else isinstance(texts, str)
+        # What is not a list of sentences is refused when it is read.
+        return cast("Sequence[Sequence[str]]", [texts] if single else texts), single
+
+    def _sentences(
+        self, texts: Iterable[Sequence[str] | Sentence], tokenized: bool
+    ) -> Iterator[Sentence]:
+        if tokenized:
+            return sentences_from_tokens(texts)
+        return sentences_from_texts(cast("Iterable[str | Sentence]", texts), self.tokenize)
+
+    def _results(
+        self,
+        texts: object,
+        tokenized: bool,
+        finish: Finish[Result],
+        *,
+        batch_tokens: int | None = None,
+        progress: ProgressOption = None,
+    ) -> Result | list[Result]:
+        """One result for one sentence, a list of them for a list."""
+        given, single = self._listed(texts, tokenized)
+        if single and progress is None:
+            progress = False  # it is over before anybody looks
+        lengths: list[int] = []
+
+        def counted() -> Iterator[Sentence]:
+            for sentence in self._sentences(given, tokenized):
+                lengths.append(len(sentence))
+                yield sentence
+
+        results = list(
+            self._stream(
+                counted(), finish, size_of(given), batch_tokens=batch_tokens, progress=progress
+            )
+        )
+        if single:
+            return results[0]
+        words = not tokenized and len(lengths) > 1 and set(lengths) == {1}
+        if words and not self._warned_of_words and all(isinstance(text, str) for text in given):
+            self._warned_of_words = True
+            warnings.warn(
+                f"got {len(lengths)} sentences of one token each; if they are the tokens of one "
+                "sentence, pass tokenized=True",
+                stacklevel=3,
+            )
+        return results
+
+    def _stream(
+        self,
+        sentences: Iterable[Sentence],
+        finish: Finish[Result],
+        total: int | None,
+        *,
+        batch_tokens: int | None = None,
+        progress: ProgressOption = None,
+    ) -> Iterator[Result]:
+        report = progress_of(progress, unit="sentences", total=total)
+        found = embed_stream(
+            self._engine, sentences, finish, batch_tokens=batch_tokens, progress=report
+        )
+        return _closing(report, found)
+
+    def _mixed(self, layers: LayerChoice, pool: Pooling | None = None) -> Finish[Array]:
+        if pool == "sif":
+            return finish_of(self._engine, layers, pool)
+        return mixed(layers, pool, self.n_layers)  # which refuses "all", as `layers` is for that
+
     def __repr__(self) -> str:
         name = BUNDLED if self._model == BUNDLED else self._checkpoint.origin  # not a long path
         return f"Elmo({name!r}, dim={self.dim}, n_layers={self.n_layers})"
@@ -479,6 +743,13 @@ class Elmo(Embedder):
         options = self._engine.compute.options()
         options["tokenizer"] = sendable(options["tokenizer"])
         return _load_again, (self._model, options, self._fetch)
+
+
+def _closing(report: Progress, found: Iterator[tuple[Sentence, Result]]) -> Iterator[Result]:
+    """The results of a stream; the report ends with it."""
+    with closing(report):
+        for _, result in found:
+            yield result
 
 
 def _load_again(model: ModelPath, options: ComputeOptions, fetch: Fetch | None = None) -> Elmo:

@@ -20,6 +20,7 @@ __all__ = [
     "BATCH_TOKENS",
     "Compute",
     "ComputeOptions",
+    "EmbedOptions",
     "Fetch",
     "LayerChoice",
     "Output",
@@ -69,6 +70,12 @@ class StreamOptions(TypedDict, total=False):
     progress: ProgressOption
 
 
+class EmbedOptions(StreamOptions, total=False):
+    """Which layers besides: keywords of `Elmo.embed`."""
+
+    layers: LayerChoice
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fetch:
     """How a model that is not on this machine is downloaded.
@@ -91,15 +98,18 @@ class Compute:
     """How a model computes.
 
     Attributes:
-        device: "cpu", or what torch calls another one, such as "cuda:0".
-        precision: "float32", "float16" or "int8"; None for the one the model was saved in. On a
-            GPU "float32", which is also the default there, "float16" or "bfloat16".
+        device: where to compute: "cpu", "cuda", "cuda:1", "mps" (Apple), ...
+        precision: how to compute: "float32", "float16" (weights stored in half the bytes) or
+            "int8" (a quarter); None for the one the model was saved in. On a GPU "float32", which
+            is also the default there, "float16" or "bfloat16".
         threads: processors to use; None for all.
-        start: the state before each sentence: "zeros", or "warm", the state after a short text.
+        start: the state before each sentence: "zeros", or "warm", the state after a short text
+            that ships with elmore.
         token_vectors: (vocabulary, HDF5) that `elmore cache` wrote, or None.
-        batch_tokens: token budget of a batch; None for 4,096.
-        tokenizer: how raw text is split: a convention, "module:function" or a function; None for
-            the convention of the model (`elmore.text.segmenter`).
+        batch_tokens: token budget of a batch, where a method is given none; None for 4,096.
+        tokenizer: how raw text is split: "ptb", "billion-word", "unicode", "spaces",
+            "module:function", or a function that takes a text and returns its tokens or
+            (token, start, end); None for the convention of the model (`elmore.text.segmenter`).
 
     Raises:
         ConfigError: a bad value. Whether the device exists is checked when a model is loaded,

@@ -84,11 +84,11 @@ def test_exactly_what_brute_force_finds(tiny_elmo, text, monkeypatch, layers):
     monkeypatch.setattr(neighbors_module, "_BLOCK", 7)
     source = "the green river bank slept again ."
     report = Neighbors(tiny_elmo, layers=layers, top=9).run(text, query="bank", contexts=[source])
-    query = tiny_elmo.embed_tokens([source.split()], layers=layers)[0][3]
+    query = tiny_elmo.embed([source.split()], layers=layers, tokenized=True)[0][3]
     best = {}
     for number, line in enumerate(LINES, 1):
         tokens = tiny_elmo.tokenize(line).tokens
-        vectors = tiny_elmo.embed_tokens([tokens], layers=layers)[0]
+        vectors = tiny_elmo.embed([tokens], layers=layers, tokenized=True)[0]
         lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
         words = [k for k, token in enumerate(tokens) if token[0].isalnum()]
         if words:

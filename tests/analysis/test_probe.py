@@ -22,10 +22,13 @@ def test_a_twin_knows_nothing_of_the_model(
     elmo = Elmo.load(tmp_path / "model")
     twin = random_twin(elmo)
     assert (twin.precision, twin.config) == (precision, elmo.config)
-    (ours,), (theirs,) = elmo.layers_tokens(SENTENCE), twin.layers_tokens(SENTENCE)
+    (ours,), (theirs,) = (
+        elmo.layers(SENTENCE, tokenized=True),
+        twin.layers(SENTENCE, tokenized=True),
+    )
     for layer, other in zip(ours.values, theirs.values, strict=True):
         assert np.abs(layer - other).max() > 1e-2
-    (again,) = random_twin(elmo).layers_tokens(SENTENCE)
+    (again,) = random_twin(elmo).layers(SENTENCE, tokenized=True)
     np.testing.assert_array_equal(again.values, theirs.values)
-    (another,) = random_twin(elmo, seed=1).layers_tokens(SENTENCE)
+    (another,) = random_twin(elmo, seed=1).layers(SENTENCE, tokenized=True)
     assert np.abs(another.values - theirs.values).max() > 1e-2

@@ -82,7 +82,7 @@ def test_cache_for_gensim(
     keyed = KeyedVectors.load_word2vec_format(str(out), binary=name.endswith("bin"))
     assert keyed.index_to_key == ["fell", "It", "never", "."]
     np.testing.assert_allclose(
-        keyed.vectors, tiny_elmo.token_vectors(keyed.index_to_key), atol=1e-6
+        keyed.vectors, tiny_elmo.engine.token_vectors(keyed.index_to_key), atol=1e-6
     )
     assert keyed.most_similar("fell", topn=1)[0][0] in keyed
     assert cli("cache", tiny_folder, words, "-o", out).code == 2

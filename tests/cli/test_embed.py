@@ -122,7 +122,10 @@ def test_tokenized_splits_at_spaces_only(cli, tiny_elmo, tiny_folder):
     assert record["tokens"] == ["don't", "U+\u00a0A", "\u3000", "x\u2028y", "."]
     assert "spans" not in record
     np.testing.assert_allclose(
-        record["vectors"], tiny_elmo.embed_tokens([record["tokens"]])[0], rtol=1e-5, atol=1e-5
+        record["vectors"],
+        tiny_elmo.embed([record["tokens"]], tokenized=True)[0],
+        rtol=1e-5,
+        atol=1e-5,
     )
 
 
@@ -292,7 +295,7 @@ def test_texts_in_records(cli, tiny_elmo, tiny_folder, tmp_path, workers):
     np.testing.assert_allclose(reviews[0].values, expected, atol=1e-5)
     sentences = embed(treebank)
     assert [record.tokens for record in sentences] == [("don't", "a b")]
-    expected = tiny_elmo.embed_tokens([["don't", "a b"]])[0]
+    expected = tiny_elmo.embed([["don't", "a b"]], tokenized=True)[0]
     np.testing.assert_allclose(sentences[0].values, expected, atol=1e-5)
     result = cli("embed", table, "--column", "text", "--model", tiny_folder)
     assert (result.code, "no column 'text'; there are 'id', 'review'" in result.err) == (1, True)

@@ -69,7 +69,9 @@ def test_convert_to_our_folder(cli, name: str, tmp_path: Path) -> None:
     assert report["max_difference"] <= 1e-6
     before, after = Elmo.load(DATA / name), Elmo.load(tmp_path / "out")
     tokens = [["the", "bank", "速い"]]
-    np.testing.assert_array_equal(before.embed_tokens(tokens)[0], after.embed_tokens(tokens)[0])
+    np.testing.assert_array_equal(
+        before.embed(tokens, tokenized=True)[0], after.embed(tokens, tokenized=True)[0]
+    )
     assert after.checkpoint.mixes == before.checkpoint.mixes
     assert (after.checkpoint.softmax is None) == (before.checkpoint.softmax is None)
 

@@ -186,8 +186,8 @@ def test_convert_keeps_the_vectors(cli, tiny_elmo, tiny_folder, tmp_path, flags)
     said = "not verified" if "--no-verify" in flags else "vectors differ by 0 at most"
     assert said in result.err
     sentence = ["It", "fell"]
-    [found] = Elmo.load(out).embed_tokens([sentence])
-    [expected] = tiny_elmo.embed_tokens([sentence])
+    [found] = Elmo.load(out).embed([sentence], tokenized=True)
+    [expected] = tiny_elmo.embed([sentence], tokenized=True)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
@@ -244,7 +244,7 @@ def test_cache_writes_what_embed_can_use(cli, tiny_elmo, tiny_folder, text, tmp_
     assert (result.code, result.out) == (0, "")
     with h5py.File(out) as file:
         assert set(file) == {"embedding"}
-        expected = tiny_elmo.token_vectors(["<S>", "</S>", "It", "fell", "."])
+        expected = tiny_elmo.engine.token_vectors(["<S>", "</S>", "It", "fell", "."])
         np.testing.assert_allclose(file["embedding"][...], expected, atol=1e-6)
     base = ["embed", text, "--model", tiny_folder, "--pool", "mean"]
     with_file = cli(*base, "--token-vectors", words, out).records()

@@ -40,7 +40,7 @@ def test_embedding_sentences(pair: Pair) -> None:
     vectors = embedder.embed_sentence(LINE.split())
     assert vectors.shape == (3, 10, 32)
     assert vectors.dtype == np.float32
-    [expected] = plain.layers_tokens([LINE.split()])
+    [expected] = plain.layers([LINE.split()], tokenized=True)
     np.testing.assert_allclose(vectors, expected.values, atol=1e-5)
     again = embedder.embed_sentence(LINE.split())
     assert np.abs(again - vectors).max() > 1e-3  # the state went on
@@ -57,7 +57,10 @@ def test_batches(pair: Pair) -> None:
     state = Elmo.load(pair).stateful()
     sentences = [line.split() for line in FOUR]
     found = list(stream.embed_sentences(iter(sentences), batch_size=3))
-    expected = [*state.layers_tokens(sentences[:3]), *state.layers_tokens(sentences[3:])]
+    expected = [
+        *state.layers(sentences[:3], tokenized=True),
+        *state.layers(sentences[3:], tokenized=True),
+    ]
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs.values, atol=1e-5)
 
@@ -94,7 +97,7 @@ def test_all_top_and_average(pair: Pair, text: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(values["top"], values["all"][2], rtol=1e-4)
     np.testing.assert_allclose(values["average"], values["all"].mean(axis=0), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(
-        values["all"], Elmo.load(pair).layers_tokens([LINE.split()])[0].values, atol=1e-5
+        values["all"], Elmo.load(pair).layers([LINE.split()], tokenized=True)[0].values, atol=1e-5
     )
 
 

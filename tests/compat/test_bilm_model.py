@@ -66,7 +66,7 @@ def test_layers_with_carried_state(make, plain_pair: Pair) -> None:
     stream = Elmo.load(plain_pair).stateful()
     for batch in BATCHES:
         ops = model(batcher.batch_sentences(batch))
-        expected = stream.layers_tokens(batch)
+        expected = stream.layers(batch, tokenized=True)
         assert ops["lengths"].tolist() == [3, 2, 1]
         assert ops["mask"].sum(dim=1).tolist() == [3, 2, 1]
         assert tuple(ops["lm_embeddings"].shape) == (3, 3, 3, 32)
@@ -186,7 +186,7 @@ def test_dump_of_a_file(plain_pair: Pair, vocabulary: Path, tmp_path: Path) -> N
     with h5py.File(out, "r") as file:
         assert set(file) == {"0", "1", "2"}
         for k, sentence in enumerate(SENTENCES):
-            [expected] = stream.layers_tokens([sentence])
+            [expected] = stream.layers([sentence], tokenized=True)
             np.testing.assert_allclose(file[str(k)][...], expected.values, atol=1e-6)
 
 

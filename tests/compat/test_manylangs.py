@@ -60,7 +60,7 @@ def test_the_lstm_encoder_sees_the_padding_of_its_batch() -> None:
     [alone] = embedder.sents2elmo([short], -2)
     beside, _ = embedder.sents2elmo([short, long], -2)
     assert np.abs(alone - beside).max() > 1e-3
-    [own] = embedder.elmo.embed_tokens([short])
+    [own] = embedder.elmo.embed([short], tokenized=True)
     np.testing.assert_allclose(own, alone, **close)
 
 

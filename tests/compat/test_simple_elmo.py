@@ -40,8 +40,12 @@ def carried(folder: Path, warmup: bool) -> list[np.ndarray]:
     """What bilm-tf's state gives, batches of two."""
     stream = Elmo.load(folder).stateful()
     if warmup:
-        stream.layers_tokens(TEXTS[:2])
-    return [row.values for k in range(0, 5, 2) for row in stream.layers_tokens(TEXTS[k : k + 2])]
+        stream.layers(TEXTS[:2], tokenized=True)
+    return [
+        row.values
+        for k in range(0, 5, 2)
+        for row in stream.layers(TEXTS[k : k + 2], tokenized=True)
+    ]
 
 
 def test_what_is_known_after_loading(model: ElmoModel) -> None:

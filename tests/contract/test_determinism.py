@@ -20,7 +20,7 @@ import sys, hashlib, json
 from elmore import Elmo
 elmo = Elmo.load(sys.argv[1], threads=int(sys.argv[2]))
 digest = hashlib.sha256()
-for layers in elmo.layers_tokens(json.loads(sys.argv[3])):
+for layers in elmo.layers(json.loads(sys.argv[3]), tokenized=True):
     digest.update(layers.values.tobytes())
 print(digest.hexdigest())
 """
@@ -28,7 +28,7 @@ print(digest.hexdigest())
 
 def digest(elmo: Elmo) -> str:
     result = hashlib.sha256()
-    for layers in elmo.layers_tokens(ROWS):
+    for layers in elmo.layers(ROWS, tokenized=True):
         result.update(layers.values.tobytes())
     return result.hexdigest()
 
@@ -56,7 +56,7 @@ def test_c1_a_carried_state_repeats(tiny_folder: Path) -> None:
     def run() -> list[bytes]:
         stream = Elmo.load(tiny_folder, threads=2).stateful()
         batches = [ROWS[k : k + 3] for k in range(0, 12, 3)]
-        return [v.tobytes() for batch in batches for v in stream.embed_tokens(batch)]
+        return [v.tobytes() for batch in batches for v in stream.embed(batch, tokenized=True)]
 
     assert run() == run()
 
@@ -65,7 +65,7 @@ def test_c1_a_carried_state_repeats(tiny_folder: Path) -> None:
 def test_c2_nothing_but_the_sentence_counts(tiny_folder: Path, start: str) -> None:
     """Batch size, order, padding, neighbours, threads, cache: at most 1e-5."""
     alone = Elmo.load(tiny_folder, threads=1, start=start)
-    expected = [alone.embed_tokens([row])[0] for row in ROWS]
+    expected = [alone.embed([row], tokenized=True)[0] for row in ROWS]
     order = np.random.default_rng(0).permutation(len(ROWS))
     worst = 0.0
     for threads, budget in ((1, 1), (1, 9000), (2, 40), (3, 300)):
@@ -82,6 +82,8 @@ def test_c2_nothing_but_the_sentence_counts(tiny_folder: Path, start: str) -> No
 def test_c2_would_notice_a_carried_state(tiny_folder: Path) -> None:
     elmo = Elmo.load(tiny_folder)
     stream = elmo.stateful()
-    stream.embed_tokens([ROWS[0]])
-    difference = stream.embed_tokens([ROWS[0]])[0] - elmo.embed_tokens([ROWS[0]])[0]
+    stream.embed([ROWS[0]], tokenized=True)
+    difference = (
+        stream.embed([ROWS[0]], tokenized=True)[0] - elmo.embed([ROWS[0]], tokenized=True)[0]
+    )
     assert np.abs(difference).max() > 1e-3

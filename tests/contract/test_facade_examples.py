@@ -12,14 +12,13 @@ import pytest
 import elmore
 from elmore import Elmo
 from elmore import elmo as elmo_module
-from elmore.embedding import embedder, results, search
+from elmore.embedding import results, search
 
 FINDER = doctest.DocTestFinder(recurse=True)
 TESTS = {
     test.name: test
     for thing, name, module in (
         (Elmo, "Elmo", elmo_module),
-        (embedder.Embedder, "Elmo", embedder),  # its methods are Elmo's
         (elmore.cosine, "cosine", results),
         (elmore.search, "search", search),
     )

@@ -58,7 +58,7 @@ def load(
 def test_every_sentence_alone(name: str, tmp_path: Path) -> None:
     elmo, weights, words = load(tmp_path, MODELS[name])
     reference = ReferenceElmo(MODELS[name], weights, words)
-    for sentence, result in zip(SENTENCES, elmo.layers_tokens(SENTENCES), strict=True):
+    for sentence, result in zip(SENTENCES, elmo.layers(SENTENCES, tokenized=True), strict=True):
         [expected], _ = reference.embed_batch([sentence])
         assert result.tokens == tuple(sentence)
         np.testing.assert_allclose(result.values, expected, **close)
@@ -82,7 +82,7 @@ def test_carried_state(name: str, tmp_path: Path) -> None:
     stream = elmo.stateful()
     for batch in BATCHES:
         expected, state = reference.embed_batch(batch, state)
-        for ours, theirs in zip(stream.layers_tokens(batch), expected, strict=True):
+        for ours, theirs in zip(stream.layers(batch, tokenized=True), expected, strict=True):
             np.testing.assert_allclose(ours.values, theirs, **close)
     assert stream.state is not None
     assert state is not None
@@ -112,7 +112,7 @@ def test_token_vectors(name: str, tmp_path: Path) -> None:
     elmo, weights, words = load(tmp_path, MODELS[name])
     tokens = [*TEXT, "<S>", "</S>", "", "\ud800", "x" * 60, "é" * 30]
     expected = ReferenceElmo(MODELS[name], weights, words).token_vectors(tokens)
-    np.testing.assert_allclose(elmo.token_vectors(tokens), expected, **close)
+    np.testing.assert_allclose(elmo.engine.token_vectors(tokens), expected, **close)
 
 
 # A test that could not fail would prove nothing: break the reference, then break our code. ------
@@ -126,7 +126,7 @@ def test_a_broken_model_would_be_noticed(mutation: str, tmp_path: Path) -> None:
     worst = 0.0
     for batch in BATCHES:
         expected, state = broken.embed_batch(batch, state)
-        for ours, theirs in zip(stream.layers_tokens(batch), expected, strict=True):
+        for ours, theirs in zip(stream.layers(batch, tokenized=True), expected, strict=True):
             worst = max(worst, float(np.abs(ours.values - theirs).max(initial=0)))
     assert worst > 1e-2
 
@@ -219,7 +219,9 @@ def test_sixteen_bits_on_a_gpu(
     rough = Elmo.load(tiny_folder, device="cuda", precision=precision)
     assert rough.precision == precision
     spoken = [tokens for tokens in SENTENCES if tokens]
-    for one, two in zip(exact.embed_tokens(spoken), rough.embed_tokens(spoken), strict=True):
+    for one, two in zip(
+        exact.embed(spoken, tokenized=True), rough.embed(spoken, tokenized=True), strict=True
+    ):
         assert two.dtype == np.float32
         assert 0 < np.abs(one - two).max() < bound
 

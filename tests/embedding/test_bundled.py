@@ -136,10 +136,10 @@ def test_it_says_how_long_its_training_text_was(english):
 def test_a_sequence_that_is_much_too_long_is_warned_of_once(tiny_checkpoint):
     notes = {"training": {"longest": 5}}
     elmo = Elmo(dataclasses.replace(tiny_checkpoint, notes=notes))
-    elmo.embed_tokens([["a"] * 20])
+    elmo.embed([["a"] * 20], tokenized=True)
     with pytest.warns(UserWarning, match="21 tokens, but the model was trained on at most 5"):
-        elmo.embed_tokens([["a"] * 21])
-    elmo.embed_tokens([["a"] * 21])
+        elmo.embed([["a"] * 21], tokenized=True)
+    elmo.embed([["a"] * 21], tokenized=True)
 
 
 def test_no_folder_of_its_name_takes_its_place(

@@ -20,7 +20,7 @@ TEXT = [
 
 
 def uses_of(elmo: Elmo, word: str, layers: str = "mean") -> np.ndarray:
-    vectors = elmo.embed_tokens([sentence.tokens for sentence in TEXT], layers=layers)
+    vectors = elmo.embed([sentence.tokens for sentence in TEXT], layers=layers, tokenized=True)
     return np.stack(
         [
             vector
@@ -63,7 +63,7 @@ def test_the_text_is_read_as_it_is_computed(tiny_elmo: Elmo) -> None:
 def test_senses_are_groups_of_uses(tiny_elmo: Elmo) -> None:
     """Two tight bundles of uses come apart, whatever the seed."""
     text = [Sentence(("x", "bank"))] * 4 + [Sentence(("bank", *"other words follow".split()))] * 6
-    first, second = (tiny_elmo.embed_tokens([s.tokens])[0] for s in (text[0], text[-1]))
+    first, second = (tiny_elmo.embed([s.tokens], tokenized=True)[0] for s in (text[0], text[-1]))
     for seed in range(5):
         found = sense_centroids(tiny_elmo, iter(text), ["bank"], senses=2, seed=seed)
         assert [(one.word, one.n_uses) for one in found] == [("bank%1", 6), ("bank%2", 4)]

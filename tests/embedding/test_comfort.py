@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from elmore import Elmo, cosine
-from elmore.errors import ConfigError, FormatError, MissingExtra
+from elmore.errors import ConfigError, MissingExtra
 
 GUITAR = "A man is playing a guitar on the street."
 MUSIC = "Someone plays the guitar outside."
@@ -49,8 +49,8 @@ def test_normalized_vectors_have_length_one(tiny_elmo: Elmo) -> None:
     vectors = tiny_elmo.encode([GUITAR, LAW, ""], normalize=True)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 0], abs=1e-6)
     assert np.linalg.norm(tiny_elmo.encode(GUITAR, normalize=True)) == pytest.approx(1, abs=1e-6)
-    plain = tiny_elmo.encode_tokens([["It", "fell"]])
-    scaled = tiny_elmo.encode_tokens([["It", "fell"]], normalize=True)
+    plain = tiny_elmo.encode([["It", "fell"]], tokenized=True)
+    scaled = tiny_elmo.encode([["It", "fell"]], normalize=True, tokenized=True)
     np.testing.assert_allclose(plain / np.linalg.norm(plain), scaled, atol=1e-6)
 
 
@@ -115,36 +115,10 @@ def test_pandas_is_named_if_it_is_missing(tiny_elmo: Elmo, monkeypatch: pytest.M
         tiny_elmo.to_pandas("It fell .")
 
 
-# --------------------------------------------------------------------------- familiar names
-
-
-def test_fresh_weights(tiny_elmo: Elmo) -> None:
-    one, same, other = (Elmo.from_config(tiny_elmo.config, seed) for seed in (1, 1, 2))
-    text = "It fell ."
-    assert (one.embed(text) == same.embed(text)).all()
-    assert (one.embed(text) != other.embed(text)).any()
-    assert one.config == tiny_elmo.config
-    assert "random weights, seed 1" in repr(one)
-
-
-def test_fresh_weights_of_words() -> None:
-    from elmore import BiLmConfig
-    from elmore.config import LstmConfig, TokenEncoderConfig
-
-    config = BiLmConfig(
-        tokens=TokenEncoderConfig(n_words=4, word_dim=8),
-        lstm=LstmConfig(dim=8, projection_dim=4, n_layers=1),
-    )
-    known = ["<S>", "</S>", "<UNK>", "fell"]
-    assert Elmo.from_config(config, vocabulary=known).embed("It fell").shape == (2, 8)
-    with pytest.raises(FormatError, match="no vocabulary"):
-        Elmo.from_config(config)
-
-
-def test_save_and_load_under_other_names(tiny_elmo: Elmo, tmp_path: Path) -> None:
-    for _ in range(2):  # it replaces what is there
-        tiny_elmo.save_pretrained(tmp_path / "saved")
-    again = Elmo.from_pretrained(tmp_path / "saved", threads=1)
+def test_save_and_load(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    for overwrite in (False, True):
+        tiny_elmo.save(tmp_path / "saved", overwrite=overwrite)
+    again = Elmo.load(tmp_path / "saved", threads=1)
     assert again.engine.workers.threads == 1
     np.testing.assert_allclose(again.embed("Yes ."), tiny_elmo.embed("Yes ."), atol=1e-5)
     assert pickle.loads(pickle.dumps(again)).dim == again.dim

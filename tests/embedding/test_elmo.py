@@ -54,11 +54,11 @@ def test_a_list_gives_a_list_in_its_order(tiny_elmo: Elmo) -> None:
 
 def test_nothing_gives_nothing(tiny_elmo: Elmo) -> None:
     assert tiny_elmo.embed([]) == []
-    assert tiny_elmo.embed_tokens([]) == []
+    assert tiny_elmo.embed([], tokenized=True) == []
     assert tiny_elmo.layers([]) == []
     assert tiny_elmo.encode([]).shape == (0, 32)
     assert list(tiny_elmo.pipe([])) == []
-    assert tiny_elmo.token_vectors([]).shape == (0, 16)
+    assert tiny_elmo.engine.token_vectors([]).shape == (0, 16)
 
 
 @pytest.mark.parametrize("text", ["", " ", "\t \n", "\u3000"])
@@ -68,20 +68,20 @@ def test_empty_and_blank_sentences_have_length_zero(tiny_elmo: Elmo, text: str) 
     assert tiny_elmo.layers(text).values.shape == (3, 0, 32)
     for pool in ("mean", "max", "first", "last"):
         np.testing.assert_array_equal(tiny_elmo.encode(text, pool=pool), np.zeros(32))
-    assert tiny_elmo.embed_tokens([[]])[0].shape == (0, 32)
+    assert tiny_elmo.embed([[]], tokenized=True)[0].shape == (0, 32)
 
 
 def test_a_huge_token_is_cut_as_published(tiny_elmo: Elmo) -> None:
-    [vectors] = tiny_elmo.embed_tokens([["x" * 10_000, "y"]])
-    assert same([vectors], tiny_elmo.embed_tokens([["x" * 48, "y"]]))
-    assert not same([vectors], tiny_elmo.embed_tokens([["x" * 47, "y"]]))
+    [vectors] = tiny_elmo.embed([["x" * 10_000, "y"]], tokenized=True)
+    assert same([vectors], tiny_elmo.embed([["x" * 48, "y"]], tokenized=True))
+    assert not same([vectors], tiny_elmo.embed([["x" * 47, "y"]], tokenized=True))
 
 
 @pytest.mark.parametrize(
     "token", ["", "\0", "\ud800", "a b", "\n", "\u200b", "e\u0301", "👩‍👩‍👧", "<UNK>", "<pad>"]
 )
 def test_any_token_is_taken_as_it_is(tiny_elmo: Elmo, token: str) -> None:
-    [result] = tiny_elmo.layers_tokens([["a", token]])
+    [result] = tiny_elmo.layers([["a", token]], tokenized=True)
     assert result.tokens == ("a", token)
     assert result.values.shape == (3, 2, 32)
     assert np.isfinite(result.values).all()
@@ -91,49 +91,34 @@ def test_marker_words_are_the_markers(tiny_elmo: Elmo) -> None:
     """As in the original programs, the vector of the word <S> is that of the added marker."""
     outer = tiny_elmo.layer(dropout=0, keep_boundaries=True)
     [whole] = outer(outer.batch([[]]))
-    begin, end = tiny_elmo.token_vectors(["<S>", "</S>"])
-    [result] = tiny_elmo.layers_tokens([["<S>", "</S>"]])
+    begin, end = tiny_elmo.engine.token_vectors(["<S>", "</S>"])
+    [result] = tiny_elmo.layers([["<S>", "</S>"]], tokenized=True)
     np.testing.assert_allclose(result.values[0, :, :16], [begin, end], atol=1e-6)
     assert whole.shape == (1, 2, 32)
 
 
-METHODS: list[tuple[str, Callable[[Elmo, Any], Any]]] = [  # what to use instead; the call
-    ("embed_tokens", lambda elmo, x: elmo.embed(x)),
-    ("encode_tokens", lambda elmo, x: elmo.encode(x)),
-    ("layers_tokens", lambda elmo, x: elmo.layers(x)),
-    ("pipe(tokenized=True)", lambda elmo, x: list(elmo.pipe(x))),
-    ("embed_tokens", lambda elmo, x: elmo.stateful().embed(x)),
-]
-TOKEN_METHODS: list[tuple[str, Callable[[Elmo, Any], Any]]] = [
-    ("embed_tokens", lambda elmo, x: elmo.embed_tokens(x)),
-    ("encode_tokens", lambda elmo, x: elmo.encode_tokens(x)),
-    ("layers_tokens", lambda elmo, x: elmo.layers_tokens(x)),
-    ("pipe", lambda elmo, x: list(elmo.pipe(x, tokenized=True))),
-    ("stateful", lambda elmo, x: elmo.stateful().embed_tokens(x)),
-]
+METHODS: dict[str, Callable[..., Any]] = {
+    "embed": lambda elmo, x, **how: elmo.embed(x, **how),
+    "encode": lambda elmo, x, **how: elmo.encode(x, **how),
+    "layers": lambda elmo, x, **how: elmo.layers(x, **how),
+    "senses": lambda elmo, x, **how: elmo.senses(x, **how),
+    "pipe": lambda elmo, x, **how: list(elmo.pipe(x, **how)),
+    "stateful": lambda elmo, x, **how: elmo.stateful().embed(x, **how),
+}
 
 
-@pytest.mark.parametrize(("instead", "call"), METHODS)
-def test_token_lists_where_text_belongs(
-    tiny_elmo: Elmo, instead: str, call: Callable[[Elmo, Any], Any]
-) -> None:
-    with pytest.raises(ConfigError) as caught:
+@pytest.mark.parametrize("name", METHODS)
+def test_tokens_where_text_belongs_and_text_where_tokens_belong(tiny_elmo: Elmo, name: str) -> None:
+    call = METHODS[name]
+    with pytest.raises(ConfigError, match=r"item 0 is a list, .* pass tokenized=True"):
         call(tiny_elmo, [["Stocks", "fell"]])
-    assert str(caught.value) == (
-        f"item 0 is a list, not a string; for lists of tokens use {instead}"
-    )
-
-
-@pytest.mark.parametrize(("name", "call"), TOKEN_METHODS, ids=[name for name, _ in TOKEN_METHODS])
-def test_strings_where_tokens_belong(
-    tiny_elmo: Elmo, name: str, call: Callable[[Elmo, Any], Any]
-) -> None:
-    with pytest.raises(ConfigError, match="string"):
-        call(tiny_elmo, "Stocks fell")
-    with pytest.raises(ConfigError, match="sentence 1 is a string"):
-        call(tiny_elmo, [["Stocks"], "fell"])
-    with pytest.raises(ConfigError, match="sentence 0 has a token of type int; tokens are"):
-        call(tiny_elmo, [["Stocks", 7]])
+    for value, message in (
+        ("Stocks fell", "a string where lists of tokens belong; leave out tokenized=True"),
+        ([["Stocks"], "fell"], "sentence 1 is a string"),
+        ([["Stocks", 7]], "sentence 0 has a token of type int; tokens are"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            call(tiny_elmo, value, tokenized=True)
 
 
 def test_other_things_where_text_belongs(tiny_elmo: Elmo) -> None:
@@ -183,7 +168,7 @@ def test_layer_choices(tiny_elmo: Elmo) -> None:
     [
         (3, r'layers=3 but this model has layers 0\.\.2; use one of them, "mean" or "top"'),
         (-1, "layers=-1"),
-        ("all", "layers='all'; use"),
+        ("bottom", "layers='bottom'; use"),
         (True, "layers=True"),
         (1.5, r"layers=1\.5"),
         ([1, 2], "this model has 3 layers; give one number for each"),
@@ -204,6 +189,15 @@ def test_wrong_layer_choices(tiny_elmo: Elmo, choice: Any, message: str) -> None
             call()
 
 
+def test_all_layers_are_for_streams(tiny_elmo: Elmo) -> None:
+    [found] = tiny_elmo.pipe(["She fell ."], layers="all")
+    np.testing.assert_array_equal(found.values, tiny_elmo.layers("She fell .").values)
+    with pytest.raises(ConfigError, match="layers='all'; use"):
+        tiny_elmo.embed("a", layers="all")  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="pool='mean' needs one vector per token"):
+        tiny_elmo.pipe(["a"], layers="all", pool="mean")  # type: ignore[call-overload]
+
+
 def test_pooling(tiny_elmo: Elmo) -> None:
     """Over true lengths, without markers, whatever stands beside."""
     vectors = tiny_elmo.embed(TEXTS)
@@ -220,7 +214,9 @@ def test_pooling(tiny_elmo: Elmo) -> None:
         np.testing.assert_allclose(matrix, expected, atol=1e-5)
         np.testing.assert_allclose(list(tiny_elmo.pipe(TEXTS, pool=pool)), expected, atol=1e-5)
         tokens = [tiny_elmo.tokenize(text).tokens for text in TEXTS]
-        np.testing.assert_allclose(tiny_elmo.encode_tokens(tokens, pool=pool), matrix, atol=1e-5)
+        np.testing.assert_allclose(
+            tiny_elmo.encode(tokens, pool=pool, tokenized=True), matrix, atol=1e-5
+        )
     with pytest.raises(ConfigError, match="pool='sum'; use one of mean, max, first, last"):
         tiny_elmo.encode("a", pool="sum")  # type: ignore[arg-type]
 
@@ -231,7 +227,7 @@ def test_results_belong_to_the_caller(tiny_elmo: Elmo) -> None:
         lambda: tiny_elmo.embed("She fell .", layers="top"),
         lambda: tiny_elmo.embed("She fell ."),
         lambda: tiny_elmo.layers("She fell .").values,
-        lambda: tiny_elmo.token_vectors(["She"]),
+        lambda: tiny_elmo.engine.token_vectors(["She"]),
         lambda: tiny_elmo.encode("She fell .", pool="first"),
     ):
         first = call()
@@ -246,7 +242,7 @@ def test_layers_carry_their_tokens_and_places(tiny_elmo: Elmo) -> None:
     assert len(layers) == len(layers.tokens) == layers.values.shape[1]
     assert layers.spans is not None
     assert [text[a:b] for a, b in layers.spans] == list(layers.tokens)
-    [given] = tiny_elmo.layers_tokens([layers.tokens])
+    [given] = tiny_elmo.layers([layers.tokens], tokenized=True)
     assert given.spans is None
     np.testing.assert_allclose(given.values, layers.values, atol=1e-5)
 
@@ -296,7 +292,7 @@ def test_pipe_is_lazy_and_ordered(tiny_elmo: Elmo) -> None:
     assert read <= stream_module._WINDOW_SENTENCES
     for k in range(1, 40):
         ours = next(results)
-        expected = tiny_elmo.token_vectors(["line", str(k)])
+        expected = tiny_elmo.engine.token_vectors(["line", str(k)])
         np.testing.assert_allclose(ours[:, :16], expected, atol=1e-5)
     assert read <= stream_module._WINDOW_SENTENCES
     assert first.shape == (2, 32)
@@ -331,16 +327,16 @@ def test_an_error_in_the_middle_of_a_pipe_names_the_item(tiny_elmo: Elmo) -> Non
 def test_eight_threads_share_one_model(tiny_checkpoint: Checkpoint) -> None:
     elmo = Elmo(tiny_checkpoint, threads=2)
     rows = [[*SENTENCES[k % 7], f"word{k}"] for k in range(40)]
-    expected = Elmo(tiny_checkpoint, threads=1).embed_tokens(rows)
+    expected = Elmo(tiny_checkpoint, threads=1).embed(rows, tokenized=True)
     failures: list[str] = []
     start = threading.Barrier(8)
 
     def work(number: int) -> None:
         start.wait()
         for k in range(number, number + 12):
-            if not same(elmo.embed_tokens([rows[k % 40]]), [expected[k % 40]]):
+            if not same(elmo.embed([rows[k % 40]], tokenized=True), [expected[k % 40]]):
                 failures.append(f"thread {number}, sentence {k}")
-        if not same(elmo.embed_tokens(rows), expected):
+        if not same(elmo.embed(rows, tokenized=True), expected):
             failures.append(f"thread {number}, all")
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
@@ -361,7 +357,7 @@ def test_a_forked_child_can_use_the_model(tiny_checkpoint: Checkpoint, threads: 
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     long = [["the", "fell"] * 2000]
-    elmo.embed_tokens(long)
+    elmo.embed(long, tokenized=True)
     # OpenMP has its threads now, which the child will not have.
     torch.einsum("l,ltd->td", torch.ones(3), torch.ones(3, 4000, 64))
     read, write = os.pipe()
@@ -370,7 +366,7 @@ def test_a_forked_child_can_use_the_model(tiny_checkpoint: Checkpoint, threads: 
         code = 1
         try:
             signal.alarm(30)  # where it waits for them
-            elmo.embed_tokens(long)
+            elmo.embed(long, tokenized=True)
             os.write(write, elmo.embed("Before the fork .").tobytes())
             code = 0
         finally:
@@ -470,9 +466,9 @@ def test_warm_start_is_the_state_after_the_burn_in_text(
     lines = [line.split(" ") for line in text.split("\n") if line]
     assert len(lines) > 1
     for line in lines:
-        stream.layers_tokens([line])
-    expected = stream.embed_tokens([["She", "fell"]])[0]
-    ours = Elmo(tiny_checkpoint, start="warm").embed_tokens([["She", "fell"]])[0]
+        stream.layers([line], tokenized=True)
+    expected = stream.embed([["She", "fell"]], tokenized=True)[0]
+    ours = Elmo(tiny_checkpoint, start="warm").embed([["She", "fell"]], tokenized=True)[0]
     np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
@@ -491,7 +487,7 @@ def test_a_stored_start_state_is_kept_when_it_is_not_used(
 def test_a_word_model(tmp_path: Path) -> None:
     words = ["<S>", "</S>", "<UNK>", "fell"]
     elmo = Elmo(make_checkpoint(tmp_path / "files", make_options(n_words=4), words))
-    table = elmo.token_vectors(["fell", "unknown", "<UNK>"])
+    table = elmo.engine.token_vectors(["fell", "unknown", "<UNK>"])
     np.testing.assert_array_equal(table[1], table[2])
     assert not np.array_equal(table[0], table[1])
     elmo.save(tmp_path / "model")

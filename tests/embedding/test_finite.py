@@ -25,7 +25,7 @@ MESSAGE = r"^the vectors of 'She fell \.' are not finite; check the weights[^\n]
     [
         lambda elmo: elmo.embed("She fell .", layers=HUGE),
         lambda elmo: elmo.embed(["She fell ."], layers=HUGE),
-        lambda elmo: elmo.embed_tokens([["She", "fell", "."]], layers=HUGE),
+        lambda elmo: elmo.embed([["She", "fell", "."]], layers=HUGE, tokenized=True),
         lambda elmo: elmo.encode("She fell .", layers=HUGE),
         lambda elmo: list(elmo.pipe(["She fell ."], layers=HUGE)),
         lambda elmo: elmo.layers("She fell .").mix(HUGE),

@@ -45,7 +45,7 @@ def test_thirty_sentences(folder: str, sentences: str) -> None:
     compared = tokens = 0
     with elmo.stateful() as stream:
         for i, lines in enumerate(zip(*columns, strict=True)):
-            vectors = stream.embed_tokens([line.split() for line in lines], layers="top")
+            vectors = stream.embed([line.split() for line in lines], layers="top", tokenized=True)
             for row, ours in enumerate(vectors):
                 with h5py.File(path / f"lm_embeddings_{row}.hdf5", "r") as file:
                     golden = np.concatenate(list(file[str(i)][...]), axis=-1)
@@ -60,7 +60,7 @@ def test_token_vectors_of_a_vocabulary(allennlp: Elmo) -> None:
     with h5py.File(path / "elmo_token_embeddings.hdf5", "r") as file:
         golden = file["embedding"][...]
     assert len(words) == len(golden) == 458
-    np.testing.assert_allclose(allennlp.token_vectors(words), golden, **close)
+    np.testing.assert_allclose(allennlp.engine.token_vectors(words), golden, **close)
 
 
 def test_token_vector_file_of_allennlp_gives_the_same_sentences(allennlp: Elmo) -> None:
@@ -71,7 +71,9 @@ def test_token_vector_file_of_allennlp_gives_the_same_sentences(allennlp: Elmo) 
     )
     sentences = [line.split() for column in load_json(path / "sentences.json") for line in column]
     for ours, plain in zip(
-        cached.embed_tokens(sentences), allennlp.embed_tokens(sentences), strict=True
+        cached.embed(sentences, tokenized=True),
+        allennlp.embed(sentences, tokenized=True),
+        strict=True,
     ):
         np.testing.assert_allclose(ours, plain, atol=5e-6)
 
@@ -97,7 +99,7 @@ def test_unusual_models_of_bilm_tf(folder: str, options: str) -> None:
     with h5py.File(path / "embeddings.hdf5", "r") as file:
         assert len(batches) == len(file) == 3
         for i, batch in enumerate(batches):
-            results = stream.layers_tokens(batch)
+            results = stream.layers(batch, tokenized=True)
             assert len(results) == len(file[str(i)])
             for row, result in enumerate(results):
                 np.testing.assert_allclose(result.values, file[f"{i}/{row}"][...], **close)
@@ -122,7 +124,7 @@ def test_layers_and_states_while_rows_come_and_go(
     stream = allennlp.stateful()
     for i, batch in enumerate(batches):
         golden = expected(f"bilm/{i}/layers")
-        for row, result in enumerate(stream.layers_tokens(batch)):
+        for row, result in enumerate(stream.layers(batch, tokenized=True)):
             inner = golden[:, row, 1 : len(batch[row]) + 1]
             np.testing.assert_allclose(result.values, inner, **close)
     state = stream.state
@@ -260,9 +262,13 @@ def test_multilingual_models() -> None:
     """A model of all training keys, and one whose filters are zero: so is every layer."""
     path = FIXTURES / "allennlp/elmo_multilingual/fr"
     sentence = [["Le", "chat", "dort", "."]]
-    [plain] = Elmo.load((path / "options.json", path / "weights.hdf5")).layers_tokens(sentence)
+    [plain] = Elmo.load((path / "options.json", path / "weights.hdf5")).layers(
+        sentence, tokenized=True
+    )
     assert np.abs(plain.values).max() > 0
-    [zero] = Elmo.load((path / "options.json", path / "weights_zero.hdf5")).layers_tokens(sentence)
+    [zero] = Elmo.load((path / "options.json", path / "weights_zero.hdf5")).layers(
+        sentence, tokenized=True
+    )
     assert np.abs(zero.values).max() == 0
     with FolderSource(path) as source:
         align, none = (read_array(source, name) for name in ("align.pth", "align_zero.pth"))

@@ -50,7 +50,7 @@ def assert_close(ours: list[np.ndarray], expected: list[np.ndarray]) -> None:
 
 
 def one_by_one(elmo: Elmo, rows: list[list[str]]) -> list[np.ndarray]:
-    return [elmo.embed_tokens([row])[0] for row in rows]
+    return [elmo.embed([row], tokenized=True)[0] for row in rows]
 
 
 @modest
@@ -58,7 +58,7 @@ def one_by_one(elmo: Elmo, rows: list[list[str]]) -> list[np.ndarray]:
 def test_batch_size_and_padding(tiny_elmo: Elmo, rows: list[list[str]], budget: int) -> None:
     expected = one_by_one(tiny_elmo, rows)
     assert_close(list(tiny_elmo.pipe(rows, tokenized=True, batch_tokens=budget)), expected)
-    assert_close(tiny_elmo.embed_tokens(rows), expected)
+    assert_close(tiny_elmo.embed(rows, tokenized=True), expected)
     layer = tiny_elmo.layer(dropout=0)  # pads all rows to the longest
     [padded] = layer(layer.batch(rows))
     ours = [padded[k, : len(row)].detach().numpy() for k, row in enumerate(rows)]
@@ -68,10 +68,10 @@ def test_batch_size_and_padding(tiny_elmo: Elmo, rows: list[list[str]], budget: 
 @modest
 @given(sentences, st.randoms(use_true_random=False))
 def test_order(tiny_elmo: Elmo, rows: list[list[str]], shuffler: random.Random) -> None:
-    expected = tiny_elmo.embed_tokens(rows)
+    expected = tiny_elmo.embed(rows, tokenized=True)
     order = list(range(len(rows)))
     shuffler.shuffle(order)
-    shuffled = tiny_elmo.embed_tokens([rows[k] for k in order])
+    shuffled = tiny_elmo.embed([rows[k] for k in order], tokenized=True)
     assert_close(shuffled, [expected[k] for k in order])
 
 
@@ -80,8 +80,8 @@ def test_order(tiny_elmo: Elmo, rows: list[list[str]], shuffler: random.Random) 
 def test_neighbours(
     tiny_elmo: Elmo, row: list[str], before: list[list[str]], after: list[list[str]]
 ) -> None:
-    vectors = tiny_elmo.embed_tokens([*before, row, *after])[len(before)]
-    assert_close([vectors], tiny_elmo.embed_tokens([row]))
+    vectors = tiny_elmo.embed([*before, row, *after], tokenized=True)[len(before)]
+    assert_close([vectors], tiny_elmo.embed([row], tokenized=True))
 
 
 @modest
@@ -90,10 +90,10 @@ def test_state_of_the_cache(
     tiny_elmo: Elmo, tiny_checkpoint: Checkpoint, rows: list[list[str]]
 ) -> None:
     """Cold, warm, far too small, or none at all."""
-    expected = tiny_elmo.embed_tokens(rows)
+    expected = tiny_elmo.embed(rows, tokenized=True)
     fresh = Elmo(tiny_checkpoint, threads=1)
-    assert_close(fresh.embed_tokens(rows), expected)
-    assert_close(fresh.embed_tokens(rows), expected)
+    assert_close(fresh.embed(rows, tokenized=True), expected)
+    assert_close(fresh.embed(rows, tokenized=True), expected)
     words = {token for row in rows for token in row}
     if words:
         assert fresh.engine.cache.hits > 0
@@ -112,7 +112,7 @@ def by_threads(tiny_checkpoint: Checkpoint) -> list[Elmo]:
 @modest
 @given(sentences)
 def test_threads(by_threads: list[Elmo], rows: list[list[str]]) -> None:
-    one, two, three = (elmo.embed_tokens(rows, layers="top") for elmo in by_threads)
+    one, two, three = (elmo.embed(rows, layers="top", tokenized=True) for elmo in by_threads)
     assert_close(two, one)
     assert_close(three, one)
     for elmo in by_threads:  # many batches, side by side
@@ -135,23 +135,26 @@ def test_other_models(
 @given(sentences)
 def test_warm_start(tiny_checkpoint: Checkpoint, rows: list[list[str]]) -> None:
     elmo = Elmo(tiny_checkpoint, start="warm", threads=1)
-    assert_close(elmo.embed_tokens(rows), one_by_one(elmo, rows))
+    assert_close(elmo.embed(rows, tokenized=True), one_by_one(elmo, rows))
 
 
 def test_windows_of_a_stream_leave_no_trace(
     tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [["word"] * (k % 7) for k in range(40)]
-    expected = tiny_elmo.embed_tokens(rows)
+    expected = tiny_elmo.embed(rows, tokenized=True)
     monkeypatch.setattr("elmore.embedding.stream._WINDOW_SENTENCES", 3)
-    assert_close(tiny_elmo.embed_tokens(rows), expected)
+    assert_close(tiny_elmo.embed(rows, tokenized=True), expected)
 
 
 def test_long_sentence(tiny_elmo: Elmo) -> None:
     """Beside short ones, and the beginning does not know of the end forwards."""
     words = ["some", "words", "go", "on", "and", "on", ","] * 300
-    [long], [short] = tiny_elmo.embed_tokens([words]), tiny_elmo.embed_tokens([words[:4]])
-    ours = tiny_elmo.embed_tokens([words[:4], words, words[:9]])
+    [long], [short] = (
+        tiny_elmo.embed([words], tokenized=True),
+        tiny_elmo.embed([words[:4]], tokenized=True),
+    )
+    ours = tiny_elmo.embed([words[:4], words, words[:9]], tokenized=True)
     assert_close(ours[:2], [short, long])
     dim = tiny_elmo.config.lstm.projection_dim
     np.testing.assert_allclose(long[:4, :dim], short[:, :dim], atol=TOLERANCE)

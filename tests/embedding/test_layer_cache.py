@@ -37,8 +37,8 @@ class Counting(Elmo):
 
     computed = 0
 
-    def pipe_layers(self, sentences, **settings):
-        for layers in super().pipe_layers(sentences, **settings):
+    def pipe(self, sentences, **settings):
+        for layers in super().pipe(sentences, **settings):
             self.computed += 1
             yield layers
 
@@ -64,7 +64,7 @@ def files(folder: Path) -> list[Path]:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_the_same_layers_as_without(elmo, tmp_path):
-    expected = [layers.values for layers in elmo.layers_tokens(ROWS)]
+    expected = [layers.values for layers in elmo.layers(ROWS, tokenized=True)]
     for _ in range(2):  # computed, then read
         cached = LayerCache(elmo, tmp_path / "deep" / "cache").layers(ROWS)
         assert len(cached) == len(ROWS)
@@ -122,7 +122,7 @@ def test_another_model_never_answers(elmo, tiny_checkpoint, tmp_path):
     for model in models:
         cached = LayerCache(model, tmp_path / "cache").layers(ROWS[:4])
         assert model.computed == 3
-        assert_close(cached[0], model.layers_tokens(ROWS[:4])[0].values)
+        assert_close(cached[0], model.layers(ROWS[:4], tokenized=True)[0].values)
     # A block that says it belongs to this model by its name alone is left out.
     folder = tmp_path / "cache"
     mine, theirs = (next(folder.glob(f"*{digest[:16]}*")) for digest in (digests[0], digests[2]))
@@ -130,7 +130,7 @@ def test_another_model_never_answers(elmo, tiny_checkpoint, tmp_path):
     before = elmo.computed
     cached = LayerCache(elmo, folder).layers(ROWS[:4])
     assert elmo.computed == before + 3
-    assert_close(cached[0], elmo.layers_tokens(ROWS[:1])[0].values)
+    assert_close(cached[0], elmo.layers(ROWS[:1], tokenized=True)[0].values)
 
 
 @pytest.mark.parametrize("harm", [lambda d: d[:-7], lambda d: b"", lambda d: b"\xff" * 99 + d[99:]])
@@ -141,7 +141,7 @@ def test_a_damaged_block_is_computed_anew(elmo, tmp_path, harm):
     before = elmo.computed
     cached = LayerCache(elmo, tmp_path).layers(ROWS)
     assert elmo.computed > before
-    assert_close(cached[1], elmo.layers_tokens([ROWS[1]])[0].values)
+    assert_close(cached[1], elmo.layers([ROWS[1]], tokenized=True)[0].values)
     assert block not in files(tmp_path)
 
 
@@ -174,7 +174,7 @@ def test_a_killed_writer_loses_the_block_in_hand(tiny_folder, tmp_path):
     elmo = Counting(Elmo.load(tiny_folder).checkpoint, threads=1)
     cached = LayerCache(elmo, tmp_path).layers(rows)
     assert 0 < elmo.computed < 40
-    expected = elmo.layers_tokens(rows)
+    expected = elmo.layers(rows, tokenized=True)
     for values, layers in zip(cached, expected, strict=True):
         assert_close(values, layers.values)
     assert all(path.suffix == ".safetensors" for path in files(tmp_path))
@@ -195,7 +195,7 @@ def test_the_folder_is_bounded_and_the_oldest_go(elmo, tmp_path):
             if path.stat().st_mtime > 1e6:
                 os.utime(path, (number, number))
     # It is gone, but stays readable here.
-    assert_close(caches["a"][0], elmo.layers_tokens(texts("a"))[0].values)
+    assert_close(caches["a"][0], elmo.layers(texts("a"), tokenized=True)[0].values)
     computed = elmo.computed
     LayerCache(elmo, tmp_path, max_bytes=room).layers(texts("c"))
     assert elmo.computed == computed

@@ -105,14 +105,14 @@ def read_in_chunks(monkeypatch):
 
 def test_the_facade_reads_long_sentences_in_chunks(tiny_elmo, expected, read_in_chunks):
     sentences = [["It", "fell"], LONG, [], LONG[: LONG_TOKENS - 2]]
-    vectors = tiny_elmo.embed_tokens(sentences)
+    vectors = tiny_elmo.embed(sentences, tokenized=True)
     assert [len(v) for v in vectors] == [len(s) for s in sentences]
     np.testing.assert_allclose(vectors[1], expected.mean(0), atol=5e-6, rtol=0)
-    np.testing.assert_array_equal(vectors[0], tiny_elmo.embed_tokens([sentences[0]])[0])
+    np.testing.assert_array_equal(vectors[0], tiny_elmo.embed([sentences[0]], tokenized=True)[0])
     assert read_in_chunks == [len(LONG)]
-    [top] = tiny_elmo.embed_tokens([LONG], layers="top")
+    [top] = tiny_elmo.embed([LONG], layers="top", tokenized=True)
     np.testing.assert_allclose(top, expected[-1], atol=5e-6, rtol=0)
-    [layers] = tiny_elmo.layers_tokens([LONG])
+    [layers] = tiny_elmo.layers([LONG], tokenized=True)
     np.testing.assert_allclose(layers.values, expected, atol=5e-6, rtol=0)
     assert layers.tokens == tuple(LONG)
 
@@ -121,7 +121,7 @@ def test_the_facade_reads_long_sentences_in_chunks(tiny_elmo, expected, read_in_
 def test_pooled_in_chunks(tiny_elmo, expected, read_in_chunks, pool):
     from elmore.embedding.results import pool as pooled
 
-    found = tiny_elmo.encode_tokens([LONG], pool=pool)
+    found = tiny_elmo.encode([LONG], pool=pool, tokenized=True)
     np.testing.assert_allclose(found[0], pooled(expected.mean(0), pool), atol=1e-5)
     assert read_in_chunks == [len(LONG)]
     # A budget that holds it asks for one go.
@@ -133,11 +133,11 @@ def test_pooled_in_chunks(tiny_elmo, expected, read_in_chunks, pool):
 def test_a_stream_carries_the_state_of_long_rows(tiny_elmo, read_in_chunks, monkeypatch):
     batches = [[LONG[:5], LONG, ["a"]], [LONG[3:9], LONG[:4]], [LONG, ["b"], LONG[:7], ["c"]]]
     with tiny_elmo.stateful() as rows:
-        found = [layers for batch in batches for layers in rows.layers_tokens(batch)]
+        found = [layers for batch in batches for layers in rows.layers(batch, tokenized=True)]
     assert read_in_chunks == [len(LONG)] * 2
     monkeypatch.setattr(stateful, "is_long", lambda *_: False)
     with tiny_elmo.stateful() as rows:
-        expected = [layers for batch in batches for layers in rows.layers_tokens(batch)]
+        expected = [layers for batch in batches for layers in rows.layers(batch, tokenized=True)]
     for mine, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine.values, other.values, atol=5e-6, rtol=0)
 
@@ -147,9 +147,9 @@ import json, resource, sys
 from elmore import Elmo
 elmo = Elmo.load((sys.argv[1], sys.argv[2]), threads=1)
 words = [f"w{k % 3000}" for k in range(int(sys.argv[3]))]
-elmo.embed_tokens([words[:4000]])
+elmo.embed([words[:4000]], tokenized=True)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-[vectors] = elmo.embed_tokens([words])
+[vectors] = elmo.embed([words], tokenized=True)
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps([len(vectors), vectors.nbytes, (after - before) * 1024]))
 """

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from elmore import Elmo
-from elmore.embedding.stream import sentences_from_texts
+from elmore.embedding.inputs import sentences_from_texts
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.language_model.likely_words import next_words
@@ -31,7 +31,7 @@ TOKENS = ["She", "fell", "."]
 def test_tokens_as_sentences_warn_once_with_the_fix(tiny_checkpoint: Checkpoint) -> None:
     for name in ("embed", "encode", "layers"):
         elmo = Elmo(tiny_checkpoint, threads=1)
-        fix = f"got 3 sentences of one token each; .* use {name}_tokens"
+        fix = r"got 3 sentences of one token each; .* pass tokenized=True"
         with pytest.warns(UserWarning, match=fix) as found:
             assert len(getattr(elmo, name)(TOKENS)) == 3
         assert len(found) == 1
@@ -51,19 +51,19 @@ def test_sentences_do_not_warn(tiny_checkpoint: Checkpoint, texts: list[str]) ->
 
 @pytest.mark.parametrize("tokens", [TOKENS, tuple(TOKENS), np.array(TOKENS), ["She"]])
 def test_one_token_list_gives_one_result(tiny_elmo: Elmo, tokens: Any) -> None:
-    [expected] = tiny_elmo.embed_tokens([list(tokens)])
-    np.testing.assert_array_equal(tiny_elmo.embed_tokens(tokens), expected)
-    layers = tiny_elmo.layers_tokens(tokens)
+    [expected] = tiny_elmo.embed([list(tokens)], tokenized=True)
+    np.testing.assert_array_equal(tiny_elmo.embed(tokens, tokenized=True), expected)
+    layers = tiny_elmo.layers(tokens, tokenized=True)
     assert layers.tokens == tuple(tokens)
-    [encoded] = tiny_elmo.encode_tokens([list(tokens)])
-    np.testing.assert_array_equal(tiny_elmo.encode_tokens(tokens), encoded)
+    [encoded] = tiny_elmo.encode([list(tokens)], tokenized=True)
+    np.testing.assert_array_equal(tiny_elmo.encode(tokens, tokenized=True), encoded)
 
 
 def test_texts_are_not_a_token_list(tiny_elmo: Elmo) -> None:
-    with pytest.raises(ConfigError, match=r"'She fell \.' with a space; use embed, encode or laye"):
-        tiny_elmo.embed_tokens(["She fell ."])
+    with pytest.raises(ConfigError, match=r"'She fell \.' with a space; leave out tokenized"):
+        tiny_elmo.embed(["She fell ."], tokenized=True)
     with pytest.raises(ConfigError, match="sentence 0 is a string, not a list of tokens"):
-        tiny_elmo.embed_tokens(["She", ["fell"]])  # type: ignore[list-item]
+        tiny_elmo.embed(["She", ["fell"]], tokenized=True)  # type: ignore[list-item]
 
 
 # Wrong types --------------------------------------------------------------------------------------
@@ -116,30 +116,15 @@ def test_what_is_not_text(tiny_elmo: Elmo, value: Any, message: str) -> None:
     ],
 )
 def test_what_is_not_tokens(tiny_elmo: Elmo, value: Any, message: str) -> None:
-    for call in (tiny_elmo.embed_tokens, tiny_elmo.encode_tokens, tiny_elmo.layers_tokens):
+    for call in (tiny_elmo.embed, tiny_elmo.encode, tiny_elmo.layers):
         with pytest.raises(ConfigError, match=message):
-            call(value)
+            call(value, tokenized=True)
 
 
 @pytest.mark.parametrize("value", [None, 3, b"x", ["She"]])
 def test_tokenize_takes_a_string(tiny_elmo: Elmo, value: Any) -> None:
     with pytest.raises(ConfigError, match="where a text belongs; pass a string"):
         tiny_elmo.tokenize(value)
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("hello", r"got one string where a list of words belongs; pass \[word\]"),
-        ([b"x"], "the list of words has a token of type bytes"),
-        ([None], "token of type NoneType"),
-        (None, "got None where"),
-        ({"a": 1}, "got a dict where"),
-    ],
-)
-def test_what_is_not_a_list_of_words(tiny_elmo: Elmo, value: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        tiny_elmo.token_vectors(value)
 
 
 @pytest.mark.parametrize("value", ["2", True, 2.0, 0, -1])
@@ -165,7 +150,7 @@ def test_a_series_and_other_lists_are_taken(tiny_elmo: Elmo) -> None:
     with pytest.raises(ConfigError, match="got a table where sentences belong"):
         tiny_elmo.encode(column.to_frame())
     lines = iter(["She fell ."])
-    assert len(list(sentences_from_texts(lines, tiny_elmo.tokenize, "x"))) == 1
+    assert len(list(sentences_from_texts(lines, tiny_elmo.tokenize))) == 1
 
 
 # Pickles and copies -------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 
 
 def layers(elmo: Elmo) -> list[np.ndarray]:
-    return [found.values for found in elmo.layers_tokens(BUSY)]
+    return [found.values for found in elmo.layers(BUSY, tokenized=True)]
 
 
 def difference(a: list[np.ndarray], b: list[np.ndarray]) -> float:
@@ -64,7 +64,7 @@ def test_a_sentence_alone_gives_the_same_bits(checkpoint: Checkpoint, precision:
     together = layers(elmo)
     fresh = Elmo(checkpoint, precision=precision, threads=1)
     for sentence, values in zip(BUSY, together, strict=True):
-        assert np.array_equal(fresh.layers_tokens([sentence])[0].values, values)
+        assert np.array_equal(fresh.layers([sentence], tokenized=True)[0].values, values)
 
 
 @pytest.mark.parametrize("precision", ["float16", "int8"])
@@ -170,7 +170,7 @@ def test_a_mixed_folder_is_brought_to_one_precision(checkpoint: Checkpoint, tmp_
 @needs_native
 def test_little_work_wakes_no_thread(checkpoint: Checkpoint) -> None:
     elmo = Elmo(checkpoint, threads=2)
-    elmo.embed_tokens(BUSY)
+    elmo.embed(BUSY, tokenized=True)
     assert elmo.engine.workers._jobs is None
 
 
@@ -178,7 +178,7 @@ def test_little_work_wakes_no_thread(checkpoint: Checkpoint) -> None:
 @needs_native
 def test_the_torch_module_is_made_when_asked_for(checkpoint: Checkpoint) -> None:
     elmo = Elmo(checkpoint)
-    elmo.embed_tokens(BUSY)
+    elmo.embed(BUSY, tokenized=True)
     assert elmo.engine._bilm is None
     assert elmo.engine.bilm is elmo.engine.bilm
 

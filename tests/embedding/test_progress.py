@@ -19,12 +19,18 @@ from elmore.errors import ConfigError
 TEXTS = [f"It fell {k} times ." for k in range(7)] + ["", "Yes ."]
 CALLS: dict[str, Callable[..., Any]] = {
     "embed": lambda elmo, **how: elmo.embed(TEXTS, **how),
-    "embed_tokens": lambda elmo, **how: elmo.embed_tokens([t.split() for t in TEXTS], **how),
+    "embed tokens": lambda elmo, **how: elmo.embed(
+        [t.split() for t in TEXTS], **how, tokenized=True
+    ),
     "encode": lambda elmo, **how: elmo.encode(TEXTS, **how),
-    "encode_tokens": lambda elmo, **how: elmo.encode_tokens([t.split() for t in TEXTS], **how),
+    "encode tokens": lambda elmo, **how: elmo.encode(
+        [t.split() for t in TEXTS], **how, tokenized=True
+    ),
     "sif": lambda elmo, **how: elmo.encode(TEXTS, pool="sif", **how),
     "layers": lambda elmo, **how: elmo.layers(TEXTS, **how),
-    "layers_tokens": lambda elmo, **how: elmo.layers_tokens([t.split() for t in TEXTS], **how),
+    "layers tokens": lambda elmo, **how: elmo.layers(
+        [t.split() for t in TEXTS], **how, tokenized=True
+    ),
     "senses": lambda elmo, **how: elmo.senses(TEXTS, **how),
     "pipe": lambda elmo, **how: list(elmo.pipe(TEXTS, **how)),
     "score": lambda elmo, **how: score(elmo, TEXTS, **how),

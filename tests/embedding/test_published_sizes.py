@@ -73,5 +73,7 @@ def test_a_published_size_makes_the_whole_round(
     assert json.loads((tmp_path / "pair" / "options.json").read_text()) == options
     for folder in ("own", "pair"):
         loaded = Elmo.load(tmp_path / folder)
-        for a, b in zip(loaded.embed_tokens([t.split() for t in texts]), expected, strict=True):
+        for a, b in zip(
+            loaded.embed([t.split() for t in texts], tokenized=True), expected, strict=True
+        ):
             np.testing.assert_allclose(a, b, atol=1e-6)

@@ -33,7 +33,7 @@ def elmo(tmp_path_factory: pytest.TempPathFactory) -> Elmo:
 def expected(elmo: Elmo, tokens: list[str]) -> np.ndarray:
     share = 1 / np.arange(1, len(WORDS) + 1)
     plain = [k for k, word in enumerate(WORDS) if word not in ("<S>", "</S>", "<UNK>")]
-    vectors = elmo.token_vectors([WORDS[k] for k in plain]).astype(np.float64)
+    vectors = elmo.engine.token_vectors([WORDS[k] for k in plain]).astype(np.float64)
     p = share[plain] / share[plain].sum()
     weight = 1e-3 / (1e-3 + p)
     mean = (p * weight) @ vectors / (p * weight).sum()
@@ -41,7 +41,7 @@ def expected(elmo: Elmo, tokens: list[str]) -> np.ndarray:
     values, directions = np.linalg.eigh((vectors - mean).T @ np.diag(often) @ (vectors - mean))
     matrix = directions / np.sqrt(np.maximum(values, 1e-4 * values.max()))
     total = np.zeros(len(mean))
-    for token, vector in zip(tokens, elmo.token_vectors(tokens), strict=True):
+    for token, vector in zip(tokens, elmo.engine.token_vectors(tokens), strict=True):
         forms = [form for form in (token, token.lower()) if form in WORDS]
         rank = WORDS.index(forms[0]) if forms else len(WORDS)
         frequency = 1 / (rank + 1) / share.sum()
@@ -52,13 +52,16 @@ def expected(elmo: Elmo, tokens: list[str]) -> np.ndarray:
 
 def test_the_definition(elmo: Elmo) -> None:
     for tokens in (TEXT[:7], ["The", "unseenword", ","], TEXT[4:5]):
-        found = elmo.encode_tokens([tokens], pool="sif")[0]
+        found = elmo.encode([tokens], pool="sif", tokenized=True)[0]
         wanted = expected(elmo, list(tokens))
         assert found.shape == wanted.shape == (elmo.config.lstm.projection_dim,)
         # Directions of the eigenvectors may differ in sign: lengths and angles may not.
         assert np.linalg.norm(found) == pytest.approx(np.linalg.norm(wanted), rel=1e-3)
     several = [list(TEXT[k : k + 5]) for k in range(4)]
-    found, wanted = elmo.encode_tokens(several, pool="sif"), [expected(elmo, s) for s in several]
+    found, wanted = (
+        elmo.encode(several, pool="sif", tokenized=True),
+        [expected(elmo, s) for s in several],
+    )
     np.testing.assert_allclose(found @ found.T, np.array(wanted) @ np.array(wanted).T, atol=1e-4)
 
 

@@ -21,17 +21,19 @@ def state(stream: Stream) -> tuple[np.ndarray, np.ndarray]:
 
 def test_the_first_batch_is_fresh_and_the_second_is_not(tiny_elmo: Elmo) -> None:
     with tiny_elmo.stateful() as stream:
-        first, second = stream.embed_tokens([A])[0], stream.embed_tokens([A])[0]
-    fresh = tiny_elmo.embed_tokens([A])[0]
+        first, second = stream.embed([A], tokenized=True)[0], stream.embed([A], tokenized=True)[0]
+    fresh = tiny_elmo.embed([A], tokenized=True)[0]
     np.testing.assert_allclose(first, fresh, atol=1e-5)
     assert np.abs(second - fresh).max() > 1e-3
 
 
 def test_every_stream_has_its_own_state(tiny_elmo: Elmo) -> None:
     one, two = tiny_elmo.stateful(), tiny_elmo.stateful()
-    one.embed_tokens([A])
+    one.embed([A], tokenized=True)
     assert two.state is None
-    np.testing.assert_allclose(two.embed_tokens([B])[0], tiny_elmo.embed_tokens([B])[0], atol=1e-5)
+    np.testing.assert_allclose(
+        two.embed([B], tokenized=True)[0], tiny_elmo.embed([B], tokenized=True)[0], atol=1e-5
+    )
 
 
 def test_rows_go_on_where_the_same_row_ended(tiny_elmo: Elmo) -> None:
@@ -39,29 +41,29 @@ def test_rows_go_on_where_the_same_row_ended(tiny_elmo: Elmo) -> None:
     alone = [tiny_elmo.stateful() for _ in range(3)]
     together = tiny_elmo.stateful()
     for batch in ([A, B, C], [C, A, B], [B, [], A]):
-        results = together.embed_tokens(batch)
+        results = together.embed(batch, tokenized=True)
         for row, tokens in enumerate(batch):
-            expected = alone[row].embed_tokens([tokens])[0]
+            expected = alone[row].embed([tokens], tokenized=True)[0]
             np.testing.assert_allclose(results[row], expected, atol=1e-5)
 
 
 def test_smaller_and_larger_batches(tiny_elmo: Elmo) -> None:
     stream = tiny_elmo.stateful()
-    stream.layers_tokens([A, B])
+    stream.layers([A, B], tokenized=True)
     hidden, cell = state(stream)
-    stream.layers_tokens([C])  # the second row stays where it was
+    stream.layers([C], tokenized=True)  # the second row stays where it was
     after_hidden, after_cell = state(stream)
     np.testing.assert_array_equal(after_hidden[:, :, 1], hidden[:, :, 1])
     np.testing.assert_array_equal(after_cell[:, :, 1], cell[:, :, 1])
     assert np.abs(after_cell[:, :, 0] - cell[:, :, 0]).max() > 1e-3
-    results = stream.embed_tokens([A, B, C])  # the third row is new
+    results = stream.embed([A, B, C], tokenized=True)  # the third row is new
     assert state(stream)[0].shape == (2, 2, 3, 16)
-    np.testing.assert_allclose(results[2], tiny_elmo.embed_tokens([C])[0], atol=1e-5)
+    np.testing.assert_allclose(results[2], tiny_elmo.embed([C], tokenized=True)[0], atol=1e-5)
 
 
 def test_an_empty_sentence_still_reads_its_markers(tiny_elmo: Elmo) -> None:
     stream = tiny_elmo.stateful()
-    [result] = stream.layers_tokens([[]])
+    [result] = stream.layers([[]], tokenized=True)
     assert result.values.shape == (3, 0, 32)
     assert np.abs(state(stream)[1]).max() > 0
 
@@ -70,22 +72,22 @@ def test_a_batch_without_rows_changes_nothing(tiny_elmo: Elmo) -> None:
     stream = tiny_elmo.stateful()
     assert stream.embed([]) == []
     assert stream.state is None
-    stream.embed_tokens([A])
+    stream.embed([A], tokenized=True)
     before = state(stream)
-    assert stream.embed_tokens([]) == []
+    assert stream.embed([], tokenized=True) == []
     np.testing.assert_array_equal(state(stream)[1], before[1])
 
 
 def test_reset(tiny_elmo: Elmo) -> None:
     stream = tiny_elmo.stateful()
-    stream.embed_tokens([A, B])
+    stream.embed([A, B], tokenized=True)
     stream.reset(rows=[1])
     hidden, cell = state(stream)
     assert (hidden[:, :, 1] == 0).all()
     assert (cell[:, :, 1] == 0).all()
     assert (cell[:, :, 0] != 0).any()
-    fresh = tiny_elmo.embed_tokens([C])[0]
-    results = stream.embed_tokens([C, C])
+    fresh = tiny_elmo.embed([C], tokenized=True)[0]
+    results = stream.embed([C, C], tokenized=True)
     np.testing.assert_allclose(results[1], fresh, atol=1e-5)
     assert np.abs(results[0] - fresh).max() > 1e-3
     with pytest.raises(ConfigError, match=r"row 2 has no state; rows are 0\.\.1"):
@@ -93,7 +95,7 @@ def test_reset(tiny_elmo: Elmo) -> None:
     stream.reset()
     assert stream.state is None
     stream.reset(rows=[5])  # nothing to forget
-    np.testing.assert_allclose(stream.embed_tokens([C])[0], fresh, atol=1e-5)
+    np.testing.assert_allclose(stream.embed([C], tokenized=True)[0], fresh, atol=1e-5)
 
 
 def test_leaving_the_block_forgets(tiny_elmo: Elmo) -> None:
@@ -109,25 +111,25 @@ def test_text_and_tokens(tiny_elmo: Elmo) -> None:
         [layers] = one.layers([text])
         assert layers.spans is not None
         tokens = tiny_elmo.tokenize(text).tokens
-        np.testing.assert_allclose(layers.mix(), two.embed_tokens([tokens])[0], atol=1e-5)
+        np.testing.assert_allclose(layers.mix(), two.embed([tokens], tokenized=True)[0], atol=1e-5)
         assert layers.tokens == tokens
 
 
 def test_a_warm_model_starts_warm(tiny_checkpoint: Checkpoint) -> None:
     elmo = Elmo(tiny_checkpoint, start="warm")
     stream = elmo.stateful()
-    expected = elmo.embed_tokens([A, B])
+    expected = elmo.embed([A, B], tokenized=True)
     for round_ in range(2):
-        for ours, plain in zip(stream.embed_tokens([A, B]), expected, strict=True):
+        for ours, plain in zip(stream.embed([A, B], tokenized=True), expected, strict=True):
             assert np.allclose(ours, plain, atol=1e-5) == (round_ == 0)
     stream.reset([0])
-    np.testing.assert_allclose(stream.embed_tokens([A])[0], expected[0], atol=1e-5)
+    np.testing.assert_allclose(stream.embed([A], tokenized=True)[0], expected[0], atol=1e-5)
 
 
 def test_carrying_does_not_touch_the_model(tiny_elmo: Elmo) -> None:
-    before = tiny_elmo.embed_tokens(SENTENCES)
+    before = tiny_elmo.embed(SENTENCES, tokenized=True)
     stream = tiny_elmo.stateful()
     for _ in range(3):
-        stream.embed_tokens(SENTENCES)
-    for ours, plain in zip(tiny_elmo.embed_tokens(SENTENCES), before, strict=True):
+        stream.embed(SENTENCES, tokenized=True)
+    for ours, plain in zip(tiny_elmo.embed(SENTENCES, tokenized=True), before, strict=True):
         np.testing.assert_allclose(ours, plain, atol=1e-6)

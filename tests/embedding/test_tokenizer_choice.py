@@ -102,7 +102,7 @@ def test_a_function_is_not_stored_and_its_absence_is_reported(
 
 def test_one_warning_says_what_was_assumed_and_how_to_choose(tmp_path: Path) -> None:
     elmo = Elmo.load(write_pair(tmp_path, make_options()))
-    no_warnings(lambda: elmo.embed_tokens([["It", "fell"]]))
+    no_warnings(lambda: elmo.embed([["It", "fell"]], tokenized=True))
     with pytest.warns(UserWarning, match="raw text is split as 'billion-word'") as found:
         elmo.embed(["It fell .", "She fell ."])
     [warning] = found

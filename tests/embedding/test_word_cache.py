@@ -116,14 +116,16 @@ WORDS = ["<S>", "</S>", "the", "schools", ",", "x" * 60, "naïve"]
 def write(elmo: Elmo, folder: Path, words: list[str] = WORDS) -> tuple[Path, Path]:
     vocabulary, vectors = folder / "words.txt", folder / "tokens.hdf5"
     vocabulary.write_bytes(Vocabulary(words).to_bytes())
-    write_token_vectors(vectors, lambda row: elmo.token_vectors(words[row : row + 3]), len(words))
+    write_token_vectors(
+        vectors, lambda row: elmo.engine.token_vectors(words[row : row + 3]), len(words)
+    )
     return vocabulary, vectors
 
 
 def test_write_and_read(tiny_elmo: Elmo, tmp_path: Path) -> None:
     vocabulary, vectors = write(tiny_elmo, tmp_path)
     table = read_token_vectors(vectors, 16, Vocabulary.read(vocabulary))
-    np.testing.assert_allclose(table, tiny_elmo.token_vectors(WORDS), atol=2e-6)
+    np.testing.assert_allclose(table, tiny_elmo.engine.token_vectors(WORDS), atol=2e-6)
     with h5py.File(vectors, "r") as file:  # the layout of bilm-tf's dump_token_embeddings
         assert list(file) == ["embedding"]
         assert file["embedding"].dtype == np.float32
@@ -136,13 +138,15 @@ def test_a_file_is_used_and_unknown_words_fall_back(
     elmo = Elmo(tiny_checkpoint, token_vectors=files)
     row = ["the", "naïve", "unheard-of", "schools"]
     np.testing.assert_allclose(
-        elmo.embed_tokens([row])[0], tiny_elmo.embed_tokens([row])[0], atol=1e-5
+        elmo.embed([row], tokenized=True)[0], tiny_elmo.embed([row], tokenized=True)[0], atol=1e-5
     )
     assert elmo.engine.cache.misses == 1  # the one word that is not in the file
     with h5py.File(files[1], "r+") as file:  # a small change shows that the file is used
         file["embedding"][2] += 5e-4
-    changed = Elmo(tiny_checkpoint, token_vectors=files).embed_tokens([["the"]], layers=0)[0]
-    expected = tiny_elmo.embed_tokens([["the"]], layers=0)[0]
+    changed = Elmo(tiny_checkpoint, token_vectors=files).embed([["the"]], layers=0, tokenized=True)[
+        0
+    ]
+    expected = tiny_elmo.embed([["the"]], layers=0, tokenized=True)[0]
     assert 1e-4 < np.abs(changed - expected).max() < 1e-3
 
 

@@ -38,14 +38,14 @@ def test_the_word_that_tells_most() -> None:
 
 @pytest.mark.parametrize("layers", ["mean", "top", 0, [0.5, -0.2, 1.5]])
 def test_similarity_is_that_of_the_mixed_vectors(tiny_elmo: Elmo, layers: object) -> None:
-    uses = word_uses(tiny_elmo.layers_tokens(SENTENCES), find_uses(SENTENCES, "bank"))
-    vectors = tiny_elmo.embed_tokens(SENTENCES, layers=layers)  # type: ignore[arg-type]
+    uses = word_uses(tiny_elmo.layers(SENTENCES, tokenized=True), find_uses(SENTENCES, "bank"))
+    vectors = tiny_elmo.embed(SENTENCES, layers=layers, tokenized=True)  # type: ignore[arg-type]
     chosen = np.stack([vectors[0][4], vectors[1][1], vectors[1][4]])
     np.testing.assert_allclose(uses.similarity(layers), cosine(chosen, chosen), atol=1e-5)  # type: ignore[arg-type]
 
 
 def test_inner_products_say_all(tiny_elmo: Elmo) -> None:
-    uses = word_uses(tiny_elmo.layers_tokens(SENTENCES), find_uses(SENTENCES, "bank"))
+    uses = word_uses(tiny_elmo.layers(SENTENCES, tokenized=True), find_uses(SENTENCES, "bank"))
     weights = np.array([0.5, -0.2, 1.5])
     inner = np.einsum("l,iljm,m->ij", weights, uses.inner_products(), weights)
     lengths = np.sqrt(np.diag(inner))

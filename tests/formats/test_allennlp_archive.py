@@ -49,7 +49,7 @@ def mixed(checkpoint: Checkpoint, layers: np.ndarray) -> np.ndarray:
 def test_the_vectors_and_the_mix_of_allennlp() -> None:
     elmo = Elmo.load(ARCHIVE)
     with h5py.File(DATA / "allennlp_tagger.hdf5") as file:
-        for k, result in enumerate(elmo.layers_tokens(SENTENCES)):
+        for k, result in enumerate(elmo.layers(SENTENCES, tokenized=True)):
             np.testing.assert_allclose(result.values, file[f"layers/{k}"][...], **close)
             ours = mixed(elmo.checkpoint, result.values)
             np.testing.assert_allclose(ours, file[f"mixed/{k}"][...], **close)
@@ -65,8 +65,8 @@ def test_the_tagger_of_allennlp() -> None:
     pair = FIXTURES / "allennlp/elmo"
     original = Elmo.load((pair / "options.json", pair / "lm_weights.hdf5"))
     for name in ("serialization", "serialization/best.th"):
-        [ours] = Elmo.load(TAGGER / name).layers_tokens([["U.N.", "official", "Ekeus"]])
-        [theirs] = original.layers_tokens([["U.N.", "official", "Ekeus"]])
+        [ours] = Elmo.load(TAGGER / name).layers([["U.N.", "official", "Ekeus"]], tokenized=True)
+        [theirs] = original.layers([["U.N.", "official", "Ekeus"]], tokenized=True)
         np.testing.assert_allclose(ours.values, theirs.values, **close)
 
 
@@ -80,7 +80,9 @@ def test_the_logits_of_the_tagger_follow_from_its_elmo_and_mix() -> None:
     gru.load_state_dict(
         {k.removeprefix("encoder._module."): v for k, v in state.items() if "encoder._module" in k}
     )
-    values = [mixed(elmo.checkpoint, r.values) for r in elmo.layers_tokens(golden["sentences"])]
+    values = [
+        mixed(elmo.checkpoint, r.values) for r in elmo.layers(golden["sentences"], tokenized=True)
+    ]
     with torch.no_grad():
         hidden, _ = gru(torch.tensor(np.stack(values), dtype=torch.float32))
         logits = torch.nn.functional.linear(
@@ -113,7 +115,9 @@ def test_write_back_to_hdf5(folder: Path, tmp_path: Path) -> None:
     before = Elmo.load(folder)
     allennlp_hdf5.write(before.checkpoint, tmp_path / "pair")
     after = Elmo.load(tmp_path / "pair")
-    for a, b in zip(before.embed_tokens(SENTENCES), after.embed_tokens(SENTENCES), strict=True):
+    for a, b in zip(
+        before.embed(SENTENCES, tokenized=True), after.embed(SENTENCES, tokenized=True), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
 
 

@@ -104,7 +104,7 @@ def test_written_files_work_in_the_reference(tiny_elmo: Elmo, tmp_path: Path) ->
     allennlp_hdf5.write(tiny_elmo.checkpoint, tmp_path / "a")
     reference = ReferenceElmo.from_files(tmp_path / "a/options.json", tmp_path / "a/weights.hdf5")
     [expected], _ = reference.embed_batch([["She", "fell"]])
-    ours = tiny_elmo.layers_tokens([["She", "fell"]])[0].values
+    ours = tiny_elmo.layers([["She", "fell"]], tokenized=True)[0].values
     np.testing.assert_allclose(ours, expected, atol=2e-6, rtol=1e-5)
 
 

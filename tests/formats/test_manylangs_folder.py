@@ -38,7 +38,7 @@ def test_the_vectors_of_the_original(name: str) -> None:
     """Each sentence's own vectors, whatever stands beside it in the batch."""
     elmo = Elmo.load(DATA / name)
     with h5py.File(DATA / f"{name}.hdf5") as file:
-        for k, result in enumerate(elmo.layers_tokens(SENTENCES)):
+        for k, result in enumerate(elmo.layers(SENTENCES, tokenized=True)):
             golden = file[f"alone/{k}"][...].reshape(elmo.n_layers, -1, elmo.dim)
             np.testing.assert_allclose(result.values, golden, **close)
 
@@ -47,7 +47,7 @@ def test_the_vectors_of_the_original(name: str) -> None:
 def test_the_slow_reference(name: str) -> None:
     reference = ReferenceManyLangs(DATA / name)
     for tokens, result in zip(
-        SENTENCES, Elmo.load(DATA / name).layers_tokens(SENTENCES), strict=True
+        SENTENCES, Elmo.load(DATA / name).layers(SENTENCES, tokenized=True), strict=True
     ):
         np.testing.assert_allclose(result.values, reference.embed(tokens), **close)
 
@@ -59,9 +59,9 @@ def test_golden_models(name: str) -> None:
     sentences = json.loads((folder / "sentences.json").read_text(encoding="utf-8"))["sentences"]
     elmo = Elmo.load(folder)
     with h5py.File(folder / "expected.hdf5") as file:
-        for k, result in enumerate(elmo.layers_tokens(sentences)):
+        for k, result in enumerate(elmo.layers(sentences, tokenized=True)):
             np.testing.assert_allclose(result.values, file[f"fresh/-2/{k}"][...], **close)
-        for k, vectors in enumerate(elmo.embed_tokens(sentences)):
+        for k, vectors in enumerate(elmo.embed(sentences, tokenized=True)):
             np.testing.assert_allclose(vectors, file[f"fresh/-1/{k}"][...], **close)
 
 
@@ -70,7 +70,7 @@ def test_the_longest_sentence_of_the_golden_lstm_encoder_sees_no_padding() -> No
     folder = FIXTURES / "manylangs/lstmenc"
     sentences = json.loads((folder / "sentences.json").read_text(encoding="utf-8"))["sentences"]
     longest = max(range(len(sentences)), key=lambda k: len(sentences[k]))
-    [vectors] = Elmo.load(folder).embed_tokens([sentences[longest]])
+    [vectors] = Elmo.load(folder).embed([sentences[longest]], tokenized=True)
     with h5py.File(folder / "expected.hdf5") as file:
         np.testing.assert_allclose(vectors, file[f"fresh/-2/{longest}"][...], **close)
 
@@ -85,8 +85,8 @@ def test_a_zip_as_nlpl_publishes_it(inside: str, tmp_path: Path) -> None:
         archive.writestr(f"{inside}meta.json", json.dumps(meta))
     elmo = Elmo.load(path)
     assert elmo.checkpoint.notes["languages"] == ["deu"]
-    expected = Elmo.load(DATA / "manylangs_both").embed_tokens(SENTENCES)
-    for ours, theirs in zip(elmo.embed_tokens(SENTENCES), expected, strict=True):
+    expected = Elmo.load(DATA / "manylangs_both").embed(SENTENCES, tokenized=True)
+    for ours, theirs in zip(elmo.embed(SENTENCES, tokenized=True), expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -97,7 +97,11 @@ def test_through_our_own_folder(name: str, tmp_path: Path) -> None:
     after = Elmo.load(tmp_path / "saved")
     assert after.config == before.config
     assert after.checkpoint.vocabulary == before.checkpoint.vocabulary
-    for a, b in zip(before.layers_tokens(SENTENCES), after.layers_tokens(SENTENCES), strict=True):
+    for a, b in zip(
+        before.layers(SENTENCES, tokenized=True),
+        after.layers(SENTENCES, tokenized=True),
+        strict=True,
+    ):
         np.testing.assert_array_equal(a.values, b.values)
     alphabet = after.checkpoint.alphabet
     if isinstance(alphabet, DictionaryAlphabet):

@@ -31,7 +31,7 @@ TRAIN = FIXTURES / "bilm-tf/train"
 def test_the_vectors_of_tensorflow(name: str) -> None:
     elmo = Elmo.load(DATA / name)
     with h5py.File(DATA / f"{name}.hdf5") as file:
-        for k, result in enumerate(elmo.layers_tokens(SENTENCES)):
+        for k, result in enumerate(elmo.layers(SENTENCES, tokenized=True)):
             np.testing.assert_allclose(result.values, file[f"layers/{k}"][...], **close)
 
 
@@ -61,7 +61,9 @@ def test_the_slow_reference_reads_the_same_arrays() -> None:
         short = short.replace("/lstm_cell/kernel", "/LSTMCell/W_0")
         arrays[short.replace("/lstm_cell/bias", "/LSTMCell/B")] = array
     reference = ReferenceElmo(options, arrays)
-    for tokens, result in zip(SENTENCES, Elmo.load(folder).layers_tokens(SENTENCES), strict=True):
+    for tokens, result in zip(
+        SENTENCES, Elmo.load(folder).layers(SENTENCES, tokenized=True), strict=True
+    ):
         [expected], _ = reference.embed_batch([tokens])
         np.testing.assert_allclose(result.values, expected, **close)
 
@@ -187,7 +189,7 @@ def check_batches(elmo: Elmo, folder: Path) -> None:
     with h5py.File(folder / "embeddings.hdf5") as file, elmo.stateful() as stream:
         for i, batch in enumerate(batches):
             tokens = [row.split() if isinstance(row, str) else row for row in batch]
-            for k, result in enumerate(stream.layers_tokens(tokens)):
+            for k, result in enumerate(stream.layers(tokens, tokenized=True)):
                 np.testing.assert_allclose(result.values, file[f"{i}/{k}"][...], **close)
                 compared += 1
     assert compared >= 5

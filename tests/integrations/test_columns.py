@@ -94,7 +94,9 @@ def test_lists_of_tokens_are_taken_as_they_are(tiny_folder: Path) -> None:
     table = pa.table({"id": [4, 3, 2, 1], "words": lists})
     result = embed(table, tiny_folder, column="words")
     assert result.schema.names == ["id", "words", "vectors"]
-    expected = Elmo.load(tiny_folder, threads=1).embed_tokens([["two words", "fell"], ["."]])
+    expected = Elmo.load(tiny_folder, threads=1).embed(
+        [["two words", "fell"], ["."]], tokenized=True
+    )
     vectors = result["vectors"].to_pylist()
     np.testing.assert_array_equal(np.array(vectors[0], np.float32), expected[0])
     assert vectors[1:3] == [None, []]

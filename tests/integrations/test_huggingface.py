@@ -77,7 +77,7 @@ def test_the_names_of_other_libraries(hub: FakeHub, tiny_elmo: Elmo, tmp_path: P
     assert hub.commits == [("ada/tiny", "two", "Hello")]
     assert hub.repositories["ada/tiny"]["two"]["README.md"] == b"# Card"
     assert hub.tokens["/api/models/ada/tiny/commit/two"] == "Bearer other"
-    again = Elmo.from_pretrained("ada/tiny", revision="two", cache_dir=tmp_path / "here")
+    again = Elmo.load("ada/tiny", revision="two", cache_dir=tmp_path / "here")
     np.testing.assert_allclose(again.embed(SENTENCE), tiny_elmo.embed(SENTENCE), atol=1e-5)
     assert any((tmp_path / "here").rglob("model.safetensors"))
 
@@ -95,8 +95,8 @@ def test_a_loaded_model_and_other_formats(
     allennlp_hdf5.write(tiny_checkpoint, tmp_path / "old")
     push_to_hub((tmp_path / "old" / "options.json", tmp_path / "old" / "weights.hdf5"), "ada/old")
     assert "weights.hdf5" not in hub.repositories["ada/old"]["main"]
-    found = Elmo.load("ada/old").embed_tokens([["It", "fell"]])
-    np.testing.assert_allclose(found, tiny_elmo.embed_tokens([["It", "fell"]]), atol=1e-5)
+    found = Elmo.load("ada/old").embed([["It", "fell"]], tokenized=True)
+    np.testing.assert_allclose(found, tiny_elmo.embed([["It", "fell"]], tokenized=True), atol=1e-5)
 
 
 def test_of_a_run_the_best_model_and_nothing_else(hub: FakeHub, run: Run) -> None:

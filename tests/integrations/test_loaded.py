@@ -62,8 +62,8 @@ def test_changed_files_are_another_model(
     after = load_once(path, threads=1)
     assert after is not before
     sentence = [["It", "fell"]]
-    expected = Elmo(other).embed_tokens(sentence)[0]
-    np.testing.assert_allclose(after.embed_tokens(sentence)[0], expected, atol=1e-5)
+    expected = Elmo(other).embed(sentence, tokenized=True)[0]
+    np.testing.assert_allclose(after.embed(sentence, tokenized=True)[0], expected, atol=1e-5)
 
 
 def test_few_models_are_kept(loads: list[object], tiny_folder: Path, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_what_cannot_be_named_is_refused(tiny_elmo: Elmo) -> None:
 
 def _in_child(folder: Path, sender: multiprocessing.connection.Connection) -> None:
     elmo = load_once(folder, threads=2)
-    vectors = [load_once(folder, threads=2).embed_tokens([["It", "fell"] * 2000])[0]]
+    vectors = [load_once(folder, threads=2).embed([["It", "fell"] * 2000], tokenized=True)[0]]
     sender.send((elmo is load_once(folder, threads=2), vectors[0]))
     sender.close()
 
@@ -104,7 +104,7 @@ def test_a_forked_process_loads_its_own_and_does_not_wait_for_dead_threads(
     tiny_folder: Path,
 ) -> None:
     elmo = load_once(tiny_folder, threads=2)
-    [expected] = elmo.embed_tokens([["It", "fell"] * 2000])  # its threads have started
+    [expected] = elmo.embed([["It", "fell"] * 2000], tokenized=True)  # its threads have started
     receiver, sender = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(
         target=_in_child, args=(tiny_folder, sender)

@@ -50,7 +50,7 @@ def test_sentences_are_those_of_encode(
 
 def test_tokens_are_rows_in_order(vectorizer: ElmoVectorizer, tiny_elmo: Elmo) -> None:
     found = vectorizer.set_params(pool=None, tokenized=True).transform(TOKENS)
-    expected = np.concatenate(tiny_elmo.embed_tokens(TOKENS))
+    expected = np.concatenate(tiny_elmo.embed(TOKENS, tokenized=True))
     np.testing.assert_allclose(found, expected, atol=1e-5)
     same_length = np.array([["It", "fell"], ["It", "rose"]])
     assert vectorizer.transform(same_length).shape == (4, 32)

@@ -51,7 +51,7 @@ def words(tokens: Any) -> list[str]:
 def test_without_sentences_a_document_is_one_sequence(nlp: Language, tiny_elmo: Elmo) -> None:
     doc = nlp(TEXT)
     assert doc.tensor.dtype == np.float32
-    [expected] = tiny_elmo.embed_tokens([words(doc)])
+    [expected] = tiny_elmo.embed([words(doc)], tokenized=True)
     found = np.stack([token.vector for token in doc if not token.is_space])
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
@@ -61,7 +61,7 @@ def test_sentences_are_read_on_their_own(tiny_folder: Path, tiny_elmo: Elmo) -> 
     sentences = list(doc.sents)
     assert len(sentences) == 2
     for sentence in sentences:
-        [expected] = tiny_elmo.embed_tokens([words(sentence)], layers="top")
+        [expected] = tiny_elmo.embed([words(sentence)], layers="top", tokenized=True)
         found = np.stack([token.vector for token in sentence if not token.is_space])
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
@@ -73,7 +73,7 @@ def test_white_space_has_no_vector_and_changes_none(nlp: Language, tiny_elmo: El
     assert not space.has_vector
     assert doc[0].has_vector
     assert doc[space.i : space.i + 1].has_vector is False
-    whole = tiny_elmo.encode_tokens([words(doc)])[0]
+    whole = tiny_elmo.encode([words(doc)], tokenized=True)[0]
     np.testing.assert_allclose(doc.vector, whole, atol=1e-5)
     np.testing.assert_allclose(doc[:].vector, whole, atol=1e-5)
     for text in ("", " ", "\n\n"):
@@ -127,13 +127,13 @@ def test_a_stream_goes_in_batches(
     texts = [TEXT, "", "It fell .", "  ", *["Rates rose ."] * 6]
     expected = [nlp(text).tensor for text in texts]
     calls: list[int] = []
-    embed = Elmo.embed_tokens
+    embed = Elmo.embed
 
     def counted(self: Elmo, sentences: Any, **options: Any) -> Any:
         calls.append(len(sentences))
         return embed(self, sentences, **options)
 
-    monkeypatch.setattr(Elmo, "embed_tokens", counted)
+    monkeypatch.setattr(Elmo, "embed", counted)
     docs = list(nlp.pipe(iter(texts), batch_size=5))
     assert calls == [3, 5]
     for doc, tensor in zip(docs, expected, strict=True):
@@ -277,14 +277,14 @@ def ewt_documents() -> Iterator[str]:
 
 @pytest.mark.skipif(not EWT.exists(), reason="the folder with the treebank is not here")
 def test_alignment_on_ewt(tiny_folder: Path, tiny_elmo: Elmo) -> None:
-    """All of the development set: each token has the vector of `Elmo.embed_tokens`."""
+    """All of the development set: each token has the vector of `Elmo.embed(tokenized=True)`."""
     nlp = pipeline(tiny_folder, sentences=True)
     n_tokens = n_spaces = 0
     worst = 0.0
     for doc in nlp.pipe(ewt_documents(), batch_size=20):
         assert doc.tensor.shape == (len(doc), 32)
         sentences = [words(sentence) for sentence in doc.sents]
-        expected = [v for s in sentences for v in tiny_elmo.embed_tokens([s])[0]]
+        expected = [v for s in sentences for v in tiny_elmo.embed([s], tokenized=True)[0]]
         found = [token.vector for token in doc if not token.is_space]
         assert len(found) == len(expected)
         worst = max(worst, float(np.abs(np.stack(found) - np.stack(expected)).max()))

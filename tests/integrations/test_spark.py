@@ -161,7 +161,7 @@ def test_as_an_expression(spark: Any, tiny_folder: Path) -> None:
     check_pooled([row.asDict() for row in rows], table, tiny_folder)
     tokens = spark.createDataFrame([(["a", "b c"],), (None,), ([],)], "tokens array<string>")
     rows = tokens.select(door.embed_udf(model=tiny_folder)("tokens").alias("v")).collect()
-    [expected] = Elmo.load(tiny_folder, threads=1).embed_tokens([["a", "b c"]])
+    [expected] = Elmo.load(tiny_folder, threads=1).embed([["a", "b c"]], tokenized=True)
     np.testing.assert_allclose(rows[0]["v"], expected, rtol=0, atol=1e-5)
     assert [rows[1]["v"], rows[2]["v"]] == [None, []]
 

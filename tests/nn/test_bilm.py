@@ -93,7 +93,7 @@ def run(
 
 def test_layer_zero_is_the_token_vector_for_both_directions(tiny_elmo: Elmo) -> None:
     values, _ = run(tiny_elmo, [["One", "word"]])
-    vectors = tiny_elmo.token_vectors(["<S>", "One", "word", "</S>"])
+    vectors = tiny_elmo.engine.token_vectors(["<S>", "One", "word", "</S>"])
     np.testing.assert_allclose(values[0, 0], np.concatenate([vectors] * 2, axis=1), atol=1e-6)
 
 

@@ -32,7 +32,7 @@ def test_a_fresh_layer_gives_the_vectors_of_embed(tiny_elmo: Elmo) -> None:
     layer = tiny_elmo.layer(dropout=0)
     batch = layer.batch(SENTENCES)
     [vectors] = layer(batch)
-    expected = tiny_elmo.embed_tokens(SENTENCES)
+    expected = tiny_elmo.embed(SENTENCES, tokenized=True)
     for row, plain in enumerate(expected):
         np.testing.assert_allclose(vectors[row, : len(plain)].detach(), plain, atol=2e-6)
         assert (vectors[row, len(plain) :] == 0).all()
@@ -102,7 +102,7 @@ def test_every_parameter_of_a_trainable_bilm_learns(tiny_elmo: Elmo) -> None:
 
 
 def test_training_the_layer_does_not_change_the_model(tiny_elmo: Elmo) -> None:
-    before = tiny_elmo.embed_tokens(PAIR)
+    before = tiny_elmo.embed(PAIR, tokenized=True)
     layer = tiny_elmo.layer(dropout=0, trainable_bilm=True)
     optimiser = torch.optim.SGD(layer.parameters(), lr=0.1)
     batch = layer.batch(PAIR)
@@ -110,7 +110,7 @@ def test_training_the_layer_does_not_change_the_model(tiny_elmo: Elmo) -> None:
     optimiser.step()
     changed = layer(batch)[0]
     assert not np.allclose(changed[1].detach(), before[1], atol=1e-2)
-    for ours, plain in zip(tiny_elmo.embed_tokens(PAIR), before, strict=True):
+    for ours, plain in zip(tiny_elmo.embed(PAIR, tokenized=True), before, strict=True):
         np.testing.assert_array_equal(ours, plain)
     assert not any(p.requires_grad for p in tiny_elmo.engine.bilm.parameters())
 
@@ -179,7 +179,7 @@ def test_a_word_model_takes_tokens_not_characters(tmp_path: Path) -> None:
     layer = elmo.layer(dropout=0)
     [vectors] = layer(layer.batch([["one", "unknown"]]))
     np.testing.assert_allclose(
-        vectors[0].detach(), elmo.embed_tokens([["one", "unknown"]])[0], atol=2e-6
+        vectors[0].detach(), elmo.embed([["one", "unknown"]], tokenized=True)[0], atol=2e-6
     )
     with pytest.raises(ConfigError, match=r"use batch\(tokens\)"):
         layer.from_character_ids(character_ids(PAIR, 7))

@@ -403,9 +403,9 @@ def test_load_by_name(
         files=(PublishedFile(name="model.zip", addresses=(server.url("/model.zip"),)),),
     )
     monkeypatch.setattr(catalog, "_BY_NAME", {"tiny": pair, "tiny-zip": packed})
-    [expected] = tiny_elmo.embed_tokens([["It", "fell"]])
+    [expected] = tiny_elmo.embed([["It", "fell"]], tokenized=True)
     for name in ("tiny", "tiny-zip"):
-        [found] = Elmo.load(name).embed_tokens([["It", "fell"]])
+        [found] = Elmo.load(name).embed([["It", "fell"]], tokenized=True)
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
@@ -452,8 +452,8 @@ def test_hugging_face(fake: FakeHub, tiny_elmo: Elmo, name: str) -> None:
     assert call["local_files_only"] is False
 
 
-def test_from_pretrained_passes_everything_on(fake: FakeHub, tmp_path: Path) -> None:
-    elmo = Elmo.from_pretrained(
+def test_load_passes_everything_on(fake: FakeHub, tmp_path: Path) -> None:
+    elmo = Elmo.load(
         "a/tiny", token="secret", revision="v2", cache_dir=tmp_path / "c", progress=False, threads=1
     )
     [call] = fake.calls
@@ -466,7 +466,7 @@ def test_from_pretrained_passes_everything_on(fake: FakeHub, tmp_path: Path) -> 
     assert fake.calls[1]["revision"] == "v2"
     assert fake.calls[1]["cache_dir"] == tmp_path / "c"
     with pytest.raises(ConfigError, match="'a/tiny@v1' names another revision than revision='v2'"):
-        Elmo.from_pretrained("a/tiny@v1", revision="v2")
+        Elmo.load("a/tiny@v1", revision="v2")
 
 
 def test_the_hub_shows_its_own_bars(fake: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def test_layers_are_kept_if_asked_for(
     )
     rows = index.rows("the")
     uses = [index.use(row) for row in rows]
-    vectors = lm.embed_tokens([use.tokens for use in uses], layers=[0, 0.5, 0.5])
+    vectors = lm.embed([use.tokens for use in uses], layers=[0, 0.5, 0.5], tokenized=True)
     wanted = np.stack([one[use.position] for one, use in zip(vectors, uses, strict=True)])
     steps = np.abs(wanted).max(axis=1, keepdims=True) / 127
     assert (np.abs(index.layers(rows) - wanted) <= 0.51 * steps).all()
@@ -126,7 +126,7 @@ def test_without_a_softmax_uses_are_compared_by_layers(
     assert "no softmax" in said[0]
     rows = index.rows("the")
     uses = [index.use(row) for row in rows]
-    vectors = lm.embed_tokens([use.tokens for use in uses], layers="top")
+    vectors = lm.embed([use.tokens for use in uses], layers="top", tokenized=True)
     wanted = np.stack([one[use.position] for one, use in zip(vectors, uses, strict=True)])
     wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
     np.testing.assert_allclose(index.vectors(rows), wanted, atol=0.01)

@@ -82,7 +82,7 @@ def test_a_place_does_not_depend_on_the_others(lm: Elmo) -> None:
 
 def test_the_context_is_what_both_directions_know_before_they_read_the_word(lm: Elmo) -> None:
     context = SenseSpace(lm, layers="context").vectors([(SENTENCE, k) for k in range(6)]).layers
-    top = lm.layers_tokens([SENTENCE.tokens])[0].values[-1]
+    top = lm.layers([SENTENCE.tokens], tokenized=True)[0].values[-1]
     half = lm.dim // 2
     np.testing.assert_allclose(context[1:, :half], top[:-1, :half], atol=1e-6)
     np.testing.assert_allclose(context[:-1, half:], top[1:, half:], atol=1e-6)
@@ -166,7 +166,7 @@ def test_homonyms_come_apart_better_than_by_layers() -> None:
         nearest = similarity.argmax(axis=1)
         return float(np.mean([senses[k] == senses[n] for k, n in enumerate(nearest)]))
 
-    layers = elmo.layers_tokens([sentence.tokens for sentence, _ in places])
+    layers = elmo.layers([sentence.tokens for sentence, _ in places], tokenized=True)
     top = np.stack([one.values[-1, k] for one, (_, k) in zip(layers, places, strict=True)])
     top /= np.linalg.norm(top, axis=1, keepdims=True)
     found = sense_vectors(elmo, places)

@@ -93,7 +93,7 @@ def test_each_of_many_clients_gets_its_own(lm: Elmo) -> None:
 
     found = use(lm, work, watched, batch_tokens=256)
     for k, vectors in enumerate(found):
-        wanted = lm.embed_tokens([sentence(k + j).tokens for j in range(1 + k % 3)])
+        wanted = lm.embed([sentence(k + j).tokens for j in range(1 + k % 3)], tokenized=True)
         for one, other in zip(vectors, wanted, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-5)
     assert sum(n for n, _ in watched.batches) == sum(1 + k % 3 for k in range(200))
@@ -115,12 +115,14 @@ def test_each_sentence_is_finished_in_its_own_way(lm: Elmo) -> None:
     watched = Watched()
     found = [result for [result] in use(lm, work, watched, max_wait=0.2)]
     tokens = [sentence(8).tokens]
-    np.testing.assert_allclose(found[0], lm.embed_tokens(tokens)[0], atol=1e-5)
+    np.testing.assert_allclose(found[0], lm.embed(tokens, tokenized=True)[0], atol=1e-5)
     np.testing.assert_allclose(
-        found[1], lm.encode_tokens(tokens, layers=0, pool="max")[0], atol=1e-5
+        found[1], lm.encode(tokens, layers=0, pool="max", tokenized=True)[0], atol=1e-5
     )
-    np.testing.assert_allclose(found[2], lm.layers_tokens(tokens)[0].values, atol=1e-5)
-    np.testing.assert_allclose(found[3], lm.encode_tokens(tokens, layers="top")[0], atol=1e-5)
+    np.testing.assert_allclose(found[2], lm.layers(tokens, tokenized=True)[0].values, atol=1e-5)
+    np.testing.assert_allclose(
+        found[3], lm.encode(tokens, layers="top", tokenized=True)[0], atol=1e-5
+    )
     assert len(watched.batches) < 4  # some were computed together
 
 
@@ -149,7 +151,7 @@ def test_kinds_of_work_mix(lm: Elmo) -> None:
     assert scored.tokens == sentence(3).tokens
     assert other.tokens == sentence(4).tokens
     np.testing.assert_allclose(
-        vectors.values, lm.layers_tokens([sentence(4).tokens])[0].values, atol=1e-5
+        vectors.values, lm.layers([sentence(4).tokens], tokenized=True)[0].values, atol=1e-5
     )
     assert (len(two_words), len(four_words), nothing) == (2, 4, [])
 

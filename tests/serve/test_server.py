@@ -308,7 +308,7 @@ def test_a_client_that_reads_slowly_gets_everything(lm_folder: Path, lm: Elmo) -
     finally:
         running.stop()
     assert len(b"".join(parts)) > 1_000_000
-    wanted = lm.layers_tokens([["a"] * 100])[0].values
+    wanted = lm.layers([["a"] * 100], tokenized=True)[0].values
     assert len(whole["results"]) == 20
     for result in whole["results"]:
         np.testing.assert_allclose(result["layers"], wanted, atol=1e-5)

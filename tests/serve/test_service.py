@@ -42,11 +42,11 @@ CHOICES: list[tuple[Any, str | None]] = [
 
 def expected(elmo: Elmo, sentences: list[list[str]], layers: Any, pooling: Any) -> list[np.ndarray]:
     if layers == "all":
-        values = [found.values for found in elmo.layers_tokens(sentences)]
+        values = [found.values for found in elmo.layers(sentences, tokenized=True)]
         return values if pooling is None else [v[:, -1] if v.shape[1] else v.sum(1) for v in values]
     if pooling is None:
-        return elmo.embed_tokens(sentences, layers=layers)
-    return list(elmo.encode_tokens(sentences, pool=pooling, layers=layers))
+        return elmo.embed(sentences, layers=layers, tokenized=True)
+    return list(elmo.encode(sentences, pool=pooling, layers=layers, tokenized=True))
 
 
 def post(client: TestClient, path: str, body: Any, accept: str = JSON) -> Any:
@@ -277,7 +277,7 @@ def test_every_example_of_the_description_works(client: TestClient) -> None:
 
 def test_large_responses_come_in_pieces(client: TestClient, lm: Elmo) -> None:
     tokens = [["It", "fell", str(k), "times", "."] * (6 + k % 2) for k in range(100)]
-    wanted = [layers.values for layers in lm.layers_tokens(tokens)]
+    wanted = [layers.values for layers in lm.layers(tokens, tokenized=True)]
     assert sum(values.size for values in wanted) > 262_144
     body = {"tokens": tokens, "layers": "all"}
     found = post(client, "/v1/embed", body)

@@ -266,8 +266,8 @@ def test_a_paragraph_is_read_sentence_by_sentence_or_whole(tiny_elmo: Elmo, tmp_
     paragraph = split_paragraph("It fell. “Rain fell,” she said. Then snow.")
     assert [len(sentence) for sentence in paragraph.sentences] == list(paragraph.sizes) == [3, 8, 3]
     assert sum(paragraph.sentences, ()) == paragraph.tokens
-    alone = [s.values for s in tiny_elmo.layers_tokens(paragraph.sentences)]
-    whole = tiny_elmo.layers_tokens([paragraph.tokens])[0].values
+    alone = [s.values for s in tiny_elmo.layers(paragraph.sentences, tokenized=True)]
+    whole = tiny_elmo.layers([paragraph.tokens], tokenized=True)[0].values
     data = write_data("qa", tmp_path)
     for by_sentence, expected in (("true", np.concatenate(alone, axis=1)), ("false", whole)):
         recipe = quick_recipe("qa", schedule__steps="1", model__by_sentence=by_sentence)
@@ -308,7 +308,7 @@ def test_the_bilm_sees_quotes_as_it_learned_them(tiny_elmo: Elmo, tmp_path: Path
     curly, plain = ["“", "It", "’s", "``", "so"], ['"', "It", "'s", '"', "so"]
     with task._layers([]):
         found = task.tokens([curly])
-    expected = tiny_elmo.layers_tokens([plain])[0].values
+    expected = tiny_elmo.layers([plain], tokenized=True)[0].values
     np.testing.assert_allclose(found.layers[:, 0].numpy(), expected, atol=2e-3)
     assert found.spellings[0, 0] == "“".encode()[0] + 1  # the task itself sees what stands there
 

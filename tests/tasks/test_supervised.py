@@ -262,11 +262,11 @@ def test_a_bilm_can_be_trained_too(stored: Any, tiny_elmo: Elmo, tmp_path: Path)
     sentence = [["Ada", "lives", "in", "Rome"]]
     with torch.no_grad():
         (mean,) = task.elmo.layer(dropout=0)(task.elmo.layer().batch(sentence))
-    np.testing.assert_allclose(task.elmo.embed_tokens(sentence)[0], mean[0], atol=1e-5)
-    assert np.abs(mean[0].numpy() - tiny_elmo.embed_tokens(sentence)[0]).max() > 1e-3
+    np.testing.assert_allclose(task.elmo.embed(sentence, tokenized=True)[0], mean[0], atol=1e-5)
+    assert np.abs(mean[0].numpy() - tiny_elmo.embed(sentence, tokenized=True)[0]).max() > 1e-3
     loaded = task_class("ner").load(tmp_path / "run")
     np.testing.assert_array_equal(
-        loaded.elmo.embed_tokens(sentence)[0], task.elmo.embed_tokens(sentence)[0]
+        loaded.elmo.embed(sentence, tokenized=True)[0], task.elmo.embed(sentence, tokenized=True)[0]
     )
     examples = task.examples(data)
     assert loaded.predict_examples(examples) == task.predict_examples(examples)

@@ -230,7 +230,7 @@ def test_what_a_run_leaves(data: Prepared, tmp_path: Path) -> None:
     assert [line["step"] for line in heard] == [line["step"] for line in run.log()]
     elmo = run.elmo(threads=1)
     assert isinstance(elmo, Elmo)
-    assert elmo.embed_tokens([["wa", "zz"]])[0].shape == (2, 12)
+    assert elmo.embed([["wa", "zz"]], tokenized=True)[0].shape == (2, 12)
     last = [line["heldout"] for line in run.log() if "heldout" in line][-1]
     notes = Elmo.load(run.checkpoint_path).checkpoint.notes["training"]
     assert notes["step"] == run.log()[-1]["step"]

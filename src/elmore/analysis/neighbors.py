@@ -205,7 +205,7 @@ class Neighbors:
         if query.lower() not in lower:
             raise ConfigError(f"the context '{context[:60]}' has no '{query}'; write it there")
         position = lower.index(query.lower())
-        vectors = self.elmo.embed_tokens([tokens], layers=layers)[0]
+        vectors = self.elmo.embed([tokens], layers=layers, tokenized=True)[0]
         return _Source(tokens, position, vectors[position])
 
     def _chosen(self, index: Index, found: Rows) -> list[_Source]:
@@ -234,7 +234,7 @@ class Neighbors:
 
     def _token_layer(self, index: Index, query: str) -> list[Row]:
         words = index.forms()
-        vectors = self.elmo.token_vectors([query, *words])
+        vectors = self.elmo.engine.token_vectors([query, *words])
         return _nearest_words({query}, vectors[0], words, vectors[1:], self.top)
 
     def _static(self, path: Path, query: str) -> list[Row]:

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
     # Both writers ask for the rows when they need them, so only one block is in memory.
     def block(row: int) -> NDArray[np.float32]:
-        vectors = elmo.token_vectors(words[row : row + _BLOCK])
+        vectors = elmo.engine.token_vectors(words[row : row + _BLOCK])
         progress.update(len(vectors))
         return vectors
 

@@ -153,8 +153,10 @@ def _verify(before: Checkpoint, written: Path, precision: str) -> float:
     from elmore.formats.detect import read_checkpoint
 
     text = fixed_text(before)
-    old = Elmo(before, precision="int8" if precision == "int8" else "float32").layers_tokens(text)
-    new = Elmo(read_checkpoint(written)).layers_tokens(text)
+    old = Elmo(before, precision="int8" if precision == "int8" else "float32").layers(
+        text, tokenized=True
+    )
+    new = Elmo(read_checkpoint(written)).layers(text, tokenized=True)
     difference = max(
         float(np.abs(a.values - b.values).max()) for a, b in zip(old, new, strict=True)
     )

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     places = find_uses(tokens, word)
     if not places:
         raise InputError(f"'{shown(word, 60)}' is in none of the sentences; name another --word")
-    uses = word_uses(list(elmo.pipe_layers(sentences)), places[:_MAX_USES])
+    uses = word_uses(list(elmo.pipe(sentences, layers="all")), places[:_MAX_USES])
     tables = _tables(uses, args.layers, elmo.n_layers)
     likely = _likely(elmo, sentences, uses, args.top)
     if args.json:

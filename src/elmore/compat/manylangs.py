@@ -1,7 +1,7 @@
 """ELMoForManyLangs' `Embedder` (elmoformanylangs 0.0.4) over elmore's parts.
 
 It reproduces what the original does with its batches: state is carried from call to call, and the
-`lstm` encoder sees the padding of shorter sentences. `Elmo.embed_tokens` does neither.
+`lstm` encoder sees the padding of shorter sentences. `Elmo.embed(tokenized=True)` does neither.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Embedder:
 
     def _batch(self, sentences: list[list[str]]) -> list[Array]:
         if not self.elmo.config.lstm.mixed:
-            return [layers.values for layers in self._stream.layers_tokens(sentences)]
+            return [layers.values for layers in self._stream.layers(sentences, tokenized=True)]
         engine = self.elmo.engine
         # The original's `lstm` encoder runs over the padding as if it were words,
         # backward as well.

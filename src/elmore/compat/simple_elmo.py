@@ -170,9 +170,9 @@ class ElmoModel:
             # simple_elmo discarded these vectors; only the state that they leave is
             # used.
             if warmup and texts:
-                stream.layers_tokens(texts[:size])
+                stream.layers(texts[:size], tokenized=True)
             for start in range(0, len(texts), size):
-                for row in stream.layers_tokens(texts[start : start + size]):
+                for row in stream.layers(texts[start : start + size], tokenized=True):
                     yield _chosen(row, layers)
 
     def _shape(self, layers: Layers) -> tuple[int, ...]:

@@ -166,7 +166,9 @@ class LayerCache:
             blocks.append(self._write(waiting, used))
             progress.update(len(waiting))
 
-        found = self.elmo.pipe_layers(sentences, batch_tokens=self.batch_tokens, progress=False)
+        found = self.elmo.pipe(
+            sentences, batch_tokens=self.batch_tokens, progress=False, layers="all"
+        )
         for layers in found:
             values = _half(layers.values)
             waiting[_text_digest(layers.tokens)] = values

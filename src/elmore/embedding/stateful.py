@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.compute.network import LstmState
 from elmore.embedding.engine import Engine
+from elmore.embedding.inputs import sentences_from_texts, sentences_from_tokens
 from elmore.embedding.long_input import is_long, read_long
 from elmore.embedding.results import LayerChoice, SentenceLayers, all_layers, layer_weights
-from elmore.embedding.stream import sentences_from_texts, sentences_from_tokens
 from elmore.errors import ConfigError
 from elmore.text.sentence import Sentence
 
@@ -38,27 +39,26 @@ class Stream:
     def __exit__(self, *details: object) -> None:
         self.reset()
 
-    def layers(self, texts: Sequence[str]) -> list[SentenceLayers]:
-        """All layers of one batch of texts."""
-        return self._run(list(sentences_from_texts(texts, self._tokenize, "embed_tokens")))
-
-    def layers_tokens(self, sentences: Sequence[Sequence[str]]) -> list[SentenceLayers]:
-        """All layers of one batch of token lists."""
-        return self._run(list(sentences_from_tokens(sentences, "use embed or layers")))
+    def layers(
+        self, texts: Sequence[str] | Sequence[Sequence[str]], *, tokenized: bool = False
+    ) -> list[SentenceLayers]:
+        """All layers of one batch of texts, or of token lists if `tokenized`."""
+        if tokenized:
+            return self._run(list(sentences_from_tokens(texts)))
+        # Type checkers cannot know what `tokenized` says; what is not a text is refused.
+        lines = cast("Sequence[str]", texts)
+        return self._run(list(sentences_from_texts(lines, self._tokenize)))
 
     def embed(
-        self, texts: Sequence[str], *, layers: LayerChoice = "mean"
+        self,
+        texts: Sequence[str] | Sequence[Sequence[str]],
+        *,
+        tokenized: bool = False,
+        layers: LayerChoice = "mean",
     ) -> list[NDArray[np.float32]]:
-        """Embed one batch of texts, each (time, dim)."""
+        """Embed one batch of texts, or of token lists if `tokenized`, each (time, dim)."""
         layer_weights(layers, self._engine.config.n_layers)  # a bad choice must not move the state
-        return [result.mix(layers) for result in self.layers(texts)]
-
-    def embed_tokens(
-        self, sentences: Sequence[Sequence[str]], *, layers: LayerChoice = "mean"
-    ) -> list[NDArray[np.float32]]:
-        """Embed one batch of token lists, each (time, dim)."""
-        layer_weights(layers, self._engine.config.n_layers)
-        return [result.mix(layers) for result in self.layers_tokens(sentences)]
+        return [result.mix(layers) for result in self.layers(texts, tokenized=tokenized)]
 
     def reset(self, rows: Sequence[int] | None = None) -> None:
         """Forget the state of all rows, or of some."""

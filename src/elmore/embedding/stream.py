@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Literal, TypeGuard, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.messages import SILENT, Progress, shown
+from elmore.base.messages import SILENT, Progress
 from elmore.embedding.engine import Engine
 from elmore.embedding.long_input import LONG_TOKENS, is_long, read_long
 from elmore.embedding.results import Array, Finish, check_sif, choose_finish
 from elmore.embedding.sif import Sif
 from elmore.embedding.vector_files import Record
-from elmore.errors import ConfigError
 from elmore.options import BATCH_TOKENS, LayerChoice, Output, Pooling
 from elmore.text.batching import Batch, plan_batches
 from elmore.text.sentence import Sentence
 
 __all__ = [
     "BATCH_TOKENS",
-    "check_listed",
-    "check_text",
     "embed_records",
     "embed_stream",
     "finish_of",
-    "is_flat",
-    "sentence_from_tokens",
-    "sentences_from_texts",
-    "sentences_from_tokens",
     "windows",
 ]
 
@@ -44,116 +37,6 @@ _WINDOW_SENTENCES = 1024
 _WINDOW_TOKENS = 65_536
 # Places in the index of a complete window (sentences times the longest), 8 bytes each.
 _MAX_PLACES = 4_000_000
-
-
-# --------------------------------------------------------------------------- what callers pass
-
-
-def check_text(text: object) -> None:
-    """Refuse what is not a string."""
-    if not isinstance(text, str):
-        raise ConfigError(f"got {_kind(text)} where a text belongs; pass a string")
-
-
-def _kind(value: object) -> str:
-    name = type(value).__name__
-    return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
-
-
-def check_listed(items: Any, what: str) -> None:
-    """Refuse what has no items in an order, or is a table, of which Python lists the columns."""
-    if hasattr(items, "columns") or hasattr(items, "column_names"):
-        raise ConfigError(f"got a table where {what} belong; pass one column, such as df['text']")
-    unordered = isinstance(items, bytes | Mapping | Set)
-    if unordered or not (isinstance(items, Iterable) or hasattr(items, "__getitem__")):
-        raise ConfigError(f"got {_kind(items)} where {what} belong; pass a list")
-
-
-def is_flat(sentences: Any) -> TypeGuard[Sequence[str]]:
-    """Whether it is the tokens of one sentence, not a list of such lists.
-
-    Raises:
-        ConfigError: texts rather than tokens.
-    """
-    if isinstance(sentences, str) or not isinstance(sentences, Sequence | np.ndarray):
-        return False
-    if not len(sentences) or not all(isinstance(token, str) for token in sentences):
-        return False
-    for token in sentences:
-        if any(c.isspace() for c in token):
-            raise ConfigError(
-                f"got the token {shown(repr(token), 60)} with a space; use embed, encode or layers "
-                "for text, or pass a list of token lists"
-            )
-    return True
-
-
-def sentences_from_texts(
-    texts: Iterable[str | Sentence], tokenize: Callable[[str], Sentence], for_tokens: str
-) -> Iterator[Sentence]:
-    """Tokenize texts; sentences are passed on.
-
-    Args:
-        texts: what a caller passed.
-        tokenize: splits one.
-        for_tokens: what takes lists of tokens instead, for messages.
-
-    Raises:
-        ConfigError: one string for all, or an item that is not a string.
-    """
-    if isinstance(texts, str):
-        raise ConfigError("got one string where a list of sentences belongs; pass [text]")
-    check_listed(texts, "sentences")
-    for k, text in enumerate(texts):
-        if isinstance(text, Sentence):
-            yield text
-        elif isinstance(text, str):
-            yield tokenize(text)
-        else:
-            raise ConfigError(
-                f"item {k} is a {type(text).__name__}, not a string; for lists of tokens use "
-                f"{for_tokens}"
-            )
-
-
-def sentences_from_tokens(
-    sentences: Iterable[Iterable[str] | Sentence], for_text: str
-) -> Iterator[Sentence]:
-    """Take lists of tokens as they are; sentences are passed on.
-
-    Args:
-        sentences: what a caller passed.
-        for_text: what to do with text instead, for messages.
-
-    Raises:
-        ConfigError: a string where a list belongs, or a token that is not a string.
-    """
-    if isinstance(sentences, str):
-        raise ConfigError(
-            f"got a string where lists of tokens belong; {for_text} for text, or pass [tokens]"
-        )
-    check_listed(sentences, "lists of tokens")
-    for k, tokens in enumerate(sentences):
-        yield sentence_from_tokens(tokens, f"sentence {k}", for_text)
-
-
-def sentence_from_tokens(tokens: Iterable[str] | Sentence, what: str, for_text: str) -> Sentence:
-    """Take one list of tokens as it is; `what` names it in messages."""
-    if isinstance(tokens, Sentence):
-        return tokens
-    if isinstance(tokens, str):
-        raise ConfigError(f"{what} is a string, not a list of tokens; {for_text} for text")
-    check_listed(tokens, f"the tokens of {what}")
-    listed = tuple(tokens)
-    for token in listed:
-        if not isinstance(token, str):
-            raise ConfigError(
-                f"{what} has a token of type {type(token).__name__}; tokens are strings"
-            )
-    return Sentence(listed)
-
-
-# --------------------------------------------------------------------------- streams
 
 
 def embed_stream(

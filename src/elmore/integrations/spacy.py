@@ -151,7 +151,7 @@ class ElmoComponent(_Component):
             doc.vector = doc.vector_norm = None  # type: ignore[assignment]  # spaCy's own None
             if self._settings["hooks"]:
                 add_hooks(doc)
-        found = elmo.embed_tokens(words, layers=self._settings["layers"], progress=False)
+        found = elmo.embed(words, layers=self._settings["layers"], progress=False, tokenized=True)
         for tokens, vectors in zip(places, found, strict=True):
             tokens[0].doc.tensor[[token.i for token in tokens]] = vectors
 

@@ -122,7 +122,7 @@ def explore(elmo: Elmo, texts: Sequence[str], *, word: str | None = None) -> Exp
             raise InputError("no word occurs twice in these sentences; choose one with word=")
         raise InputError(f"'{shown(word, 60)}' is in none of the sentences; choose another word")
     places = chosen.by_sentence
-    layers = elmo.pipe_layers(sentences[k] for k in places)
+    layers = elmo.pipe((sentences[k] for k in places), layers="all")
     try:
         space = SenseSpace(elmo)
     except ConfigError:  # it has no softmax; the page says so

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from elmore.base.messages import shown
 from elmore.compute.softmax import log_sum
-from elmore.embedding.embedder import Embedder
-from elmore.embedding.stream import (
+from elmore.embedding.inputs import (
     sentence_from_tokens,
     sentences_from_texts,
     sentences_from_tokens,
 )
 from elmore.errors import ConfigError, FormatError
+from elmore.formats.checkpoint import Checkpoint
 from elmore.text.sentence import Sentence
 
 if TYPE_CHECKING:
@@ -34,14 +34,13 @@ __all__ = ["Array", "Ids", "LanguageModel", "Logs", "log_sum", "read_sentence", 
 Array = NDArray[np.float32]
 Logs = NDArray[np.float64]
 Ids = NDArray[np.int64]
-_FOR_TEXT = "leave out tokenized"
 
 
 class LanguageModel:
     """A model with its softmax: sentences in, log probabilities out."""
 
     def __init__(self, elmo: Elmo) -> None:
-        if not isinstance(elmo, Embedder):
+        if not isinstance(getattr(elmo, "checkpoint", None), Checkpoint):
             raise ConfigError(
                 f"elmo={shown(repr(elmo), 60)} is not a loaded model; pass Elmo.load(...)"
             )
@@ -131,12 +130,12 @@ class LanguageModel:
 def read_sentences(elmo: Elmo, items: Iterable[Any], tokenized: bool) -> Iterator[Sentence]:
     """Turn texts, or lists of tokens if `tokenized`, into sentences; sentences are passed on."""
     if tokenized:
-        return sentences_from_tokens(items, _FOR_TEXT)
-    return sentences_from_texts(items, elmo.tokenize, "tokenized=True")
+        return sentences_from_tokens(items)
+    return sentences_from_texts(items, elmo.tokenize)
 
 
 def read_sentence(elmo: Elmo, tokens: str | Sequence[str]) -> Sentence:
     """Turn one text or one list of tokens into a sentence."""
     if isinstance(tokens, str):
         return elmo.tokenize(tokens)
-    return sentence_from_tokens(tokens, "the sentence", _FOR_TEXT)
+    return sentence_from_tokens(tokens, "the sentence", "pass a string")

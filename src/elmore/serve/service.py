@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from elmore.elmo import Elmo
-from elmore.embedding.stream import finish_of, sentence_from_tokens
+from elmore.embedding.inputs import sentence_from_tokens
+from elmore.embedding.stream import finish_of
 from elmore.embedding.vector_files import Record
 from elmore.errors import ConfigError, ElmoreError
 from elmore.language_model.explore import choose_uses, describe_uses, sense_words

@@ -17,8 +17,8 @@ from torch import Tensor
 from elmore.base.io import sha256_file
 from elmore.base.messages import ProgressOption, shown
 from elmore.elmo import Elmo
+from elmore.embedding.inputs import check_listed
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, model_digest
-from elmore.embedding.stream import check_listed
 from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row

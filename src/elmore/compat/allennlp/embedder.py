@@ -39,7 +39,7 @@ class ElmoEmbedder:
     """Embeds sentences with a biLM whose state is carried from batch to batch.
 
     So a second call with the same sentence gives slightly other vectors, as in AllenNLP. For
-    vectors that depend on a sentence alone use `elmore.Elmo.layers_tokens`.
+    vectors that depend on a sentence alone use `elmore.Elmo.layers(tokenized=True)`.
 
     Args:
         options_file: options.json; AllenNLP's default, the original model, if not given.
@@ -67,7 +67,7 @@ class ElmoEmbedder:
     def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """Embed one batch: (batch, layers, time, dim), and which tokens are real, (batch, time)."""
         torch = require_torch("batch_to_embeddings, which returns tensors,")
-        layers = self._stream.layers_tokens(batch)
+        layers = self._stream.layers(batch, tokenized=True)
         time = max((len(sentence) for sentence in layers), default=0)
         values = np.zeros((len(layers), self.elmo.n_layers, time, self.elmo.dim), np.float32)
         mask = np.zeros((len(layers), time), np.bool_)
@@ -89,7 +89,7 @@ class ElmoEmbedder:
             return [np.zeros(_EMPTY, np.float32)]  # the state stays as it is
         return [
             layers.values if len(layers) else np.zeros(_EMPTY, np.float32)
-            for layers in self._stream.layers_tokens(batch)
+            for layers in self._stream.layers(batch, tokenized=True)
         ]
 
     def embed_sentences(

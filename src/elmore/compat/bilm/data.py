@@ -228,7 +228,7 @@ def dump_token_embeddings(
     elmo = Elmo.load((options_file, weight_file))
     write_token_vectors(
         Path(outfile),
-        lambda row: elmo.token_vectors(words[row : row + _BLOCK]),
+        lambda row: elmo.engine.token_vectors(words[row : row + _BLOCK]),
         len(words),
         overwrite=True,
     )
@@ -262,5 +262,5 @@ def dump_bilm_embeddings(
         elmo.stateful() as state,
     ):
         for _, line in read_lines(stream, what=name, max_line=LIMITS.text_line_bytes):
-            [layers] = state.layers_tokens([line.split()])
+            [layers] = state.layers([line.split()], tokenized=True)
             writer.write(Record(line, layers.tokens, None, layers.values))

@@ -22,8 +22,9 @@ from elmore.compute.matrix import Matrix, Stored
 from elmore.compute.native import aligned
 from elmore.compute.recurrence import Clips, run_steps
 from elmore.elmo import Elmo
+from elmore.embedding.inputs import check_listed, sentence_from_tokens
 from elmore.embedding.layer_cache import model_digest
-from elmore.embedding.stream import check_listed, embed_stream, sentence_from_tokens
+from elmore.embedding.stream import embed_stream
 from elmore.errors import ConfigError, FormatError
 from elmore.tasks.data.tags import split_tags
 from elmore.tasks.decoding import Classified, Tagged, classified, cut_text, steps_of, tagged
