@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmore.tasks.task import TASKS
+from elmore.tasks.loading import TASKS
 
 VECTORS = "glove/glove.6B.100d.40k.float16.npy"
 SYSTEMS = ("baseline", "elmo")

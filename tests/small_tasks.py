@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from elmore import Elmo
+from elmore.tasks.loading import TASKS
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.task import TASKS
 
 NER = """-DOCSTART- -X- O O
 

@@ -49,8 +49,7 @@ def test_files_and_formats(cli: Any, trained: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     result = cli("tag", text, "--trained", trained / "tag", "-o", out)
     assert result.code == 0
-    assert result.err.startswith("2 lines, 4 tokens, ")
-    assert "tokens/s" in result.err
+    assert "lines/s" in result.err
     assert [json.loads(line) for line in out.read_text().splitlines()] == wanted
     again = cli("tag", text, "--trained", trained / "tag", "-o", out)
     assert "out.jsonl" in again.err
@@ -147,7 +146,7 @@ def test_tables_in_predict(cli: Any, trained: Path, tmp_path: Path) -> None:
 def test_misuse(cli: Any, trained: Path) -> None:
     for words, message in (
         (["tag", "no-such.txt"], "'no-such.txt' does not exist"),
-        (["tag", "It fell", "--trained", trained / "classify"], "is a model for classify"),
+        (["tag", "It fell", "--trained", trained / "classify"], "is a classifier; use"),
         (["tag", "It fell", "--trained", trained / "nothing"], "is not a trained model; use "),
         (["classify", "It", "fell", "--trained", trained / "tag"], "does not exist"),
         (["classify", "--text", "a"], "--text names a column, but stdin is not a .csv, .tsv or"),
@@ -215,8 +214,7 @@ def test_an_unknown_label_is_found_before_the_training(flag: str, cli: Any, tmp_
 @pytest.mark.parametrize("task", ["tag", "classify"])
 def test_the_models_that_ship_fit_the_model_that_ships(task: str) -> None:
     load: Any = tagger if task == "tag" else classifier
-    names = ready_models(task)
-    assert len(names) == 2
+    names = ready_models()[:2] if task == "tag" else ready_models()[2:]
     elmo = Elmo.load(threads=1)
     for name in names:
         model = load(name, elmo=elmo)

@@ -13,7 +13,7 @@ from small_tasks import make
 
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.tasks import ClassifyExample, TagExample
-from elmore.tasks.own.labelled import (
+from elmore.tasks.data.labelled import (
     Columns,
     is_span_scheme,
     label_names,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +20,8 @@ from small_tasks import CLASSIFY, make, write_data
 
 import elmore
 from elmore import Elmo
-from elmore.errors import ConfigError, FormatError, ModelNotFound
+from elmore.errors import ConfigError, FormatError, InputError, ModelNotFound
+from elmore.tasks import label_table, load
 from elmore.tasks.data.tags import tag_names
 from elmore.tasks.decoding import _marginals, steps_of, tagged
 from elmore.tasks.own.light import classifier, load_all, tagger
@@ -110,18 +114,6 @@ def test_a_training_word_adds_its_own_scores(tiny_elmo: Elmo, tmp_path: Path) ->
     assert task.predict(["rain fell ."]) == unknown
 
 
-def test_a_classifier_from_before_word_scores_and_bilstms_loads(
-    tiny_elmo: Elmo, tmp_path: Path
-) -> None:
-    task = trained("classify", tiny_elmo, tmp_path, model__bag='"off"')
-    facts = json.loads((tmp_path / "model" / "task.json").read_text())
-    del facts["recipe"]["model"]["bag"], facts["recipe"]["model"]["context"]
-    (tmp_path / "model" / "task.json").write_text(json.dumps(facts))
-    expected = task.predict(ITEMS)
-    assert make("classify").load(tmp_path / "model").predict(ITEMS) == expected
-    assert classifier(tmp_path / "model").predict(ITEMS) == expected
-
-
 def test_float16_and_no_bilm_inside(tiny_elmo: Elmo, tmp_path: Path) -> None:
     task = trained("tag", tiny_elmo, tmp_path)
     task.save(tmp_path / "half", with_elmo=False, precision="float16")
@@ -174,7 +166,7 @@ def test_damage_and_misuse(tiny_elmo: Elmo, tmp_path: Path) -> None:
         with pytest.raises(FormatError, match=message):
             tagger(tmp_path / "model")
     facts.write_text(whole)
-    with pytest.raises(ConfigError, match="is a model for tag"):
+    with pytest.raises(ConfigError, match="is a tagger; use"):
         classifier(tmp_path / "model")
     with pytest.raises(ConfigError, match="put the text in brackets"):
         tagger(tmp_path / "model").predict("Ada")
@@ -225,3 +217,74 @@ def test_ready_models_use_the_included_bilm_beside_a_folder_of_its_name(
     (tmp_path / "english").mkdir()
     monkeypatch.chdir(tmp_path)
     assert tagger("pos", threads=1).predict([["Rome"]])[0].tags == ("PROPN+NNP",)
+
+
+def test_any_trained_folder_is_loaded_by_what_it_says(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    for name in ("tag", "classify", "ner"):
+        task = make(name, tiny_elmo, schedule__epochs="1")
+        task.fit(write_data(name, tmp_path), out=tmp_path / name)
+        full, light = load(tmp_path / name), load(tmp_path / name, light=True, threads=1)
+        assert type(full) is type(task)
+        assert full.name == light.name == name
+        assert isinstance(light, type(task)) == (name == "ner")
+        expected = task.predict(["Ada fell ."])
+        assert full.predict(["Ada fell ."]) == light.predict(["Ada fell ."]) == expected
+        for format in light.formats:
+            assert list(full.lines(["Ada fell ."], format)) == list(
+                light.lines(["Ada fell ."], format)
+            )
+    with pytest.raises(ConfigError, match="ner writes text, jsonl, not 'conll'"):
+        next(load(tmp_path / "ner").lines(["Ada"], "conll"))
+    facts = tmp_path / "ner" / "checkpoint" / "task.json"
+    facts.write_text(facts.read_text().replace('"task": "ner"', '"task": "os"'))
+    with pytest.raises(FormatError, match="a model for 'os', which is not a task"):
+        load(tmp_path / "ner")
+
+
+def test_a_bilm_inside_must_be_the_one_of_the_training(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    trained("tag", tiny_elmo, tmp_path)
+    inside = tmp_path / "model" / "elmo"
+    other = Elmo.load()
+    shutil.move(inside, tmp_path / "outside")
+    inside.symlink_to(tmp_path / "outside", target_is_directory=True)
+    for light in (True, False):
+        with pytest.raises(FormatError, match="elmo' is a link out of the folder of the task"):
+            load(tmp_path / "model", light=light)
+    inside.unlink()
+    shutil.copytree(tmp_path / "outside", inside)
+    (inside / "config.json").unlink()
+    (inside / "config.json").symlink_to(tmp_path / "outside" / "config.json")
+    with pytest.raises(FormatError, match=r"config\.json' is a link out of the folder"):
+        load(tmp_path / "model", light=True)
+    shutil.rmtree(inside)
+    other.save(inside)
+    for light in (True, False):
+        with pytest.raises(FormatError, match="is not the biLM that the task was trained with"):
+            load(tmp_path / "model", light=light)
+
+
+def test_tables_keep_their_columns(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text('id,review,label\n1,"A joy, really.",x\n=2,Awful.,y\n')
+    model = load("sentiment", light=True, threads=1)
+    rows = list(csv.DictReader(io.StringIO("\n".join(label_table(model, path)))))
+    assert list(rows[0]) == ["id", "review", "label", "predicted_label", "probability"]
+    assert [row["predicted_label"] for row in rows] == ["positive", "negative"]
+    assert [(row["id"], row["review"], row["label"]) for row in rows] == [
+        ("1", "A joy, really.", "x"),
+        ("=2", "Awful.", "y"),
+    ]
+    assert 0.5 < float(rows[0]["probability"]) <= 1
+    (tmp_path / "d.jsonl").write_text('{"text": "A joy.", "n": [1, 2]}\n')
+    (line,) = label_table(model, tmp_path / "d.jsonl", "jsonl")
+    assert json.loads(line)["n"] == [1, 2]
+    assert json.loads(line)["label"] == "positive"
+    tags = label_table(load("pos", light=True, threads=1), path, "tsv", text="review")
+    assert [line.split("\t") for line in tags][1] == [
+        *("1", "A joy, really.", "x", "A joy , really ."),
+        "DET+DT NOUN+NN PUNCT+, ADV+RB PUNCT+.",
+    ]
+    with pytest.raises(ConfigError, match="written as csv, tsv or jsonl"):
+        next(label_table(model, path, "xlsx"))
+    with pytest.raises(InputError, match="there is no column 'nowhere'"):
+        next(label_table(model, path, text="nowhere"))

@@ -16,9 +16,9 @@ from small_tasks import NAMES, task_class, write_data
 
 from elmore.errors import InputError
 from elmore.tasks.data.columns import Mention, read_documents
+from elmore.tasks.data.labelled import read_columns
 from elmore.tasks.data.tags import Span, spans_from_tags, tag_names, tags_from_spans
 from elmore.tasks.layers.crf import tag_transitions
-from elmore.tasks.own.labelled import read_columns
 from elmore.tasks.paper.nli import NliExample, read_pairs
 from elmore.tasks.paper.qa import read_squad, split_paragraph
 from elmore.tasks.paper.sentiment import read_trees

@@ -15,9 +15,9 @@ from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES
 from elmore.errors import ConfigError, ResumeError
 from elmore.report import Report, Row
+from elmore.tasks.loading import TASKS
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.supervised import Task
-from elmore.tasks.task import TASKS
 from elmore.training.run import Run
 from elmore.training.seeds import numpy_generator
 

@@ -15,7 +15,7 @@ from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, write_json, write_result
 from elmore.cli.training import add_recipe, overrides
 from elmore.errors import ConfigError, InputError
-from elmore.tasks.task import TASKS
+from elmore.tasks.loading import TASKS
 from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from elmore.text.reading import read_input
 from elmore.text.records import as_text
 
 if TYPE_CHECKING:
-    from elmore.tasks.decoding import Classified
+    from elmore.tasks.predictions import Classified
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -60,34 +59,24 @@ def run(args: argparse.Namespace) -> int:
     kind = prepare(args, _FORMATS)
     _check_column(args)
     from elmore.tasks.own.light import classifier
-    from elmore.tasks.terminal import class_line
 
     model = classifier(
         args.trained, elmo=bilm(args), threads=args.threads, tokenizer=args.tokenizer
     )
     colour = in_colour(args)
-    n_tokens = 0
-
-    def records() -> Iterator[str]:
-        nonlocal n_tokens
-        texts, again = itertools.tee(itertools.islice(_texts(args), args.limit))
-        for text, found in zip(again, model.pipe(texts), strict=True):
-            n_tokens += sum(len(sentence) for sentence in model.read(text))
-            if kind == "jsonl":
-                yield json.dumps({"text": text, **found.to_json()}, ensure_ascii=False)
-            elif kind == "tsv":
-                yield _row(found, text)
-            else:
-                start = text if len(text) <= 100 else f"{text[:99]}…"
-                yield class_line(found.label, found.probabilities, start, colour=colour)
-
-    write_all(args, records(), lambda: n_tokens)
+    texts = itertools.islice(_texts(args), args.limit)
+    records: Iterator[str]
+    if kind == "tsv":
+        records = (_row(found, text) for text, found in model.answers(texts))
+    else:
+        records = model.lines(texts, kind, colour=colour)
+    write_all(args, records)
     return 0
 
 
 def _check_column(args: argparse.Namespace) -> None:
     """Refuse --text for what has no columns, before a model is loaded."""
-    from elmore.tasks.own.labelled import is_table
+    from elmore.tasks.data.labelled import is_table
 
     for word in args.inputs or ["-"] if args.text else ():
         if flags.is_sentence(word) or not is_table(word):
@@ -99,7 +88,7 @@ def _check_column(args: argparse.Namespace) -> None:
 
 
 def _texts(args: argparse.Namespace) -> Iterator[str]:
-    from elmore.tasks.own.labelled import Columns, is_table, read_texts
+    from elmore.tasks.data.labelled import Columns, is_table, read_texts
 
     for word in args.inputs or ["-"]:
         if flags.is_sentence(word):
@@ -111,7 +100,7 @@ def _texts(args: argparse.Namespace) -> Iterator[str]:
             yield from (line for _, line in read_input(word))
 
 
-def _row(found: Classified, text: str) -> str:
+def _row(found: Classified, text: Any) -> str:
     label: Any = found.label
     named = ", ".join(label) if isinstance(label, tuple) else str(label)
     chance = "" if not isinstance(label, str) else f"{found.probabilities[label]:.4f}"

@@ -244,7 +244,7 @@ def _included(model: ModelPath) -> tuple[str, ...]:
     from elmore.tasks.folder import ready_models
 
     english = model in (BUNDLED, bundled_model())
-    return (*ready_models("tag"), *ready_models("classify")) if english else ()
+    return ready_models() if english else ()
 
 
 def _name(model: ModelPath) -> str:

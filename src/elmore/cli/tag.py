@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from elmore.base.atomic import atomic_file
 from elmore.base.messages import shown
@@ -19,10 +18,6 @@ from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, reading_notes, say, several, write_result
 from elmore.errors import ConfigError
 from elmore.text.reading import Counts
-
-if TYPE_CHECKING:
-    from elmore.tasks.own.light import LightTagger
-    from elmore.text.sentence import Sentence
 
 __all__ = [
     "EXAMPLES",
@@ -88,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
     colour = in_colour(args)
     reader = flags.make_reader(args, model.elmo)
     sentences = itertools.islice(flags.read_words(reader, args.inputs, counts), args.limit)
-    write_all(args, _records(model, sentences, kind, colour=colour), lambda: counts.tokens)
+    tokens = (sentence.tokens for sentence in sentences)
+    write_all(args, model.lines(tokens, kind, colour=colour))
     notes = reading_notes(counts, model.elmo.checkpoint)
     if notes and not args.quiet:
         say(f"read {several(counts.sentences, 'sentence')}: {', '.join(notes)}")
@@ -123,33 +119,7 @@ def bilm(args: argparse.Namespace) -> Any:
     return Elmo(flags.read_model(flags.chosen_model(args)), threads=args.threads)
 
 
-def _records(
-    model: LightTagger, sentences: Iterable[Sentence], kind: str, *, colour: bool
-) -> Iterator[str]:
-    from elmore.tasks.terminal import mark_spans, tag_lines
-
-    for found in model.pipe(sentence.tokens for sentence in sentences):
-        parts = [model.tag_parts[tag] for tag in found.tags]
-        if kind == "jsonl":
-            yield json.dumps(found.to_json(), ensure_ascii=False)
-        elif kind == "conll":
-            yield _columns(found.tokens, parts)
-        elif model.marks_spans:
-            yield mark_spans(found.tokens, found.spans, colour=colour)
-        else:
-            yield tag_lines(found.tokens, parts, found.probabilities, colour=colour)
-
-
-def _columns(tokens: Iterable[str], parts: Iterable[Iterable[str]]) -> str:
-    """One token per line with its tags, separated by tabs; a blank line follows the sentence."""
-    rows = (
-        "\t".join([token.replace("\t", " "), *tags])
-        for token, tags in zip(tokens, parts, strict=True)
-    )
-    return "\n".join([*rows, ""])
-
-
-def write_all(args: argparse.Namespace, records: Iterable[str], tokens: Callable[[], int]) -> None:
+def write_all(args: argparse.Namespace, records: Iterable[str]) -> None:
     """Write records as they come; of files and stdin, say how fast they came."""
     start = time.perf_counter()
     number = 0
@@ -169,5 +139,4 @@ def write_all(args: argparse.Namespace, records: Iterable[str], tokens: Callable
             progress.update(1)
     seconds = time.perf_counter() - start
     if not args.quiet and not (args.inputs and all(map(flags.is_sentence, args.inputs))):
-        speed = tokens() / seconds if seconds else 0.0
-        say(f"{several(number, 'line')}, {several(tokens(), 'token')}, {speed:,.0f} tokens/s")
+        say(f"{several(number, 'line')}, {number / seconds if seconds else 0:,.0f} lines/s")

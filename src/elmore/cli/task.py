@@ -21,7 +21,7 @@ from elmore.cli.report import make_progress, say, write_json, write_result
 from elmore.cli.training import add_recipe, ending_by_signal, overrides
 from elmore.errors import ConfigError
 from elmore.report import check_picture
-from elmore.tasks.task import TASKS
+from elmore.tasks.loading import TASKS
 from elmore.text.reading import check_inputs, read_input
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ def _use(args: argparse.Namespace, model: Any) -> None:
 
 def _items(args: argparse.Namespace, task: Any, name: str) -> Iterator[Any]:
     """What to predict on in a file."""
-    from elmore.tasks.own.labelled import is_table, read_texts
+    from elmore.tasks.data.labelled import is_table, read_texts
 
     if args.name in _OWN and is_table(name):
         return (row.text for row in read_texts(name, task.columns, labelled=False))

@@ -246,7 +246,7 @@ class Service:
             {
                 "id": name,
                 "object": "task",
-                "task": model.task,
+                "task": model.name,
                 "labels": model.tags if isinstance(model, LightTagger) else model.classes,
             }
             for name, model in self._tasks.items()
@@ -259,7 +259,7 @@ class Service:
             raise ServiceError(404, "there is no task of that name; see /v1/tasks")
         sentences = await self._sentences(body.sentences, body.tokens)  # checks the limits
         given: Sequence[Any] = [sentence.tokens for sentence in sentences]
-        if model.task == "classify" and body.sentences is not None:
+        if model.name == "classify" and body.sentences is not None:
             given = body.sentences  # texts, which the model divides into sentences
         read = await self._call(
             sum(map(len, sentences)) > _MANY_NUMBERS, lambda: [model.read(one) for one in given]

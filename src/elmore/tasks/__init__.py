@@ -9,10 +9,10 @@ from elmore.base.optional import lazy_names
 if TYPE_CHECKING:
     from elmore.report import Report
     from elmore.tasks.data.columns import Predicate
+    from elmore.tasks.data.labelled import TagExample, label_table
     from elmore.tasks.data.tags import Span
-    from elmore.tasks.decoding import Classified, Tagged
+    from elmore.tasks.loading import TASKS, load
     from elmore.tasks.own.classify import Classifier, ClassifyExample
-    from elmore.tasks.own.labelled import TagExample
     from elmore.tasks.own.tag import Tagger
     from elmore.tasks.paper.coref import Coref, CorefExample
     from elmore.tasks.paper.ner import Ner, NerExample
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from elmore.tasks.paper.qa import Qa, QaExample, split_paragraph
     from elmore.tasks.paper.sentiment import Sentiment, SentimentExample
     from elmore.tasks.paper.srl import Srl, SrlExample
+    from elmore.tasks.predictions import Classified, Predictor, Tagged
     from elmore.tasks.recipe import TaskRecipe
 
 __all__ = [
+    "TASKS",
     "Classified",
     "Classifier",
     "ClassifyExample",
@@ -33,6 +35,7 @@ __all__ = [
     "Nli",
     "NliExample",
     "Predicate",
+    "Predictor",
     "Qa",
     "QaExample",
     "Report",
@@ -45,11 +48,14 @@ __all__ = [
     "Tagged",
     "Tagger",
     "TaskRecipe",
+    "label_table",
+    "load",
     "split_paragraph",
 ]
 
 _NAMES = {
-    "Classified": "elmore.tasks.decoding",
+    "TASKS": "elmore.tasks.loading",
+    "Classified": "elmore.tasks.predictions",
     "Classifier": "elmore.tasks.own.classify",
     "ClassifyExample": "elmore.tasks.own.classify",
     "Coref": "elmore.tasks.paper.coref",
@@ -59,6 +65,7 @@ _NAMES = {
     "Nli": "elmore.tasks.paper.nli",
     "NliExample": "elmore.tasks.paper.nli",
     "Predicate": "elmore.tasks.data.columns",
+    "Predictor": "elmore.tasks.predictions",
     "Qa": "elmore.tasks.paper.qa",
     "QaExample": "elmore.tasks.paper.qa",
     "Report": "elmore.report",
@@ -67,10 +74,12 @@ _NAMES = {
     "Span": "elmore.tasks.data.tags",
     "Srl": "elmore.tasks.paper.srl",
     "SrlExample": "elmore.tasks.paper.srl",
-    "TagExample": "elmore.tasks.own.labelled",
-    "Tagged": "elmore.tasks.decoding",
+    "TagExample": "elmore.tasks.data.labelled",
+    "Tagged": "elmore.tasks.predictions",
     "Tagger": "elmore.tasks.own.tag",
     "TaskRecipe": "elmore.tasks.recipe",
+    "label_table": "elmore.tasks.data.labelled",
+    "load": "elmore.tasks.loading",
     "split_paragraph": "elmore.tasks.paper.qa",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

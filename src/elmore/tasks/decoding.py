@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,62 +11,16 @@ from numpy.typing import NDArray
 
 from elmore.tasks.data.tags import (
     FORBIDDEN,
-    Span,
     spans_from_tags,
-    spans_to_json,
     tag_rules,
     tags_from_spans,
 )
+from elmore.tasks.predictions import Classified, Tagged
 from elmore.text.splitter import split_sentences
 
-__all__ = ["Classified", "Tagged", "classified", "cut_text", "softmax", "steps_of", "tagged"]
+__all__ = ["classified", "cut_text", "softmax", "steps_of", "tagged"]
 
 Array = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Tagged:
-    """A sentence and its tags.
-
-    Attributes:
-        tokens: of the sentence.
-        tags: one per token; IOB2 where they mark spans.
-        spans: what the tags mark, or nothing.
-        probabilities: how likely each tag is, by the model.
-    """
-
-    tokens: tuple[str, ...]
-    tags: tuple[str, ...]
-    spans: tuple[Span, ...] = ()
-    probabilities: tuple[float, ...] = field(default=(), compare=False, repr=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything as JSON values."""
-        return {
-            "tokens": list(self.tokens),
-            "tags": list(self.tags),
-            "probabilities": [round(chance, 4) for chance in self.probabilities],
-            "spans": spans_to_json(self.spans, self.tokens),
-        }
-
-
-@dataclass(frozen=True)
-class Classified:
-    """What a text was classified as.
-
-    Attributes:
-        label: a label, a tuple of labels, or a number.
-        probabilities: of each label, by the model; none for a number.
-    """
-
-    label: str | tuple[str, ...] | float
-    probabilities: Mapping[str, float] = field(default_factory=dict, compare=False, repr=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything as JSON values."""
-        label = list(self.label) if isinstance(self.label, tuple) else self.label
-        chances = {name: round(chance, 4) for name, chance in self.probabilities.items()}
-        return {"label": label, "probabilities": chances}
 
 
 # --------------------------------------------------------------------- from scores to labels

@@ -41,6 +41,7 @@ __all__ = [
     "bilm_of",
     "find_model",
     "find_task",
+    "read_facts",
     "read_task",
     "ready_models",
     "runs_of",
@@ -51,13 +52,13 @@ __all__ = [
 FACTS = "task.json"
 _FORMAT = FolderFormat(name="elmore-task", version=1, label="a trained task", fix="check the path")
 _MODEL, _WORDS, _ELMO = "model.safetensors", "words.txt", "elmo"
-# Those that ship with elmore, by task; the first is used when none is named.
+# Those that ship with elmore, by task.
 _READY = Path(__file__).parents[1] / "models"
 _NAMES = {"tag": ("pos", "chunk"), "classify": ("sentiment", "sentiment-5")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class _TaskJson:
+class TaskJson:
     """What task.json says; `precision` and `start` are missing in older folders."""
 
     task: str
@@ -153,9 +154,9 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
     if place is None:
         raise FormatError(
             f"'{shown(path, 140)}' holds no trained task; check the path, or train one with "
-            "`elmore task train`"
+            "`elmore train`"
         )
-    facts = _facts(place)
+    facts = read_facts(place)
     for name in (_MODEL, _WORDS):
         check_file(place / name, facts.sha256.get(name), fix="restore it")
     with read_safetensors(place / _MODEL, what=str(place / _MODEL)) as view:
@@ -182,11 +183,26 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
     return content, inside if inside.is_dir() else None
 
 
-def _facts(place: Path) -> _TaskJson:
+def read_facts(place: Path) -> TaskJson:
+    """What the task.json of a folder says.
+
+    Raises:
+        FormatError: it is damaged, or a part of the folder is a link to somewhere else.
+    """
+    root = place.resolve()
+    inside = place / _ELMO
+    parts = sorted(inside.iterdir()) if inside.is_dir() else []
+    for part in (place / FACTS, inside, *parts):
+        # Another biLM or file must not enter by a link, which a copy of the folder would lose.
+        if part.is_symlink() and not part.resolve().is_relative_to(root):
+            raise FormatError(
+                f"'{shown(part, 120)}' is a link out of the folder of the task; replace it by a "
+                "copy of the file"
+            )
     facts = read_json(place / FACTS)
     _FORMAT.check(facts, what=str(place / FACTS))
     return from_json(
-        _TaskJson, facts, what=str(place / FACTS), error=FormatError, fix="restore it", extra=True
+        TaskJson, facts, what=str(place / FACTS), error=FormatError, fix="restore it", extra=True
     )
 
 
@@ -222,23 +238,24 @@ def runs_of(path: str | Path) -> list[Path]:
 # --------------------------------------------------------------------- where models are
 
 
-def ready_models(task: str) -> tuple[str, ...]:
-    """The names of the models of a task that ship with elmore, the one used by default first."""
-    return _NAMES[task]
+def ready_models() -> tuple[str, ...]:
+    """The names of the taggers and classifiers that ship with elmore."""
+    return tuple(name for names in _NAMES.values() for name in names)
 
 
-def find_model(model: str | Path, task: str) -> Path:
+def find_model(model: str | Path) -> Path:
     """The folder of a trained task: a path, a name of `ready_models`, or one on the hub."""
     place = find_task(model)
     if place is not None:
         return place
-    if str(model) in ready_models(task):
-        return _READY / f"{task}-{model}"
+    for task, names in _NAMES.items():
+        if str(model) in names:
+            return _READY / f"{task}-{model}"
     if is_hugging_face(str(model)) and not Path(model).exists():
         return _copied(fetch_hugging_face(str(model)), str(model))
     raise ModelNotFound(
-        f"'{shown(model, 120)}' is not a trained model; use {', '.join(ready_models(task))}, the "
-        f"folder of one that `elmore task train {task}` made, or owner/name on the hub"
+        f"'{shown(model, 120)}' is not a trained model; use {', '.join(ready_models())}, the "
+        "folder of one that `elmore train` made, or owner/name on the hub"
     )
 
 
@@ -268,7 +285,8 @@ def bilm_of(
     """The biLM that a task was trained with: the given one, the one inside, or the included one.
 
     Raises:
-        ConfigError: it is another one.
+        ConfigError: the given one is another one.
+        FormatError: the one inside is.
     """
     if elmo is None:
         # Not by its name: a folder called "english" in the working directory would be found first.
@@ -279,9 +297,13 @@ def bilm_of(
             threads=threads,
             start=content.start,
         )
-        if inside is not None:
-            return elmo
+    else:
+        inside = None
     if model_digest(elmo) != content.elmo:
+        if inside is not None:
+            raise FormatError(
+                f"'{shown(inside, 120)}' is not the biLM that the task was trained with; restore it"
+            )
         raise ConfigError(
             f"'{what}' was trained with another biLM or has none inside; pass the right elmo= "
             "(--model)"

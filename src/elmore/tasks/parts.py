@@ -1,27 +1,25 @@
 """What a task supplies: a reader, a network, a loss, a metric; the rest is the same for all.
 
-A new task is one file with a subclass that fills these in, and a line in `tasks/task.py`.
+A new task is one file with a subclass that fills these in, and a line in `tasks/loading.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from elmore.report import Row
 from elmore.tasks.layers.features import TokenFeatures
+from elmore.tasks.predictions import Example, Prediction, Predictor
 from elmore.tasks.recipe import TaskRecipe
 
 __all__ = ["Example", "Measured", "Network", "Prediction", "TaskParts"]
-
-Example = TypeVar("Example")
-Prediction = TypeVar("Prediction")
 
 
 class Network(nn.Module):
@@ -41,18 +39,16 @@ class Measured:
     notes: Sequence[str] = ()
 
 
-class TaskParts(Generic[Example, Prediction]):
+class TaskParts(Predictor[Example, Prediction]):
     """What differs from task to task.
 
     Attributes:
-        name: of the task.
         metric: which of its scores decides what is best; higher is better.
         sizes: dataclass of the section `model` of its recipes.
         example: class of what it learns from.
         left_out: which examples are not learned from.
     """
 
-    name: ClassVar[str]
     metric: str
     sizes: ClassVar[type]
     example: ClassVar[type]
@@ -98,23 +94,6 @@ class TaskParts(Generic[Example, Prediction]):
             self.tokenize(item) if isinstance(item, str) else tuple(item)
         )
         return example
-
-    @abstractmethod
-    def show(self, example: Example, found: Prediction, *, colour: bool) -> str:
-        """Render a prediction for a terminal."""
-
-    @abstractmethod
-    def to_json(self, example: Example, found: Prediction) -> dict[str, Any]:
-        """A prediction as JSON values."""
-
-    def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
-        """Turn numbered lines of text into what `predict` takes: by default one item per line.
-
-        Args:
-            lines: of a text file.
-            file: its name for messages.
-        """
-        return (line for _, line in lines)
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
         """Whether labels from a file are what `find_labels` could give: by default, does give.

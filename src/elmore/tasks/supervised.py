@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import itertools
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,6 @@ from torch import Tensor
 from elmore.base.io import sha256_file
 from elmore.base.messages import ProgressOption, shown
 from elmore.elmo import Elmo
-from elmore.embedding.inputs import check_listed
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, model_digest
 from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError, FormatError, InputError
@@ -35,7 +35,8 @@ from elmore.tasks.data.inputs import (
 from elmore.tasks.fit_report import changed_settings, fit_report
 from elmore.tasks.folder import TaskFolder, WordList, bilm_of, read_task, write_task
 from elmore.tasks.layers.features import Tokens
-from elmore.tasks.parts import Example, Measured, Network, Prediction, TaskParts
+from elmore.tasks.parts import Measured, Network, TaskParts
+from elmore.tasks.predictions import Example, Prediction
 from elmore.tasks.recipe import TaskRecipe
 from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.tokenizer import tokenize
@@ -51,6 +52,8 @@ __all__ = ["Data", "Task"]
 
 # Files to read, or examples.
 Data = str | Path | Sequence[Any]
+# Items of a stream that are predicted together, sorted by length.
+_TOGETHER = 4096
 
 
 class Task(TaskParts[Example, Prediction]):
@@ -238,13 +241,12 @@ class Task(TaskParts[Example, Prediction]):
             notes=measured.notes,
         )
 
-    def predict(self, items: Sequence[Any]) -> list[Prediction]:
-        """Predict on new text: sentences or their tokens, or what `parse` of the task says."""
-        if isinstance(items, str):
-            raise ConfigError("predict takes a list; put the text in brackets")
-        check_listed(items, "texts")
+    def answers(self, items: Iterable[Any]) -> Iterator[tuple[Example, Prediction]]:
         _ = self.network  # says so if there is none yet
-        return self.predict_examples([self._parse(item) for item in items])
+        items = iter(items)
+        while part := list(itertools.islice(items, _TOGETHER)):
+            examples = [self._parse(item) for item in part]
+            yield from zip(examples, self.predict_examples(examples), strict=True)
 
     def predict_examples(self, examples: Sequence[Example]) -> list[Prediction]:
         """Predict on examples, whose labels are ignored."""

@@ -17,12 +17,7 @@ from torch import Tensor, nn
 
 from elmore.base.optional import require
 from elmore.errors import ConfigError, InputError
-from elmore.tasks.data.tags import names_fit
-from elmore.tasks.decoding import Classified, classified, cut_text
-from elmore.tasks.layers.features import TokenFeatures
-from elmore.tasks.layers.window import TextNetwork
-from elmore.tasks.metrics import class_scores, set_scores
-from elmore.tasks.own.labelled import (
+from elmore.tasks.data.labelled import (
     Columns,
     as_number,
     label_names,
@@ -30,6 +25,11 @@ from elmore.tasks.own.labelled import (
     split_held_out,
     split_labels,
 )
+from elmore.tasks.data.tags import names_fit
+from elmore.tasks.decoding import classified, cut_text
+from elmore.tasks.layers.features import TokenFeatures
+from elmore.tasks.layers.window import TextNetwork
+from elmore.tasks.metrics import class_scores, set_scores
 from elmore.tasks.own.labelled_task import (
     LabelledTask,
     mistake_tables,
@@ -37,8 +37,8 @@ from elmore.tasks.own.labelled_task import (
     refuse_unknown,
 )
 from elmore.tasks.parts import Measured, Network
+from elmore.tasks.predictions import Classified, class_line
 from elmore.tasks.recipe import FEW, TaskRecipe
-from elmore.tasks.terminal import class_line
 
 __all__ = ["Classifier", "ClassifyExample", "ClassifySizes"]
 
@@ -323,7 +323,10 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
     # ------------------------------------------------------------------- use
 
     def show(self, example: ClassifyExample, found: Classified, *, colour: bool) -> str:
-        return class_line(found.label, found.probabilities, " ".join(example.tokens), colour=colour)
+        return class_line(found, " ".join(example.tokens), colour=colour)
+
+    def to_json(self, example: ClassifyExample, found: Classified) -> dict[str, Any]:
+        return {"text": " ".join(example.tokens), **found.to_json()}
 
 
 def _start(example: ClassifyExample) -> str:

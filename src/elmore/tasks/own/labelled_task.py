@@ -15,8 +15,8 @@ from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import cache_folder
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
-from elmore.tasks.own.labelled import Columns
-from elmore.tasks.parts import Example, Prediction
+from elmore.tasks.data.labelled import Columns
+from elmore.tasks.predictions import Example, Prediction
 from elmore.tasks.recipe import FEW
 from elmore.tasks.supervised import Task
 
@@ -240,10 +240,6 @@ class LabelledTask(Task[Example, Prediction]):
                 score, simple = report.metrics[task.metric], task.baseline(part, held_out)
                 rows.append({"examples": len(part), task.metric: score, "baseline": simple})
         return rows
-
-    def to_json(self, example: Example, found: Prediction) -> dict[str, Any]:
-        values: dict[str, Any] = found.to_json()  # type: ignore[attr-defined]  # both have it
-        return values
 
     def evaluate(self, data: Any, y: Sequence[Any] | None = None) -> Report:
         """Score predictions on labelled data, as `fit` takes it."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,22 +23,40 @@ from elmore.compute.matrix import Matrix, Stored
 from elmore.compute.native import aligned
 from elmore.compute.recurrence import Clips, run_steps
 from elmore.elmo import Elmo
-from elmore.embedding.inputs import check_listed, sentence_from_tokens
+from elmore.embedding.inputs import sentence_from_tokens
 from elmore.embedding.layer_cache import model_digest
 from elmore.embedding.stream import embed_stream
 from elmore.errors import ConfigError, FormatError
 from elmore.tasks.data.tags import split_tags
-from elmore.tasks.decoding import Classified, Tagged, classified, cut_text, steps_of, tagged
+from elmore.tasks.decoding import classified, cut_text, steps_of, tagged
 from elmore.tasks.decoding import softmax as _softmax
 from elmore.tasks.folder import TaskFolder, bilm_of, find_model, read_task, ready_models
+from elmore.tasks.predictions import (
+    Classified,
+    Prediction,
+    Predictor,
+    Tagged,
+    class_line,
+    conll_lines,
+    show_tagged,
+)
+from elmore.text.records import Text, as_text
 from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.sentence import Sentence
 from elmore.text.tokenizer import respell
 
-__all__ = ["Given", "Light", "LightClassifier", "LightTagger", "classifier", "load_all", "tagger"]
+__all__ = [
+    "Given",
+    "Light",
+    "LightClassifier",
+    "LightTagger",
+    "classifier",
+    "load_all",
+    "load_light",
+    "tagger",
+]
 
 Array = NDArray[np.float32]
-Found = TypeVar("Found")
 # As in `tasks/layers/window.py`.
 SCALE = np.float32(4.0)
 WORD_GAIN = np.float32(16.0)
@@ -57,12 +76,6 @@ class _Network:
 
     def __init__(self, content: TaskFolder, what: str, n_layers: int, dim: int) -> None:
         weights = {name: np.asarray(w, np.float32) for name, w in content.weights.items()}
-        norm = _setting(content, "elmo", "layer_norm", what)
-        if norm or any(name.startswith("features.spelling") for name in weights):
-            raise ConfigError(
-                f"'{shown(what, 100)}' reads characters or normalized layers, which needs torch; "
-                "use elmore.tasks to load it, or train without them"
-            )
         self._choice = _setting(content, "elmo", "layers", what)
         self._weights, self._what = weights, what
         self._rows = None if content.words is None else content.words.rows()
@@ -192,6 +205,12 @@ class _Network:
         return result
 
 
+def needs_torch(content: TaskFolder, what: str) -> bool:
+    """Whether a network reads characters or normalized layers, which only torch computes."""
+    spells = any(name.startswith("features.spelling") for name in content.weights)
+    return spells or bool(_setting(content, "elmo", "layer_norm", what))
+
+
 def _setting(content: TaskFolder, section: str, key: str, what: str) -> Any:
     values = content.recipe.get(section)
     if not isinstance(values, dict) or key not in values:
@@ -215,17 +234,14 @@ class Given(Sentence):
     last: bool = True
 
 
-class Light(Generic[Found]):
+class Light(Predictor[Text, Prediction]):
     """What `LightTagger` and `LightClassifier` share.
 
     Attributes:
-        task: "tag" or "classify".
         elmo: the biLM.
         labels: what is told apart.
         scores: of the best evaluation in training.
     """
-
-    task: ClassVar[str]
 
     def __init__(
         self, content: TaskFolder, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
@@ -235,29 +251,20 @@ class Light(Generic[Found]):
         self._convention = elmo.checkpoint.tokenizer
         self._split = elmo.tokenize if tokenizer is None else split_function(tokenizer)
 
-    def predict(self, items: Iterable[str | Sequence[str]]) -> list[Found]:
-        """Label texts; a list of tokens is one sentence.
+    def answers(self, items: Iterable[Text]) -> Iterator[tuple[Text, Prediction]]:
+        """Label texts; a list of tokens is one sentence."""
+        read: deque[Text] = deque()
 
-        Examples:
-            >>> import elmore
-            >>> elmore.tagger("pos").predict(["Ada lives in Rome."])[0].tags
-            ('PROPN+NNP', 'VERB+VBZ', 'ADP+IN', 'PROPN+NNP', 'PUNCT+.')
-            >>> elmore.classifier("sentiment").predict(["A joy from start to end."])[0].label
-            'positive'
-        """
-        if isinstance(items, str):
-            raise ConfigError("predict takes a list; put the text in brackets")
-        return list(self.pipe(items))
+        def sentences() -> Iterator[Given]:
+            for item in items:
+                read.append(item)
+                yield from self.read(item)
 
-    def pipe(self, items: Iterable[str | Sequence[str]]) -> Iterator[Found]:
-        """Label a stream: lazy, in order, in bounded memory."""
-        check_listed(items, "texts")
-        sentences = (sentence for item in items for sentence in self.read(item))
         waiting: list[Any] = []
-        for sentence, value in embed_stream(self.elmo.engine, sentences, self.finish):
+        for sentence, value in embed_stream(self.elmo.engine, sentences(), self.finish):
             waiting.append(value)
             if isinstance(sentence, Given) and sentence.last:
-                yield self.join(waiting)
+                yield read.popleft(), self.join(waiting)
                 waiting = []
 
     def read(self, item: str | Sequence[str]) -> list[Given]:
@@ -278,7 +285,7 @@ class Light(Generic[Found]):
         """What is kept of a sentence that `read` gave, from its layers."""
 
     @abstractmethod
-    def join(self, values: Sequence[Any]) -> Found:
+    def join(self, values: Sequence[Any]) -> Prediction:
         """The result of an item from what `finish` kept of its sentences."""
 
     def _features(self, sentence: Sentence, chunks: Iterator[Array]) -> Array:
@@ -307,7 +314,8 @@ class LightTagger(Light[Tagged]):
         tag_parts: the parts of each, such as NOUN and NN of NOUN+NN.
     """
 
-    task = "tag"
+    name = "tag"
+    formats = ("text", "jsonl", "conll")
 
     def __init__(
         self, content: TaskFolder, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
@@ -335,6 +343,15 @@ class LightTagger(Light[Tagged]):
     def join(self, values: Sequence[Tagged]) -> Tagged:
         return values[0]
 
+    def show(self, example: Text, found: Tagged, *, colour: bool) -> str:
+        return show_tagged(found, {} if self.marks_spans else self.tag_parts, colour=colour)
+
+    def to_json(self, example: Text, found: Tagged) -> dict[str, Any]:
+        return found.to_json()
+
+    def conll(self, found: Tagged) -> str:
+        return conll_lines(found, {} if self.marks_spans else self.tag_parts)
+
 
 class LightClassifier(Light[Classified]):
     """A trained classifier that needs no torch; made by `elmore.classifier`.
@@ -345,7 +362,7 @@ class LightClassifier(Light[Classified]):
         classes: all labels that it tells apart; none for a number.
     """
 
-    task = "classify"
+    name = "classify"
 
     def __init__(
         self, content: TaskFolder, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
@@ -366,6 +383,12 @@ class LightClassifier(Light[Classified]):
 
     def join(self, values: Sequence[Array]) -> Classified:
         return classified(self._network.scores(np.concatenate(values)), self.labels)
+
+    def show(self, example: Text, found: Classified, *, colour: bool) -> str:
+        return class_line(found, as_text(example), colour=colour)
+
+    def to_json(self, example: Text, found: Classified) -> dict[str, Any]:
+        return {"text": as_text(example), **found.to_json()}
 
 
 def _names(labels: Mapping[str, Any], key: str, what: str, n: int) -> list[str]:
@@ -400,8 +423,10 @@ def tagger(
         >>> [span.label for span in tagger.predict(["The old dog slept in the sun."])[0].spans]
         ['NP', 'VP', 'PP', 'NP']
     """
-    content, own, what = _load("tag", model, elmo, threads)
-    return LightTagger(content, own, what, tokenizer)
+    found = _load(model, elmo, threads, tokenizer)
+    if not isinstance(found, LightTagger):
+        raise ConfigError(f"'{shown(model, 120)}' is a classifier; use elmore.classifier")
+    return found
 
 
 def classifier(
@@ -425,20 +450,45 @@ def classifier(
         >>> elmore.classifier("sentiment").classes
         ['negative', 'positive']
     """
-    content, own, what = _load("classify", model, elmo, threads)
-    return LightClassifier(content, own, what, tokenizer)
+    found = _load(model, elmo, threads, tokenizer)
+    if not isinstance(found, LightClassifier):
+        raise ConfigError(f"'{shown(model, 120)}' is a tagger; use elmore.tagger")
+    return found
 
 
 def _load(
-    task: str, model: str | Path, elmo: Elmo | None, threads: int | None
-) -> tuple[TaskFolder, Elmo, str]:
-    content, inside = read_task(find_model(model, task))
-    what = str(model)
-    if content.task != task:
-        raise ConfigError(f"'{shown(what, 120)}' is a model for {content.task}; use that task")
-    if content.elmo is None:
-        raise ConfigError(f"'{shown(what, 120)}' was trained without ELMo; load it by elmore.tasks")
-    return content, bilm_of(content, inside, elmo, what, threads=threads), what
+    model: str | Path, elmo: Elmo | None, threads: int | None, tokenizer: Tokenizer | None
+) -> LightTagger | LightClassifier:
+    place = find_model(model)
+    found = load_light(place, str(model), elmo=elmo, threads=threads, tokenizer=tokenizer)
+    if found is None:
+        raise ConfigError(
+            f"'{shown(model, 120)}' was trained without ELMo, reads characters or normalized "
+            "layers, or is another task; load it by elmore.tasks.load, which needs torch"
+        )
+    return found
+
+
+def load_light(
+    place: Path,
+    what: str,
+    *,
+    elmo: Elmo | None,
+    threads: int | None,
+    tokenizer: Tokenizer | None,
+) -> LightTagger | LightClassifier | None:
+    """The tagger or classifier of a folder, called `what` in messages; None if it needs torch."""
+    content, inside = read_task(place)
+    if content.task not in _KINDS or content.elmo is None or needs_torch(content, what):
+        return None
+    own = bilm_of(content, inside, elmo, what, threads=threads)
+    return _KINDS[content.task](content, own, what, tokenizer)
+
+
+_KINDS: Mapping[str, type[LightTagger | LightClassifier]] = {
+    "tag": LightTagger,
+    "classify": LightClassifier,
+}
 
 
 def load_all(models: Iterable[str], elmo: Elmo) -> dict[str, LightTagger | LightClassifier]:
@@ -449,21 +499,19 @@ def load_all(models: Iterable[str], elmo: Elmo) -> dict[str, LightTagger | Light
     found: dict[str, LightTagger | LightClassifier] = {}
     digest = None
     for model in models:
-        ready = next((task for task in ("tag", "classify") if model in ready_models(task)), None)
-        content, _ = read_task(find_model(model, ready or "tag"))
+        content, _ = read_task(find_model(model))
         digest = digest or model_digest(elmo)
-        if content.elmo != digest or content.task not in ("tag", "classify"):
-            if ready is not None:
+        if content.elmo != digest or content.task not in _KINDS or needs_torch(content, model):
+            if model in ready_models():
                 continue
             raise ConfigError(
                 f"'{shown(model, 120)}' is not a tagger or classifier that was trained with this "
                 "biLM; serve the biLM that it was trained with (--model)"
             )
-        kind = LightTagger if content.task == "tag" else LightClassifier
         name = _name(model)
         if name in found:
             raise ConfigError(f"two trained models are called '{shown(name, 60)}'; rename a folder")
-        found[name] = kind(content, elmo, model)
+        found[name] = _KINDS[content.task](content, elmo, model)
     return found
 
 

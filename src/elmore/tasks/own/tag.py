@@ -17,6 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from elmore.errors import InputError
+from elmore.tasks.data.labelled import (
+    Columns,
+    TagExample,
+    is_span_scheme,
+    read_tokens,
+    split_held_out,
+)
 from elmore.tasks.data.tags import (
     is_tag,
     names_fit,
@@ -26,22 +33,15 @@ from elmore.tasks.data.tags import (
     tags_fit,
     tags_from_spans,
 )
-from elmore.tasks.decoding import Tagged, steps_of, tagged
+from elmore.tasks.decoding import steps_of, tagged
 from elmore.tasks.layers.crf import Crf, tag_transitions
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.layers.window import WindowNetwork
 from elmore.tasks.metrics import class_scores, span_scores
-from elmore.tasks.own.labelled import (
-    Columns,
-    TagExample,
-    is_span_scheme,
-    read_tokens,
-    split_held_out,
-)
 from elmore.tasks.own.labelled_task import LabelledTask, mistake_tables, refuse_single
 from elmore.tasks.parts import Measured, Network
+from elmore.tasks.predictions import Tagged, conll_lines, show_tagged
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.terminal import mark_spans, tag_lines
 
 __all__ = ["TagSizes", "Tagger"]
 
@@ -84,6 +84,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
     metric = "accuracy"
     sizes = TagSizes
     example = TagExample
+    formats = ("text", "jsonl", "conll")
     baseline_name = "the most frequent tag of each word"
 
     @property
@@ -238,11 +239,16 @@ class Tagger(LabelledTask[TagExample, Tagged]):
     # ------------------------------------------------------------------- use
 
     def show(self, example: TagExample, found: Tagged, *, colour: bool) -> str:
-        if self._spans:
-            return mark_spans(found.tokens, found.spans, colour=colour)
-        parts = split_tags(self.labels["tags"])
-        shown = [parts[tag] for tag in found.tags]
-        return tag_lines(found.tokens, shown, found.probabilities, colour=colour)
+        return show_tagged(found, self._tag_parts(), colour=colour)
+
+    def to_json(self, example: TagExample, found: Tagged) -> dict[str, Any]:
+        return found.to_json()
+
+    def conll(self, found: Tagged) -> str:
+        return conll_lines(found, self._tag_parts())
+
+    def _tag_parts(self) -> Mapping[str, Sequence[str]]:
+        return {} if self._spans else split_tags(self.labels["tags"])
 
 
 def _around(tokens: Sequence[str], k: int) -> str:

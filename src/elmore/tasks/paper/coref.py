@@ -33,8 +33,8 @@ from elmore.tasks.layers.spans import (
     prune,
 )
 from elmore.tasks.parts import Measured, Network
+from elmore.tasks.predictions import mark_spans
 from elmore.tasks.supervised import Task
-from elmore.tasks.terminal import mark_spans
 from elmore.text.splitter import split_sentences
 
 __all__ = ["Clusters", "Coref", "CorefExample", "CorefSizes", "cluster_scores"]

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmore.tasks.data.labelled import read_columns
 from elmore.tasks.data.tags import (
     Span,
     spans_from_tags,
@@ -26,10 +27,9 @@ from elmore.tasks.layers.crf import Crf, tag_transitions
 from elmore.tasks.layers.encoders import BiLstmStack
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics import span_scores
-from elmore.tasks.own.labelled import read_columns
 from elmore.tasks.parts import Measured, Network
+from elmore.tasks.predictions import mark_spans
 from elmore.tasks.supervised import Task
-from elmore.tasks.terminal import mark_spans
 
 __all__ = ["Ner", "NerExample", "NerSizes"]
 

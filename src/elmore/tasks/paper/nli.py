@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.data.columns import split_pairs, unescape
+from elmore.tasks.data.labelled import TableRow, table
 from elmore.tasks.layers.attention import masked_max, masked_mean, masked_softmax
 from elmore.tasks.layers.encoders import BiLstm, VariationalDropout, start_linear
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics import class_scores
-from elmore.tasks.own.labelled import TableRow, table
 from elmore.tasks.parts import Measured, Network
+from elmore.tasks.predictions import mark_spans, paint
 from elmore.tasks.supervised import Task
-from elmore.tasks.terminal import mark_spans, paint
 from elmore.text.conll import split_columns
 from elmore.text.tokenizer import tokenize
 

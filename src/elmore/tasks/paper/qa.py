@@ -28,8 +28,8 @@ from elmore.tasks.layers.attention import Trilinear, masked_softmax
 from elmore.tasks.layers.encoders import BiGru, BiLstm, VariationalDropout, start_linear
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.parts import Measured, Network
+from elmore.tasks.predictions import mark_spans, paint
 from elmore.tasks.supervised import Task
-from elmore.tasks.terminal import mark_spans, paint
 from elmore.text.splitter import sentence_spans
 from elmore.text.tokenizer import Convention, tokenize
 

@@ -28,9 +28,9 @@ from elmore.tasks.layers.encoders import BiLstm
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics import class_scores
 from elmore.tasks.parts import Measured, Network
+from elmore.tasks.predictions import mark_spans, paint
 from elmore.tasks.recipe import within
 from elmore.tasks.supervised import Task
-from elmore.tasks.terminal import mark_spans, paint
 from elmore.text.reading import numbered_lines
 
 __all__ = ["Sentiment", "SentimentExample", "SentimentSizes", "read_trees"]

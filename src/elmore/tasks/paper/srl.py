@@ -31,9 +31,9 @@ from elmore.tasks.layers.encoders import AlternatingLstm
 from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics import span_scores
 from elmore.tasks.parts import Measured, Network
+from elmore.tasks.predictions import mark_spans
 from elmore.tasks.recipe import within
 from elmore.tasks.supervised import Task
-from elmore.tasks.terminal import mark_spans
 
 __all__ = ["Frames", "Srl", "SrlExample", "SrlSizes", "join_continuations", "role_scores"]
 

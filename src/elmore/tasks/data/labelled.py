@@ -5,7 +5,11 @@ Every error names the file, the line and the column. Reading needs no torch.
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
+import json
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +17,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from elmore.base.messages import shown
+from elmore.base.messages import shown, spreadsheet_safe
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.data.columns import read_conllu
 from elmore.tasks.data.tags import JOINT, is_tag
+from elmore.tasks.predictions import Classified, Predictor, Tagged
 from elmore.text.conll import column_sentences
 from elmore.text.reading import numbered_lines
 from elmore.text.records import Text, data_suffix, json_lines, table_rows
@@ -29,6 +34,7 @@ __all__ = [
     "is_span_scheme",
     "is_table",
     "label_names",
+    "label_table",
     "read_columns",
     "read_texts",
     "read_tokens",
@@ -519,3 +525,86 @@ def split_held_out(
         [item for k, item in enumerate(items) if k not in chosen],
         [items[k] for k in sorted(chosen)],
     )
+
+
+# --------------------------------------------------------------------- predictions for a table
+
+
+def label_table(
+    model: Predictor[Any, Any], source: Any, format: str = "csv", *, text: str | None = None
+) -> Iterator[str]:
+    """Predict on the texts of a table: its rows with all of their columns, and the labels.
+
+    A classifier adds the columns `label` and `probability` (of several labels, both joined by
+    commas; of a number, the label alone); a tagger adds `tokens` and `tags`, joined by spaces.
+    If the table has such a column, the new one is called `predicted_label`, and so on.
+
+    Args:
+        model: a tagger or classifier.
+        source: a file, data frame or dataset, as in `read_texts`.
+        format: "csv", "tsv" or "jsonl".
+        text: the column of the texts; the usual names are found without.
+
+    Yields:
+        The lines to write, without line feeds: for csv and tsv first the header.
+
+    Raises:
+        ConfigError: another model or format.
+        InputError: naming the file, line and column at fault.
+    """
+    if model.name not in ("tag", "classify"):
+        raise ConfigError(f"{model.name} does not read tables; use a tagger or classifier")
+    if format not in ("csv", "tsv", "jsonl"):
+        raise ConfigError(f"format={format!r}; tables are written as csv, tsv or jsonl")
+    rows = table(source)
+    first = next(rows)
+    column = _find(first, text, _TEXT if model.name == "classify" else (*_TEXT, *_TOKENS), "text")
+    kept: deque[TableRow] = deque()
+
+    def texts() -> Iterator[Text]:
+        for row in itertools.chain([first], rows):
+            kept.append(row)
+            yield _content(row, column)
+
+    if format != "jsonl":
+        added = ("label", "probability") if model.name == "classify" else ("tokens", "tags")
+        yield _line([*first.cells, *(_free_name(name, first.cells) for name in added)], format)
+    for found in model.pipe(texts()):
+        cells = kept.popleft().cells
+        if format == "jsonl":
+            values = found.to_json()
+            new = {_free_name(name, first.cells): value for name, value in values.items()}
+            yield json.dumps({**cells, **new}, ensure_ascii=False)
+        else:
+            own = [
+                value if isinstance(value, str) else _json_cell(value) for value in cells.values()
+            ]
+            # Labels come with the model, which may be a stranger's; the table is the user's own.
+            yield _line([*own, *map(spreadsheet_safe, _label_cells(found))], format)
+
+
+def _label_cells(found: Tagged | Classified) -> tuple[str, str]:
+    if isinstance(found, Tagged):
+        return " ".join(found.tokens), " ".join(found.tags)
+    if isinstance(found.label, float):
+        return f"{found.label:g}", ""
+    names = (found.label,) if isinstance(found.label, str) else found.label
+    return ",".join(names), ",".join(f"{found.probabilities[name]:.4f}" for name in names)
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name = f"predicted_{name}"
+    return name
+
+
+def _json_cell(value: Any) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _line(cells: Sequence[str], format: str) -> str:
+    if format == "tsv":  # quotes are ordinary characters there
+        return "\t".join(" ".join(cell.replace("\t", " ").splitlines()) for cell in cells)
+    stream = io.StringIO(newline="")
+    csv.writer(stream, lineterminator="").writerow(cells)
+    return stream.getvalue()
