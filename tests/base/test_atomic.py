@@ -1,21 +1,23 @@
-"""elmore.base.atomic: files and folders whole or not at all."""
+"""elmore.base.atomic: files and folders complete or not at all, and locks."""
 
 from __future__ import annotations
 
+import builtins
 import errno
+import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elmore.base import atomic as _atomic
-from elmore.base.atomic import atomic_file, atomic_folder, atomic_path, clean_partials
-from elmore.errors import ConfigError, ElmoreError
+from elmore.base.atomic import atomic_file, atomic_folder, atomic_path, locked
+from elmore.errors import ConfigError, ElmoreError, ResumeError
 
 
 def names(folder: Path) -> list[str]:
@@ -190,14 +192,15 @@ class Faults:
         self.left = n
         self.code = code
         self.fired = ""
-        for name in ("fsync", "replace", "rename", "open", "mkdir", "fdopen"):
+        for name in ("fsync", "replace", "open", "mkdir"):
             monkeypatch.setattr(os, name, self.wrap(name, getattr(os, name)))
+        monkeypatch.setattr(builtins, "open", self.wrap("file", open))
 
     def wrap(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
             self.count(name)
             result = real(*args, **options)
-            return _Failing(result, self) if name == "fdopen" else result
+            return _Failing(result, self) if name == "file" else result
 
         return call
 
@@ -336,10 +339,9 @@ def test_data_is_synced_before_the_name_and_the_folder_after(
     writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[Any] = []
-    fsync, replace, rename = os.fsync, os.replace, os.rename
+    fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (events.append(os.fstat(fd).st_ino), fsync(fd)))
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append("named"), replace(a, b)))
-    monkeypatch.setattr(os, "rename", lambda a, b: (events.append("named"), rename(a, b)))
     WRITERS[writer](tmp_path)
     target = tmp_path / "out"
     inodes = {target.stat().st_ino}
@@ -415,59 +417,65 @@ with _atomic.atomic_folder(folder / "model", overwrite=True, looks_ours=lambda p
     (t / "weights").write_bytes(b"new")
     if sys.argv[2] == "folder":
         os.kill(os.getpid(), 9)
-    rename = os.rename
+    replace = os.replace
     def die(a, b):
-        rename(a, b)
+        replace(a, b)
         os.kill(os.getpid(), 9)
-    os.rename = die  # between moving the old one aside and putting the new one in place
+    os.replace = die  # between moving the old one aside and putting the new one in place
 """
 
 
-@contextmanager
-def _killed(kind: str, folder: Path) -> Iterator[None]:
-    done = subprocess.run([sys.executable, "-c", KILLED, str(folder), kind], timeout=60)
-    assert done.returncode == -9
-    yield
-
-
 @pytest.mark.parametrize("kind", ["file", "folder", "between"])
-def test_killed_writers_are_cleaned_up(kind: str, tmp_path: Path) -> None:
+def test_the_next_owner_of_the_lock_cleans_up_after_a_killed_writer(
+    kind: str, tmp_path: Path
+) -> None:
     (tmp_path / "out").write_bytes(b"old")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "weights").write_bytes(b"old")
-    with _killed(kind, tmp_path):
-        assert any(name.endswith((".partial", ".old")) for name in names(tmp_path))
-        clean_partials(tmp_path)
-    assert names(tmp_path) == ["model", "out"]
+    (tmp_path / "mine.partial").write_bytes(b"not ours")
+    (tmp_path / f".link.{'0' * 12}.partial").symlink_to("model")  # planted: only the link goes
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), kind], timeout=60)
+    assert done.returncode == -9
+    assert len(names(tmp_path)) >= 4
+    with locked(tmp_path / "lock", "busy"):
+        assert names(tmp_path) == ["lock", "mine.partial", "model", "out"]
     assert (tmp_path / "out").read_bytes() == b"old"
     assert (tmp_path / "model" / "weights").read_bytes() == b"old"
 
 
-def test_only_dead_writers_of_this_machine_are_cleaned_up(tmp_path: Path) -> None:
-    host = _atomic._host()
-    other = "0" * 8 if host != "0" * 8 else "1" * 8
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    keep = [
-        f".a.{host}-{os.getpid()}-{'0' * 12}.partial",
-        f".a.{other}-{dead.pid}-{'0' * 12}.partial",
-        ".a.partial",
-        "a.partial",
-        f".a.{host}-{dead.pid}-xyz.partial",
-        f"a.{host}-{dead.pid}-{'0' * 12}.partial",
-    ]
-    gone = [f".a.{host}-{dead.pid}-{'0' * 12}.partial", f".b.{host}-{dead.pid}-{'1' * 12}.partial"]
-    for name in keep + gone[:1]:
-        (tmp_path / name).write_bytes(b"")
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "x").write_bytes(b"x")
-    (tmp_path / gone[1]).symlink_to("outside")  # a planted link: only the link goes
-    clean_partials(tmp_path)
-    assert names(tmp_path) == sorted([*keep, "outside"])
-    assert names(tmp_path / "outside") == ["x"]
-    clean_partials(tmp_path / "nowhere")
-    clean_partials(tmp_path, alone=True)  # under a lock: the number may be somebody else's by now
-    assert names(tmp_path) == sorted([*keep[1:], "outside"])
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    for error in (ElmoreError, ResumeError):
+        with (
+            locked(path, "in use; wait"),
+            pytest.raises(error, match="in use; wait"),
+            locked(path, "in use; wait", error=error),
+        ):
+            pass
+    with pytest.raises(ZeroDivisionError), locked(path, "in use"):
+        raise ZeroDivisionError
+    with locked(path, "still held after a failure"):
+        pass
+    with pytest.raises(ElmoreError, match="cannot write"), locked(path / "no" / "lock", ""):
+        pass
+
+
+def _hold(path: Path, held: Any, go: Any) -> None:
+    with locked(path, "busy"):
+        held.set()
+        go.wait(10)
+
+
+def test_another_process_waits_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = multiprocessing.get_context("fork")
+    held, go = context.Event(), context.Event()
+    other = context.Process(target=_hold, args=(tmp_path / "lock", held, go))
+    other.start()
+    assert held.wait(10)
+    monkeypatch.setattr(_atomic._LOGGER, "info", lambda *_: go.set())  # only now it is released
+    with locked(tmp_path / "lock", "waiting", wait=True):
+        assert go.is_set()
+    other.join()
 
 
 @pytest.mark.parametrize("times", [3, 100])

@@ -158,7 +158,7 @@ def test_a_renamed_input_is_the_same_input(tmp_path):
 
 
 def test_two_at_once(tmp_path):
-    with opened(tmp_path / "out"), pytest.raises(ElmoreError, match="written by process"):  # noqa: SIM117
+    with opened(tmp_path / "out"), pytest.raises(ElmoreError, match="written by another"):  # noqa: SIM117
         with opened(tmp_path / "out"):
             pass
 

@@ -363,21 +363,6 @@ def test_a_dead_owner_holds_no_lock(server: Server) -> None:
     assert server.asked() == [None, "bytes=60000-"]
 
 
-def test_a_disk_without_locks(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elmore.base.locks._try_lock", lambda descriptor: False)
-    seen: list[Path] = []
-    plain = hub.download
-
-    def spy(addresses: Any, target: Path, **options: Any) -> Any:
-        seen.append(options["partial"])
-        return plain(addresses, target, **options)
-
-    monkeypatch.setattr(hub, "download", spy)
-    hub.fetch_model(published(server))
-    assert all(str(os.getpid()) in path.name for path in seen)
-    assert len(seen) == 2
-
-
 # Names through the loader ------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import pytest
 from small_models import TEXT
 
 from elmore import Elmo
-from elmore.base.locks import locked
+from elmore.base.atomic import locked
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
 from elmore.senses import Index, build_index, sense_vectors
 from elmore.senses.indexing import _draw
@@ -286,7 +286,7 @@ def test_damage_wrong_models_and_second_writers_are_refused(
 ) -> None:
     out = tmp_path / "uses"
     build(files, out, model)
-    with locked(out / "lock", "held"), pytest.raises(ElmoreError, match="being written by process"):
+    with locked(out / "lock", "held"), pytest.raises(ElmoreError, match="being written by another"):
         build(files, out, model)
     (out / "lock").unlink()
     softmax = lm.checkpoint.softmax

@@ -332,7 +332,7 @@ def test_a_folder_with_a_run_is_not_overwritten(data: Prepared, tmp_path: Path) 
 
 def test_a_folder_in_use(data: Prepared, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    with Run(out).locked(), pytest.raises(ResumeError, match="in use by process"):
+    with Run(out).locked(), pytest.raises(ResumeError, match="in use by another"):
         pretrain(data, out, recipe=small(), threads=1)
     assert [path.name for path in out.iterdir()] == ["lock"]
 

@@ -19,8 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from elmore.base.atomic import atomic_file, clean_partials, write_error
-from elmore.base.locks import locked
+from elmore.base.atomic import atomic_file, locked, write_error
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, FormatError
 
@@ -69,7 +68,7 @@ class JournalFolder(Generic[_R]):
             path: the folder; its parent must exist.
             record: the type of the journal's lines.
             files: the names of what may be in it, besides journal and lock.
-            busy: the message if another process holds it, with {owner} for its process id.
+            busy: the message if another process holds it.
             marks: further names by which a folder of ours is known.
 
         Raises:
@@ -82,15 +81,19 @@ class JournalFolder(Generic[_R]):
         except OSError as error:
             raise write_error(error, path) from error
         try:
-            # The lock file goes with the journal: a finished folder holds nothing else.
-            with locked(path / _LOCK, busy, keep=(path / _JOURNAL).exists):
+            with locked(path / _LOCK, busy):
                 folder = cls(path, record, files)
                 try:
                     yield folder
                 finally:
-                    clean_partials(path, alone=True)
                     if folder._begun and not folder._n_records:
                         folder.clear()
+                    # The lock file goes with the journal: a finished folder holds nothing else.
+                    # Before the lock is released, because then it may be another process's lock;
+                    # Windows, which removes no open file, does it afterwards.
+                    if not (path / _JOURNAL).exists():
+                        with contextlib.suppress(OSError):
+                            (path / _LOCK).unlink()
         finally:
             with contextlib.suppress(OSError):
                 path.rmdir()  # which fails unless it is empty

@@ -105,7 +105,7 @@ class BulkFolder:
         """
         check_manifest(path, _FORMAT)
         busy = (
-            f"'{shown(path, 120)}' is being written by process {{owner}}; wait for it or choose "
+            f"'{shown(path, 120)}' is being written by another process; wait for it or choose "
             "another folder"
         )
         with JournalFolder.opened(

@@ -63,7 +63,7 @@ class Workspace:
     def opened(cls, out: Path) -> Iterator[Workspace]:
         """Create or find the folder beside `out`, and keep other processes out of it."""
         busy = (
-            f"'{shown(out, 120)}' is being prepared by process {{owner}}; wait for it or choose "
+            f"'{shown(out, 120)}' is being prepared by another process; wait for it or choose "
             "another folder"
         )
         path = out.with_name(f"{out.name}.partial")

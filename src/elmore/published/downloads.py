@@ -113,7 +113,6 @@ def download(
     checksum: str | None = None,
     reporting: Reporting = lambda name, size: SILENT,
     patience: Patience | None = None,
-    partial: Path | None = None,
 ) -> Fetched:
     """Download a file from the first address that has it.
 
@@ -123,7 +122,6 @@ def download(
         checksum: the checksum that it must have, if known: "sha256:…" or "sha1:…", in hex.
         reporting: makes the progress report, which counts bytes.
         patience: how long to try; `PATIENT` by default.
-        partial: where to keep the bytes so far; NAME.download by default.
 
     Raises:
         ElmoreError: no address gave the file; says what each one answered.
@@ -131,7 +129,7 @@ def download(
     """
     transfer = _Transfer(
         target,
-        partial or target.with_name(f"{target.name}.download"),
+        target.with_name(f"{target.name}.download"),
         checksum,
         reporting,
         patience or PATIENT,

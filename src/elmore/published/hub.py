@@ -21,10 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from elmore.base.atomic import atomic_file, write_error
+from elmore.base.atomic import atomic_file, locked, write_error
 from elmore.base.io import sha256_file
 from elmore.base.json import read_json
-from elmore.base.locks import hold_lock
 from elmore.base.messages import ProgressOption, download_progress, is_watched, say_download, shown
 from elmore.base.optional import require
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
@@ -187,16 +186,16 @@ class _Shelf:
                 f"{missing} and elmore is offline (--offline, ELMORE_OFFLINE or HF_HUB_OFFLINE); "
                 "load it online once, or download it by hand"
             )
-        with self.held() as held:
+        with self.held():
             if not path.is_file():
-                self._fetch(file, path, held, reporting)
+                self._fetch(file, path, reporting)
             elif file.name not in self._sums():  # put there by hand, or before a crash
                 self._check(file, path)
                 self._record(file.name, sha256_file(path), path.stat().st_size, None)
         return path
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[bool]:
+    def held(self) -> Iterator[None]:
         """Keep other processes away from these files."""
         locks = self._root / "locks"
         try:
@@ -204,26 +203,16 @@ class _Shelf:
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise write_error(error, self.folder) from error
+        busy = f"waiting for another process that is downloading {self._name}"
+        with locked(locks / f"{self._name}.lock", busy, wait=True):
+            yield
 
-        def tell() -> None:
-            _LOGGER.info("waiting for another process that is downloading %s", self._name)
-
-        with hold_lock(locks / f"{self._name}.lock", on_wait=tell) as held:
-            yield held
-
-    def _fetch(self, file: PublishedFile, path: Path, held: bool, reporting: Reporting) -> None:
+    def _fetch(self, file: PublishedFile, path: Path, reporting: Reporting) -> None:
         known = self._sums().get(file.name)
         expected = file.checksum or (known and f"sha256:{known}")
         _LOGGER.info("downloading %s", file.addresses[0])
         try:
-            fetched = download(
-                file.addresses,
-                path,
-                checksum=expected,
-                reporting=reporting,
-                # Without locks two processes must not write into one file.
-                partial=None if held else path.with_name(f"{path.name}.download-{os.getpid()}"),
-            )
+            fetched = download(file.addresses, path, checksum=expected, reporting=reporting)
         except ElmoreError as error:
             # The word is in the message of a wrong checksum only.
             if known and not file.checksum and "expected" in str(error):

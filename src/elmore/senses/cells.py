@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.atomic import atomic_file
-from elmore.base.locks import locked
+from elmore.base.atomic import atomic_file, locked
 from elmore.base.messages import Progress, shown
 from elmore.base.optional import require
 from elmore.language_model.sense_vectors import Array
@@ -38,8 +37,8 @@ def write_cells(index: Index, threads: int | None, progress: Progress) -> None:
     """Add cells to the folder of an index; see `Index.add_cells`."""
     faiss: Any = require("faiss", "approximate", "an approximate index")
     path = index.path
-    busy = f"'{shown(path, 120)}' is being written by process {{owner}}; wait for it"
-    with locked(path / "lock", busy, keep=lambda: False):
+    busy = f"'{shown(path, 120)}' is being written by another process; wait for it"
+    with locked(path / "lock", busy):
         if threads is not None:
             faiss.omp_set_num_threads(threads)
         centres, cells = _find_cells(faiss, index, progress)

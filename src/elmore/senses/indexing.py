@@ -159,7 +159,7 @@ def build_index(
         model=elmo.checkpoint.origin if elmo is not None else cast(ModelPath, named), **options
     )
     path = Path(os.path.abspath(out))
-    busy = f"'{shown(path, 120)}' is being written by process {{owner}}; wait for it"
+    busy = f"'{shown(path, 120)}' is being written by another process; wait for it"
     listed = None if words is None else _word_list(words)
     check_manifest(path, FORMAT)
     with (

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from elmore.base.atomic import atomic_file, atomic_folder
+from elmore.base.atomic import atomic_file, atomic_folder, locked
 from elmore.base.io import sha256_file
 from elmore.base.json import read_json
-from elmore.base.locks import locked
 from elmore.base.manifest import FolderFormat
 from elmore.base.messages import shown
 from elmore.errors import ElmoreError, FormatError, ResumeError
@@ -231,7 +230,7 @@ class Run:
         """Hold the folder for this process; a second one gets a `ResumeError`."""
         self.path.mkdir(parents=True, exist_ok=True)
         busy = (
-            f"'{shown(self.path, 120)}' is in use by process {{owner}}; wait for it, stop it, or "
+            f"'{shown(self.path, 120)}' is in use by another process; wait for it, stop it, or "
             "train in another folder"
         )
         return locked(self.path / "lock", busy, error=ResumeError)
