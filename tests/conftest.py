@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from small_models import FIXTURES, HAS_TORCH, make_checkpoint, make_options, needs_fixtures
+from small_models import FIXTURES, HAS_TORCH, make_checkpoint, make_options
 
 from elmore import Elmo
 from elmore.formats.checkpoint import Checkpoint
-
-__all__ = ["FIXTURES", "needs_fixtures"]
 
 # A slow machine is no failure; the same examples in every run.
 settings.register_profile("elmore", deadline=None, derandomize=True, max_examples=50)
@@ -50,6 +48,14 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     ]
     needed = (name for name in names if f"{name}.".startswith(tuple(f"{m}." for m in _MISSING)))
     return True if any(needed) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the original programs' own test files where they are: they are not part of elmore."""
+    if not FIXTURES.exists():
+        theirs = [item for item in items if item.get_closest_marker("originals")]
+        config.hook.pytest_deselected(items=theirs)
+        items[:] = [item for item in items if item not in theirs]
 
 
 # A shell starts background jobs deaf to Ctrl-C, and every child would inherit that.

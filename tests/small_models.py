@@ -16,12 +16,12 @@ from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.detect import read_checkpoint
 
 DATA = Path(__file__).parent / "data"
+# Values of the original programs: ours, and where they are present the programs' own test files.
+GOLDEN = Path(__file__).parent / "golden"
 FIXTURES = Path(__file__).resolve().parents[2] / "shared" / "data" / "fixtures"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
-needs_fixtures = pytest.mark.skipif(
-    not FIXTURES.exists(), reason="the folder with the original programs' values is not here"
-)
+needs_originals = pytest.mark.originals
 
 TEXT = (
     "The U.S. Centers for Disease Control advised school systems to close if outbreaks occurred , "

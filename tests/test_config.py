@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_models import FIXTURES, needs_fixtures
+from small_models import FIXTURES, needs_originals
 
 from elmore.config import (
     BiLmConfig,
@@ -76,7 +76,7 @@ def test_sizes(config: BiLmConfig) -> None:
     assert count_parameters(config) == total
 
 
-@needs_fixtures
+@needs_originals
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [

@@ -20,11 +20,8 @@ from reference import (
     read_hdf5,
     write_hdf5,
 )
+from small_models import FIXTURES, GOLDEN, needs_originals
 
-FIXTURES = Path(__file__).resolve().parents[2] / "shared" / "data" / "fixtures"
-needs_fixtures = pytest.mark.skipif(
-    not FIXTURES.exists(), reason="the folder with the original programs' values is not here"
-)
 # The criterion of the original tests; their own re-runs differ by slightly more than 1e-6.
 close = {"atol": 1e-6, "rtol": 1e-5}
 
@@ -136,7 +133,7 @@ def golden_sets() -> list[Callable[[str | None], Golden]]:
     ]
 
 
-@needs_fixtures
+@needs_originals
 @pytest.mark.parametrize("which", [0, 1], ids=["allennlp", "bilm-tf"])
 def test_thirty_sentences(which: int, golden_sets: list[Callable[[str | None], Golden]]) -> None:
     computed, expected = golden_sets[which](None)
@@ -150,7 +147,7 @@ def test_thirty_sentences(which: int, golden_sets: list[Callable[[str | None], G
 NOTICED_BY_FIRST_ONLY = ("no_proj_clip", "no_residual")
 
 
-@needs_fixtures
+@needs_originals
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_golden_sets_notice(
     mutation: str, golden_sets: list[Callable[[str | None], Golden]]
@@ -167,7 +164,30 @@ def test_golden_sets_notice(
     assert noticed == [True, mutation not in NOTICED_BY_FIRST_ONLY]
 
 
-@needs_fixtures
+@pytest.mark.parametrize("mutation", [None, *MUTATIONS])
+def test_our_golden_models_notice(mutation: str | None) -> None:
+    """The values of bilm-tf for the models in tests/golden/ours, which every clone has."""
+    batches = json.loads((GOLDEN / "ours/batches.json").read_text(encoding="utf-8"))
+    noticed = []
+    for name in ("skip", "plain"):
+        path = GOLDEN / "ours" / name
+        model = ReferenceElmo.from_files(
+            path / "options.json", path / "weights.hdf5", mutate=mutation
+        )
+        results, _ = run_batches(model, batches)
+        with h5py.File(path / "bilm-tf.hdf5", "r") as file:
+            same = [
+                np.allclose(layers, file[f"carried/{i}/layers"][row, :, : layers.shape[1]], **close)
+                for i, rows in enumerate(results)
+                for row, layers in enumerate(rows)
+            ]
+        noticed.append(not all(same))
+    # The projection clip bites in bilm-tf/checkpoint only; `plain` has no residual to lose.
+    unnoticed = (None, "no_proj_clip")
+    assert noticed == [mutation not in unnoticed, mutation not in (*unnoticed, "no_residual")]
+
+
+@needs_originals
 def test_token_vectors_of_a_vocabulary() -> None:
     path = FIXTURES / "allennlp" / "elmo"
     words = (path / "vocab_test.txt").read_text(encoding="utf-8").split("\n")
@@ -178,7 +198,6 @@ def test_token_vectors_of_a_vocabulary() -> None:
     np.testing.assert_allclose(model.token_vectors(words), expected, **close)
 
 
-@needs_fixtures
 @pytest.mark.parametrize(
     ("folder", "options_name"),
     [
@@ -190,8 +209,8 @@ def test_token_vectors_of_a_vocabulary() -> None:
 )
 def test_unusual_models(folder: str, options_name: str) -> None:
     """All layers, with carried state, of batches with changing numbers of rows."""
-    path = FIXTURES / "bilm-tf" / folder
-    vocabulary = (FIXTURES / "bilm-tf/train/vocab.txt").read_text(encoding="utf-8").split()
+    path = GOLDEN / "bilm-tf" / folder
+    vocabulary = (GOLDEN / "bilm-tf/train/vocab.txt").read_text(encoding="utf-8").split()
     model = ReferenceElmo.from_files(path / options_name, path / "weights.hdf5", vocabulary)
     batches = json.loads((path / "embedding_batches.json").read_text(encoding="utf-8"))
     results, _ = run_batches(model, batches)
@@ -204,7 +223,7 @@ def test_unusual_models(folder: str, options_name: str) -> None:
     assert (model.clipped["projection"] > 0) == (folder in ("edge/word_input", "checkpoint"))
 
 
-@needs_fixtures
+@needs_originals
 def test_layers_boundaries_and_states_of_allennlp() -> None:
     """3, 1, 4, 3 rows; an empty sentence; the word <S>; a word which is cut."""
     model_path, path = FIXTURES / "allennlp/elmo", FIXTURES / "allennlp/behaviour"
@@ -276,18 +295,17 @@ def test_random_weights_are_reproducible_float32() -> None:
 @pytest.mark.parametrize(
     ("folder", "options_name"),
     [
-        ("allennlp/elmo", "options.json"),
+        ("ours/skip", "options.json"),
         ("bilm-tf/edge/no_projection_3_layers_tanh", "options.json"),
         ("bilm-tf/edge/word_input", "options.json"),
         ("bilm-tf/edge/one_layer", "options.json"),
         ("bilm-tf/checkpoint", "options_inference.json"),
     ],
 )
-@needs_fixtures
 def test_random_weights_have_the_names_and_shapes_of_real_files(
     folder: str, options_name: str
 ) -> None:
-    path = FIXTURES / folder
+    path = GOLDEN / folder
     options = json.loads((path / options_name).read_text(encoding="utf-8"))
     real = read_hdf5(next(path.glob("*weights.hdf5")))
     ours = random_weights(options, 0)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from small_models import FIXTURES
+from small_models import GOLDEN
 
 from elmore.config import BiLmConfig
 from elmore.formats.bilm_options import config_from_options
@@ -96,7 +96,7 @@ def load_bundle(prefix: Path) -> Checkpoint:
     """A checkpoint of bilm-tf with its softmax; options.json lies beside it."""
     options = json.loads((prefix.parent / "options.json").read_text())
     variables = read_bundle(prefix)
-    vocabulary = Vocabulary.read(FIXTURES / "bilm-tf/train/vocab.txt")
+    vocabulary = Vocabulary.read(GOLDEN / "bilm-tf/train/vocab.txt")
     config = config_from_options(
         options,
         bidirectional=options["bidirectional"],
@@ -115,5 +115,5 @@ def load_bundle(prefix: Path) -> Checkpoint:
 
 def toy_corpus() -> list[list[str]]:
     """bilm-tf's toy corpus, five sentences."""
-    text = (FIXTURES / "bilm-tf/train/data.txt").read_text(encoding="utf-8")
+    text = (GOLDEN / "bilm-tf/train/data.txt").read_text(encoding="utf-8")
     return [line.split() for line in text.splitlines()]

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from small_models import FIXTURES, needs_fixtures
+from small_models import FIXTURES, needs_originals
 
 from elmore.compat.allennlp import (
     Elmo,
@@ -23,7 +23,7 @@ from elmore.compat.allennlp import (
 )
 from elmore.errors import FormatError
 
-pytestmark = needs_fixtures
+pytestmark = needs_originals
 
 CLOSE = {"atol": 1e-6, "rtol": 1e-5}
 HERE = FIXTURES / "allennlp" / "elmo"

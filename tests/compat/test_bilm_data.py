@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import FIXTURES, needs_fixtures
+from small_models import FIXTURES, needs_originals
 
 pytest.importorskip("torch")
 
@@ -97,7 +97,7 @@ def test_token_batcher(words: Path, tmp_path: Path) -> None:
         TokenBatcher(poor).batch_sentences([["other"]])
 
 
-@needs_fixtures
+@needs_originals
 def test_token_batcher_with_bilms_own_vocabulary() -> None:
     batcher = TokenBatcher(FIXTURES / "bilm-tf/data/vocab_test.txt")
     ids = batcher.batch_sentences([["The", "first", "."], ["It", "said"]])

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from small_models import FIXTURES, TEXT, make_options, needs_fixtures, write_pair
+from small_models import FIXTURES, GOLDEN, TEXT, make_options, needs_originals, write_pair
 
 from elmore import Elmo
 from elmore.compat.bilm import (
@@ -197,7 +197,7 @@ def _split(line: str | list[str]) -> list[str]:
     return line.split() if isinstance(line, str) else line
 
 
-@needs_fixtures
+@needs_originals
 @pytest.mark.parametrize("characters", [True, False])
 def test_golden_top_layer(characters: bool, tmp_path: Path) -> None:
     pair = HERE / "options.json", HERE / "lm_weights.hdf5"
@@ -231,9 +231,8 @@ def test_golden_top_layer(characters: bool, tmp_path: Path) -> None:
     assert model.state.hidden[:, :, 3].abs().max() == 0
 
 
-@needs_fixtures
 def test_golden_layers_of_the_toy_checkpoint() -> None:
-    path = FIXTURES / "bilm-tf" / "checkpoint"
+    path = GOLDEN / "bilm-tf" / "checkpoint"
     model = BidirectionalLanguageModel(path / "options_inference.json", path / "weights.hdf5")
     batcher = Batcher(None, 10)
     batches = json.loads((path / "embedding_batches.json").read_text(encoding="utf-8"))

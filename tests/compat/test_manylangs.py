@@ -8,7 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from small_models import DATA, FIXTURES, needs_fixtures
+from small_models import DATA, GOLDEN
 
 from elmore.compat.manylangs import Embedder
 from elmore.errors import ConfigError, FormatError
@@ -46,10 +46,9 @@ def test_the_values_of_the_original(name: str) -> None:
     check(DATA / name, DATA / f"{name}.hdf5", sentences["first"], sentences["second"])
 
 
-@needs_fixtures
 @pytest.mark.parametrize("name", ["base", "charonly", "wordonly", "lstmenc"])
 def test_golden_models(name: str) -> None:
-    folder = FIXTURES / "manylangs" / name
+    folder = GOLDEN / "manylangs" / name
     sentences = json.loads((folder / "sentences.json").read_text(encoding="utf-8"))
     check(folder, folder / "expected.hdf5", sentences["sentences"], sentences["sentences2"])
 

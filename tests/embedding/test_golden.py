@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,13 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from small_models import FIXTURES, needs_fixtures
+from small_models import FIXTURES, GOLDEN, needs_originals
 
 from elmore import Elmo, ElmoLayer, ScalarMix
 from elmore.formats.containers.sources import FolderSource
 from elmore.formats.containers.torch_files import read_array
 from elmore.nn.bilm import BiLmState, Layers
 
-pytestmark = needs_fixtures
 # The criterion of the original tests; their own re-runs differ by slightly more than 1e-6.
 close = {"atol": 1e-6, "rtol": 1e-5}
 
@@ -32,6 +32,60 @@ def allennlp() -> Elmo:
     return Elmo.load((path / "options.json", path / "lm_weights.hdf5"))
 
 
+def ours(name: str, program: str) -> Iterator[tuple[int, list[list[str]], Callable[[str], Any]]]:
+    """Per batch of `golden/ours`: its number, its sentences and the values of a program."""
+    batches = load_json(GOLDEN / "ours/batches.json")
+    with h5py.File(GOLDEN / "ours" / name / f"{program}.hdf5", "r") as file:
+        for i, batch in enumerate(batches):
+            yield i, batch, lambda key: np.asarray(file[key][...])
+
+
+def load_ours(name: str) -> Elmo:
+    folder = GOLDEN / "ours" / name
+    return Elmo.load((folder / "options.json", folder / "weights.hdf5"))
+
+
+def test_fresh_layers_of_allennlp() -> None:
+    """A new module for each batch: elmore's default, where each sentence starts from zeros."""
+    elmo, worst = load_ours("skip"), 0.0
+    for i, batch, values in ours("skip", "allennlp"):
+        golden, mask = values(f"fresh/{i}/layers"), values(f"fresh/{i}/mask")
+        for row, result in enumerate(elmo.layers(batch, tokenized=True)):
+            n = int(mask[row].sum())
+            assert result.values.shape[1] == n - 2 == len(batch[row])
+            worst = max(worst, np.abs(result.values - golden[:, row, 1 : n - 1]).max())
+    assert worst < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "program"), [("skip", "allennlp"), ("skip", "bilm-tf"), ("plain", "bilm-tf")]
+)
+def test_carried_layers(name: str, program: str) -> None:
+    """One module, or one session, fed the batches in order; batch 3 repeats batch 0."""
+    stream, worst, first = load_ours(name).stateful(), 0.0, []
+    for i, batch, values in ours(name, program):
+        golden = values(f"carried/{i}/layers")
+        for row, result in enumerate(stream.layers(batch, tokenized=True)):
+            n = len(batch[row])
+            theirs = golden[:, row, 1 : n + 1] if program == "allennlp" else golden[row, :, :n]
+            worst = max(worst, np.abs(result.values - theirs).max())
+            if i in (0, 3):
+                first.append(result.values)
+    assert worst < 1e-6
+    assert np.abs(first[0] - first[len(first) // 2]).max() > 1e-3  # the state was carried
+
+
+def test_mix_of_allennlp() -> None:
+    elmo, mix = load_ours("skip"), ScalarMix(3, initial=[0.1, -0.3, 0.5])
+    for i, batch, values in ours("skip", "allennlp"):
+        golden = values(f"mix/{i}")
+        for row, result in enumerate(elmo.layers(batch, tokenized=True)):
+            with torch.no_grad():
+                mixed = mix(torch.from_numpy(result.values)[:, None])[0].numpy()
+            np.testing.assert_allclose(mixed, golden[row, : len(batch[row])], **close)
+
+
+@needs_originals
 @pytest.mark.parametrize(
     ("folder", "sentences"),
     [("allennlp/elmo", "sentences.json"), ("bilm-tf/model", "lm_embeddings_sentences.json")],
@@ -54,6 +108,7 @@ def test_thirty_sentences(folder: str, sentences: str) -> None:
     assert (compared, tokens) == (30, 744)
 
 
+@needs_originals
 def test_token_vectors_of_a_vocabulary(allennlp: Elmo) -> None:
     path = FIXTURES / "allennlp/elmo"
     words = (path / "vocab_test.txt").read_text(encoding="utf-8").split("\n")
@@ -63,6 +118,7 @@ def test_token_vectors_of_a_vocabulary(allennlp: Elmo) -> None:
     np.testing.assert_allclose(allennlp.engine.token_vectors(words), golden, **close)
 
 
+@needs_originals
 def test_token_vector_file_of_allennlp_gives_the_same_sentences(allennlp: Elmo) -> None:
     path = FIXTURES / "allennlp/elmo"
     cached = Elmo.load(
@@ -90,10 +146,10 @@ def test_token_vector_file_of_allennlp_gives_the_same_sentences(allennlp: Elmo) 
 )
 def test_unusual_models_of_bilm_tf(folder: str, options: str) -> None:
     """All layers; batches with changing numbers of rows and carried state."""
-    path = FIXTURES / "bilm-tf" / folder
+    path = GOLDEN / "bilm-tf" / folder
     files: tuple[Path, ...] = (path / options, path / "weights.hdf5")
     if folder == "edge/word_input":
-        files = (*files, FIXTURES / "bilm-tf/train/vocab.txt")
+        files = (*files, GOLDEN / "bilm-tf/train/vocab.txt")
     stream = Elmo.load(files).stateful()
     batches = load_json(path / "embedding_batches.json")
     with h5py.File(path / "embeddings.hdf5", "r") as file:
@@ -118,6 +174,7 @@ def expected(name: str) -> np.ndarray:
         return np.asarray(file[name][...])
 
 
+@needs_originals
 def test_layers_and_states_while_rows_come_and_go(
     allennlp: Elmo, batches: list[list[list[str]]]
 ) -> None:
@@ -151,6 +208,7 @@ def run_carried(layer: ElmoLayer, batches: list[list[list[str]]]) -> list[Layers
     return results
 
 
+@needs_originals
 def test_layers_with_the_boundaries(allennlp: Elmo, batches: list[list[list[str]]]) -> None:
     for i, layers in enumerate(run_carried(allennlp.layer(), batches)):
         assert layers.lengths.tolist() == expected(f"bilm/{i}/mask").sum(axis=1).tolist()
@@ -166,6 +224,7 @@ MIXES = {
 }
 
 
+@needs_originals
 @pytest.mark.parametrize("kind", MIXES)
 def test_mixes_of_carried_layers(kind: str, allennlp: Elmo, batches: list[list[list[str]]]) -> None:
     for i, layers in enumerate(run_carried(allennlp.layer(), batches[:3])):
@@ -183,6 +242,7 @@ def test_mixes_of_carried_layers(kind: str, allennlp: Elmo, batches: list[list[l
                 np.testing.assert_allclose(vectors[row, :end], golden[row, :end], **close)
 
 
+@needs_originals
 @pytest.mark.parametrize("kind", MIXES)
 def test_elmo_layer(kind: str, allennlp: Elmo, batches: list[list[list[str]]]) -> None:
     """The first batch starts from zeros, as every batch of an ElmoLayer does."""
@@ -235,6 +295,7 @@ def our_gradient(name: str, gradients: dict[str, torch.Tensor]) -> np.ndarray:
     return gradients[f"bilm.{direction}_layers.{layer}.{leaf}"].numpy()
 
 
+@needs_originals
 def test_gradients(allennlp: Elmo, batches: list[list[list[str]]]) -> None:
     layer = allennlp.layer(dropout=0, trainable_bilm=True)
     loss = layer(layer.batch(batches[0]))[0].square().sum()
@@ -258,6 +319,7 @@ def test_gradients(allennlp: Elmo, batches: list[list[list[str]]]) -> None:
         )
 
 
+@needs_originals
 def test_multilingual_models() -> None:
     """A model of all training keys, and one whose filters are zero: so is every layer."""
     path = FIXTURES / "allennlp/elmo_multilingual/fr"

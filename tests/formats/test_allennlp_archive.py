@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from small_models import DATA, FIXTURES, needs_fixtures
+from small_models import DATA, FIXTURES, needs_originals
 
 from elmore import Elmo
 from elmore.errors import FormatError
@@ -56,7 +56,7 @@ def test_the_vectors_and_the_mix_of_allennlp() -> None:
     assert elmo.checkpoint.notes["inside"] == "text_field_embedder.token_embedder_elmo._elmo"
 
 
-@needs_fixtures
+@needs_originals
 def test_the_tagger_of_allennlp() -> None:
     elmo = Elmo.load(TAGGER / "serialization/model.tar.gz")
     [mix] = elmo.checkpoint.mixes
@@ -70,7 +70,7 @@ def test_the_tagger_of_allennlp() -> None:
         np.testing.assert_allclose(ours.values, theirs.values, **close)
 
 
-@needs_fixtures
+@needs_originals
 def test_the_logits_of_the_tagger_follow_from_its_elmo_and_mix() -> None:
     """The rest of that model is two GRU layers and a linear one; their weights are torch's own."""
     elmo = Elmo.load(TAGGER / "serialization/model.tar.gz")

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pytest
 from manylangs_reference import ReferenceManyLangs
-from small_models import DATA, FIXTURES, needs_fixtures
+from small_models import DATA, GOLDEN
 
 from elmore import Elmo, fine_tune
 from elmore.errors import ConfigError, FormatError
@@ -52,10 +52,9 @@ def test_the_slow_reference(name: str) -> None:
         np.testing.assert_allclose(result.values, reference.embed(tokens), **close)
 
 
-@needs_fixtures
 @pytest.mark.parametrize("name", ["base", "charonly", "wordonly"])
 def test_golden_models(name: str) -> None:
-    folder = FIXTURES / "manylangs" / name
+    folder = GOLDEN / "manylangs" / name
     sentences = json.loads((folder / "sentences.json").read_text(encoding="utf-8"))["sentences"]
     elmo = Elmo.load(folder)
     with h5py.File(folder / "expected.hdf5") as file:
@@ -65,9 +64,8 @@ def test_golden_models(name: str) -> None:
             np.testing.assert_allclose(vectors, file[f"fresh/-1/{k}"][...], **close)
 
 
-@needs_fixtures
 def test_the_longest_sentence_of_the_golden_lstm_encoder_sees_no_padding() -> None:
-    folder = FIXTURES / "manylangs/lstmenc"
+    folder = GOLDEN / "manylangs/lstmenc"
     sentences = json.loads((folder / "sentences.json").read_text(encoding="utf-8"))["sentences"]
     longest = max(range(len(sentences)), key=lambda k: len(sentences[k]))
     [vectors] = Elmo.load(folder).embed([sentences[longest]], tokenized=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from perplexity_stream import perplexity_stream
 from reference import ReferenceElmo
-from small_models import DATA, FIXTURES, needs_fixtures
+from small_models import DATA, GOLDEN
 from tf_bundle import read_bundle, toy_corpus
 
 from elmore import Elmo, fine_tune, perplexity, score
@@ -23,8 +23,8 @@ from elmore.formats.detect import read_checkpoint
 close = {"atol": 1e-6, "rtol": 1e-5}
 SENTENCES = json.loads((DATA / "tf1_sentences.json").read_text(encoding="utf-8"))
 MODELS = ["tf1_characters", "tf1_words_one_layer", "tf1_forward_three_layers", "tf1_hub"]
-EDGE = FIXTURES / "bilm-tf/edge"
-TRAIN = FIXTURES / "bilm-tf/train"
+EDGE = GOLDEN / "bilm-tf/edge"
+TRAIN = GOLDEN / "bilm-tf/train"
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -195,13 +195,11 @@ def check_batches(elmo: Elmo, folder: Path) -> None:
     assert compared >= 5
 
 
-@needs_fixtures
 def test_bilm_checkpoint() -> None:
-    folder = FIXTURES / "bilm-tf/checkpoint"
+    folder = GOLDEN / "bilm-tf/checkpoint"
     check_batches(Elmo.load(folder / "model.ckpt-6"), folder)
 
 
-@needs_fixtures
 @pytest.mark.parametrize("name", ["no_projection_3_layers_tanh", "one_layer", "word_input"])
 def test_bilm_edge_models(name: str) -> None:
     folder = EDGE / name
@@ -211,17 +209,15 @@ def test_bilm_edge_models(name: str) -> None:
     check_batches(elmo, folder)
 
 
-@needs_fixtures
 @pytest.mark.parametrize(("rows", "golden"), [(1, 25.809488), (2, 26.08756)])
 def test_bilm_test_perplexity(rows: int, golden: float) -> None:
-    folder = FIXTURES / "bilm-tf/checkpoint"
+    folder = GOLDEN / "bilm-tf/checkpoint"
     elmo = Elmo.load((folder / "options.json", folder / "model.ckpt-6", TRAIN / "vocab.txt"))
     assert perplexity_stream(
         elmo, toy_corpus(), batch_size=rows, tokenized=True
     ).mean == pytest.approx(golden, rel=1e-6)
 
 
-@needs_fixtures
 def test_bilm_one_direction() -> None:
     folder = EDGE / "one_direction"
     elmo = Elmo.load((folder / "options.json", folder / "model.ckpt-300", TRAIN / "vocab.txt"))

@@ -8,7 +8,7 @@ import perplexity_stream as module
 import pytest
 from perplexity_stream import perplexity_stream
 from slow_language_model import numbers
-from small_models import FIXTURES, TEXT, needs_fixtures
+from small_models import GOLDEN, TEXT
 from tf_bundle import load_bundle, toy_corpus
 
 from elmore import Elmo
@@ -17,12 +17,11 @@ from elmore.language_model.likely_words import next_words
 from elmore.language_model.perplexity import perplexity
 
 
-@needs_fixtures
 @pytest.mark.parametrize(("batch_size", "n_batches"), [(1, 139), (2, 55)])
 def test_test_perplexity_of_bilm_tf(
     batch_size: int, n_batches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = FIXTURES / "bilm-tf/checkpoint"
+    path = GOLDEN / "bilm-tf/checkpoint"
     golden = json.loads((path / "test_perplexity.json").read_text())
     elmo = Elmo(load_bundle(path / "model.ckpt-6"))
     result = perplexity_stream(elmo, toy_corpus(), batch_size=batch_size, tokenized=True)
@@ -36,9 +35,8 @@ def test_test_perplexity_of_bilm_tf(
     assert again.n_words == result.n_words
 
 
-@needs_fixtures
 def test_test_perplexity_of_bilm_tf_in_one_direction() -> None:
-    elmo = Elmo(load_bundle(FIXTURES / "bilm-tf/edge/one_direction/model.ckpt-300"))
+    elmo = Elmo(load_bundle(GOLDEN / "bilm-tf/edge/one_direction/model.ckpt-300"))
     result = perplexity_stream(elmo, toy_corpus(), batch_size=1, tokenized=True)
     assert result.mean == pytest.approx(16.38926, rel=1e-6)
     assert result.backward is None

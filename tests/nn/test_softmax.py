@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from small_models import FIXTURES, needs_fixtures
+from small_models import GOLDEN
 from torch import Tensor
 
 from elmore.nn import softmax
@@ -113,9 +113,8 @@ def test_the_loss_does_not_overflow() -> None:
         assert torch.isfinite(tensor).all()
 
 
-@needs_fixtures
 def test_tensorflows_own_call() -> None:
-    with h5py.File(FIXTURES / "bilm-tf/checkpoint/sampled_softmax.hdf5") as file:
+    with h5py.File(GOLDEN / "bilm-tf/checkpoint/sampled_softmax.hdf5") as file:
         golden = {name: torch.from_numpy(np.asarray(file[name])) for name in file}
     ids = golden["sampled_ids"].long().sort()
     labels, n_words = golden["labels"].long().flatten(), len(golden["b"])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_models import FIXTURES, needs_fixtures
+from small_models import GOLDEN
 from small_training import WORDS, batch_arrays, characters, make_sentences, whole_words
 from tf_bundle import toy_corpus
 
@@ -257,7 +257,7 @@ S, E, THE, UNK, DOT, TH = (
     [258, 116, 104, 259, 260],
 )
 # batch, direction: ids, characters, targets (from bilm-tf's own tests)
-GOLDEN = {
+TINY_BATCHES = {
     (0, 0): (
         [[0, 3, 2], [0, 2, 4]],
         [[S, THE, UNK], [S, TH, DOT]],
@@ -292,7 +292,7 @@ def test_golden_example_of_bilm_tf(words: bool) -> None:
         batch = batches.next()
         assert batch.sizes == (2, 2, 2)
         for d in range(2):
-            ids, letters, targets = GOLDEN[k, d]
+            ids, letters, targets = TINY_BATCHES[k, d]
             assert matrix(batch, batch.targets[d]) == targets
             if words:
                 assert batch.words is None
@@ -304,11 +304,10 @@ def test_golden_example_of_bilm_tf(words: bool) -> None:
                 assert matrix(batch, batch.words[batch.rows[d]] - 1) == letters
 
 
-@needs_fixtures
 def test_golden_batches_of_bilm_tf() -> None:
     """The toy corpus in its order: one file, not shuffled, both directions."""
-    vocabulary = Vocabulary.read(FIXTURES / "bilm-tf/train/vocab.txt")
-    with h5py.File(FIXTURES / "bilm-tf/checkpoint/train_golden.hdf5") as file:
+    vocabulary = Vocabulary.read(GOLDEN / "bilm-tf/train/vocab.txt")
+    with h5py.File(GOLDEN / "bilm-tf/checkpoint/train_golden.hdf5") as file:
         fed = [{n: np.asarray(a) for n, a in file[f"batch/{k}"].items()} for k in range(6)]
     batches = StreamBatches(in_order(toy_corpus()), characters(10), vocabulary, rows=2, unroll=5)
     for arrays in fed:

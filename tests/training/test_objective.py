@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from small_models import FIXTURES, needs_fixtures
+from small_models import GOLDEN
 from small_training import (
     characters,
     make_sentences,
@@ -36,7 +36,7 @@ from elmore.training.distributed import Group
 from elmore.training.optimizers import Adagrad, Update, clip_by_global_norm, sum_rows
 from elmore.training.run import Run
 
-GOLDEN = FIXTURES / "bilm-tf/checkpoint"
+RUN = GOLDEN / "bilm-tf/checkpoint"
 TOLERANCE = 1e-5
 
 
@@ -54,7 +54,7 @@ def generators(count: int = 2) -> list[torch.Generator]:
 def golden_batches() -> list[LmBatch]:
     """The arrays that were fed to TensorFlow; every place is a word of its own."""
     batches = []
-    with h5py.File(GOLDEN / "train_golden.hdf5") as file:
+    with h5py.File(RUN / "train_golden.hdf5") as file:
         for k in range(6):
             fed = {name: np.asarray(array) for name, array in file[f"batch/{k}"].items()}
             words, targets = [], []
@@ -78,15 +78,15 @@ def golden_batches() -> list[LmBatch]:
 
 
 def golden_facts() -> list[dict[str, float]]:
-    facts: list[dict[str, float]] = json.loads((GOLDEN / "train_golden.json").read_text())
+    facts: list[dict[str, float]] = json.loads((RUN / "train_golden.json").read_text())
     assert len(facts) == 6
     return facts
 
 
 def check_end(weights: dict[str, Tensor], sums: dict[str, Tensor], state: Any) -> None:
     """Weights, accumulators and carried state after the six steps."""
-    config = load_bundle(GOLDEN / "model.ckpt-0").config
-    variables = {k.removeprefix("lm/"): v for k, v in read_bundle(GOLDEN / "model.ckpt-6").items()}
+    config = load_bundle(RUN / "model.ckpt-0").config
+    variables = {k.removeprefix("lm/"): v for k, v in read_bundle(RUN / "model.ckpt-6").items()}
     for suffix, found in (("", weights), ("/Adagrad", sums)):
         end = {k.removesuffix(suffix): v for k, v in variables.items() if k.endswith(suffix)}
         expected = our_arrays(config, end)
@@ -94,7 +94,7 @@ def check_end(weights: dict[str, Tensor], sums: dict[str, Tensor], state: Any) -
         assert set(found) == set(expected)
         for name, array in expected.items():
             assert relative(found[name], array) < TOLERANCE, name
-    with h5py.File(GOLDEN / "train_golden.hdf5") as file:
+    with h5py.File(RUN / "train_golden.hdf5") as file:
         for d, direction in enumerate(("forward", "backward")):
             for layer in range(2):
                 place = file[f"final_state/{direction}/{layer}"]
@@ -104,10 +104,9 @@ def check_end(weights: dict[str, Tensor], sums: dict[str, Tensor], state: Any) -
                 assert relative(state.cell[d, layer], place["c"][:]) < 10 * TOLERANCE
 
 
-@needs_fixtures
 @pytest.mark.parametrize("threads", [1, 2])
 def test_golden_run_of_bilm_tf(threads: int) -> None:
-    start = load_bundle(GOLDEN / "model.ckpt-0")
+    start = load_bundle(RUN / "model.ckpt-0")
     bilm = BiLm(start.config)
     weights = dict(bilm.named_parameters())
     with torch.no_grad():
@@ -132,7 +131,7 @@ def test_golden_run_of_bilm_tf(threads: int) -> None:
             Update("softmax.bias", softmax[1], rows.bias),
         ]
         if k == 0:
-            with h5py.File(GOLDEN / "train_golden.hdf5") as file:
+            with h5py.File(RUN / "train_golden.hdf5") as file:
                 expected = our_arrays(start.config, file["grad_step0"])
                 expected["softmax.weight"] = file["grad_step0/softmax/W"][:]
                 expected["softmax.bias"] = file["grad_step0/softmax/b"][:]
@@ -189,7 +188,7 @@ def original_recipe(**settings: str) -> Recipe:
 
 
 def golden_trainer(recipe: Recipe, folder: Path, batches: Sequence[LmBatch]) -> LmTrainer:
-    start = load_bundle(GOLDEN / "model.ckpt-0")
+    start = load_bundle(RUN / "model.ckpt-0")
     assert start.vocabulary is not None
     trainer = LmTrainer(
         recipe,
@@ -210,7 +209,6 @@ def golden_trainer(recipe: Recipe, folder: Path, batches: Sequence[LmBatch]) -> 
     return trainer
 
 
-@needs_fixtures
 def test_golden_run_by_the_recipe_original(tmp_path: Path) -> None:
     trainer = golden_trainer(original_recipe(), tmp_path, golden_batches())
     for golden in golden_facts():
@@ -226,12 +224,11 @@ def test_golden_run_by_the_recipe_original(tmp_path: Path) -> None:
     check_end(after, sums, trainer._carried)
     # the model that it would save
     checkpoint = trainer.checkpoint()
-    golden_weights = load_bundle(GOLDEN / "model.ckpt-6").weights
+    golden_weights = load_bundle(RUN / "model.ckpt-6").weights
     for name, array in checkpoint.checked_weights():
         assert relative(np.array(array), golden_weights[name]) < TOLERANCE
 
 
-@needs_fixtures
 @pytest.mark.parametrize(
     "change",
     [

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from perplexity_stream import perplexity_stream
-from small_models import FIXTURES, needs_fixtures
+from small_models import GOLDEN
 from small_training import small_data, small_recipe, write_text
 from tf_bundle import toy_corpus
 
@@ -59,9 +59,9 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     """bilm-tf's files as they are."""
     folder = tmp_path_factory.mktemp("toy")
     return prepare(
-        [FIXTURES / "bilm-tf/train/data.txt"],
+        [GOLDEN / "bilm-tf/train/data.txt"],
         folder / "data",
-        vocabulary=FIXTURES / "bilm-tf/train/vocab.txt",
+        vocabulary=GOLDEN / "bilm-tf/train/vocab.txt",
         tokenized=True,
         heldout=0,
         workers=1,
@@ -84,14 +84,12 @@ def train_toy(name: str, data: Prepared, folder: Path, seed: int = 0) -> float:
     return found.mean
 
 
-@needs_fixtures
 @pytest.mark.parametrize("name", VARIANTS)
 def test_bilm_tfs_own_tests(name: str, toy: Prepared, tmp_path: Path) -> None:
     """bilm-tf itself: 16.4 and 18.0, 16.4 and 16.1, 16.2 and 16.3, 11.8 and 12.9."""
     assert 5 < train_toy(name, toy, tmp_path) < 20
 
 
-@needs_fixtures
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", VARIANTS)
@@ -101,7 +99,6 @@ def test_bilm_tfs_own_tests_with_other_seeds(
     assert 5 < train_toy(name, toy, tmp_path, seed) < 20
 
 
-@needs_fixtures
 def test_characters_cannot_share_the_softmax(toy: Prepared, tmp_path: Path) -> None:
     recipe = original({**VARIANTS["characters"], "model.tied_softmax": "true"})
     with pytest.raises(ConfigError, match=r"model\.tied_softmax=true needs model\.tokens='words'"):
