@@ -17,7 +17,6 @@ from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.bilm.batches import LmBatch
 from elmore.training.bilm.recipe import Recipe
-from elmore.training.run import load_state, save_state
 
 WORDS = [f"w{chr(97 + k)}" for k in range(20)]
 SMALL = {
@@ -86,20 +85,6 @@ def digest(run: Path) -> str:
     whole = hashlib.sha256((last / "state.safetensors").read_bytes())
     whole.update((run / "checkpoint/model.safetensors").read_bytes())
     return f"{last.name} {whole.hexdigest()}"
-
-
-def write_as_before(folder: Path) -> None:
-    """Give the newest state the names that elmore 0.1 wrote: a lowest loss, looks, memory."""
-    found = load_state(folder)
-    assert found is not None
-    tensors, facts = found
-    if "carried/cell" in tensors:
-        tensors["carried/memory"] = tensors.pop("carried/cell")
-    best, since = facts.pop("best_score"), facts.pop("evaluations_since_best")
-    facts |= {"best": None if best is None else -best, "looks_since_best": since}
-    if "scores" in facts:
-        facts["history"] = [-score for score in facts.pop("scores")]
-    save_state(folder, facts["step"], tensors, facts)
 
 
 def characters(max_chars: int = 8) -> TokenIndexer:

@@ -47,15 +47,36 @@ except ElmoreError as error:
 """
 
 
+FINE_TUNE = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+model, out, text = sys.argv[2], sys.argv[3], json.loads(sys.argv[4])["text"]
+from small_training import small_recipe
+from elmore.errors import ElmoreError
+from elmore.training.bilm.fine_tune import fine_tune
+try:
+    fine_tune(model, [text], out, recipe=small_recipe(), tokenized=True, threads=1, progress=False)
+except ElmoreError as error:
+    print(error, file=sys.stderr)
+    sys.exit(1)
+"""
+
+
 def together(
-    data: Prepared, out: Path, settings: dict[str, Any], *, stop: int = 0, world: int = 2
+    data: Path,
+    out: Path,
+    settings: dict[str, Any],
+    *,
+    stop: int = 0,
+    world: int = 2,
+    script: str = STEPS,
 ) -> list[subprocess.CompletedProcess[str]]:
     """Start processes as torchrun does, without its watchman."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-W", "ignore", "-c", STEPS, str(Path(__file__).parents[1])]
-    command += [str(data.folder), str(out), json.dumps(settings), json.dumps(stop)]
+    command = [sys.executable, "-W", "ignore", "-c", script, str(Path(__file__).parents[1])]
+    command += [str(data), str(out), json.dumps(settings), json.dumps(stop)]
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world)}
     processes = [
         subprocess.Popen(
@@ -113,6 +134,7 @@ REGIMES: dict[str, dict[str, Any]] = {
     },
     "full": {"loss.kind": "full", "optimizer.name": "adam"},
     "muon": {"optimizer.name": "muon", "data.long_share": 0.3, "data.long_tokens": 20},
+    "frozen": {"schedule.frozen_tokens": 400, "optimizer.name": "adagrad"},
     "tied": {"model.tokens": "words", "model.tied_softmax": "true", "optimizer.accumulate": 2},
 }
 
@@ -129,7 +151,7 @@ def compare(name: str, tokens: int, data: Prepared, folder: Path) -> tuple[float
     alone, both = folder / "one", folder / "two"
     pretrain(data, alone, recipe=small_recipe({**settings, **rows}), threads=1, seed=3)
     rows = {"data.batch_rows": 2} if name in ("stream", "muon") else {}
-    for process in together(data, both, {**settings, **rows}):
+    for process in together(data.folder, both, {**settings, **rows}):
         assert process.returncode == 0, process.stderr
     losses = [[line["loss"] for line in Run(run).log() if "loss" in line] for run in (alone, both)]
     for a, b in zip(*losses, strict=True):
@@ -148,7 +170,14 @@ def test_five_steps(data: Prepared, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REGIMES)
 def test_fifty_steps(name: str, data: Prepared, tmp_path: Path) -> None:
-    tokens = {"sentences": 850, "stream": 1000, "full": 2300, "muon": 2300, "tied": 4600}[name]
+    tokens = {
+        "sentences": 850,
+        "stream": 1000,
+        "full": 2300,
+        "muon": 2300,
+        "frozen": 2300,
+        "tied": 4600,
+    }[name]
     gap, steps = compare(name, tokens, data, tmp_path)
     assert steps >= 50
     # Adam divides small gradients by themselves: their noise is not small.
@@ -165,21 +194,34 @@ def test_two_processes_go_on_to_the_bit_and_not_as_one(data: Prepared, tmp_path:
         "run.evaluate_tokens": 0,
     }
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    for process in together(data, whole, settings):
+    for process in together(data.folder, whole, settings):
         assert process.returncode == 0, process.stderr
-    for process in together(data, parts, settings, stop=4):
+    for process in together(data.folder, parts, settings, stop=4):
         assert process.returncode == 7, process.stderr
     assert Run(parts).log()[-1]["step"] == 4
     # Fewer processes are refused by a line that names the number, and nothing changes.
     before = sorted((p, p.read_bytes()) for p in parts.rglob("*.safetensors"))
-    [refused] = together(data, parts, settings, world=1)
+    [refused] = together(data.folder, parts, settings, world=1)
     assert refused.returncode == 1
     assert re.search(r"trained with processes='2', not '1'", refused.stderr)
     assert refused.stderr.count("\n") == 1
     assert sorted((p, p.read_bytes()) for p in parts.rglob("*.safetensors")) == before
-    for process in together(data, parts, settings):
+    for process in together(data.folder, parts, settings):
         assert process.returncode == 0, process.stderr
     assert digest(parts) == digest(whole)
+
+
+def test_one_process_prepares_the_text_of_a_fine_tuning(data: Prepared, tmp_path: Path) -> None:
+    model = pretrain(data, tmp_path / "model", recipe=small_recipe(), threads=1).checkpoint_path
+    text = {"text": str(data.folder.parent / "text.txt")}
+    for process in together(model, tmp_path / "run", text, script=FINE_TUNE):
+        assert process.returncode == 0, process.stderr
+    assert Run(tmp_path / "run").elmo().config == Run(tmp_path / "model").elmo().config
+    # If the first one cannot, all of them end at once.
+    done = together(model, tmp_path / "none", {"text": "nowhere.txt"}, script=FINE_TUNE)
+    assert [process.returncode for process in done] == [1, 1]
+    assert "'nowhere.txt' does not exist" in done[0].stderr
+    assert "process 0 failed" in done[1].stderr
 
 
 @pytest.mark.slow
@@ -187,7 +229,7 @@ def test_more_processes_are_refused_in_one_line(data: Prepared, tmp_path: Path) 
     settings = {**REGIMES["stream"], "schedule.tokens": 200}
     pretrain(data, tmp_path / "run", recipe=small_recipe(settings), threads=1, seed=3)
     settings["schedule.tokens"] = 400
-    done = together(data, tmp_path / "run", settings)
+    done = together(data.folder, tmp_path / "run", settings)
     assert [process.returncode for process in done] == [1, 1]
     for process in done:
         assert "trained with processes='1', not '2'" in process.stderr
@@ -207,6 +249,11 @@ def test_alone_every_method_is_free() -> None:
     assert (group.any(True), group.any(False), group.main) == (True, False, True)
     assert group.gather_tensors(gradient)[0] is gradient
     group.barrier()
+
+
+def test_frozen_weights_have_no_gradients_to_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "all_reduce", None)  # must not be called
+    Group(0, 2).sum_dense([])
 
 
 def test_joining(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,16 @@ def test_patience_ends_it(tmp_path: Path) -> None:
     assert fake.step_number == 8
 
 
+def test_resuming_what_patience_ended_does_nothing(tmp_path: Path) -> None:
+    fake = Fake(total=10**6, heldout=(5.0, 6.0, 6.0, 6.0))
+    run = go(fake, tmp_path, evaluate_every=20, patience=2)
+    before = run.log_path.read_bytes(), list(fake.events)
+    go(fake, tmp_path, evaluate_every=20, patience=2)
+    assert (run.log_path.read_bytes(), fake.events) == before
+    go(fake, tmp_path, evaluate_every=20, patience=3)  # more patience continues it
+    assert fake.step_number == 8
+
+
 @pytest.mark.parametrize(("loss", "norm"), [(math.nan, 1.0), (math.inf, 1.0), (1.0, math.nan)])
 def test_what_is_no_number_stops_it(loss: float, norm: float, tmp_path: Path) -> None:
     fake = Fake()
@@ -210,7 +220,9 @@ def test_no_number_stops_a_training_and_its_last_save_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        trainer_module, "learning_rate", lambda seen, **rest: 0.01 if seen < 150 else math.inf
+        trainer_module,
+        "learning_rate",
+        lambda seen, tokens, **rest: 0.01 if seen < 150 else math.inf,
     )
     data, out = small_data(tmp_path), tmp_path / "run"
     recipe = small_recipe(run__evaluate_tokens=0)

@@ -73,6 +73,21 @@ def test_adam_is_torchs(decay: float) -> None:
     assert relative(our_bias, bias.detach()) < 1e-6
 
 
+def test_a_weight_that_was_frozen_at_first_is_corrected_by_its_own_steps() -> None:
+    late, fresh = start(), start()
+    optimizer, reference = Adam(), Adam()
+    for _ in range(50):
+        optimizer.step([Update("softmax", torch.ones(3), torch.ones(3))], 0.1)
+    for k, (_, gradient) in enumerate(gradients()):
+        updates = [Update("w", late, gradient), Update("softmax", torch.ones(3), torch.ones(3))]
+        if k == 4:  # and so it is after a resume
+            state, optimizer = optimizer.state(), Adam()
+            optimizer.load(state)
+        optimizer.step(updates, 0.01)
+        reference.step([Update("w", fresh, gradient)], 0.01)
+    assert torch.equal(late, fresh)
+
+
 def test_lazy_adam_moves_touched_rows_only() -> None:
     ours, dense = start(), start()
     optimizer, reference = Adam(weight_decay=0.1), Adam(weight_decay=0.1)

@@ -17,7 +17,7 @@ from tf_bundle import toy_corpus
 from elmore import Elmo, perplexity
 from elmore.corpus.prepare import prepare
 from elmore.corpus.prepared import Part, Prepared
-from elmore.errors import ConfigError, InputError, ResumeError
+from elmore.errors import ConfigError, FormatError, InputError, ResumeError
 from elmore.training.bilm.pretrain import finish_recipe, pretrain
 from elmore.training.bilm.recipe import Recipe
 from elmore.training.run import Run, load_state
@@ -325,6 +325,26 @@ def test_a_folder_with_a_run_is_not_overwritten(data: Prepared, tmp_path: Path) 
     assert {k: v for k, v in before.items() if k.name != "lock"} == {
         k: v for k, v in after.items() if k.name != "lock"
     }
+
+
+def test_a_run_is_replaced_and_nothing_else(data: Prepared, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    pretrain(data, out, recipe=small(), threads=1, overwrite=True)  # there is none: it starts one
+    first = Run(out).log()
+    again = pretrain(data, out, recipe=small(), seed=1, threads=1, overwrite=True)
+    assert again.log()[0]["step"] == first[0]["step"]
+    assert again.log() != first
+    with pytest.raises(ConfigError, match="either resumed or replaced"):
+        pretrain(data, out, recipe=small(), threads=1, overwrite=True, resume=True)
+    (out / "thesis.txt").write_text("mine")
+    with pytest.raises(ResumeError, match=r"'thesis\.txt', which is not part of a run"):
+        pretrain(data, out, recipe=small(), threads=1, overwrite=True)
+    assert (out / "best").is_dir()
+    (out / "thesis.txt").unlink()
+    (out / "recipe.json").write_text('{"name": "another program"}')
+    with pytest.raises(FormatError):
+        pretrain(data, out, recipe=small(), threads=1, overwrite=True)
+    assert (out / "best").is_dir()
 
 
 def test_a_folder_in_use(data: Prepared, tmp_path: Path) -> None:

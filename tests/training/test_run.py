@@ -51,6 +51,7 @@ def test_the_same_again_is_fine_and_the_schedule_may_change(tmp_path: Path) -> N
         ({"data.regime": "stream"}, {}, r"data\.regime='sentences', not 'stream'"),
         ({"loss.dropout": 0.2}, {}, r"loss\.dropout=0\.1, not 0\.2"),
         ({"optimizer.name": "adagrad"}, {}, r"optimizer\.name='adam', not 'adagrad'"),
+        ({"run.autocast": "true"}, {}, r"run\.autocast=False, not True"),
         ({}, {"seed": 1}, "seed='0', not '1'"),
         ({}, {"data": "abd"}, "with other training data"),
         ({}, {"processes": 2}, "processes='1', not '2'"),

@@ -21,16 +21,17 @@ RUN: dict[str, Any] = {
 
 
 def rate(seen: int, **changes: Any) -> float:
-    return learning_rate(seen, **{**RUN, **changes})
+    return learning_rate(seen, changes.pop("tokens", 1), **{**RUN, **changes})
 
 
 def test_warm_up_is_a_straight_line_that_ends_at_the_peak() -> None:
-    values = [rate(seen) for seen in range(101)]
-    assert 0 < values[0] < 0.003  # the first step is no waste
-    assert values[100] == 0.2
-    steps = [b - a for a, b in itertools.pairwise(values)]
-    assert steps == pytest.approx([0.2 / 101] * 100)
+    values = [rate(seen, tokens=10) for seen in range(0, 101, 10)]
+    assert values[0] == pytest.approx(0.02)  # the first of ten steps has a tenth
+    assert values[9] == values[10] == 0.2
+    steps = [b - a for a, b in itertools.pairwise(values[:10])]
+    assert steps == pytest.approx([0.02] * 9)
     assert rate(0, warmup=0) == 0.2
+    assert rate(0, tokens=500) == 0.2  # a step longer than the warm-up
 
 
 @pytest.mark.parametrize("decay", ["constant", "linear", "cosine"])

@@ -64,8 +64,6 @@ def reporting(
 
 def heldout_headline(found: dict[str, float]) -> str:
     """An evaluation of the log in one line."""
-    if "oov_rate" not in found:  # written by elmore 0.2
-        return f"{found['perplexity']:.1f}"
     return headline(found["perplexity"], found["without_unknown"], found["oov_rate"])
 
 

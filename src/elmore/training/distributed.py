@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from elmore.embedding.torch_network import find_device
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, ElmoreError
 from elmore.nn.softmax import RowGradient
 
 __all__ = ["Group", "join_group"]
+
+Result = TypeVar("Result")
 
 
 class Group:
@@ -38,7 +41,8 @@ class Group:
 
     def sum_dense(self, gradients: Sequence[Tensor]) -> None:
         """Add up dense gradients over all processes, in place, in one message."""
-        if self.world == 1:
+        # While all dense weights are frozen there is nothing to send.
+        if self.world == 1 or not gradients:
             return
         # One message for all: each one costs a round trip, however small it is.
         flat = torch.cat([gradient.flatten() for gradient in gradients])
@@ -104,6 +108,25 @@ class Group:
             self.barrier()
             torch.distributed.destroy_process_group()
             self._ours = False
+
+    def first(self, job: Callable[[], Result]) -> Result | None:
+        """Run a job in the main process while the others wait; None for the others.
+
+        Raises:
+            ElmoreError: in every process, if the job failed in the main one.
+        """
+        result, error = None, None
+        if self.main:
+            try:
+                result = job()
+            except Exception as problem:  # raised below, when the others know
+                error = problem
+        if not self.any(error is not None):
+            return result
+        self.leave()  # together: one that ends alone breaks the connection of the others
+        if error is not None:
+            raise error
+        raise ElmoreError("process 0 failed; see its message")
 
     def barrier(self) -> None:
         """Wait for all."""

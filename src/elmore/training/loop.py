@@ -104,12 +104,8 @@ class Trainable(ABC):
     def _restore_counters(self, facts: Mapping[str, Any]) -> None:
         """Continue from the counters of a state."""
         self.step_number, self.seen = int(facts["step"]), int(facts["seen"])
-        if "looks_since_best" in facts:  # written by elmore 0.1, whose best is the lowest loss
-            best = None if facts["best"] is None else -facts["best"]
-            self.evaluations_since_best = int(facts["looks_since_best"])
-        else:
-            best = facts["best_score"]
-            self.evaluations_since_best = int(facts["evaluations_since_best"])
+        best = facts["best_score"]
+        self.evaluations_since_best = int(facts["evaluations_since_best"])
         self.best = -math.inf if best is None else float(best)
 
     def _check_weights(self, weights: Iterable[Tensor]) -> None:
@@ -169,12 +165,15 @@ def train(
             trainable.best, trainable.evaluations_since_best = score(found), 0
             trainable.save_model(best=True)
 
-    def patient() -> bool:
-        return not cadence.patience or trainable.evaluations_since_best < cadence.patience
+    def ended() -> bool:
+        impatient = 0 < cadence.patience <= trainable.evaluations_since_best
+        return impatient or trainable.finished()
 
+    if ended():  # a resumed run that has its last evaluation and its model already
+        return
     with _signals() as asked:
         evaluated_at = -1
-        while not trainable.finished() and patient():
+        while not ended():
             before = trainable.seen
             done = trainable.step()
             _check_finite(trainable.step_number, done)
@@ -188,7 +187,7 @@ def train(
             # One process may get the signal, or see the clock, a step before the others.
             stop = agree(asked.number is not None)
             due = agree(time.monotonic() - last_save >= cadence.save_minutes * 60)
-            if (due or stop) and not trainable.finished():
+            if (due or stop) and not ended():
                 trainable.save_state()
                 last_save = time.monotonic()
             # Not on a stop: whoever stopped the run waits for it, and can resume from the state.
@@ -196,13 +195,15 @@ def train(
                 trainable.save_model(best=False)
             # A run that has just come to its end goes on to it: stopped here, it would have no
             # last evaluation and no model.
-            if stop and not trainable.finished():
+            if stop and not ended():
                 raise Stopped(asked.number or signal.SIGTERM, trainable.step_number)
         if evaluated_at != trainable.seen:
             evaluate()
         # The model first: once a state says that the run is finished, no resume writes it.
         trainable.save_model(best=False)
         trainable.save_state()
+        if main:
+            run.keep_newest_state()
 
 
 def _check_finite(step: int, done: StepReport) -> None:

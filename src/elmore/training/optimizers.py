@@ -160,10 +160,9 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__()
         self._betas, self._epsilon, self._decay = betas, epsilon, weight_decay
-        self._steps = 0
+        self._steps: dict[str, int] = {}
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
-        self._steps += 1
         with torch.no_grad():
             for update in updates:
                 self._update(update, lr)
@@ -177,19 +176,26 @@ class Adam(Optimizer):
         v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         if self._decay and weight.dim() > 1:  # biases never decay
             w.mul_(1 - lr * self._decay)
-        # Steps count for all weights together, also for rows that a batch left out.
-        scale = (v / (1 - beta2**self._steps)).sqrt_().add_(self._epsilon)
-        w.addcdiv_(m, scale, value=-lr / (1 - beta1**self._steps))
+        # Per weight, because some are frozen at first; of a table all rows count together, also
+        # those that a batch left out.
+        steps = self._steps[name] = self._steps.get(name, 0) + 1
+        scale = (v / (1 - beta2**steps)).sqrt_().add_(self._epsilon)
+        w.addcdiv_(m, scale, value=-lr / (1 - beta1**steps))
         if ids is not None:
             first[ids], second[ids], weight[ids] = m, v, w
 
     def state(self) -> dict[str, Tensor]:
-        """Both moments and the number of steps."""
-        return {"|steps": torch.tensor(self._steps), **super().state()}
+        """Both moments and the number of steps of each weight."""
+        counts = {f"{name}|count": torch.tensor(n) for name, n in self._steps.items()}
+        return {**counts, **super().state()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         super().load(state)
-        self._steps = int(state["|steps"])
+        self._steps = {
+            key.removesuffix("|count"): int(count)
+            for key, count in state.items()
+            if key.endswith("|count")
+        }
 
 
 # Runs jobs that do not depend on each other.
@@ -349,22 +355,32 @@ class Adadelta(Optimizer):
 
 
 def learning_rate(
-    seen: int, *, peak: float, warmup: int, total: int, decay: Decay, decay_from: int, floor: float
+    seen: int,
+    tokens: int,
+    *,
+    peak: float,
+    warmup: int,
+    total: int,
+    decay: Decay,
+    decay_from: int,
+    floor: float,
 ) -> float:
-    """The learning rate after `seen` tokens.
+    """The learning rate of the step that follows `seen` tokens.
 
     Args:
         seen: tokens of all finished steps.
-        peak: the rate after the warm-up.
-        warmup: tokens over which it rises from zero in a straight line.
+        tokens: tokens of this step.
+        peak: the highest rate, which the last step of the warm-up has.
+        warmup: tokens over which the rate rises in a straight line.
         total: tokens of the complete run.
         decay: "constant" stays at the peak; "cosine" and "linear" fall from `decay_from` to
             `floor` * `peak` at `total`.
         decay_from: tokens after which the fall begins.
         floor: share of the peak at the end.
     """
-    if seen < warmup:  # from one share on: a first step at rate 0 would be wasted
-        return peak * (seen + 1) / (warmup + 1)
+    if seen < warmup:
+        # With the tokens of the step itself: a first step at a rate near 0 would be wasted.
+        return peak * min(1.0, (seen + tokens) / warmup)
     if decay == "constant" or seen <= decay_from:
         return peak
     done = min(1.0, (seen - decay_from) / max(1, total - decay_from))

@@ -24,7 +24,7 @@ from elmore.base.io import sha256_file
 from elmore.base.json import read_json
 from elmore.base.manifest import FolderFormat
 from elmore.base.messages import shown
-from elmore.errors import ElmoreError, FormatError, ResumeError
+from elmore.errors import ConfigError, ElmoreError, FormatError, ResumeError
 from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 from elmore.training.bilm.recipe import Recipe
 
@@ -42,6 +42,12 @@ _KEPT_STATES = 2  # the newest may be damaged by a crash of the machine
 _FREE = ("schedule", "run", "name")
 # What must be changed to resume a run whose loss became infinite.
 _FREE_KEYS = ("optimizer.lr", "optimizer.muon_lr", "optimizer.clip_norm")
+_FIXED_KEYS = ("run.autocast",)  # it rounds what is learned
+# All that a run folder holds, with the text of a fine-tuning; nothing else is ever removed.
+_OWN = {
+    *("recipe.json", "log.jsonl", "lock", "checkpoint", "best", "resume"),
+    *("data", "vocab.txt", "tensorboard", "report.json"),
+}
 # What reading a damaged folder raises; showing it must not.
 _DAMAGE = (ElmoreError, OSError, ValueError, KeyError, TypeError)
 # Of an evaluation of a language model, in its repr.
@@ -117,12 +123,39 @@ class Run:
         """Whether training was started here."""
         return (self.path / "recipe.json").is_file()
 
-    def check_new(self, *, resume: bool) -> None:
-        """Refuse to start where there is a run already, unless it is to be resumed."""
-        if self.exists() and not resume:
+    def check_new(self, *, resume: bool, overwrite: bool = False) -> None:
+        """Refuse to start where there is a run already, unless it is resumed or replaced."""
+        if resume and overwrite:
+            raise ConfigError("a run is either resumed or replaced; pass --resume or --force")
+        if self.exists() and not resume and not overwrite:
             raise ResumeError(
-                f"'{self.path}' holds a run; pass resume=True (--resume) or another folder"
+                f"'{self.path}' holds a run; pass resume=True (--resume), overwrite=True (--force) "
+                "or another folder"
             )
+
+    def clear(self) -> None:
+        """Remove a run, so that another can start in its folder; nothing if there is none.
+
+        Raises:
+            ResumeError: the folder holds something that no run of ours writes, or is in use.
+        """
+        if not self.exists():
+            return
+        self._facts()  # raises if another program wrote the file
+        unknown = sorted({entry.name for entry in self.path.iterdir()} - _OWN)
+        if unknown:
+            raise ResumeError(
+                f"'{self.path}' holds '{unknown[0]}', which is not part of a run; move it or "
+                "choose another folder"
+            )
+        with self.locked():
+            # The recipe last: as long as it is there, what is left is known as ours.
+            for name in [*sorted(_OWN - {"lock", "recipe.json"}), "recipe.json"]:
+                entry = self.path / name
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink(missing_ok=True)
 
     def elmo(self, *, best: bool = True, **options: Any) -> Elmo:
         """Load the trained model, the best one if there is one; options as in `Elmo.load`."""
@@ -187,7 +220,8 @@ class Run:
                     "folder"
                 )
         for key, (old, new) in self.changed(recipe).items():
-            if key.partition(".")[0] not in _FREE and key not in _FREE_KEYS:
+            free = key.partition(".")[0] in _FREE or key in _FREE_KEYS
+            if not free or key in _FIXED_KEYS:
                 raise ResumeError(
                     f"'{self.path}' was trained with {key}={old!r}, not {new!r}; "
                     f"pass {key}={json.dumps(old)} or start in another folder"
@@ -225,6 +259,11 @@ class Run:
         # Replaced in one step: a crash here must not lose the log.
         with atomic_file(self.log_path, overwrite=True) as stream:
             stream.write("".join(f"{line}\n" for line in kept).encode())
+
+    def keep_newest_state(self) -> None:
+        """Drop all states but the newest of a finished run: that one is enough to extend it."""
+        for old in _states(self.resume_path)[:-1]:
+            shutil.rmtree(old, ignore_errors=True)
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the folder for this process; a second one gets a `ResumeError`."""

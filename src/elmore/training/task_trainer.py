@@ -289,10 +289,7 @@ class TaskTrainer(Trainable, Generic[Example]):
         self._put(network)
         self._optimizer.load(optimizer)
         self._restore_counters(facts)
-        if "history" in facts:  # written earlier: negated scores
-            self.scores = [-float(value) for value in facts["history"]]
-        else:
-            self.scores = [float(value) for value in facts["scores"]]
+        self.scores = [float(value) for value in facts["scores"]]
         self.batches.restore(int(facts["epoch"]), int(facts["place"]))
         return True
 

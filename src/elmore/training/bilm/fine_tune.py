@@ -20,6 +20,7 @@ from elmore.training.bilm.fitted_recipe import run_tokens
 from elmore.training.bilm.pretrain import pretrain
 from elmore.training.bilm.recipe import ModelRecipe, Recipe
 from elmore.training.display import LogReader, TrainingProgress
+from elmore.training.distributed import join_group
 from elmore.training.run import Run
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def fine_tune(
     tokenizer: Tokenizer | None = None,
     seed: int = 0,
     resume: bool = False,
+    overwrite: bool = False,
     threads: int | None = None,
     device: str = "cpu",
     progress: TrainingProgress = None,
@@ -64,6 +66,7 @@ def fine_tune(
         tokenizer: how other lines are split, as in `Elmo.load`; by default as for the model.
         seed: the one seed.
         resume: continue the run in `out`.
+        overwrite: as in `pretrain`.
         threads: processors to use; all by default.
         device: where to compute.
         progress: as in `pretrain`.
@@ -78,13 +81,23 @@ def fine_tune(
     own = isinstance(checkpoint.alphabet, DictionaryAlphabet)
     shape = ModelRecipe.from_config(checkpoint.config, alphabet="characters" if own else "bytes")
     run = Run(out)
-    run.check_new(resume=resume)
+    run.check_new(resume=resume, overwrite=overwrite)
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
     schedule = recipe.schedule
     if epochs is not None:
         schedule = dataclasses.replace(schedule, epochs=float(epochs), tokens=None)
     shown = False if progress is False else None  # of prepare, which counts and has no log
-    data = _prepare(checkpoint, texts, run, vocabulary, heldout, tokenized, tokenizer, seed, shown)
+    group = join_group(device)
+    group.barrier()  # nobody may write before all have seen that there is no run
+    if overwrite:
+        group.first(run.clear)
+    # One process prepares for all: they share the folder.
+    group.first(
+        lambda: _prepare(
+            checkpoint, texts, run, vocabulary, heldout, tokenized, tokenizer, seed, shown
+        )
+    )
+    data = Prepared.open(run.path / "data")
     if checkpoint.softmax is None and not schedule.frozen_tokens:
         # A third of the run: the new softmax must fit the biLM before the biLM moves.
         total = run_tokens(data, dataclasses.replace(recipe, schedule=schedule))
@@ -94,7 +107,7 @@ def fine_tune(
         cutoffs = checkpoint.softmax.cutoffs
         loss = dataclasses.replace(loss, kind="adaptive", cutoffs=cutoffs)
     recipe = dataclasses.replace(recipe, model=shape, loss=loss, schedule=schedule)
-    return pretrain(
+    pretrain(
         data,
         out,
         recipe=recipe,
@@ -106,6 +119,8 @@ def fine_tune(
         report=report,
         start=checkpoint,
     )
+    group.leave()
+    return run
 
 
 def _checkpoint(model: Elmo | ModelPath) -> Checkpoint:
@@ -125,8 +140,9 @@ def _prepare(
 ) -> Prepared:
     """Prepare the text inside the run's folder, with the model's own words and tokens."""
     folder = run.path / "data"
-    # It gets its name when it is complete, so what is there can be used.
-    if folder.is_dir():  # a resumed run
+    # It gets its name when it is complete, so what is there can be used; but without a run it may
+    # be other text, of a fine-tuning that never began.
+    if folder.is_dir() and run.exists():
         return Prepared.open(folder)
     run.path.mkdir(parents=True, exist_ok=True)
     words: int | Path | None = vocabulary
@@ -148,5 +164,6 @@ def _prepare(
             tokenizer=tokenizer,
             heldout=heldout,
             seed=seed,
+            overwrite=True,
             progress=progress,
         )

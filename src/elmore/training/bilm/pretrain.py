@@ -45,6 +45,7 @@ def pretrain(
     recipe: Recipe | str | Path | None = None,
     seed: int = 0,
     resume: bool = False,
+    overwrite: bool = False,
     threads: int | None = None,
     device: str = "cpu",
     progress: TrainingProgress = None,
@@ -61,6 +62,7 @@ def pretrain(
             run that is resumed keeps its own.
         seed: the one seed.
         resume: continue the run in `out`; without a run there, start one.
+        overwrite: replace the run in `out`; a folder that holds anything else is refused.
         threads: processors to use; all by default.
         device: where to compute: "cpu", "cuda" or "cuda:1"; with several processes "cuda" is the
             GPU of each.
@@ -80,8 +82,10 @@ def pretrain(
     elif not isinstance(recipe, Recipe):
         recipe = Recipe.load(recipe)
     group = join_group(device)
-    run.check_new(resume=resume)
+    run.check_new(resume=resume, overwrite=overwrite)
     group.barrier()  # nobody may start the run before all have seen that there is none
+    if overwrite:
+        group.first(run.clear)
     workers = torch_workers(threads)
     trainer = make_trainer(prepared, recipe, run, seed, group, workers, start)
     if start is not None:
@@ -98,22 +102,21 @@ def pretrain(
         elif group.main:
             run.start(recipe, facts)
         group.barrier()
-        if not trainer.finished():
-            with one_thread(), reporting(progress, report, run.path) as read:
-                around = recipe.run
-                train(
-                    trainer,
-                    run,
-                    Cadence(
-                        around.log_steps,
-                        around.save_minutes,
-                        around.evaluate_tokens,
-                        around.patience,
-                    ),
-                    main=group.main,
-                    report=read if group.main else None,
-                    agree=group.any,
-                )
+        with one_thread(), reporting(progress, report, run.path) as read:
+            around = recipe.run
+            train(
+                trainer,
+                run,
+                Cadence(
+                    around.log_steps,
+                    around.save_minutes,
+                    around.evaluate_tokens,
+                    around.patience,
+                ),
+                main=group.main,
+                report=read if group.main else None,
+                agree=group.any,
+            )
     group.leave()
     return run
 
@@ -130,7 +133,10 @@ def one_thread() -> Iterator[None]:
 
 
 def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
-    """Change a recipe so that the run in `out` ends after `tokens` more, its rate falling."""
+    """Change a recipe so that the run in `out` ends after `tokens` more, its rate falling.
+
+    Patience does not end it before: a run that it ended could not be finished otherwise.
+    """
     state = load_state(Run.open(out).resume_path)
     seen = 0 if state is None else int(state[1]["seen"])
     # A constant rate has no decay to begin; any other keeps its form for the tokens that are left.
@@ -140,7 +146,8 @@ def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
         decay="linear" if recipe.schedule.decay == "constant" else recipe.schedule.decay,
         decay_share=tokens / (seen + tokens),
     )
-    return dataclasses.replace(recipe, schedule=schedule)
+    around = dataclasses.replace(recipe.run, patience=0)
+    return dataclasses.replace(recipe, schedule=schedule, run=around)
 
 
 def make_trainer(

@@ -164,7 +164,7 @@ class LmTrainer(Trainable):
                 self._carried = result.state
             rows += [gathered for r in result.rows for gathered in self.group.gather_rows(r)]
             sums = [a + b for a, b in zip(sums, result.losses, strict=True)]
-        lr = self._learning_rate()
+        lr = self._learning_rate(everything)
         self.group.sum_dense([p.grad for p in parameters if p.grad is not None])
         norm = self._update(sum_rows(rows), lr)
         self.step_number += 1
@@ -233,10 +233,10 @@ class LmTrainer(Trainable):
         device = self.softmax_bias.device
         self.optimizer.load(state_part(tensors, "optimizer", device))
         if "carried/hidden" in tensors:
-            # Earlier states call the cell state "memory".
-            cell = "carried/cell" if "carried/cell" in tensors else "carried/memory"
-            hidden, cells = (tensors[key][self.group.rank] for key in ("carried/hidden", cell))
-            self._carried = BiLmState(hidden.to(device), cells.to(device))
+            hidden, cell = (
+                tensors[f"carried/{key}"][self.group.rank] for key in ("hidden", "cell")
+            )
+            self._carried = BiLmState(hidden.to(device), cell.to(device))
         self._restore_counters(facts)
         self.batches.restore(facts["cursor"])
         return True
@@ -342,10 +342,11 @@ class LmTrainer(Trainable):
             for d in range(len(self.bilm.config.directions))
         ]
 
-    def _learning_rate(self) -> float:
+    def _learning_rate(self, tokens: int) -> float:
         schedule = self.recipe.schedule
         return learning_rate(
             self.seen,
+            tokens,
             peak=self.recipe.optimizer.lr,
             warmup=schedule.warmup_tokens,
             total=self._total,
