@@ -2,16 +2,13 @@
 
     python benchmarks/senses.py vectors --text news.txt
     python benchmarks/senses.py index --text corpus.txt --tokens 1_000_000
-    python benchmarks/senses.py approximate --text corpus.txt --tokens 1_500_000 --min-count 10
     python benchmarks/senses.py groups --data wsd/
     python benchmarks/senses.py change --text corpus.txt
 
 *vectors*: homonyms told apart, and places per second beside plain embedding. *index*: an index for
 200 words and for all frequent words beside plain embedding, its size, and the time to open and to
 ask it; each in a process of its own, one thread. 20 M tokens take two to three hours:
-`index --text wiki.txt --tokens 20_000_000 --min-count 100`. *approximate*: search over all words
-with cells beside exact search, in an index of all words and in its vectors repeated with noise;
-needs elmore[approximate]. *groups*: how well the groups of
+`index --text wiki.txt --tokens 20_000_000 --min-count 100`. *groups*: how well the groups of
 `Index.senses` agree with the senses of SemCor and of five test sets. *change*: made-up change.
 Sense disambiguation is measured by `elmore analyze wsd`. Times are CPU seconds of one thread.
 """
@@ -19,7 +16,6 @@ Sense disambiguation is measured by `elmore analyze wsd`. Times are CPU seconds 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import subprocess
 import sys
@@ -35,16 +31,10 @@ import numpy as np
 
 from elmore import Elmo
 from elmore.base.machine import peak_memory
-from elmore.base.messages import SILENT
-from elmore.embedding.search import largest
 from elmore.language_model.sense_vectors import unit
 from elmore.senses import Index, SenseSpace, build_index, marked_place
-from elmore.senses import index as senses_index
-from elmore.senses.cells import _find_cells
 from elmore.senses.change import prototype_shift
-from elmore.senses.find import _scores
 from elmore.senses.groups import group_vectors, rand_index
-from elmore.senses.index import CELLS
 from elmore.senses.indexing import CANDIDATES
 from elmore.text.reading import read_input
 from elmore.text.sentence import Sentence
@@ -55,7 +45,7 @@ Array = np.ndarray
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=("vectors", "index", "approximate", "groups", "change"))
+    parser.add_argument("what", choices=("vectors", "index", "groups", "change"))
     parser.add_argument("--model", default="english", help="what Elmo.load takes")
     parser.add_argument("--text", nargs="+", default=[], help="one sentence per line")
     parser.add_argument("--data", type=Path, help="SemCor and the test sets, as in `analyze wsd`")
@@ -63,8 +53,6 @@ def main() -> None:
     parser.add_argument("--min-count", type=int, default=100)
     parser.add_argument("--max-uses", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--queries", type=int, default=100, help="approximate: uses to search for")
-    parser.add_argument("--copies", type=int, default=5, help="approximate: of each vector")
     parser.add_argument("--words", type=int, default=200, help="groups: words of SemCor")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -150,7 +138,7 @@ def measure_index(args: argparse.Namespace) -> dict[str, Any]:
         with text.open("w", encoding="utf-8") as stream:
             stream.writelines(f"{line}\n" for line in lines_of(args.text, args.tokens))
         result: dict[str, Any] = {}
-        for job in ("plain", "200 words", "all words", "all words, all candidates"):
+        for job in ("plain", "200 words", "all words"):
             command = [sys.executable, __file__, "index", "--model", args.model]
             command += ["--min-count", str(args.min_count), "--max-uses", str(args.max_uses)]
             done = subprocess.run(
@@ -190,7 +178,6 @@ def index_child(args: argparse.Namespace) -> dict[str, Any]:
             words=words,
             min_count=args.min_count,
             max_uses=args.max_uses,
-            candidates=None if "all candidates" in job else CANDIDATES,
             threads=1,
         )
         seconds = time.process_time() - start
@@ -236,117 +223,6 @@ def questions(path: str) -> dict[str, float]:
             for _ in range(3)
         )
     return {name: round(value, 4) for name, value in result.items()}
-
-
-# ------------------------------------------------------------------------------------ approximate
-
-
-def measure_approximate(args: argparse.Namespace) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        text = Path(folder, "text.txt")
-        # The queries are from the text that follows.
-        lines = list(lines_of(args.text, args.tokens + 100 * args.queries))
-        n_lines = len(list(itertools.takewhile(within(args.tokens), lines)))
-        text.write_text("\n".join(lines[:n_lines]), encoding="utf-8")
-        index = build_index(
-            [text],
-            Path(folder, "uses"),
-            model=args.model,
-            min_count=args.min_count,
-            max_uses=args.max_uses,
-            threads=1,
-        )
-        places = held_out(index, lines[n_lines:], args.queries)
-        result: dict[str, Any] = {"words": len(index.words), "uses": len(index)}
-        start = time.process_time()
-        index = Index.open(index.path, elmo=index.space.elmo).add_cells(threads=1)
-        result["seconds to make cells"] = round(time.process_time() - start, 1)
-        result["cells"] = len(np.load(index.path / "cells.npy"))
-        size = sum(path.stat().st_size for path in index.path.glob("cell*.npy"))
-        result["bytes per use"] = round(size / len(index), 1)
-        index.find(places[0])  # what is loaded once
-        result["find"] = compare_find(index, places)
-        queries = unit(index.space.vectors(places).dense())
-        result["vectors alone"] = compare_vectors(index, queries)
-        repeat_vectors(index, args.copies)
-        result[f"{len(index)} vectors, by noise"] = compare_vectors(index, queries)
-    return result
-
-
-def within(tokens: int) -> Callable[[str], bool]:
-    """A test of lines that holds until there were so many words."""
-    seen = 0
-
-    def test(line: str) -> bool:
-        nonlocal seen
-        seen += len(line.split())
-        return seen <= tokens
-
-    return test
-
-
-def held_out(index: Index, lines: Sequence[str], n: int) -> list[tuple[Sentence, int]]:
-    """One random use of an indexed word in each of n sentences."""
-    draws, places = np.random.default_rng(0), []
-    for line in lines:
-        sentence = index.space.elmo.tokenize(line)
-        known = [k for k, token in enumerate(sentence.tokens) if token in index]
-        if known and len(places) < n:
-            places.append((sentence, int(draws.choice(known))))
-    return places
-
-
-def compare_find(index: Index, places: Sequence[tuple[Sentence, int]]) -> dict[str, Any]:
-    """Recall at 10 of `Index.find` over all words, and milliseconds per query."""
-    found: dict[str, list[set[int]]] = {}
-    result: dict[str, Any] = {}
-    for name, probes in (("exact", None), *((f"{n} cells", n) for n in (8, 16, 32, 64, 128))):
-        senses_index.PROBES = probes or senses_index.PROBES
-        start = time.process_time()
-        hits = [index.find(one, word="*", exact=probes is None).hits for one in places]
-        seconds = (time.process_time() - start) / len(places)
-        found[name] = [{hit.use.row for hit in some} for some in hits]
-        pairs = zip(found[name], found["exact"], strict=True)
-        recall = np.mean([len(mine & all_of) / len(all_of) for mine, all_of in pairs])
-        result[name] = {"recall": round(100 * float(recall), 1), "ms": round(1e3 * seconds, 1)}
-    return result
-
-
-def compare_vectors(index: Index, queries: Array) -> dict[str, Any]:
-    """The same by dense vectors alone."""
-    every = np.arange(len(index))
-    exact: list[set[int]] = []
-    result: dict[str, Any] = {}
-    for name, probes in (("exact", None), *((f"{n} cells", n) for n in (32, 64, 128))):
-        senses_index.PROBES = probes or senses_index.PROBES
-        found, start = [], time.process_time()
-        for query in queries[:20]:
-            rows = every if probes is None else index.near(query, 300)
-            found.append(set(rows[largest(_scores(index, rows, query), 10)].tolist()))
-        seconds = (time.process_time() - start) / len(found)
-        exact = exact or found
-        recall = np.mean([len(a & b) / 10 for a, b in zip(found, exact, strict=True)])
-        result[name] = {"recall": round(100 * float(recall), 1), "ms": round(1e3 * seconds, 1)}
-    return result
-
-
-def repeat_vectors(index: Index, copies: int) -> None:
-    """More vectors than there is text for: each several times, with noise, and new cells."""
-    import faiss
-
-    draws, arrays = np.random.default_rng(0), index._arrays
-    vectors = np.repeat(arrays["vectors"], copies, axis=0)
-    for start in range(0, len(vectors), 1 << 16):
-        part = vectors[start : start + (1 << 16)]
-        # Of 127: as long as half the vector, so that copies are not each other's only neighbours.
-        noise = draws.normal(0, 0.5 * part.std(axis=1, keepdims=True), part.shape)
-        part[:] = np.clip(np.rint(part + noise), -127, 127)
-    arrays["vectors"] = vectors
-    arrays["vector_scale"] = (1 / np.linalg.norm(vectors.astype(np.float32), axis=1)).astype("<f4")
-    arrays["position"] = np.zeros(len(vectors), "<i4")
-    centres, cells = _find_cells(faiss, index, SILENT)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(cells, minlength=len(centres)))])
-    arrays |= dict(zip(CELLS, (centres, np.argsort(cells, kind="stable"), offsets), strict=True))
 
 
 # ------------------------------------------------------------------------------------ groups

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from elmore.base.atomic import atomic_file, atomic_path
+from elmore.base.messages import printable
 from elmore.base.optional import require
 from elmore.errors import ConfigError
 
@@ -113,8 +114,8 @@ class Report:
         blocks = []
         for title, rows in self._tables().items():
             table = aligned(*_cells(rows)) if rows else "  (nothing)"
-            blocks.append(f"{title}\n{table}" if self.tables else table)
-        return "\n\n".join([*blocks, "\n".join(self._remarks())]).rstrip()
+            blocks.append(f"{printable(title)}\n{table}" if self.tables else table)
+        return "\n\n".join([*blocks, "\n".join(map(printable, self._remarks()))]).rstrip()
 
     def _repr_html_(self) -> str:
         # Words, paths and notes may come from anyone's files: nothing is left unescaped.

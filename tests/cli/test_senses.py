@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,25 +39,16 @@ def test_find_in_three_forms(cli: Cli, uses: Path) -> None:
     assert hits[0]["tokens"] == ["It", "fell", "."]
 
 
-def test_approximate(cli: Cli, uses: Path, lm_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = uses.parent / "text.txt"
-    build = ("index", text, "--model", lm_model, "--words", "it,said", "--approximate", "-o")
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "faiss", None)
-        result = cli(*build, uses.parent / "other")
-        assert "--approximate needs faiss; install elmore[approximate]" in result.err
-        assert not (uses.parent / "other").exists()
-    pytest.importorskip("faiss")
-    result = cli("index", uses, "--approximate")
-    assert (result.code, result.err) == (0, f"indexed 15 uses of 2 words in '{uses}'\n")
-    assert Index.open(uses).has_cells
-    assert cli(*build, uses.parent / "other").code == 0
-    assert Index.open(uses.parent / "other").has_cells
-    found = [
-        cli("find", uses, "[It] fell .", "--word", "*", *more).out for more in ((), ("--exact",))
-    ]
-    assert found[0] == found[1] != ""
-    assert "pass -o FOLDER" in cli("index", text, "--approximate").err
+def test_info_is_about_the_index(cli: Cli, uses: Path) -> None:
+    found = json.loads(cli("info", uses, "--json").out)["index"]
+    assert (found["words"], found["uses"], found["sources"]) == (2, 15, 1)
+    assert "files compared" in cli("info", uses, "--verify").out
+    data = bytearray((uses / "text.npy").read_bytes())
+    data[-1] ^= 1
+    (uses / "text.npy").write_bytes(data)
+    result = cli("info", uses, "--verify")
+    assert result.code != 0
+    assert "text.npy" in result.err
 
 
 def test_senses_and_tags(cli: Cli, uses: Path, tmp_path: Path) -> None:
@@ -100,18 +90,6 @@ def test_a_file_of_words(cli: Cli, lm_model: Path, tmp_path: Path) -> None:
     result = cli(*base, "-o", tmp_path / "listed")
     assert list(Index.open(tmp_path / "listed").words) == ["fell"]
     assert "not in the text: absent\n" in result.err
-
-
-@pytest.mark.parametrize(
-    ("given", "found"), [([], 20_000), (["--candidates", "9"], 9), (["--candidates", "all"], None)]
-)
-def test_candidates(
-    cli: Cli, lm_model: Path, tmp_path: Path, given: list[str], found: int | None
-) -> None:
-    (tmp_path / "text.txt").write_text("It fell .\n", "utf-8")
-    base = ["index", tmp_path / "text.txt", "--model", lm_model, "--words", "fell"]
-    assert cli(*base, *given, "-o", tmp_path / "uses").code == 0
-    assert Index.open(tmp_path / "uses").manifest["settings"].get("candidates") == found
 
 
 @pytest.mark.parametrize(

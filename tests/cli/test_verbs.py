@@ -115,9 +115,12 @@ def test_every_field_is_explained(cli, tiny_elmo, tmp_path):
     task_class("ner")(tiny_elmo, recipe=quick_recipe("ner")).fit(data, out=tmp_path / "run")
     vectors = tmp_path / "vectors.hdf5"
     cli("embed", "-o", vectors, stdin=b"It fell .")
+    (tmp_path / "text.txt").write_text("It fell .\n")
+    cli("index", tmp_path / "text.txt", "--min-count", 1, "-o", tmp_path / "uses")
     shown = set()
     for model in (
         vectors,
+        tmp_path / "uses",
         "english",
         DATA / "manylangs_both",
         DATA / "tf1_characters",

@@ -117,7 +117,6 @@ def test_only_indexes_of_the_same_kind_are_compared(folder: Path, lm: Elmo, tmp_
     for options, message in (
         ({"k": 4}, "k=8 and k=4; index both with one"),
         ({"k": 0, "layers": "top"}, "k=8 and k=0"),
-        ({"candidates": 9}, "candidates=20000 and candidates=9"),
         ({"precision": "int8"}, "precision=None and precision=int8"),
     ):
         with pytest.raises(ConfigError, match=message):

@@ -17,6 +17,7 @@ from elmore import Elmo
 from elmore.base.atomic import locked
 from elmore.errors import ConfigError, ElmoreError, FormatError, InputError, ResumeError
 from elmore.senses import Index, build_index, sense_vectors
+from elmore.senses.index import verify
 from elmore.senses.indexing import _draw
 from elmore.text.sentence import Sentence
 
@@ -136,14 +137,6 @@ def test_without_a_softmax_uses_are_compared_by_layers(
     assert best.score == pytest.approx(1, abs=1e-3)
     assert best.shared == ()
     assert index.senses("the").senses[0].name == ()
-
-
-def test_substitutes_among_frequent_words(files: list[Path], tmp_path: Path, model: Path) -> None:
-    index = build(files, tmp_path / "uses", model, k=3, candidates=9)
-    assert index.substitutes(index.rows("*")).ids.max() < 9
-    assert Index.open(tmp_path / "uses").space.candidates == 9
-    with pytest.raises(ResumeError):
-        build(files, tmp_path / "uses", model, k=3)
 
 
 def test_frequent_words_are_sampled_and_bytes_depend_on_nothing_else(
@@ -302,13 +295,12 @@ def test_damage_wrong_models_and_second_writers_are_refused(
     without.save(tmp_path / "without")
     with pytest.raises(ResumeError, match="another model"):
         build(files, out, tmp_path / "without")
-    index = Index.open(out)
-    index.verify()
+    verify(out)
     data = bytearray((out / "ids.npy").read_bytes())
     data[-1] ^= 1
     (out / "ids.npy").write_bytes(data)
     with pytest.raises(FormatError, match=r"ids\.npy.*damaged"):
-        Index.open(out).verify()
+        verify(out)
     os.truncate(out / "ids.npy", 200)
     with pytest.raises(FormatError, match=r"ids\.npy.* has 200 bytes"):
         Index.open(out)

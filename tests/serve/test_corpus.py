@@ -97,11 +97,6 @@ def test_a_marked_word_is_a_word_and_has_the_limit(
         assert "'*' is not in the index" in refused("a [*]")
         assert "'the' has 72 uses, more than the limit of 50" in refused("[the] bank")
         assert "'*' has 108 uses, more than the limit of 50" in refused("a [bank]", "*")
-        # With cells only a part of the uses is read.
-        monkeypatch.setattr(index, "has_cells", True)
-        monkeypatch.setattr(index, "near", lambda *_: index.rows("bank"))
-        body = {"text": "a [bank]", "word": "*", "k": 3}
-        assert len(post(client, "/v1/index/find", body)["hits"]) == 3
 
 
 def test_files_of_the_same_name_are_told_apart(tmp_path: Path, lm: Elmo) -> None:

@@ -36,7 +36,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "train": ("torch", "zstandard", "tensorboard"),
     "plot": ("matplotlib",),
     "analyze": ("matplotlib", "sklearn"),
-    "approximate": ("faiss",),
     "hub": ("huggingface_hub",),
     "parquet": ("pyarrow",),
     "tasks": ("torch", "sklearn", "seqeval"),

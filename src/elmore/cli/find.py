@@ -48,11 +48,6 @@ def add_arguments(parser: Parser) -> None:
             name, action="append", default=[], metavar="TEXT", help=f"{what}; may be repeated"
         )
     flags.add(parser, "--top", type=flags.parse_count, default=10)
-    parser.add_argument(
-        "--exact",
-        action="store_true",
-        help="with --word '*': compare all uses, even if the index is approximate",
-    )
     add_index_model(parser)
     parser.add_argument("--csv", action="store_true", help="print CSV")
     add_saved(parser, ".html, .csv, .json, .txt, or a picture: .svg, .png, .pdf")
@@ -113,7 +108,6 @@ def run(args: argparse.Namespace) -> int:
         k=args.top,
         like=args.like,
         unlike=args.unlike,
-        exact=args.exact,
     )
     if args.output:
         return save(args, found.save)

@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elmore.base.optional import require
 from elmore.cli import flags
 from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, several, write_json
@@ -24,7 +23,6 @@ EXAMPLES = """\
   elmore index corpus/*.txt -o uses/
   elmore index news.txt.gz --words bank,play,spring -o uses/
   elmore index wiki.txt --split-sentences --min-count 500 --max-uses 300 --workers 4 -o uses/
-  elmore index uses/ --approximate
 
 Then ask it: `elmore find`, `elmore senses`, `elmore change`. An interrupted run resumes when it is
 started again.
@@ -66,46 +64,21 @@ def add_arguments(parser: Parser) -> None:
         default=None,
         help="also keep these layers of each use: mean, top, a number, or weights w0,w1,w2",
     )
-    parser.add_argument(
-        "--candidates",
-        type=lambda text: None if text == "all" else flags.parse_count(text),
-        default=20_000,
-        metavar="N",
-        help="choose substitutes among the N most frequent words, or `all` (default: 20000)",
-    )
-    parser.add_argument(
-        "--approximate",
-        action="store_true",
-        help="make `find --word '*'` fast for millions of uses; needs elmore[approximate]",
-    )
     flags.add(parser, "--workers", help="processes (default: 1)")
     flags.add_compute(parser)
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make an index, or make one approximate that exists."""
-    if args.approximate:
-        require("faiss", "approximate", "--approximate")  # before the work of hours
+    """Make an index."""
     with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
-        index = _existing(args) or _build(args, progress)
-    if args.approximate:
-        with closing(make_progress(unit="uses", quiet=args.quiet)) as progress:
-            index = index.add_cells(threads=args.threads, progress=progress)
+        index = _build(args, progress)
     if args.json:
         write_json({"output": str(index.path), "words": len(index.words), "uses": len(index)})
     elif not args.quiet:
         done = f"{several(len(index), 'use')} of {several(len(index.words), 'word')}"
         say(f"indexed {done} in '{index.path}'")
     return 0
-
-
-def _existing(args: argparse.Namespace) -> Index | None:
-    """The index that --approximate is to be added to, if the input is one."""
-    from elmore.senses.index import Index
-
-    one = args.approximate and args.output is None and len(args.inputs) == 1
-    return Index.open(args.inputs[0]) if one and Path(args.inputs[0]).is_dir() else None
 
 
 def _build(args: argparse.Namespace, progress: Progress) -> Index:
@@ -141,7 +114,6 @@ def _build(args: argparse.Namespace, progress: Progress) -> Index:
         min_count=args.min_count,
         max_uses=args.max_uses,
         k=args.substitutes,
-        candidates=args.candidates,
         workers=args.workers or 1,
         overwrite=args.force,
         progress=progress,

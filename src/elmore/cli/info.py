@@ -104,6 +104,15 @@ FIELDS = {
     "vectors.first": "the first sentence",
     "vectors.bytes": "size of all files",
     "vectors.values": "whether --verify read every vector: none NaN or infinite",
+    "index": "a folder that `elmore index` wrote",
+    "index.path": "where it is",
+    "index.words": "number of indexed words",
+    "index.uses": "number of their uses",
+    "index.sources": "number of text files",
+    "index.made_with": "name or path of its model, if it has one",
+    "index.tokenizer": "how its text was split",
+    "index.bytes": "size of all files",
+    "index.checksums": "whether --verify compared all files with their SHA-256",
     "system": "the machine, with --system",
     "system.elmore": "version of elmore",
     "system.python": "version of Python",
@@ -123,9 +132,10 @@ EXAMPLES = """\
   elmore info options.json weights.hdf5 --json
   elmore info my-model --verify
   elmore info vectors.hdf5
+  elmore info uses/ --verify
   elmore info --system
 
-fields (a model, then a trained task, vectors, and the system):
+fields (a model, then a trained task, vectors, an index, and the system):
 """ + "".join(
     f"{'  ' * name.count('.')}  {name.rpartition('.')[2].replace('_', ' ')}: {text}\n"
     for name, text in FIELDS.items()
@@ -175,11 +185,14 @@ def run(args: argparse.Namespace) -> int:
 def _describe_any(model: ModelPath, verify: bool) -> dict[str, Any]:
     """Describe a model, a trained task, what a run has produced of either, or vectors."""
     from elmore.bulk.vectors import holds_vectors
+    from elmore.senses.index import is_index
     from elmore.tasks.folder import find_task
 
     if isinstance(model, tuple):
         return _describe(model, verify)
     path = Path(model)
+    if is_index(path):
+        return {"index": _describe_index(path, verify)}
     if holds_vectors(path):
         return {"vectors": _describe_vectors(path, verify)}
     # The order matters: a trained task contains a biLM, and a run contains either of them.
@@ -225,6 +238,25 @@ def _describe_task(place: Path, verify: bool) -> dict[str, Any]:
         elmo |= {"model": checkpoint.origin, "dim": config.dim, "layers": config.n_layers}
         elmo["weights"] = _verified(checkpoint, verify)
     return {**report, "elmo": elmo}
+
+
+def _describe_index(path: Path, verify: bool) -> dict[str, Any]:
+    from elmore.senses import index as uses
+
+    if verify:
+        uses.verify(path)
+    index = uses.Index.open(path)
+    files, name = index.manifest["files"], index.manifest.get("model_name")
+    return {
+        "path": str(path),
+        "words": len(index.words),
+        "uses": len(index),
+        "sources": len(index.sources),
+        "made_with": ", ".join(name) if isinstance(name, list) else name,
+        "tokenizer": index.manifest.get("tokenizer"),
+        "bytes": sum(entry["size"] for entry in files.values()),
+        "checksums": f"{len(files)} files compared" if verify else "not compared; use --verify",
+    }
 
 
 def _describe_vectors(path: Path, verify: bool) -> dict[str, Any]:

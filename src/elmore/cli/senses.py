@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from elmore.base.messages import printable, spreadsheet_safe
 from elmore.cli import flags
 from elmore.cli.find import add_index_model, add_saved, check_saved, open_index, pattern, save
 from elmore.cli.parsing import Parser
@@ -85,4 +86,4 @@ def _tagged(file: str, found: Sequence[WordSenses]) -> Iterator[str]:
         for senses in found:
             for position, sense, cosine in senses.assign_text(sentence):
                 cells = (number, position, senses.word, sense, f"{cosine:.3f}", line)
-                yield "\t".join(str(cell).replace("\t", " ") for cell in cells)
+                yield "\t".join(spreadsheet_safe(printable(str(cell))) for cell in cells)

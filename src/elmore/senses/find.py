@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from elmore.base.atomic import atomic_file
+from elmore.base.messages import printable, spreadsheet_safe
 from elmore.embedding.search import largest
 from elmore.errors import ConfigError
 from elmore.language_model.sense_vectors import Array, Place, SenseVectors, marked_place, unit
@@ -72,17 +73,17 @@ class Concordance:
     def lines(self, width: int = 100) -> list[str]:
         """The hits as lines of about so many characters, aligned at the word."""
         side = max(12, (width - 30) // 2)
-        rows = [(hit, *hit.use.context(side)) for hit in self.hits]
-        longest = max((len(word) for _, _, word, _ in rows), default=0)
-        left = max((len(before) for _, before, _, _ in rows), default=0)
+        contexts = [tuple(map(printable, hit.use.context(side))) for hit in self.hits]
+        longest = max((len(word) for _, word, _ in contexts), default=0)
+        left = max((len(before) for before, _, _ in contexts), default=0)
         return [
             f"{hit.score:6.3f}  {before:>{left}}  {word:<{longest}}  {after:<{side}}  "
-            f"{hit.use.source.rpartition('/')[2]}:{hit.use.line}"
-            for hit, before, word, after in rows
+            f"{printable(hit.use.source.rpartition('/')[2])}:{hit.use.line}"
+            for hit, (before, word, after) in zip(self.hits, contexts, strict=True)
         ]
 
     def __repr__(self) -> str:
-        return "\n".join([f"uses like: {self.query}", *self.lines()])
+        return "\n".join([f"uses like: {printable(self.query)}", *self.lines()])
 
     @property
     def report(self) -> Report:
@@ -122,12 +123,17 @@ class Concordance:
             self.report.save(path, overwrite=overwrite)
 
     def to_csv(self) -> str:
-        """The hits as CSV."""
+        """The hits as CSV; a cell that a spreadsheet would take for a formula starts with '."""
         text = io.StringIO()
         names = ["cosine", "left", "word", "right", "source", "line", "shared"]
         writer = csv.DictWriter(text, names, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(hit.row(10_000) for hit in self.hits)
+        for hit in self.hits:
+            cells = hit.row(10_000).items()
+            safe = {
+                k: spreadsheet_safe(printable(v)) if isinstance(v, str) else v for k, v in cells
+            }
+            writer.writerow(safe)
         return text.getvalue()
 
 
@@ -139,7 +145,6 @@ def find_similar(
     k: int = 10,
     like: Sequence[str | Place] = (),
     unlike: Sequence[str | Place] = (),
-    exact: bool = False,
 ) -> Concordance:
     """The uses in an index that are most similar to one of a word.
 
@@ -151,7 +156,6 @@ def find_similar(
         k: how many.
         like: further examples.
         unlike: counterexamples.
-        exact: compare all uses of all words, even if the index has cells.
     """
     if k < 1:
         raise ConfigError(f"k={k} asks for no use; use 1 or more")
@@ -162,12 +166,8 @@ def find_similar(
     found = index.space.vectors(asked)
     query = signs @ unit(found.dense())
     n_best = max(k, _RERANKED)
-    if word == "*" and index.has_cells and not exact:
-        rows = index.near(query, n_best)
-    elif word is None:
-        rows = index.rows(sentence.tokens[position], literal=True)
-    else:
-        rows = index.rows(word)
+    same = sentence.tokens[position]
+    rows = index.rows(same, literal=True) if word is None else index.rows(word)
     best = rows[largest(_scores(index, rows, query), n_best)]
     best = np.sort(best)  # the order of the text decides between equals
     stored = index.substitutes(best)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.messages import shown
+from elmore.base.messages import printable, shown
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import Array, Place, SenseVectors, unit
 from elmore.report import PICTURES, Report, Row
@@ -170,7 +170,7 @@ class WordSenses:
         for one in self.senses:
             lines.append(f"  {one.number}. {one.share:4.0%}  {', '.join(one.name)}")
             lines += [f"           {_marked(use)}" for use in one.typical]
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     def _repr_html_(self) -> str:
         return self.report._repr_html_()

@@ -5,17 +5,22 @@ sentence.npy, position.npy                      where each use is
 ids.npy, weights.npy, weight_scale.npy          its likeliest substitutes, uint8 times a scale
 vectors.npy, vector_scale.npy                   its dense vector, int8 times a scale
 layers.npy, layer_scale.npy                     its layers, if asked for, int8 times a scale
-cells.npy, cell_rows.npy, cell_offsets.npy      similar uses, if asked for: see `senses/cells.py`
 text.npy, text_end.npy, line.npy, source.npy    the sentences: tokens, each ended by a newline
 words.json, vocabulary.json                     words and their counts; the substitutes
 manifest.json                                   settings, sizes and digests of all of them
+
+A folder may come from elsewhere or be damaged. So only regular files with these names are read, up
+to the size that the manifest states; types, shapes and numbers are checked before they are used;
+and nothing that the manifest names is imported or downloaded.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import hashlib
 import json
+import math
 import os
 import re
 import warnings
@@ -23,22 +28,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple, NoReturn, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file
-from elmore.base.io import sha256_file
+from elmore.base.io import open_checked, sha256_file
 from elmore.base.json import read_json
-from elmore.base.manifest import FolderFormat, check_file, check_size
-from elmore.base.messages import SILENT, Progress, shown
-from elmore.bulk.output_folder import FOLDER_LIMITS
+from elmore.base.manifest import FolderFormat, check_file, check_size, check_sum
+from elmore.base.messages import shown
 from elmore.elmo import Elmo
-from elmore.embedding.search import largest
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.detect import ModelPath
 from elmore.language_model.sense_vectors import Array, Place, SenseSpace, SenseVectors
+from elmore.limits import LIMITS
 from elmore.options import ComputeOptions
 from elmore.published.catalog import BUNDLED, INCLUDED
 from elmore.text.segmenter import (
@@ -57,19 +62,68 @@ if TYPE_CHECKING:
 __all__ = ["Index", "Use"]
 
 Rows = NDArray[np.int64]
+_T = TypeVar("_T")
 MANIFEST, WORDS, VOCABULARY = "manifest.json", "words.json", "vocabulary.json"
-USES = ("sentence", "position", "ids", "weights", "weight_scale", "vectors", "vector_scale")
+# The types of the arrays; the largest vocabulary decides about ids. Rows of the first are uses.
+_USES = {
+    **{"sentence": ("<i4",), "position": ("<i4",), "ids": ("<u2", "<u4"), "weights": ("|u1",)},
+    **{"weight_scale": ("<f4",), "vectors": ("|i1",), "vector_scale": ("<f4",)},
+}
 # Only if layers were asked for; a model without a softmax has them as vectors.npy.
-LAYERS = ("layers", "layer_scale")
-SENTENCES = ("text", "text_end", "line", "source")
-# Only if they were added.
-CELLS = ("cells", "cell_rows", "cell_offsets")
-# Cells that a search reads. Of the ten best uses among a million, 32, 64 and 128 of 2,000 cells had
-# 98.8, 99.7 and 100 per cent.
-PROBES = 64
+_LAYERS = {"layers": ("|i1",), "layer_scale": ("<f4",)}
+_SENTENCES = {"text": ("|u1",), "text_end": ("<i8",), "line": ("<i4",), "source": ("<i4",)}
+_TYPES = {**_USES, **_LAYERS, **_SENTENCES, "offsets": ("<i8",)}
+USES, LAYERS, SENTENCES = tuple(_USES), tuple(_LAYERS), tuple(_SENTENCES)
+_MATRICES = ("ids", "weights", "vectors", "layers")
+# Files up to this size are compared with their SHA-256 when the index is opened, which takes a
+# millisecond each; `verify` compares all.
+_COMPARED = 1 << 20
+# Of a JSON file. Two million words are 30 MB.
+_MAX_JSON = 1 << 28
+# Weights are logarithms of probabilities, vectors have length 1, and layers are small.
+_MAX_SCALE = 1e4
 FORMAT = FolderFormat(
     name="elmore-uses", version=1, label="an index of uses", fix="make it again with --force"
 )
+# Of a manifest: a hundred thousand files of text are 15 MB.
+_MANIFEST_LIMITS = dataclasses.replace(LIMITS, json_bytes=1 << 27, json_nodes=1 << 23)
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+
+
+class _Settings(msgspec.Struct):
+    k: _Count
+    candidates: Annotated[int, msgspec.Meta(ge=1)]
+    tokenized: bool
+    start: str
+    precision: str | None = None
+    tokenizer: str | None = None
+
+
+class _Model(msgspec.Struct):
+    sha256: str
+    dim: _Count
+    softmax: bool
+    layers: str | int | list[float] | None
+
+
+class _File(msgspec.Struct):
+    size: _Count
+    sha256: str
+
+
+class _Input(msgspec.Struct):
+    path: str
+
+
+class _Manifest(msgspec.Struct):
+    """What is read of a manifest; other keys say how the index was made."""
+
+    settings: _Settings
+    model: _Model
+    inputs: list[_Input]
+    files: dict[str, _File]
+    model_name: str | list[str] | None = None
+    tokenizer: str | None = None
 
 
 class Use(NamedTuple):
@@ -111,9 +165,10 @@ class Index:
 
     Attributes:
         path: its folder.
-        words: each indexed word in lower case, with how often it occurs in the corpus.
+        words: each indexed word in lower case, with how often it occurs in the corpus; the order
+            is that of the rows.
         manifest: settings, inputs and model.
-        has_cells: whether `find` over all words may read a part of the uses; see `add_cells`.
+        sources: the files of the corpus.
     """
 
     def __init__(
@@ -127,21 +182,11 @@ class Index:
         self.path, self.manifest = path, read_manifest(path)
         self._elmo, self._model, self._threads = elmo, model, threads
         self._given = tokenizer
-        try:
-            for name, entry in self.manifest["files"].items():
-                size = (path / name).stat().st_size
-                check_size(size, entry["size"], what=path / name, fix=FORMAT.fix)
-            self.has_cells = f"{CELLS[0]}.npy" in self.manifest["files"]
-            names = (*part_names(self.manifest), "offsets", *(CELLS if self.has_cells else ()))
-            self._arrays: dict[str, NDArray[Any]] = {
-                name: np.load(path / f"{name}.npy", mmap_mode="r") for name in names
-            }
-            self.words: Mapping[str, int] = read_json(path / WORDS, FOLDER_LIMITS)
-            self.sources = [str(one["path"]) for one in self.manifest["inputs"]]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FormatError(
-                f"'{shown(path, 100)}' is damaged ({shown(error, 80)}); {FORMAT.fix}"
-            ) from None
+        self.sources = [one["path"] for one in self.manifest["inputs"]]
+        self.words = self._json(WORDS, dict[str, _Count])
+        self._arrays = {name: self._mapped(name) for name in part_names(self.manifest)}
+        self._offsets = np.array(self._mapped("offsets"))
+        self._check_shapes()
         self._numbers = {word: number for number, word in enumerate(self.words)}
 
     @classmethod
@@ -172,7 +217,7 @@ class Index:
         return cls(Path(path), elmo, model, tokenizer, threads)
 
     def __len__(self) -> int:
-        return len(self._arrays["position"])
+        return int(self._offsets[-1])
 
     def __contains__(self, word: str) -> bool:
         return word.lower() in self.words
@@ -180,10 +225,79 @@ class Index:
     def __repr__(self) -> str:
         return f"Index({str(self.path)!r}, {len(self.words)} words, {len(self)} uses)"
 
-    def verify(self) -> None:
-        """Compare all files with their SHA-256; this reads all of them."""
-        for name, entry in self.manifest["files"].items():
-            check_file(self.path / name, entry["sha256"], fix=FORMAT.fix)
+    def _json(self, name: str, kind: type[_T]) -> _T:
+        """Read a JSON file of a known type."""
+        with self._open(name, compared=True) as stream:
+            data = stream.read(_MAX_JSON + 1)
+        if len(data) > _MAX_JSON:
+            self._damaged(f"{name} has more than {_MAX_JSON} bytes")
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            self._damaged(f"{name}: {error}")
+
+    def _mapped(self, name: str) -> NDArray[Any]:
+        """Map an array of a known type."""
+        with self._open(f"{name}.npy") as stream:
+            try:
+                if np.lib.format.read_magic(stream) != (1, 0):
+                    self._damaged(f"{name}.npy has an unknown header")
+                shape, fortran, kind = np.lib.format.read_array_header_1_0(stream)
+                start = stream.tell()
+                known = kind.str in _TYPES[name] and not fortran
+                if not known or len(shape) != 1 + (name in _MATRICES):
+                    self._damaged(f"{name}.npy has another type or shape")
+                check_size(
+                    start + math.prod(shape) * kind.itemsize,
+                    self.manifest["files"][f"{name}.npy"]["size"],
+                    what=self.path / f"{name}.npy",
+                    fix=FORMAT.fix,
+                )
+                return np.memmap(stream, kind, "r", start, shape)
+            except FormatError:
+                raise
+            except Exception as error:  # numpy evaluates the header, which raises many kinds
+                self._damaged(f"{name}.npy: {error}")
+
+    def _open(self, name: str, *, compared: bool = False) -> BinaryIO:
+        """Open a file of the index; small ones are compared with their SHA-256."""
+        path, entry = self.path / name, self.manifest["files"][name]
+        stream = open_checked(path, what="index file", follow=False)
+        try:
+            check_size(os.fstat(stream.fileno()).st_size, entry["size"], what=path, fix=FORMAT.fix)
+            if compared or entry["size"] <= _COMPARED or name == "offsets.npy":
+                check_sum(stream, entry["sha256"], what=path, fix=FORMAT.fix)
+                stream.seek(0)
+            return stream
+        except BaseException:
+            stream.close()
+            raise
+
+    def _check_shapes(self) -> None:
+        """Refuse arrays that do not fit together."""
+        offsets, sizes = self._offsets, {name: len(one) for name, one in self._arrays.items()}
+        n_uses = int(offsets[-1]) if len(offsets) else -1
+        model, widths = (
+            self.manifest["model"],
+            {name: self._arrays[name].shape[1:] for name in sizes},
+        )
+        fit = (
+            len(offsets) == len(self.words) + 1
+            and offsets[0] == 0
+            and bool((np.diff(offsets) >= 0).all())
+            and all(sizes[name] == n_uses for name in sizes if name not in SENTENCES)
+            and sizes["text_end"] == sizes["line"] == sizes["source"]
+            and widths["ids"] == widths["weights"]
+            and widths["vectors"] == (model["dim"],)
+            and bool(widths["ids"][0]) == model["softmax"]
+        )
+        if not fit:
+            self._damaged("its arrays do not fit together")
+
+    def _damaged(self, reason: str) -> NoReturn:
+        raise FormatError(
+            f"'{shown(self.path, 100)}' is damaged ({shown(reason, 80)}); {FORMAT.fix}"
+        )
 
     @cached_property
     def space(self) -> SenseSpace:
@@ -194,8 +308,8 @@ class Index:
         space = SenseSpace(
             elmo,
             settings["k"],
-            candidates=settings.get("candidates"),
-            layers=None if model.get("softmax", True) else model["layers"],
+            candidates=settings["candidates"],
+            layers=None if model["softmax"] else model["layers"],
         )
         if space_digest(space) != self.manifest["model"]["sha256"]:
             raise ConfigError(
@@ -226,7 +340,7 @@ class Index:
         stated = self._stated
         if self._given is not None:
             return split_function(self._given)
-        if self.manifest["settings"].get("tokenized"):
+        if self.manifest["settings"]["tokenized"]:
             return split_function(lambda text: text.split(" "))
         if stated is None:
             return self.space.elmo.tokenize
@@ -248,8 +362,7 @@ class Index:
     @cached_property
     def vocabulary(self) -> list[str]:
         """The words that can be substitutes."""
-        words: list[str] = json.loads((self.path / VOCABULARY).read_bytes())
-        return words
+        return self._json(VOCABULARY, list[str])
 
     def rows(self, word: str | Sequence[str], *, literal: bool = False) -> Rows:
         """The uses of a word, of some words, or of a pattern, in the order of the index.
@@ -263,7 +376,7 @@ class Index:
             InputError: the index has no such word, or none of several. Where it has some of
                 several, a warning names the others.
         """
-        offsets = self._arrays["offsets"]
+        offsets = self._offsets
         patterns = [word] if isinstance(word, str) else list(word)
         if not patterns:
             raise InputError("the list of words is empty; name at least one")
@@ -282,8 +395,7 @@ class Index:
 
     def vectors(self, rows: Rows) -> Array:
         """Dense vectors of uses, of length 1 up to rounding, (n, dim)."""
-        scale = self._arrays["vector_scale"][rows][:, None]
-        return np.asarray(self._arrays["vectors"][rows] * scale, np.float32)
+        return self._scaled("vectors", "vector_scale", rows)
 
     def products(self, rows: Rows, query: Array) -> Array:
         """The product of a vector with the dense vectors of uses, `vectors(rows) @ query`, (n,)."""
@@ -292,7 +404,7 @@ class Index:
         follow = bool(len(rows)) and bool((np.diff(rows) == 1).all())
         some = slice(int(rows[0]), int(rows[-1]) + 1) if follow else rows
         numbers = self._arrays["vectors"][some].astype(np.float32)
-        return np.asarray((numbers @ query) * self._arrays["vector_scale"][some], np.float32)
+        return np.asarray((numbers @ query) * self._scale("vector_scale", some), np.float32)
 
     def layers(self, rows: Rows) -> Array:
         """The layers of uses, if the index was made with some, (n, dim).
@@ -302,65 +414,45 @@ class Index:
         Raises:
             ConfigError: it was made without.
         """
-        if not self.manifest["model"].get("softmax", True):
+        if not self.manifest["model"]["softmax"]:
             return self.vectors(rows)
         if "layers" not in self._arrays:
             raise ConfigError(f"'{shown(self.path, 100)}' has no layers; make it with --layers top")
-        scale = self._arrays["layer_scale"][rows][:, None]
-        return np.asarray(self._arrays["layers"][rows] * scale, np.float32)
+        return self._scaled("layers", "layer_scale", rows)
 
     def substitutes(self, rows: Rows) -> SenseVectors:
         """Sparse vectors of uses: their likeliest substitutes with weights."""
-        scale = self._arrays["weight_scale"][rows][:, None]
-        weights = np.asarray(self._arrays["weights"][rows] * scale, np.float32)
+        weights = self._scaled("weights", "weight_scale", rows)
         ids = self._arrays["ids"][rows].astype(np.int32)
+        if ids.max(initial=-1) >= len(self.vocabulary):
+            self._damaged("ids.npy has words that vocabulary.json lacks")
         layers = None if ids.shape[1] else self.vectors(rows)
         return SenseVectors(_Stored(self), ids, weights, layers=layers)
 
+    def _scaled(self, name: str, scale: str, rows: Rows) -> Array:
+        """Small integers of rows times their scale, (n, width)."""
+        return np.asarray(self._arrays[name][rows] * self._scale(scale, rows)[:, None], np.float32)
+
+    def _scale(self, name: str, rows: Rows | slice) -> Array:
+        values = self._arrays[name][rows]
+        if not ((values >= 0) & (values <= _MAX_SCALE)).all():  # NaN fails too
+            self._damaged(f"{name}.npy has a number that is not a scale")
+        return np.asarray(values)
+
     def use(self, row: int) -> Use:
         """A use with its sentence."""
-        number = int(self._arrays["sentence"][row])
-        ends = self._arrays["text_end"]
-        text = self._arrays["text"][int(ends[number - 1]) if number else 0 : int(ends[number])]
-        tokens = tuple(text.tobytes().decode("utf-8", "replace").split("\n")[:-1])
-        source = self.sources[int(self._arrays["source"][number])]
-        position = int(self._arrays["position"][row])
-        return Use(int(row), tokens, position, source, int(self._arrays["line"][number]))
-
-    def near(self, query: Array, least: int) -> Rows:
-        """The uses of the cells nearest to a vector, at least so many, in the order of the index.
-
-        Only for an index with cells: it misses what other cells hold.
-        """
-        centres, order, offsets = (self._arrays[name] for name in CELLS)
-        found, n = [], 0
-        for number, cell in enumerate(largest(centres @ query, len(centres))):
-            if number >= PROBES and n >= least:
-                break
-            found.append(order[offsets[cell] : offsets[cell + 1]])
-            n += len(found[-1])
-        return np.sort(np.concatenate(found)).astype(np.int64)
-
-    def add_cells(self, *, threads: int | None = None, progress: Progress = SILENT) -> Index:
-        """Divide the uses into cells, so that `find` over all words reads a few of them.
-
-        Worth it above a million uses. The cells are added to the folder.
-
-        Args:
-            threads: of faiss; all processors by default.
-            progress: counts uses.
-
-        Returns:
-            the index, opened again.
-
-        Raises:
-            MissingExtra: faiss is not installed.
-        """
-        from elmore.senses.cells import write_cells
-
-        if not self.has_cells:
-            write_cells(self, threads, progress)
-        return Index(self.path, self._elmo, self._model, self._given, self._threads)
+        number, position = (int(self._arrays[name][row]) for name in ("sentence", "position"))
+        ends, text = self._arrays["text_end"], self._arrays["text"]
+        if not 0 <= number < len(ends):
+            self._damaged("sentence.npy has a number that no sentence has")
+        start, end = int(ends[number - 1]) if number else 0, int(ends[number])
+        if not 0 <= start <= end <= len(text):
+            self._damaged("text_end.npy goes beyond the text")
+        tokens = tuple(text[start:end].tobytes().decode("utf-8", "replace").split("\n")[:-1])
+        source, line = (int(self._arrays[name][number]) for name in ("source", "line"))
+        if not (0 <= position < len(tokens) and 0 <= source < len(self.sources)):
+            self._damaged("position.npy or source.npy has a number beyond its text")
+        return Use(int(row), tokens, position, self.sources[source], line)
 
     def forms(self) -> list[str]:
         """The indexed words as they are spelled in the sentences, in the order of the text."""
@@ -369,7 +461,13 @@ class Index:
 
     def source_of(self, rows: Rows) -> NDArray[np.int64]:
         """The number of the file that each use is from, (n,)."""
-        return np.asarray(self._arrays["source"][self._arrays["sentence"][rows]], np.int64)
+        numbers = self._arrays["sentence"][rows]
+        if numbers.min(initial=0) < 0 or numbers.max(initial=-1) >= len(self._arrays["source"]):
+            self._damaged("sentence.npy has a number that no sentence has")
+        sources = np.asarray(self._arrays["source"][numbers], np.int64)
+        if sources.min(initial=0) < 0 or sources.max(initial=-1) >= len(self.sources):
+            self._damaged("source.npy has a number that no file has")
+        return sources
 
     def find(
         self,
@@ -379,12 +477,11 @@ class Index:
         k: int = 10,
         like: Sequence[str | Place] = (),
         unlike: Sequence[str | Place] = (),
-        exact: bool = False,
     ) -> Concordance:
         """The uses that are most similar to a use of a word; see `senses.find.find_similar`."""
         from elmore.senses.find import find_similar
 
-        return find_similar(self, place, word=word, k=k, like=like, unlike=unlike, exact=exact)
+        return find_similar(self, place, word=word, k=k, like=like, unlike=unlike)
 
     def senses(
         self, word: str | Sequence[str], *, max_senses: int = 8, seed: int = 0
@@ -432,7 +529,7 @@ class _Stored:
 def compute_settings(manifest: Mapping[str, Any]) -> ComputeOptions:
     """How the model of an index computed; another precision or start gives other vectors."""
     settings = manifest["settings"]
-    return {"precision": settings.get("precision"), "start": settings.get("start", "zeros")}
+    return {"precision": settings["precision"], "start": settings["start"]}
 
 
 def stated_model(path: Path, manifest: Mapping[str, Any]) -> str | tuple[str, ...]:
@@ -459,23 +556,31 @@ def stated_model(path: Path, manifest: Mapping[str, Any]) -> str | tuple[str, ..
 def part_names(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     """The arrays of an index besides its offsets, by its manifest."""
     model = manifest["model"]
-    kept = model.get("softmax", True) and model.get("layers") is not None
+    kept = model["softmax"] and model["layers"] is not None
     return (*USES, *(LAYERS if kept else ()), *SENTENCES)
 
 
 def write_manifest(path: Path, manifest: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Write the manifest of an index, with sizes and digests of these files and those it lists."""
-    entries = {
+    """Write the manifest of an index, with sizes and digests of its files."""
+    files = {
         name: {"size": (path / name).stat().st_size, "sha256": sha256_file(path / name)}
         for name in names
     }
-    manifest = {**manifest, "files": {**manifest.get("files", {}), **entries}}
     with atomic_file(path / MANIFEST, overwrite=True) as stream:
-        stream.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")
+        text = json.dumps({**manifest, "files": files}, indent=1, ensure_ascii=False)
+        stream.write(text.encode() + b"\n")
+
+
+def is_index(path: Path) -> bool:
+    """Whether a folder holds an index, which may be damaged."""
+    try:
+        return read_json(path / MANIFEST, follow=False).get("format") == FORMAT.name
+    except FormatError:
+        return False
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of an index.
+    """The manifest of an index; what `_Manifest` states has the right types.
 
     Raises:
         FormatError: there is none, or it is not ours.
@@ -485,9 +590,28 @@ def read_manifest(path: Path) -> dict[str, Any]:
         what = "is not complete; run `elmore index` again to resume" if begun else "is not an index"
         more = "" if begun else "; make one with `elmore index`"
         raise FormatError(f"'{shown(path, 120)}' {what}{more}")
-    manifest = read_json(path / MANIFEST, FOLDER_LIMITS, follow=False)
+    manifest = read_json(path / MANIFEST, _MANIFEST_LIMITS, follow=False)
     FORMAT.check(manifest, what=str(path / MANIFEST))
+    try:
+        msgspec.convert(manifest, _Manifest)
+    except msgspec.ValidationError as error:
+        raise FormatError(
+            f"'{shown(path / MANIFEST, 100)}' is damaged ({shown(error, 100)}); {FORMAT.fix}"
+        ) from None
+    arrays = {f"{name}.npy" for name in (*part_names(manifest), "offsets")}
+    if set(manifest["files"]) != {*arrays, WORDS, VOCABULARY}:
+        raise FormatError(f"'{shown(path / MANIFEST, 100)}' lists other files; {FORMAT.fix}")
     return manifest
+
+
+def verify(path: Path) -> None:
+    """Compare all files of an index with their SHA-256; this reads all of them.
+
+    Raises:
+        FormatError: one is damaged or missing.
+    """
+    for name, entry in Index(path).manifest["files"].items():
+        check_file(path / name, entry["sha256"], fix=FORMAT.fix)
 
 
 def digest_words(values: Sequence[str]) -> str:

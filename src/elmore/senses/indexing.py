@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 from collections import Counter
@@ -20,7 +21,7 @@ from typing import Any, Unpack, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.atomic import atomic_file
+from elmore.base.atomic import atomic_file, write_error
 from elmore.base.io import sha256_file
 from elmore.base.journal import FinishedFile, JournalFolder
 from elmore.base.messages import SILENT, Progress, shown
@@ -37,7 +38,6 @@ from elmore.formats.detect import ModelPath, absolute
 from elmore.language_model.sense_vectors import Array, SenseSpace, SenseVectors, unit
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.senses.index import (
-    CELLS,
     FORMAT,
     LAYERS,
     MANIFEST,
@@ -50,6 +50,7 @@ from elmore.senses.index import (
     part_names,
     read_manifest,
     space_digest,
+    verify,
     write_manifest,
 )
 from elmore.text.reading import Counts
@@ -59,7 +60,7 @@ __all__ = ["CANDIDATES", "build_index"]
 
 Rows = NDArray[np.int64]
 _COUNTS = "counts.json"
-_ARRAYS = "|".join((*USES, *LAYERS, *SENTENCES, *CELLS, "offsets"))
+_ARRAYS = "|".join((*USES, *LAYERS, *SENTENCES, "offsets"))
 _FILES = re.compile(rf"part-\d{{6,}}\.npz|({_ARRAYS})\.npy|(counts|words|vocabulary)\.json")
 # Of the settings of a bulk job, those that an index depends on.
 _SETTINGS = (
@@ -95,7 +96,6 @@ def build_index(
     min_count: int = 100,
     max_uses: int = 1000,
     k: int = 64,
-    candidates: int | None = CANDIDATES,
     workers: int = 1,
     overwrite: bool = False,
     progress: Progress = SILENT,
@@ -116,8 +116,6 @@ def build_index(
         min_count: how often a word must occur, unless `words` is given.
         max_uses: about how many uses of a word are kept, drawn with equal chances; at least one.
         k: substitutes that are kept for each use; 0 for none, to compare uses by `layers` alone.
-        candidates: choose them among so many of the most frequent words of the model; None for
-            all, which takes longer.
         workers: processes.
         overwrite: start again in a folder that holds an earlier index.
         progress: counts sentences, each twice.
@@ -132,9 +130,8 @@ def build_index(
         InputError: no word occurs often enough.
         ResumeError: the folder holds an index of something else.
     """
-    counts = {"min_count": min_count, "max_uses": max_uses, "candidates": candidates}
-    for name, value in counts.items():
-        if value is not None and value < 1:
+    for name, value in (("min_count", min_count), ("max_uses", max_uses)):
+        if value < 1:
             raise ConfigError(f"{name}={value}; use 1 or more")
     if k < 0:
         raise ConfigError(f"k={k}; use 1 or more, or 0 for layers alone")
@@ -170,7 +167,6 @@ def build_index(
             setup={
                 "job": job.to_json(),
                 "k": k,
-                "candidates": candidates,
                 "layers": keeps_layers,
                 "elmo": elmo,
             },
@@ -179,8 +175,8 @@ def build_index(
     ):
         settings = {name: value for name, value in job.settings().items() if name in _SETTINGS}
         settings |= {"words": listed and digest_words(listed), "k": k, "max_uses": max_uses}
+        settings |= {"candidates": CANDIDATES}
         settings |= {} if listed else {"min_count": min_count}
-        settings |= {"candidates": candidates} if candidates else {}
         inputs = [inspect_input(path) for path in paths]
         facts = {"settings": settings, **pool.facts(), "inputs": [one.facts() for one in inputs]}
         facts = json.loads(json.dumps({**FORMAT.head(), **facts}))
@@ -244,6 +240,7 @@ class _Builder:
         manifest = self.path / MANIFEST
         if manifest.exists() and not overwrite:
             check_same_run(self.path, read_manifest(self.path), facts)
+            verify(self.path)
             self._clean(found is not None)  # a kill may have left parts
             return True
         if found is not None:
@@ -322,7 +319,7 @@ class _Builder:
                     shapes[name], kinds[name] = (length, *array.shape[1:]), array.dtype
         kinds |= {"text_end": np.dtype("<i8"), "sentence": np.dtype("<i4")}
         out = {
-            name: np.lib.format.open_memmap(self.path / f"{name}.npy", "w+", kinds[name], shape)
+            name: _reserved(self.path / f"{name}.npy", kinds[name], shape)
             for name, shape in shapes.items()
         }
         offsets = np.concatenate([[0], np.cumsum(n_uses)])
@@ -408,6 +405,29 @@ class _Builder:
                 number, first = number + 1, first + len(shard.texts)
 
 
+def _reserved(path: Path, kind: np.dtype[Any], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """A new array file, mapped for writing, whose bytes are all on the disk already.
+
+    Writing to a mapped file that the disk has no space for ends the process without a message.
+    """
+    zeros = bytes(1 << 20)
+    try:
+        with path.open("wb") as stream:
+            header = {"descr": kind.str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(stream, header)
+            start = stream.tell()
+            left = math.prod(shape) * kind.itemsize
+            if hasattr(os, "posix_fallocate"):
+                stream.flush()
+                os.posix_fallocate(stream.fileno(), 0, start + left)
+            else:
+                for done in range(0, left, len(zeros)):
+                    stream.write(zeros[: left - done])
+    except OSError as error:
+        raise write_error(error, path) from None
+    return np.memmap(path, kind, "r+", start, shape)
+
+
 def _part(number: int) -> str:
     return f"part-{number:06d}.npz"
 
@@ -450,7 +470,7 @@ class _Indexer:
         self.space = SenseSpace(
             self.elmo,
             setup["k"],
-            candidates=setup["candidates"],
+            candidates=CANDIDATES,
             layers=cast(LayerChoice | None, self.layers),  # "all" is refused
         )
         self.reading = job.reading(job.tokenizer or self.elmo.tokenize)

@@ -99,7 +99,7 @@ class Corpus:
         place = read_place(self._index, body.text)
         if body.word is None:
             self._rows(place[0].tokens[place[1]], _MAX_SEARCHED, literal=True)
-        elif body.word != "*" or not self._index.has_cells:  # cells are read in part
+        else:
             self._rows(body.word, _MAX_SEARCHED)
         found = self._index.find(
             place, word=body.word, k=body.k, like=body.like, unlike=body.unlike
