@@ -117,10 +117,9 @@ def test_the_certificate(checkpoint: Checkpoint, tmp_path: Path) -> None:
 def change_model(folder: Path, change: object) -> None:
     path = folder / "model.safetensors"
     with read_safetensors(path, what="model") as view:
-        tensors = {name: view.read(name, copy=True) for name in view.names()}
+        tensors = {name: np.array(view.read(name)) for name in view.names()}
     change(tensors)  # type: ignore[operator]
-    with path.open("wb") as stream:
-        write_safetensors(stream, tensors, {"format": "elmore"})
+    write_safetensors(path, tensors, {"format": "elmore"})
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"]["model.safetensors"]["size"] = path.stat().st_size
     digest = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -429,3 +429,69 @@ def test_checkpoint_weights_stay_readable_after_the_folder_was_replaced(
     checkpoint = read_checkpoint(path)
     shutil.rmtree(path)
     assert sum(array.size for _, array in checkpoint.checked_weights()) > 1000
+
+
+def foreign_extension(folder: Path) -> None:
+    (folder / "manifest.json").write_text(json.dumps({"manifest_version": 3, "name": "mine"}))
+    (folder / "config.json").write_text("{}")
+    (folder / "content.js").write_text("mine")
+
+
+def foreign_words(folder: Path) -> None:
+    (folder / "vocab.txt").write_text("mine\n")
+
+
+def model_with_notes(folder: Path) -> None:
+    elmore_folder.write(make_full(), folder)
+    (folder / "notes.md").write_text("mine")
+
+
+def model_with_folder(folder: Path) -> None:
+    elmore_folder.write(make_full(), folder)
+    (folder / "src").mkdir()
+
+
+def pair_with_notes(folder: Path) -> None:
+    allennlp_hdf5.write(make_pair(folder.parent), folder)
+    (folder / "notes.md").write_text("mine")
+
+
+def foreign_options(folder: Path) -> None:
+    (folder / "options.json").write_text("{}")
+    (folder / "weights.hdf5").write_text("mine")
+
+
+def make_pair(folder: Path) -> Checkpoint:
+    return make_checkpoint(folder / "pair", make_options())
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        foreign_extension,
+        foreign_words,
+        model_with_notes,
+        model_with_folder,
+        pair_with_notes,
+        foreign_options,
+    ],
+)
+def test_only_models_that_hold_nothing_else_are_replaced(
+    fill: Callable[[Path], None], tmp_path: Path
+) -> None:
+    folder = tmp_path / "target"
+    folder.mkdir()
+    fill(folder)
+    before = {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+    with pytest.raises(ConfigError, match="did not write"):
+        elmore_folder.write(make_full(), folder, overwrite=True)
+    with pytest.raises(ConfigError, match="did not write"):
+        allennlp_hdf5.write(make_pair(tmp_path), folder, overwrite=True)
+    assert {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")} == before
+
+
+def test_models_are_replaced(tmp_path: Path) -> None:
+    for module in (elmore_folder, allennlp_hdf5):
+        for _ in range(2):
+            module.write(make_pair(tmp_path), tmp_path / module.NAME, overwrite=True)
+        assert module.is_folder(tmp_path / module.NAME)

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from elmore.errors import FormatError
-from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
+from elmore.formats.containers.safetensors_files import read_safetensors
 
 from .attack import refused
 
@@ -56,13 +57,11 @@ ATTACKS: dict[str, bytes] = {
     "length one short": pack(GOOD, length=len(json.dumps(GOOD)) - 1),
     "length one long": pack(GOOD, length=len(json.dumps(GOOD)) + 1),
     "header too large": pack(b"{" + b" " * (16 << 20) + b"}", b""),
-    "starts with a blank": pack(b" " + json.dumps(GOOD).encode()),
     "starts with a BOM": pack(b"\xef\xbb\xbf" + json.dumps(GOOD).encode()),
     "list": pack([1, 2]),
     "not JSON": pack(b"{not json}"),
     "not UTF-8": pack(b'{"\xff":1}'),
     "deep": pack(b'{"w":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
-    "duplicate tensor": pack(b'{"w":%s,"w":%s}' % ((json.dumps(GOOD["w"]).encode(),) * 2)),
     "duplicate key in tensor": pack(
         b'{"w":{"dtype":"F32","shape":[9],"shape":[2,3],"data_offsets":[0,24]}}'
     ),
@@ -73,7 +72,6 @@ ATTACKS: dict[str, bytes] = {
     "without dtype": one(dtype=None),
     "without shape": one(shape=None),
     "without offsets": one(data_offsets=None),
-    "extra key": one(extra=1),
     "unknown dtype": one(dtype="F33"),
     "dtype a number": one(dtype=32),
     "dtype a list": one(dtype=["F32"]),
@@ -128,16 +126,16 @@ def test_refused(data: bytes, kind: str, tmp_path: Path) -> None:
 
 def test_the_maker_can_make_good_files() -> None:
     use(io.BytesIO(pack(GOOD)))
+    # Odd, but the library takes them and they are harmless.
+    use(io.BytesIO(one(extra=1)))
+    use(io.BytesIO(pack(b" " + json.dumps(GOOD).encode())))
+    use(io.BytesIO(pack(b'{"w":%s,"w":%s}' % ((json.dumps(GOOD["w"]).encode(),) * 2))))
     use(io.BytesIO(two([0, 4], [4, 12], 12)))
 
 
 def _damage(change: Callable[[bytes, int], bytes]) -> tuple[int, int]:
     """Count (values equal to the original or refused, silently different headers)."""
-    stream = io.BytesIO()
-    write_safetensors(
-        stream, {"a": np.ones((2, 2), np.float32), "b": np.zeros(3, "i1")}, {"k": "v"}
-    )
-    whole = stream.getvalue()
+    whole = save({"a": np.ones((2, 2), np.float32), "b": np.zeros(3, "i1")}, {"k": "v"})
     n_data = 16 + 3
     refusals = 0
     for i in range(len(whole) - n_data):

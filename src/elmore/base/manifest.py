@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from elmore.base.io import open_checked, sha256_file, sha256_stream
+from elmore.base.json import read_json
 from elmore.base.messages import shown
 from elmore.errors import FormatError
 
@@ -48,6 +49,23 @@ class FolderFormat:
                 f"'{shown(what, 120)}' has format version {version}, this elmore reads up to "
                 f"{self.version}; upgrade elmore"
             )
+
+    def owns(self, folder: Path, manifest: str, more: Collection[str] = ()) -> bool:
+        """Whether a folder states this format and holds nothing unknown, so it may be replaced.
+
+        Args:
+            folder: the folder.
+            manifest: name of the file that states the format and lists the other `files`.
+            more: names that may be there although they are not listed.
+        """
+        try:
+            stated = read_json(folder / manifest, follow=False)
+            self.check(stated, what=manifest)
+            found = {entry.name for entry in folder.iterdir()}
+        except (FormatError, OSError):
+            return False
+        files = stated.get("files")
+        return found <= {manifest, *more, *(files if isinstance(files, dict) else ())}
 
 
 def file_entries(folder: Path) -> dict[str, dict[str, Any]]:

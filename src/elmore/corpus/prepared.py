@@ -298,7 +298,7 @@ def _check_files(folder: Path, files: Mapping[str, _FileEntry], verify: bool) ->
 
 def is_prepared(folder: Path) -> bool:
     """Whether a folder is a prepared corpus, so that it may be replaced."""
-    return (folder / MANIFEST).is_file() and (folder / VOCABULARY).is_file()
+    return _FORMAT.owns(folder, MANIFEST)
 
 
 def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.atomic import atomic_file
+from elmore.base.atomic import atomic_path
 from elmore.base.messages import shown
 from elmore.errors import FormatError
 from elmore.formats.containers.safetensors_files import (
@@ -102,7 +102,7 @@ def read_shard(path: Path | str) -> Shard:
     path = Path(path)
     with read_safetensors(path, what=str(path)) as view:
         _check_names(view, path)
-        arrays = {name: view.read(name, copy=True) for name in _DTYPES}
+        arrays = {name: np.array(view.read(name)) for name in _DTYPES}
     _check_offsets(arrays["sentences"], len(arrays["tokens"]), "sentences", path)
     _check_offsets(arrays["documents"], len(arrays["sentences"]) - 1, "documents", path)
     _check_offsets(arrays["type_offsets"], len(arrays["type_bytes"]), "type_offsets", path)
@@ -137,8 +137,8 @@ def _with_types(words: Sequence[bytes], **arrays: NDArray[Any]) -> dict[str, NDA
 
 
 def _write(path: Path, tensors: dict[str, NDArray[Any]], overwrite: bool) -> None:
-    with atomic_file(path, overwrite=overwrite) as stream:
-        write_safetensors(stream, tensors, {"format": _FORMAT, "version": "1"})
+    with atomic_path(path, overwrite=overwrite) as temporary:
+        write_safetensors(temporary, tensors, {"format": _FORMAT})
 
 
 def _words(data: NDArray[np.int8], offsets: NDArray[np.int64]) -> list[bytes]:

@@ -17,7 +17,6 @@ import logging
 import os
 import secrets
 import shutil
-import struct
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.atomic import atomic_file, write_error
+from elmore.base.atomic import atomic_path, write_error
 from elmore.base.messages import SILENT, Progress
 from elmore.embedding.results import LayerChoice, layer_weights
 from elmore.embedding.stream import BATCH_TOKENS
@@ -193,8 +192,8 @@ class LayerCache:
         }
         needed = sum(tensor.nbytes for tensor in tensors.values())
         make_room(self.folder, self.max_bytes - needed, keep=used)
-        with atomic_file(path) as stream:
-            write_safetensors(stream, tensors, {"elmore_layers": _VERSION, "model": self.model})
+        with atomic_path(path) as temporary:
+            write_safetensors(temporary, tensors, {"elmore_layers": _VERSION, "model": self.model})
         used.add(path)
         return _open_block(path, self.model, (self.elmo.n_layers, self.elmo.dim))
 
@@ -368,8 +367,10 @@ def _open_block(path: Path, model: str, shape: tuple[int, int]) -> _Block:
             raise FormatError(f"{what} is not a block of this model; delete it")
         if set(tensors) != {"digests", "lengths", "values"}:
             raise FormatError(f"{what} is not a complete block; delete it")
-        digests = view.read("digests", copy=True)
-        lengths = view.read("lengths", copy=True)
+        digests = np.array(view.read("digests"))
+        lengths = np.array(view.read("lengths"))
+        # Mapped, not read: a text may need a few sentences of many blocks.
+        mapped = view.read("values", check=False)
     values = tensors["values"]
     ends = np.cumsum(lengths)
     if (
@@ -379,10 +380,6 @@ def _open_block(path: Path, model: str, shape: tuple[int, int]) -> _Block:
         or (lengths < 1).any()
     ):
         raise FormatError(f"{what} has parts that do not fit together; delete it")
-    # Mapped, not read: a text may need a few sentences of many blocks.
-    with open(path, "rb") as stream:
-        start = 8 + struct.unpack("<Q", stream.read(8))[0]
-        mapped = np.memmap(stream, "<f2", "r", offset=start + values.begin, shape=values.shape)
     raw = digests.tobytes()
     keys = (raw[k : k + 16] for k in range(0, len(raw), 16))
     places = dict(zip(keys, (ends - lengths).tolist(), strict=True))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file, atomic_folder
+from elmore.base.json import read_json
 from elmore.config import BiLmConfig
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.bilm_options import (
@@ -239,6 +240,12 @@ def _refuse_unwritable(checkpoint: Checkpoint) -> None:
 
 
 def is_folder(folder: Path) -> bool:
-    """Whether a folder was written by `write`, so that it may be replaced."""
-    known = {"options.json", "weights.hdf5", "softmax.hdf5", "vocab.txt"}
-    return {entry.name for entry in folder.iterdir()} <= known
+    """Whether a folder has what `write` writes and nothing else, so that it may be replaced."""
+    needed = {"options.json", "weights.hdf5"}
+    found = {entry.name for entry in folder.iterdir()}
+    if not needed <= found or found - needed - {"softmax.hdf5", "vocab.txt"}:
+        return False
+    try:
+        return "lstm" in read_json(folder / "options.json")
+    except FormatError:
+        return False

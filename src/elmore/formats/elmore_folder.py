@@ -7,7 +7,6 @@ is not complete.
 from __future__ import annotations
 
 import json
-import weakref
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -99,8 +98,8 @@ def sniff(source: Source) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is one of ours, so that it may be replaced."""
-    return (path / _MANIFEST).is_file() and (path / _CONFIG).is_file()
+    """Whether a folder is a model of ours and holds nothing else, so that it may be replaced."""
+    return _FORMAT.owns(path, _MANIFEST)
 
 
 def read(source: Source) -> Checkpoint:
@@ -192,8 +191,7 @@ def write(
     if checkpoint.whitening is not None:
         tensors["sif.mean"], tensors["sif.matrix"] = checkpoint.whitening
     with atomic_folder(path, overwrite=overwrite, looks_ours=is_folder) as folder:
-        with (folder / _MODEL).open("wb") as stream:
-            write_safetensors(stream, tensors, {"format": _FORMAT.name})
+        write_safetensors(folder / _MODEL, tensors, {"format": _FORMAT.name})
         (folder / _CONFIG).write_text(
             _config_text(checkpoint, precision), encoding="utf-8", newline="\n"
         )
@@ -257,18 +255,12 @@ def _check_manifest(source: Source) -> set[str]:
 
 
 def _open_model(source: Source) -> SafetensorsView:
-    """Open the weights; the file stays open as long as one may be requested."""
+    """Open the weights: a local file is mapped, one in an archive is read into memory."""
     path = source.local_path(_MODEL)
     if path is not None:
         return read_safetensors(path, what=_MODEL)
-    stream = source.open(_MODEL)
-    try:
-        view = read_safetensors(stream, what=_MODEL)
-    except BaseException:
-        stream.close()
-        raise
-    weakref.finalize(view, stream.close)
-    return view
+    with closing(source.open(_MODEL)) as stream:
+        return read_safetensors(stream, what=_MODEL)
 
 
 def _read_config(source: Source) -> _ConfigJson:

@@ -115,9 +115,8 @@ def write_task(
     path: Path, content: TaskFolder, elmo: Elmo | None, *, overwrite: bool = False
 ) -> None:
     """Write a folder, complete or not at all, with the biLM inside unless that is None."""
-    with atomic_folder(path, overwrite=overwrite, looks_ours=_is_task) as place:
-        with (place / _MODEL).open("wb") as stream:
-            write_safetensors(stream, dict(content.weights), {"task": content.task})
+    with atomic_folder(path, overwrite=overwrite, looks_ours=_may_replace) as place:
+        write_safetensors(place / _MODEL, content.weights, {"task": content.task})
         words = content.words
         lines = [f"{word}\n" for word in (words.words if words else ())]
         (place / _WORDS).write_bytes("".join(lines).encode("utf-8"))
@@ -160,7 +159,7 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
     for name in (_MODEL, _WORDS):
         check_file(place / name, facts.sha256.get(name), fix="restore it")
     with read_safetensors(place / _MODEL, what=str(place / _MODEL)) as view:
-        weights = {name: np.array(view.read(name, copy=True)) for name in view.names()}
+        weights = {name: np.array(view.read(name)) for name in view.names()}
     words = None
     if facts.n_trained_words is not None:
         with open_checked(place / _WORDS, what="words of a task", follow=False) as stream:
@@ -204,6 +203,11 @@ def read_facts(place: Path) -> TaskJson:
     return from_json(
         TaskJson, facts, what=str(place / FACTS), error=FormatError, fix="restore it", extra=True
     )
+
+
+def _may_replace(path: Path) -> bool:
+    """Whether a folder is a task and holds nothing else."""
+    return _FORMAT.owns(path, FACTS, (_MODEL, _WORDS, _ELMO))
 
 
 def _is_task(path: Path) -> bool:

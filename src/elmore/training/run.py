@@ -299,8 +299,7 @@ def save_state(
     with atomic_folder(
         folder / f"step-{step:010d}", overwrite=True, looks_ours=_looks_ours
     ) as place:
-        with (place / "state.safetensors").open("wb") as stream:
-            write_safetensors(stream, arrays, {})
+        write_safetensors(place / "state.safetensors", arrays, {})
         # A failing disk or a crash can leave a file of the right size with other contents.
         facts = {**facts, "step": step, "sha256": sha256_file(place / "state.safetensors")}
         (place / "state.json").write_text(json.dumps(facts), encoding="utf-8", newline="\n")
@@ -347,9 +346,7 @@ def _read_state(place: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if sha256_file(file) != facts.get("sha256"):
         raise FormatError(f"'{file}' is damaged; remove '{place}'")
     with read_safetensors(file, what=str(file)) as view:
-        tensors = {
-            name: torch.from_numpy(np.array(view.read(name, copy=True))) for name in view.names()
-        }
+        tensors = {name: torch.from_numpy(np.array(view.read(name))) for name in view.names()}
     return tensors, facts
 
 

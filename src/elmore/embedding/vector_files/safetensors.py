@@ -14,10 +14,12 @@ nameless files beside the target: memory stays flat, and the disk needs room for
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -28,11 +30,12 @@ from numpy.typing import NDArray
 from elmore.base.atomic import atomic_file
 from elmore.embedding.vector_files import Reader, Record, Settings, StoredRecord, damaged, stored
 from elmore.embedding.vector_files.npy import MatrixReader
-from elmore.formats.containers.safetensors_files import header_bytes, read_safetensors
+from elmore.formats.containers.safetensors_files import read_safetensors
 
 __all__ = ["SafetensorsReader", "SafetensorsWriter", "is_vectors", "open", "read"]
 
 _FORMAT = "elmore-vectors"
+_SIZES = {"F16": 2, "F32": 4, "I64": 8}
 
 
 class SafetensorsWriter:
@@ -85,7 +88,7 @@ class SafetensorsWriter:
             )
             files.append(file)
         metadata = {"first": str(settings.first), "format": _FORMAT}
-        self._stream.write(header_bytes(tensors, metadata))
+        self._stream.write(_header_bytes(tensors, metadata))
         for file in files:
             file.seek(0)
             shutil.copyfileobj(file, self._stream, 1 << 20)
@@ -151,3 +154,26 @@ def read(path: Path) -> Reader:
         # (n, layers, dim): pooled layers are few, and stored apart.
         return MatrixReader(np.stack(layers, axis=1) if stacked else layers[0])
     return SafetensorsReader(layers, view.read("offsets"), stacked)
+
+
+def _header_bytes(
+    tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[str, str]
+) -> bytes:
+    """Make the header, which comes before the tensors.
+
+    Args:
+        tensors: name → type, such as "F32", and shape, in the order of their data; wide types
+            first, so that each stays aligned.
+        metadata: text → text.
+    """
+    header: dict[str, Any] = {}
+    if metadata:
+        header["__metadata__"] = dict(sorted(metadata.items()))
+    place = 0
+    for name, (dtype, shape) in tensors.items():
+        end = place + math.prod(shape) * _SIZES[dtype]
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [place, end]}
+        place = end
+    data = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    data += b" " * (-len(data) % 8)  # the format aligns the tensors by spaces here
+    return struct.pack("<Q", len(data)) + data
