@@ -115,7 +115,6 @@ def test_file_size_limit(limit: int, tiny_folder: Path, tmp_path: Path) -> None:
     for message, name in ((first, "tokens.hdf5'"), (second, "model/weights.hdf5'")):
         assert name in message
         assert "file too large" in message
-        assert "bytes free" in message
         assert ".partial" not in message
     assert (tmp_path / "tokens.hdf5").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["tokens.hdf5"]
