@@ -38,8 +38,7 @@ def test_the_defaults_are_safe(cli, served):
     assert result.code == 0
     assert "serving english at http://127.0.0.1:" in result.err
     assert "warning" not in result.err
-    included = ("pos", "chunk", "sentiment", "sentiment-5")
-    assert served[0] == Settings(name="english", tasks=included)
+    assert served[0] == Settings(name="english")
     assert (served[0].token, served[0].origins) == (None, ())
 
 
@@ -49,8 +48,8 @@ def test_every_flag(cli, served, tiny_folder, tmp_path):
     flags = (
         f"--port 0 --name mine --token-file {token} --cors https://a.org --cors https://b.org "
         "--max-wait-ms 5 --max-body-bytes 10 --max-tokens 11 --max-sentences 12 --max-requests 13 "
-        "--max-queue-tokens 14 --max-answer-bytes 16 --max-pending-bytes 17 --max-stall-seconds 18 "
-        "--batch-tokens 15 --no-page --no-metrics --access-log --quiet"
+        "--max-queue-tokens 14 --max-pending-bytes 17 --max-stall-seconds 18 "
+        "--allowed-host elmo.example --batch-tokens 15 --no-page --no-metrics --access-log --quiet"
     ).split()
     result = cli("serve", tiny_folder, *flags)
     assert (result.code, result.err) == (0, "")
@@ -65,7 +64,7 @@ def test_every_flag(cli, served, tiny_folder, tmp_path):
             sentences=12,
             queue_requests=13,
             queue_tokens=14,
-            answer_bytes=16,
+            hosts=(*Settings.hosts, "elmo.example"),
             pending_bytes=17,
             stall_seconds=18,
             batch_tokens=15,
@@ -119,7 +118,7 @@ def test_every_flag_from_the_environment(cli, served, tiny_folder, tmp_path, mon
         "MAX_SENTENCES=12",
         "MAX_REQUESTS=13",
         "MAX_QUEUE_TOKENS=14",
-        "MAX_ANSWER_BYTES=16",
+        "ALLOWED_HOST=elmo.example",
         "MAX_PENDING_BYTES=17",
         "MAX_STALL_SECONDS=18",
         "BATCH_TOKENS=15",
@@ -145,7 +144,7 @@ def test_every_flag_from_the_environment(cli, served, tiny_folder, tmp_path, mon
             sentences=12,
             queue_requests=13,
             queue_tokens=14,
-            answer_bytes=16,
+            hosts=(*Settings.hosts, "elmo.example"),
             pending_bytes=17,
             stall_seconds=18,
             batch_tokens=15,

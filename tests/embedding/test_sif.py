@@ -88,7 +88,9 @@ def test_every_interface_gives_the_same(elmo: Elmo, tmp_path: Path) -> None:
     inputs = ["--model", str(tmp_path / "model"), str(tmp_path / "texts.txt")]
     assert main(["embed", *inputs, "--pool", "sif", "-o", str(out), "-q"]) == 0
     np.testing.assert_allclose(np.load(out)["vectors"], wanted, atol=1e-6)
-    client = TestClient(make_app(Elmo.load(tmp_path / "model"), Settings()))
+    client = TestClient(
+        make_app(Elmo.load(tmp_path / "model"), Settings()), base_url="http://localhost"
+    )
     with client:
         answer = client.post("/v1/embed", json={"sentences": texts, "pooling": "sif"}).json()
     np.testing.assert_allclose([r["vector"] for r in answer["results"]], wanted, atol=1e-5)

@@ -51,7 +51,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 @pytest.fixture(scope="session")
 def client(lm: Elmo) -> Iterator[TestClient]:
     """The service in this process."""
-    with TestClient(make_app(lm, Settings(name="small"))) as client:
+    with TestClient(make_app(lm, Settings(name="small")), base_url="http://localhost") as client:
         yield client
 
 
@@ -67,7 +67,6 @@ def running(lm_folder: Path) -> Iterator[Running]:
         sentences=100_000,
         tokens=400_000,
         queue_tokens=2_000_000,
-        answer_bytes=1_000_000_000,
     )
     yield process
     process.stop()

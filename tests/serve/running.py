@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Any
 
 _PROGRAM = """
-import json, sys
+import json, logging, resource, sys
+logging.basicConfig(format="%(message)s")
 from elmore import Elmo
 from elmore.serve.server import bind, serve
 from elmore.serve.settings import Settings
+given = json.loads(sys.argv[2])
+if files := given.pop("files", None):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 listener = bind("127.0.0.1", 0)
-settings = Settings(**json.loads(sys.argv[2]))
+settings = Settings(**given)
 tell = lambda: print("at", listener.getsockname()[1], flush=True)
 serve(Elmo.load(sys.argv[1], threads=1), settings, listener, started=tell)
 """
@@ -74,7 +78,11 @@ class Running:
 
 
 def start(folder: Path, **settings: Any) -> Running:
-    """Start the service with settings that the command line does not offer."""
+    """Start the service with settings that the command line does not offer.
+
+    `files` is how many files the process may have open.
+    """
+    settings = {"hosts": ["localhost", "x", "elsewhere"], **settings}
     return _started([sys.executable, "-c", _PROGRAM, str(folder), json.dumps(settings)])
 
 

@@ -232,7 +232,9 @@ def test_what_takes_too_long_is_given_up(lm: Elmo, monkeypatch: pytest.MonkeyPat
         assert "Retry-After" in late.value.headers
         gate.open.set()
 
-    use(lm, work, request_seconds=0.05)
+    watched = Watched()
+    use(lm, work, watched, request_seconds=0.05)
+    assert watched.lost == 0  # no client disconnected
 
 
 def test_one_bad_sentence_harms_no_other(lm: Elmo, caplog: pytest.LogCaptureFixture) -> None:

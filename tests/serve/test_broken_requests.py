@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
 import pytest
 from starlette.testclient import TestClient
 
@@ -115,13 +114,11 @@ BAD_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("/v1/embed", {"sentences": ["a"] * 257}),
     ("/v1/embed", {"sentences": ["a " * 20_000]}),
     ("/v1/embed", {"tokens": [["a"] * 20_000]}),
-    ("/v1/embeddings", {"input": [1, 2, 3]}),
-    ("/v1/embeddings", {"input": [[1, 2]]}),
     ("/v1/embeddings", {"input": ["a"], "encoding_format": "hex"}),
     ("/v1/embeddings", {"input": ["a"], "dimensions": 0}),
     ("/v1/embeddings", {"input": ["a"], "dimensions": "32"}),
     ("/v1/embeddings", {"input": ["a"], "model": 7}),
-    ("/v1/embeddings", {"input": ["a"] * 300}),
+    ("/v1/embeddings", {"input": ["a"] * 2049}),
     ("/v1/score", {"sentences": ["a"], "per_token": "yes"}),
     ("/v1/score", {"sentences": ["a"], "per_token": 1}),
     ("/v1/substitutes", {"sentences": ["a"]}),
@@ -236,10 +233,6 @@ def test_lone_surrogates_are_read_as_in_the_library(
     for path in ("/v1/score", "/v1/explore"):
         body = json.dumps({"sentences": [text]}).encode()
         assert client.post(path, content=body, headers=kind).status_code == 200
-    kind["Accept"] = "application/vnd.apache.arrow.stream"
-    answer = client.post("/v1/embed", content=body, headers=kind).content
-    tokens = pyarrow.ipc.open_stream(answer).read_all().column("tokens").to_pylist()[0]
-    assert tokens == [token.encode("utf-8", "replace").decode() for token in wanted.tokens]
 
 
 @pytest.mark.parametrize(

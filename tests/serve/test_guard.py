@@ -25,7 +25,9 @@ TYPE = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def closed(lm: Elmo) -> Iterator[TestClient]:
-    with TestClient(make_app(lm, Settings(token="s3cret token!"))) as client:
+    with TestClient(
+        make_app(lm, Settings(token="s3cret token!")), base_url="http://localhost"
+    ) as client:
         yield client
 
 
@@ -74,6 +76,10 @@ def test_probes_and_page_need_no_token(closed: TestClient) -> None:
         assert closed.get(path).status_code == 200
 
 
+def test_the_token_is_not_shown() -> None:
+    assert "s3cret" not in repr(Settings(token="s3cret"))
+
+
 @pytest.mark.parametrize("token", ["", "naïve", "a\nb"])
 def test_tokens_that_cannot_be_sent(token: str) -> None:
     with pytest.raises(ConfigError, match="token"):
@@ -89,7 +95,7 @@ def padded(size: int) -> bytes:
 def test_body_size(lm: Elmo, extra: int, status: int, chunked: bool) -> None:
     body = padded(1000 + extra)
     pieces = (body[k : k + 300] for k in range(0, len(body), 300))
-    with TestClient(make_app(lm, Settings(body_bytes=1000))) as client:
+    with TestClient(make_app(lm, Settings(body_bytes=1000)), base_url="http://localhost") as client:
         content = pieces if chunked else body
         response = client.post("/v1/embed", content=content, headers=TYPE)
         assert response.status_code == status
@@ -120,7 +126,9 @@ def test_json_with_a_charset(client: TestClient) -> None:
 def test_origins_are_refused_unless_named(client: TestClient, lm: Elmo) -> None:
     ask = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
     assert "access-control-allow-origin" not in client.options("/v1/embed", headers=ask).headers
-    with TestClient(make_app(lm, Settings(origins=("https://example.org",)))) as other:
+    with TestClient(
+        make_app(lm, Settings(origins=("https://example.org",))), base_url="http://localhost"
+    ) as other:
         answer = other.options("/v1/embed", headers=ask)
         assert answer.headers["access-control-allow-origin"] == "https://example.org"
         ask["Origin"] = "https://elsewhere.org"
@@ -128,9 +136,42 @@ def test_origins_are_refused_unless_named(client: TestClient, lm: Elmo) -> None:
         assert "access-control-allow-origin" not in answer.headers
 
 
+@pytest.mark.parametrize(
+    ("hosts", "host", "status"),
+    [
+        ((), "localhost", 200),
+        ((), "LOCALHOST:8000", 200),
+        ((), "127.0.0.1:8000", 200),
+        ((), "[::1]:8000", 200),
+        ((), "evil.example", 400),
+        ((), "evil.example:8000", 400),
+        ((), "localhost.evil.example", 400),
+        ((), "192.168.1.5", 400),
+        ((), "localhost:8000:x", 400),
+        (("elmo.example",), "elmo.example:8000", 200),
+        (("elmo.example",), "other.example", 400),
+        (("0.0.0.0",), "192.168.1.5:8000", 200),
+        (("::",), "[fe80::1]", 200),
+        (("0.0.0.0",), "evil.example", 400),
+        (("*",), "evil.example", 200),
+    ],
+)
+def test_only_our_own_names(lm: Elmo, hosts: tuple[str, ...], host: str, status: int) -> None:
+    """A website that lets its name lead here (DNS rebinding) reads nothing."""
+    app = make_app(lm, Settings(hosts=(*Settings.hosts, *hosts)))
+    with TestClient(app, base_url="http://localhost") as client:
+        for path in ("/v1/models", "/", "/health", "/metrics"):
+            response = client.get(path, headers={"Host": host})
+            assert response.status_code == status
+            if status == 400:
+                assert "--allowed-host" in response.json()["error"]["message"]
+
+
 def test_a_stop_refuses_new_work(lm: Elmo) -> None:
     draining = threading.Event()
-    with TestClient(make_app(lm, Settings(), draining.is_set)) as client:
+    with TestClient(
+        make_app(lm, Settings(), draining.is_set), base_url="http://localhost"
+    ) as client:
         assert client.get("/ready").status_code == 200
         draining.set()
         for response in (
@@ -143,7 +184,9 @@ def test_a_stop_refuses_new_work(lm: Elmo) -> None:
 
 
 def test_parts_can_be_left_out(lm: Elmo) -> None:
-    with TestClient(make_app(lm, Settings(page=False, metrics=False))) as client:
+    with TestClient(
+        make_app(lm, Settings(page=False, metrics=False)), base_url="http://localhost"
+    ) as client:
         assert [client.get(path).status_code for path in ("/", "/metrics")] == [404, 404]
 
 
@@ -153,8 +196,8 @@ def test_what_fails_inside_stays_inside(
     def fail(*_: object) -> None:
         raise RuntimeError("secret of /home/somebody/models/x.py")
 
-    monkeypatch.setattr("elmore.serve.service.encode_vectors", fail)
-    with TestClient(make_app(lm, Settings())) as client:
+    monkeypatch.setattr("elmore.serve.routes.encode_vectors", fail)
+    with TestClient(make_app(lm, Settings()), base_url="http://localhost") as client:
         response = client.post("/v1/embed", content=BODY, headers=TYPE)
         assert response.status_code == 500
         assert "secret" not in response.text
@@ -224,7 +267,7 @@ def test_more_requests_than_places(lm: Elmo) -> None:
 
 def test_the_token_is_asked_for_below_a_prefix_too(lm: Elmo) -> None:
     app = make_app(lm, Settings(token="secret"))
-    with TestClient(app, root_path="/elmo") as client:
+    with TestClient(app, root_path="/elmo", base_url="http://localhost") as client:
         for path in ("/v1/embed", "/v1/models", "/metrics", "/nowhere"):
             method = "POST" if path == "/v1/embed" else "GET"
             found = client.request(method, f"/elmo{path}", content=BODY, headers=TYPE)
@@ -235,7 +278,9 @@ def test_the_token_is_asked_for_below_a_prefix_too(lm: Elmo) -> None:
 
 
 def test_an_application_that_was_not_started_says_so_at_once(lm: Elmo) -> None:
-    found = TestClient(make_app(lm, Settings())).post("/v1/embed", content=BODY, headers=TYPE)
+    found = TestClient(make_app(lm, Settings()), base_url="http://localhost").post(
+        "/v1/embed", content=BODY, headers=TYPE
+    )
     assert (found.status_code, found.json()["error"]["type"]) == (503, "unavailable")
 
 
@@ -243,7 +288,7 @@ def test_an_application_can_be_started_again(lm: Elmo) -> None:
     app = make_app(lm, Settings())
     many = json.dumps({"sentences": ["a b c"] * 50}).encode()
     for _ in range(2):
-        with TestClient(app) as client:
+        with TestClient(app, base_url="http://localhost") as client:
             assert client.post("/v1/embed", content=many, headers=TYPE).status_code == 200
 
 
@@ -254,7 +299,7 @@ def test_many_names_are_compared_quickly() -> None:
 
 
 def test_the_access_log(lm: Elmo, capsys: pytest.CaptureFixture[str]) -> None:
-    with TestClient(make_app(lm, Settings(access_log=True))) as client:
+    with TestClient(make_app(lm, Settings(access_log=True)), base_url="http://localhost") as client:
         client.post("/v1/embed", content=BODY.replace(b'"a"', b'"secret"'), headers=TYPE)
         client.get("/secret?text=secret")
         client.post("/v1/embed", content=b"[", headers=TYPE)

@@ -46,10 +46,9 @@ _LIMITS = {
     "--max-sentences": ("sentences", "per request (default: 256)"),
     "--max-requests": ("queue_requests", "at a time; more get a 429 response (default: 512)"),
     "--max-queue-tokens": ("queue_tokens", "that wait; more get a 429 response (default: 262144)"),
-    "--max-answer-bytes": ("answer_bytes", "of one response; more get a 413 (default: 256000000)"),
     "--max-pending-bytes": (
         "pending_bytes",
-        "of all responses that are computed or sent; more get a 429 (default: 1000000000)",
+        "of the vectors that are computed or sent; more get a 429 (default: 1000000000)",
     ),
     "--max-stall-seconds": (
         "stall_seconds",
@@ -85,6 +84,14 @@ def add_arguments(parser: Parser) -> None:
         help="a web origin whose pages may use the service; may be repeated (default: none)",
     )
     parser.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name by which clients call the service, * for any; may be repeated "
+        "(default: localhost and the address of --host)",
+    )
+    parser.add_argument(
         "--max-wait-ms",
         type=_milliseconds,
         default=2.0,
@@ -96,8 +103,8 @@ def add_arguments(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="NAME|FOLDER",
-        help="a trained tagger or classifier to serve at /v1/tasks; may be repeated (default: "
-        "those that are included, with the English model)",
+        help="a trained tagger or classifier to serve at /v1/tasks, in addition to those that "
+        "are included with the English model; may be repeated",
     )
     for flag, (field, what) in _LIMITS.items():
         parser.add_argument(flag, dest=field, type=flags.parse_count, metavar="N", help=what)
@@ -203,9 +210,10 @@ def _settings(args: argparse.Namespace, model: ModelPath) -> Settings:
         name=args.name or _name(model),
         max_wait=args.max_wait_ms / 1000,
         token=_token(args.token_file),
+        hosts=tuple(dict.fromkeys((*Settings.hosts, args.host, *args.allowed_host))),
         origins=tuple(args.cors),
         page=not args.no_page,
-        tasks=tuple(args.task) or _included(model),
+        tasks=tuple(args.task),
         metrics=not args.no_metrics,
         access_log=args.access_log,
         **{name: value for name, value in given.items() if value is not None},
@@ -237,14 +245,6 @@ def _index(path: str, elmo: Elmo) -> Index:
     # Refuse another model, and a tokenizer that must be passed, now and not at the first request.
     _ = index.space, index.tokenize("a")
     return index
-
-
-def _included(model: ModelPath) -> tuple[str, ...]:
-    from elmore.published.catalog import BUNDLED, bundled_model
-    from elmore.tasks.folder import ready_models
-
-    english = model in (BUNDLED, bundled_model())
-    return ready_models() if english else ()
 
 
 def _name(model: ModelPath) -> str:

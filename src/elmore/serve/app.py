@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from elmore._version import __version__
@@ -21,13 +22,13 @@ from elmore.language_model.explore import page_file
 from elmore.senses.index import Index
 from elmore.serve import schemas
 from elmore.serve.batcher import Batcher
-from elmore.serve.bodies import ARROW, JSON, NPZ, JsonRequest, encode_json
-from elmore.serve.corpus import Corpus
+from elmore.serve.bodies import NPZ, JsonRequest
 from elmore.serve.errors import ServiceError, error_response, from_status, from_validation
 from elmore.serve.guard import Guard
+from elmore.serve.index_routes import IndexRoutes
 from elmore.serve.metrics import Metrics
 from elmore.serve.pending import Pending
-from elmore.serve.service import Service
+from elmore.serve.routes import Routes
 from elmore.serve.settings import Settings
 
 __all__ = ["make_app"]
@@ -39,14 +40,14 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         401: "the bearer token is missing or wrong",
         406: "none of the accepted types is available",
         408: "the body did not arrive in time",
-        413: "the body or the response is too large",
+        413: "the body is too large",
         415: "the body is not application/json",
         422: "the request does not fit its schema, the model or a limit",
         429: "too much is waiting or being sent; see Retry-After",
         503: "stopping, or the result took too long; see Retry-After",
     }.items()
 }
-# Name of the path below /v1/ and of the method of `Service`: summary and shape of the response.
+# Name of the path below /v1/ and of the method of `Routes`: summary and shape of the response.
 _WORK: dict[str, tuple[str, type[BaseModel]]] = {
     "embed": ("Vectors for tokens or sentences", schemas.EmbedResponse),
     "embeddings": ("Sentence vectors in the format of OpenAI's API", schemas.EmbeddingsResponse),
@@ -55,13 +56,13 @@ _WORK: dict[str, tuple[str, type[BaseModel]]] = {
     "senses": ("Sense vectors: words with weights", schemas.SensesResponse),
     "explore": ("The uses of a word, compared", schemas.ExploreResponse),
 }
-# The same below /v1/index/, for the methods of `Corpus`.
+# The same below /v1/index/, for the methods of `IndexRoutes`.
 _INDEX: dict[str, tuple[str, type[BaseModel]]] = {
     "find": ("Uses that are similar to a given one", schemas.IndexFindResponse),
     "senses": ("The uses of a word, grouped by sense", schemas.IndexSensesResponse),
     "uses": ("The sentences of uses", schemas.IndexUsesResponse),
 }
-_BINARY = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in (NPZ, ARROW)}
+_BINARY = {NPZ: {"schema": {"type": "string", "format": "binary"}}}
 # Nothing in the files is loaded from elsewhere.
 _PAGE = {"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"}
 _POLICY = (
@@ -102,22 +103,22 @@ def make_app(
         draining: whether the server is stopping: no new requests are accepted from then on.
         index: uses of words that can be searched too, made with the same model.
     """
-    metrics, stopping = Metrics(), draining
+    metrics = Metrics()
     batcher = Batcher(elmo, settings, metrics)
-    service = Service(elmo, settings, batcher)
-    corpus = None if index is None else Corpus(index, settings)
+    routes = Routes(elmo, settings, batcher, has_index=index is not None)
+    index_routes = None if index is None else IndexRoutes(index, settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.warm_up()
+        routes.warm_up()
         batcher.start()
         try:
             yield
         finally:
             batcher.close()
-            service.close()
-            if corpus is not None:
-                corpus.close()
+            routes.close()
+            if index_routes is not None:
+                index_routes.close()
 
     app = FastAPI(
         title="elmore",
@@ -129,19 +130,20 @@ def make_app(
         lifespan=lifespan,
     )
     app.router.route_class = _Route  # before any route is added
-    _add_work(app, service)
-    if corpus is not None:
-        _add_index(app, corpus)
-    _add_state(app, service, settings, metrics, lambda: batcher.alive and not stopping())
+    _add_work(app, routes)
+    if index_routes is not None:
+        _add_index(app, index_routes)
+    _add_state(app, lambda: batcher.alive and not draining())
+    if settings.metrics:
+        _add_metrics(app, metrics)
     if settings.page:
         _add_page(app)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(Exception, _on_failure)
-    # Unknown paths must not become labels of metrics: scanners would fill the memory with them.
-    routes = frozenset(route.path for route in app.routes if hasattr(route, "path"))
+    known = {route.path: route.path_regex for route in app.routes if isinstance(route, Route)}
     pending = Pending(settings)
-    guard = Guard(app, settings, pending, metrics, routes, stopping)
+    guard = Guard(app, settings, pending, metrics, known, draining)
     metrics.watch("elmore_pending_bytes", "bytes of responses under way", lambda: pending.bytes)
     metrics.watch("elmore_running_requests", "requests in progress", lambda: guard.running)
     metrics.watch(
@@ -160,7 +162,7 @@ def make_app(
     )
 
 
-def _add_work(app: FastAPI, service: Service) -> None:
+def _add_work(app: FastAPI, routes: Routes) -> None:
     for name, (summary, model) in _WORK.items():
         binary = {"content": _BINARY} if name == "embed" else {}
         app.post(
@@ -168,58 +170,43 @@ def _add_work(app: FastAPI, service: Service) -> None:
             summary=summary,
             response_model=None,  # the methods encode their responses themselves, faster
             responses={**_ERRORS, 200: {"model": model, **binary}},
-        )(getattr(service, name))
+        )(getattr(routes, name))
     missing = {"model": schemas.ErrorResponse, "description": "there is no such task"}
     app.post(
         "/v1/tasks/{name}",
         summary="Tags of sentences, or labels of texts",
         response_model=None,
         responses={**_ERRORS, 404: missing, 200: {"model": schemas.TaskResponse}},
-    )(service.task)
+    )(routes.task)
+    _add_list(app, "/v1/tasks", routes.tasks, schemas.TasksResponse)
+    _add_list(app, "/v1/models", routes.models, schemas.ModelsResponse)
 
 
-def _add_index(app: FastAPI, corpus: Corpus) -> None:
-    app.get(
-        "/v1/index",
-        summary="The index that is served",
-        response_model=None,
-        responses={200: {"model": schemas.IndexResponse}, 401: _ERRORS[401], 503: _ERRORS[503]},
-    )(corpus.about)
+def _add_index(app: FastAPI, routes: IndexRoutes) -> None:
+    _add_list(app, "/v1/index", routes.about, schemas.IndexResponse)
     for name, (summary, model) in _INDEX.items():
         responses = {**_ERRORS, 200: {"model": model}}
         app.post(f"/v1/index/{name}", summary=summary, response_model=None, responses=responses)(
-            getattr(corpus, name)
+            getattr(routes, name)
         )
 
 
-def _add_state(
+def _add_list(
     app: FastAPI,
-    service: Service,
-    settings: Settings,
-    metrics: Metrics,
-    ready: Callable[[], bool],
+    path: str,
+    function: Callable[[], Coroutine[Any, Any, Response]],
+    model: type[BaseModel],
 ) -> None:
-    denied: dict[int | str, dict[str, Any]] = {401: _ERRORS[401]}
-
-    @app.get(
-        "/v1/tasks",
-        summary="The taggers and classifiers that are served",
+    """Add a path without a body; the docstring of the function is its summary."""
+    app.get(
+        path,
+        summary=(function.__doc__ or "").removesuffix("."),
         response_model=None,
-        responses={**denied, 200: {"model": schemas.TasksResponse}, 503: _ERRORS[503]},
-    )
-    async def tasks() -> Response:
-        return Response(encode_json({"object": "list", "data": service.tasks}), media_type=JSON)
+        responses={200: {"model": model}, 401: _ERRORS[401], 503: _ERRORS[503]},
+    )(function)
 
-    @app.get(
-        "/v1/models",
-        summary="The model that is served",
-        response_model=None,
-        responses={**denied, 200: {"model": schemas.ModelsResponse}, 503: _ERRORS[503]},
-    )
-    async def models() -> Response:
-        entry = {"id": settings.name, "object": "model", "owned_by": "elmore", **service.facts}
-        return Response(encode_json({"object": "list", "data": [entry]}), media_type=JSON)
 
+def _add_state(app: FastAPI, ready: Callable[[], bool]) -> None:
     @app.get("/health", summary="Whether the process runs")
     async def health() -> schemas.State:
         return schemas.State(status="ok")
@@ -230,16 +217,18 @@ def _add_state(
             raise ServiceError(503, retry_after=5)
         return schemas.State(status="ready")
 
-    if settings.metrics:
 
-        @app.get(
-            "/metrics",
-            summary="Metrics for Prometheus",
-            response_model=None,
-            responses={**denied, 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-        )
-        async def show_metrics() -> Response:
-            return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+def _add_metrics(app: FastAPI, metrics: Metrics) -> None:
+    text = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+
+    @app.get(
+        "/metrics",
+        summary="Metrics for Prometheus",
+        response_model=None,
+        responses={401: _ERRORS[401], 200: text},
+    )
+    async def show_metrics() -> Response:
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _add_page(app: FastAPI) -> None:

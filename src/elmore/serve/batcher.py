@@ -116,6 +116,9 @@ class Batcher:
                 "the result took too long; try again later or send less",
                 retry_after=self._seconds_ahead(),
             ) from None
+        except asyncio.CancelledError:
+            self._observer.cancelled()
+            raise
         finally:
             self._leave(request)
 
@@ -131,11 +134,10 @@ class Batcher:
             self._changed.notify()
 
     def _leave(self, request: _Request) -> None:
-        """Free the place of a request whose client disconnected; a finished one has none."""
+        """Remove a request that nobody waits for any more; a finished one is not in the queue."""
         with self._changed:
-            if request.missing and not request.dropped:
+            if request.missing:
                 request.dropped = True
-                self._observer.cancelled()
                 if request in self._queue:
                     self._queue.remove(request)
                     self._tokens -= request.waiting

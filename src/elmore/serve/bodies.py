@@ -1,36 +1,33 @@
-"""Bodies of requests and responses: strict JSON in; JSON, npz or an Arrow stream out.
+"""Bodies of requests and responses: strict JSON in; JSON or npz out.
 
 npz has arrays "0", "1", ... for the sentences, or "vectors" if pooled, like the files of
-`elmore embed --format npz`. The Arrow stream has the columns of its parquet files.
+`elmore embed --format npz`.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import tempfile
+import zipfile
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from starlette.requests import Request
 
 from elmore.base.messages import shown
-from elmore.base.optional import require
-from elmore.embedding.vector_files import Record, Settings, utf8
-from elmore.embedding.vector_files.npz import NpzWriter
-from elmore.embedding.vector_files.parquet import VectorColumns
-from elmore.errors import MissingExtra
 from elmore.serve.errors import ServiceError
 
+if TYPE_CHECKING:
+    from elmore.text.sentence import Sentence
+
 __all__ = [
-    "ARROW",
     "JSON",
     "NPZ",
-    "PIECE_BYTES",
+    "Embedded",
     "JsonRequest",
     "choose_type",
     "encode_json",
@@ -41,12 +38,18 @@ __all__ = [
 
 JSON = "application/json"
 NPZ = "application/x-npz"
-ARROW = "application/vnd.apache.arrow.stream"
-_TYPES = (JSON, NPZ, ARROW)
-PIECE_BYTES = 131_072
-# Numbers that become text at once, and that a batch of an Arrow stream has at least.
+_TYPES = (JSON, NPZ)
+# Bytes of a response that are encoded and sent at once.
+_PIECE_BYTES = 131_072
+# Numbers that become text at once.
 _BLOCK_NUMBERS = 8192
-_BATCH_NUMBERS = 262_144
+
+
+class Embedded(NamedTuple):
+    """A sentence and its array: (time, dim), or (layers, time, dim); without time if pooled."""
+
+    sentence: Sentence
+    values: NDArray[np.float32]
 
 
 # --------------------------------------------------------------------------- requests
@@ -120,28 +123,20 @@ def choose_type(accept: str | None) -> str:
             best, best_quality = found, quality
     if not best:
         raise ServiceError(406, f"accept one of {', '.join(_TYPES)}")
-    if best == ARROW:
-        try:
-            require("pyarrow", "parquet", "an Arrow stream")
-        except MissingExtra:
-            raise ServiceError(
-                406, f"this service cannot send Arrow streams; accept {JSON} or {NPZ}"
-            ) from None
     return best
 
 
 def encode_vectors(
-    kind: str, head: dict[str, Any], records: deque[Record], pooled: bool
+    kind: str, head: dict[str, Any], results: deque[Embedded], pooled: bool
 ) -> Iterator[bytes]:
-    """Encode sentences in a media type, in pieces of about `PIECE_BYTES`.
+    """Encode sentences in a media type, in pieces that are small enough to be sent at once.
 
-    `head` has the JSON fields before the sentences. A record is encoded when its piece is asked
-    for, and removed from `records`.
+    `head` has the JSON fields before the sentences. A result is removed from `results` when it is
+    encoded.
     """
     if kind == JSON:
-        return _encoded(_sentences(head, records, pooled))
-    encode = _npz if kind == NPZ else _arrow
-    return _cut(encode(records, pooled, int(head["dim"])))
+        return _encoded(_sentences(head, results, pooled))
+    return _npz(results, pooled, int(head["dim"]))
 
 
 def encode_json(value: Any) -> bytes:
@@ -158,18 +153,18 @@ def number(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else round(value, 6)
 
 
-def _sentences(head: dict[str, Any], records: deque[Record], pooled: bool) -> Iterator[str]:
+def _sentences(head: dict[str, Any], results: deque[Embedded], pooled: bool) -> Iterator[str]:
     yield encode_json(head)[:-1].decode("utf-8") + ',"results":['
     comma = ""
-    while records:
-        record = records.popleft()
-        fields: dict[str, Any] = {"tokens": record.tokens}
-        if record.spans is not None:
-            fields["spans"] = record.spans
-        all_layers = record.values.ndim == (2 if pooled else 3)
+    while results:
+        sentence, values = results.popleft()
+        fields: dict[str, Any] = {"tokens": sentence.tokens}
+        if sentence.spans is not None:
+            fields["spans"] = sentence.spans
+        all_layers = values.ndim == (2 if pooled else 3)
         key = "layers" if all_layers else "vector" if pooled else "vectors"
         yield f'{comma}{encode_json(fields)[:-1].decode("utf-8")},"{key}":'
-        yield from _numbers(record.values)
+        yield from _numbers(values)
         yield "}"
         comma = ","
     yield "]}"
@@ -200,94 +195,29 @@ def _encoded(parts: Iterable[str]) -> Iterator[bytes]:
     for part in parts:
         held.append(part)
         size += len(part)
-        if size >= PIECE_BYTES:
+        if size >= _PIECE_BYTES:
             yield "".join(held).encode("utf-8")
             held, size = [], 0
     yield "".join(held).encode("utf-8")
 
 
-def _cut(parts: Iterable[bytes]) -> Iterator[bytes]:
-    for part in parts:
-        for k in range(0, len(part), PIECE_BYTES):
-            yield part[k : k + PIECE_BYTES]
+def _npz(results: deque[Embedded], pooled: bool, dim: int) -> Iterator[bytes]:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:  # not compressed: numbers hardly shrink
 
+        def add(name: str, values: NDArray[np.float32]) -> None:
+            # With the fixed date of a ZipInfo: the same request has the same bytes.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, values, allow_pickle=False)
 
-class _Sink(io.BytesIO):
-    """A file whose bytes are taken away as it grows; positions count from its first byte."""
-
-    _taken = 0
-
-    def take(self) -> bytes:
-        """What was written since the last call."""
-        data = self.getvalue()
-        super().seek(0)
-        self.truncate()
-        self._taken += len(data)
-        return data
-
-    def tell(self) -> int:
-        """The position."""
-        return self._taken + super().tell()
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Move within what was not taken yet; a zip returns to the head of its last member."""
-        place = offset - self._taken if whence == 0 else offset
-        return self._taken + super().seek(place, whence)
-
-
-def _settings(records: deque[Record], pooled: bool, dim: int) -> Settings:
-    values = records[0].values if records else np.zeros((dim,) if pooled else (0, dim), np.float32)
-    shape: tuple[int | None, ...] = values.shape
-    return Settings(shape=shape if pooled else (*shape[:-2], None, shape[-1]))
-
-
-def _npz(records: deque[Record], pooled: bool, dim: int) -> Iterator[bytes]:
-    sink = _Sink()
-    with tempfile.SpooledTemporaryFile(max_size=64 << 20) as spool:
-        writer = NpzWriter(sink, spool, _settings(records, pooled, dim))  # type: ignore[arg-type]  # it is a BinaryIO
-        while records:
-            writer.write(records.popleft())
-            yield sink.take()
-        writer.close()
-    yield sink.take()
-
-
-def _arrow(records: deque[Record], pooled: bool, dim: int) -> Iterator[bytes]:
-    arrow = require("pyarrow", "parquet", "an Arrow stream")
-    settings = _settings(records, pooled, dim)
-    columns = VectorColumns(dim=int(settings.shape[-1] or 0), pooled=pooled)
-    n_layers = int(settings.shape[0] or 0) if settings.all_layers else 0
-    names = [f"layer_{k}" for k in range(n_layers)] or ["vector" if pooled else "vectors"]
-    schema = arrow.schema(
-        [
-            ("number", arrow.int64()),
-            ("tokens", arrow.list_(arrow.string())),
-            ("spans", columns.span_type),
-            *((name, columns.type) for name in names),
-        ]
-    )
-    sink = _Sink()
-    count = 0
-    with arrow.ipc.new_stream(sink, schema) as writer:
-        while records or not count:
-            some, size = [], 0
-            while records and size < _BATCH_NUMBERS:
-                some.append(records.popleft())
-                size += some[-1].values.size
-            values = [record.values for record in some]
-            parts = [[value[k] for value in values] for k in range(n_layers)] or [values]
-            tokens = [[utf8(token) for token in record.tokens] for record in some]
-            batch = arrow.record_batch(
-                [
-                    arrow.array(range(count, count + len(some)), arrow.int64()),
-                    arrow.array(tokens, arrow.list_(arrow.string())),
-                    arrow.array([record.spans for record in some], columns.span_type),
-                    *(columns.make(part) for part in parts),
-                ],
-                schema=schema,
-            )
-            writer.write_batch(batch)
-            count += len(some) or 1
-            del some, values, parts, batch  # while the client reads
-            yield sink.take()
-    yield sink.take()
+        if pooled:
+            rows = [values for _, values in results]
+            results.clear()
+            add("vectors", np.stack(rows) if rows else np.zeros((0, dim), np.float32))
+        count = 0
+        while results:
+            add(str(count), results.popleft().values)
+            count += 1
+    view = sink.getbuffer()
+    for k in range(0, len(view), _PIECE_BYTES):
+        yield bytes(view[k : k + _PIECE_BYTES])

@@ -1,4 +1,4 @@
-"""Middleware: authentication, queue limits, body size, and response headers.
+"""Middleware: host names, authentication, queue limits, body size, and response headers.
 
 The complete body is received here, within its limits, so that everything behind works on bytes that
 have arrived. After that, only a disconnect is awaited from the client.
@@ -9,19 +9,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import ipaddress
 import json
 import logging
+import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from elmore.base.messages import shown
 from elmore.serve.errors import ServiceError, error_response
 from elmore.serve.metrics import Metrics
-from elmore.serve.pending import Pending, Place
+from elmore.serve.pending import Pending, Reservation
 from elmore.serve.settings import Settings
 
 __all__ = ["Guard"]
@@ -49,9 +52,9 @@ class Guard:
     Args:
         app: the application.
         settings: limits and token.
-        pending: counts the bytes of responses; a request finds its `Place` in the scope.
+        pending: counts the bytes of responses; a request finds its `Reservation` in the scope.
         metrics: counts every response.
-        routes: known paths; all others are counted as one.
+        routes: known paths, with the patterns that requests match; all others are counted as one.
         draining: whether the server is stopping.
     """
 
@@ -61,11 +64,14 @@ class Guard:
         settings: Settings,
         pending: Pending,
         metrics: Metrics,
-        routes: frozenset[str],
+        routes: Mapping[str, re.Pattern[str]],
         draining: Callable[[], bool],
     ) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
         self._pending, self._routes, self._draining = pending, routes, draining
+        self._hosts = frozenset(host.strip("[]").lower() for host in settings.hosts)
+        # A service on all addresses of a machine is called by any of them.
+        self._any_address = any(_is_wildcard(host) for host in self._hosts)
         self.running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,7 +81,7 @@ class Guard:
             return
         start, status = time.perf_counter(), 499  # until there is a response
         path = _path(scope)
-        route = path if path in self._routes else "other"
+        route = self._route(path)
 
         async def respond(message: Message) -> None:
             nonlocal status
@@ -89,8 +95,8 @@ class Guard:
         # Health checks and metrics must respond while the queue is full.
         working = path.startswith("/v1/")
         self.running += working
-        place = Place(self._pending)
-        scope = {**scope, "elmore.place": place}
+        reservation = Reservation(self._pending)
+        scope = {**scope, "elmore.reservation": reservation}
         try:
             await self._handle(scope, receive, respond, working, lambda: status != 499)
             if "elmore.sent" in scope:  # our own server knows when the client has read it
@@ -99,7 +105,7 @@ class Guard:
             pass
         finally:
             self.running -= working
-            place.release()
+            reservation.release()
             seconds = time.perf_counter() - start
             self._metrics.request(route, status, seconds)
             if self._settings.access_log:
@@ -142,7 +148,15 @@ class Guard:
             if not answered():
                 await error_response(ServiceError(500))(scope, receive, send)
 
+    def _route(self, path: str) -> str:
+        """The path of a route, with its parameters as names: scanners must not fill the memory."""
+        if path in self._routes:
+            return path
+        found = (route for route, pattern in self._routes.items() if pattern.match(path))
+        return next(found, "other")
+
     def _admit(self, scope: Scope, headers: Headers, working: bool) -> None:
+        self._check_host(headers)
         if _path(scope) not in _OPEN and not self._authorized(headers):
             raise ServiceError(401)
         if not working:
@@ -157,6 +171,23 @@ class Guard:
             raise ServiceError(415)
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise ServiceError(415, "compressed bodies are not accepted; send plain JSON")
+
+    def _check_host(self, headers: Headers) -> None:
+        """Refuse a name that is not ours: a website may let its own name lead to this machine.
+
+        Browsers send the name that they looked up. What sends none is not a browser.
+        """
+        host = headers.get("host", "").strip().lower()
+        if not host or "*" in self._hosts:
+            return
+        name = host.rpartition(":")[0] if re.search(r":\d*$", host) else host
+        name = name.removeprefix("[").removesuffix("]")
+        if name not in self._hosts and not (self._any_address and _is_address(name)):
+            raise ServiceError(
+                400,
+                f"the service is not called '{shown(name, 60)}'; use the address that it listens "
+                "on, or start it with --allowed-host",
+            )
 
     def _authorized(self, headers: Headers) -> bool:
         token = self._settings.token
@@ -225,6 +256,16 @@ def _log_access(scope: Scope, route: str, status: int, seconds: float) -> None:
     with contextlib.suppress(OSError, ValueError):  # a reader that went away must not stop us
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
+
+
+def _is_address(name: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.ip_address(name))
+    return False
+
+
+def _is_wildcard(name: str) -> bool:
+    return _is_address(name) and ipaddress.ip_address(name).is_unspecified
 
 
 def _path(scope: Scope) -> str:

@@ -1,4 +1,4 @@
-"""How many bytes the responses take that are being computed or sent."""
+"""How many bytes the numbers of responses take that are being computed or sent."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 from collections import deque
 
 from elmore.base.machine import give_back_memory
-from elmore.embedding.vector_files import Record
+from elmore.serve.bodies import Embedded
 from elmore.serve.errors import ServiceError
 from elmore.serve.settings import Settings
 
-__all__ = ["Pending", "Place"]
+__all__ = ["Pending", "Reservation"]
 
 # Memory is given back to the system after so many bytes of responses; less is soon used again.
 _TRIM_BYTES = 64 << 20
@@ -21,7 +21,7 @@ class Pending:
     """All responses under way."""
 
     def __init__(self, settings: Settings) -> None:
-        self.limit, self.limit_of_one = settings.pending_bytes, settings.answer_bytes
+        self.limit = settings.pending_bytes
         self.bytes = 0
         self._sent = 0
 
@@ -36,27 +36,21 @@ class Pending:
             loop.call_later(_TRIM_SECONDS, loop.run_in_executor, None, give_back_memory)
 
 
-class Place:
+class Reservation:
     """What one request has reserved, until the last byte of its response is sent."""
 
     def __init__(self, pending: Pending) -> None:
         self._pending = pending
         self._size = 0
-        self._held: deque[Record] = deque()
+        self._held: deque[Embedded] = deque()
 
-    def reserve(self, size: int) -> None:
-        """Count a response of so many bytes, before it is computed.
+    def reserve(self, numbers: int) -> None:
+        """Count a response of so many float32 numbers, before it is computed.
 
         Raises:
-            ServiceError: it is too large, or too large beside the others.
+            ServiceError: there is too much under way already.
         """
-        pending = self._pending
-        if size > pending.limit_of_one:
-            raise ServiceError(
-                413,
-                f"the response would have about {size} bytes, more than the limit of "
-                f"{pending.limit_of_one}; send fewer sentences or pool them",
-            )
+        pending, size = self._pending, 4 * numbers
         # Alone, any response is allowed, or a very large one would never be.
         if pending.bytes and pending.bytes + size > pending.limit:
             raise ServiceError(
@@ -65,16 +59,16 @@ class Place:
         pending.bytes += size
         self._size += size
 
-    def hold(self, records: deque[Record]) -> None:
+    def hold(self, results: deque[Embedded]) -> None:
         """Remember what the response is made from, to forget it in `release`.
 
         Tasks that were cancelled because the client disconnected are garbage with cycles, which
         Python may collect much later.
         """
-        self._held = records
+        self._held = results
 
     def release(self) -> None:
-        """Give the place back."""
+        """Give it back."""
         self._held.clear()
         size, self._size = self._size, 0
         self._pending.release(size)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from elmore.options import Pooling
+from elmore.serve.errors import ServiceError
 
 __all__ = [
     "EmbedRequest",
@@ -36,6 +37,8 @@ __all__ = [
     "TasksResponse",
 ]
 
+# What OpenAI's API takes in one request, and its clients send.
+MAX_INPUTS = 2048
 # Larger weights overflow in float32.
 Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 Weights = Annotated[list[Weight], Field(max_length=64)]
@@ -103,11 +106,26 @@ class EmbeddingsRequest(_Request):
             "examples": [{"input": ["The bank lent money."], "encoding_format": "float"}]
         },
     )
-    input: str | list[str] = Field(description="a sentence, or several")
+    input: str | Annotated[list[str], Field(max_length=MAX_INPUTS)] = Field(
+        description="a sentence, or several"
+    )
     model: str | None = Field(None, description="any name; one model is served")
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, description="must be the model's own size")
     user: str | None = None
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _no_token_ids(cls, value: Any) -> Any:
+        first = value[0] if isinstance(value, list) and value else None
+        first = first[0] if isinstance(first, list) and first else first
+        if isinstance(first, int):
+            raise ServiceError(
+                400,
+                "input holds token ids, which belong to the tokenizer of another model; send text",
+                param="input",
+            )
+        return value
 
 
 class ScoreRequest(_Sentences):
@@ -409,6 +427,7 @@ class ModelEntry(BaseModel):
     dim: int
     n_layers: int
     language_model: bool
+    index: bool
 
 
 class ModelsResponse(BaseModel):

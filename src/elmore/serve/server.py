@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import h11
@@ -24,7 +26,10 @@ from elmore.serve.settings import Settings
 
 __all__ = ["bind", "serve"]
 
+_LOG = logging.getLogger(__name__)
 _BACKLOG = 1024
+# Files that the process may open while it serves, beyond those that are open when it starts.
+_SPARE_FILES = 32
 _HEAD_BYTES = 16_384
 _HEAD_LINES = 100
 # What a client must at least read of its response in the time that `Settings` allows for it.
@@ -45,7 +50,7 @@ def bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns off Nagle's algorithm only if the protocol is named. A response is two writes;
     # otherwise the second would wait 40 ms for the first to be acknowledged.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = _Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":  # elsewhere it lets two programs share a port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -60,6 +65,61 @@ def bind(host: str, port: int) -> socket.socket:
         raise ConfigError(
             f"cannot listen on {host} port {port} ({reason}); choose another --host or --port"
         ) from None
+
+
+class _Listener(socket.socket):
+    """Accepts no more connections than the process can hold open, and closes the others at once.
+
+    Without file descriptors, asyncio can neither accept nor refuse what waits, and reports that
+    without end.
+    """
+
+    open_connections = 0
+    max_connections: float = math.inf
+    _reported = False
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection that can be kept; BlockingIOError for none."""
+        connection, address = super().accept()
+        if self.open_connections < self.max_connections:
+            self.open_connections += 1
+            accepted = _Accepted(connection.family, connection.type, fileno=connection.detach())
+            accepted.listener = self
+            return accepted, address
+        connection.close()
+        if not self._reported:
+            self._reported = True
+            _LOG.warning(
+                "%d connections are open, which is the limit; others are closed (raise it with "
+                "ulimit -n; this is reported once)",
+                self.open_connections,
+            )
+        raise BlockingIOError
+
+
+class _Accepted(socket.socket):
+    """A connection that is counted until it is closed."""
+
+    listener: _Listener | None = None
+
+    def close(self) -> None:
+        """Close it and count it no longer."""
+        if self.listener is not None:
+            self.listener.open_connections -= 1
+            self.listener = None
+        super().close()
+
+
+def _max_connections() -> float:
+    """How many connections may be open: what is left of the limit of the system."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        used = len(os.listdir("/dev/fd"))
+    except (ImportError, OSError):  # Windows has no such limit
+        return math.inf
+    return math.inf if limit == resource.RLIM_INFINITY else max(1, limit - used - _SPARE_FILES)
 
 
 def serve(
@@ -79,10 +139,14 @@ def serve(
         index: uses of words that can be searched too.
         started: called when requests are taken.
     """
+    settings = replace(settings, hosts=(*settings.hosts, str(listener.getsockname()[0])))
+    if isinstance(listener, _Listener):
+        listener.max_connections = _max_connections()
     stopping = _Stopping()
     connections = _Connections(settings, stopping)
     config = uvicorn.Config(
         connections.around(make_app(elmo, settings, stopping, index=index)),
+        loop="asyncio",  # which accepts by the listener
         http="h11",
         ws="none",
         lifespan="on",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from elmore.errors import ConfigError
 
@@ -18,10 +18,10 @@ class Settings:
         batch_tokens: tokens per batch, over all clients.
         max_wait: seconds that a single request waits for others to share its batch.
         body_bytes: largest body.
-        sentences: limit per request.
+        sentences: limit per request; /v1/embeddings takes more, in parts of this size.
         tokens: limit per request.
-        answer_bytes: limit of a response, by its predicted size.
-        pending_bytes: limit of all responses that are being computed or sent.
+        pending_bytes: limit of the numbers (float32) of all responses that are being computed or
+            sent.
         uses: limit of the uses of a word that are compared.
         index_uses: limit of the uses of a word in an index that are grouped.
         index_lines: limit of the sentences of an index per request.
@@ -34,10 +34,14 @@ class Settings:
         request_seconds: how long an accepted request waits for its result.
         drain_seconds: how long a stop waits for accepted requests.
         token: clients must send it as `Authorization: Bearer`; None for no check.
+        hosts: names and addresses by which clients may call the service (the `Host` of a request),
+            in addition to the address that it listens on; "*" for any. Without this check a page
+            of any website could point its own name at this machine and read the responses.
         origins: web origins whose pages may use the service.
         metrics: whether /metrics exists.
         page: whether the demo page exists.
-        tasks: trained taggers and classifiers to serve: names of those that ship, or folders.
+        tasks: folders of trained taggers and classifiers to serve, in addition to those that ship
+            with elmore and fit the model.
         access_log: whether each request is one line of JSON on stdout.
     """
 
@@ -47,7 +51,6 @@ class Settings:
     body_bytes: int = 2_000_000
     sentences: int = 256
     tokens: int = 16_384
-    answer_bytes: int = 256_000_000
     pending_bytes: int = 1_000_000_000
     uses: int = 60
     index_uses: int = 20_000
@@ -60,7 +63,8 @@ class Settings:
     idle_seconds: float = 60.0
     request_seconds: float = 30.0
     drain_seconds: float = 30.0
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
+    hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "::1")
     origins: tuple[str, ...] = ()
     metrics: bool = True
     page: bool = True
@@ -68,10 +72,10 @@ class Settings:
     access_log: bool = False
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.type in ("int", "float") and not value > 0 and field.name != "max_wait":
-                raise ConfigError(f"{field.name}={value}; use more than 0")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.type in ("int", "float") and not value > 0 and one.name != "max_wait":
+                raise ConfigError(f"{one.name}={value}; use more than 0")
         if not 0 <= self.max_wait <= 10:
             raise ConfigError(f"max_wait={self.max_wait}; use 0 to 10 seconds")
         if self.token is not None and (

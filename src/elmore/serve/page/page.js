@@ -542,7 +542,7 @@ function labelled(result, sentence) {
 
 // ------------------------------------------------------------------ a corpus
 
-// The senses of a word in the index that is served: /v1/index says whether there is one.
+// The senses of a word in the index that is served: /v1/models says whether there is one.
 const corpus = {
   about: null,
   data: null, // senses and points of a word
@@ -560,9 +560,11 @@ const senseColour = (number) => `var(--s${((number - 1) % 8) + 1})`;
 
 async function openCorpus() {
   try {
+    const [model] = (await ask("v1/models")).data;
+    if (!model.index) return;
     corpus.about = await ask("v1/index");
   } catch (error) {
-    return; // there is none
+    return; // the sentences tell what is wrong
   }
   const { n_uses, n_words, name, words } = corpus.about;
   $("views").hidden = false;

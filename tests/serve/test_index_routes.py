@@ -16,8 +16,8 @@ from elmore import Elmo
 from elmore.language_model.sense_vectors import unit
 from elmore.senses import Index, build_index
 from elmore.serve.app import make_app
-from elmore.serve.corpus import Corpus
 from elmore.serve.errors import ServiceError
+from elmore.serve.index_routes import IndexRoutes
 from elmore.serve.schemas import IndexSensesRequest
 from elmore.serve.settings import Settings
 
@@ -25,7 +25,9 @@ from elmore.serve.settings import Settings
 @pytest.fixture(scope="module")
 def client(index: Index) -> Iterator[TestClient]:
     settings = Settings(index_uses=40, index_lines=30)
-    with TestClient(make_app(index.space.elmo, settings, index=index)) as client:
+    with TestClient(
+        make_app(index.space.elmo, settings, index=index), base_url="http://localhost"
+    ) as client:
         yield client
 
 
@@ -87,8 +89,10 @@ def test_find(client: TestClient, index: Index) -> None:
 def test_a_marked_word_is_a_word_and_has_the_limit(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("elmore.serve.corpus._MAX_SEARCHED", 50)
-    with TestClient(make_app(index.space.elmo, Settings(), index=index)) as client:
+    monkeypatch.setattr("elmore.serve.index_routes._MAX_SEARCHED", 50)
+    with TestClient(
+        make_app(index.space.elmo, Settings(), index=index), base_url="http://localhost"
+    ) as client:
 
         def refused(text: str, word: str | None = None) -> str:
             body = {"text": text, "word": word}
@@ -107,7 +111,7 @@ def test_files_of_the_same_name_are_told_apart(tmp_path: Path, lm: Elmo) -> None
     files = [tmp_path / name for name in texts]
     index = build_index(files, tmp_path / "uses", model=lm, words=["bank"])
     names = ["1900/a.txt", "2000/a.txt", "b.txt"]
-    with TestClient(make_app(lm, Settings(), index=index)) as client:
+    with TestClient(make_app(lm, Settings(), index=index), base_url="http://localhost") as client:
         assert client.get("/v1/index").json()["sources"] == names
         (sense,) = post(client, "/v1/index/senses", {"word": "bank", "max_senses": 1})["senses"]
         assert sense["sources"] == dict.fromkeys(names, 1.0)
@@ -160,13 +164,13 @@ def test_the_description_has_examples_that_work(client: TestClient) -> None:
 
 
 def test_without_an_index_there_is_none(lm: Elmo) -> None:
-    with TestClient(make_app(lm, Settings())) as client:
+    with TestClient(make_app(lm, Settings()), base_url="http://localhost") as client:
         assert client.get("/v1/index").status_code == 404
         assert client.post("/v1/index/uses", json={"rows": [0]}).status_code == 404
 
 
 def test_too_many_waiting_are_sent_away(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus, go = Corpus(index, Settings(request_seconds=0.2)), threading.Event()
+    corpus, go = IndexRoutes(index, Settings(request_seconds=0.2)), threading.Event()
     monkeypatch.setattr(corpus, "_senses", lambda _: b"{}" if go.wait(20) else b"")
     body = IndexSensesRequest(word="bank")
 

@@ -1,4 +1,4 @@
-"""What can be asked of an index of uses; nothing is ever written."""
+"""The paths below /v1/index; nothing is ever written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from elmore.serve.errors import ServiceError
 from elmore.serve.schemas import IndexFindRequest, IndexSensesRequest, IndexUsesRequest
 from elmore.serve.settings import Settings
 
-__all__ = ["Corpus"]
+__all__ = ["IndexRoutes"]
 
 # Words that the page offers; all others can be asked for.
 _MAX_WORDS = 2000
@@ -33,8 +33,8 @@ _MAX_WAITING, _MAX_KEPT = 16, 32
 _WIDTH = 200  # characters of context on each side
 
 
-class Corpus:
-    """The paths below /v1/index. One thread computes, beside that of the batcher.
+class IndexRoutes:
+    """What can be asked of an index. One thread computes, in addition to that of the batcher.
 
     Args:
         index: opened with the model that is served.
@@ -53,7 +53,7 @@ class Corpus:
         self._thread.shutdown(cancel_futures=True)
 
     async def about(self) -> Response:
-        """What the index holds."""
+        """The index that is served."""
         index = self._index
         words = sorted(index.words.items(), key=lambda item: -item[1])[:_MAX_WORDS]
         answer = {

@@ -16,12 +16,18 @@ from starlette.responses import Response, StreamingResponse
 from elmore.elmo import Elmo
 from elmore.embedding.inputs import sentence_from_tokens
 from elmore.embedding.stream import finish_of
-from elmore.embedding.vector_files import Record
 from elmore.errors import ConfigError, ElmoreError
 from elmore.language_model.explore import choose_uses, describe_uses, sense_words
 from elmore.language_model.predictions import LanguageModel
 from elmore.serve.batcher import Batcher
-from elmore.serve.bodies import ARROW, JSON, NPZ, choose_type, encode_json, encode_vectors, number
+from elmore.serve.bodies import (
+    JSON,
+    Embedded,
+    choose_type,
+    encode_json,
+    encode_vectors,
+    number,
+)
 from elmore.serve.errors import ServiceError
 from elmore.serve.schemas import (
     EmbeddingsRequest,
@@ -34,13 +40,14 @@ from elmore.serve.schemas import (
 )
 from elmore.serve.settings import Settings
 from elmore.serve.work import Item, Likely, Scored, Senses, Vectors, compute
+from elmore.tasks.folder import ready_models
 from elmore.tasks.own.light import LightTagger, load_all
 
 if TYPE_CHECKING:
     from elmore.language_model.sense_vectors import SenseVectors
     from elmore.text.sentence import Sentence
 
-__all__ = ["Service"]
+__all__ = ["Routes"]
 
 Result = TypeVar("Result")
 # Work on the thread of the event loop delays every client. Above these sizes, another thread
@@ -49,21 +56,22 @@ _MANY_CHARACTERS = 20_000
 _MANY_NUMBERS = 8192
 # Above this size a response is encoded and sent in pieces.
 _STREAMED_NUMBERS = 65_536
-# Predicted bytes of a number in a response, and of what surrounds a token or a sentence.
-_NUMBER_BYTES = {JSON: 12, NPZ: 4, ARROW: 4}
-_TOKEN_BYTES = 32
-_SENTENCE_BYTES = 256
+# A word with its weight takes about as much memory as so many numbers.
+_WORD_NUMBERS = 32
 _THREADS = 2  # few, because each keeps memory of its own for what it has encoded
 
 
-class Service:
+class Routes:
     """The paths of the API, on one model; `batcher` computes."""
 
-    def __init__(self, elmo: Elmo, settings: Settings, batcher: Batcher) -> None:
+    def __init__(
+        self, elmo: Elmo, settings: Settings, batcher: Batcher, *, has_index: bool = False
+    ) -> None:
         self._elmo, self._settings, self._batcher = elmo, settings, batcher
+        self._has_index = has_index
         self._no_softmax: str | None = None
         self._threads: ThreadPoolExecutor | None = None
-        self._tasks = load_all(settings.tasks, elmo)
+        self._tasks = load_all(dict.fromkeys((*ready_models(), *settings.tasks)), elmo)
         try:
             LanguageModel(elmo)
         except ConfigError as error:
@@ -83,14 +91,31 @@ class Service:
             if self._no_softmax is None and len(sentence):
                 compute(self._elmo, [Likely(sentence, 0, 1)], self._settings.batch_tokens)
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What the model is."""
-        return {
+    async def models(self) -> Response:
+        """The model that is served."""
+        entry = {
+            "id": self._settings.name,
+            "object": "model",
+            "owned_by": "elmore",
             "dim": self._elmo.dim,
             "n_layers": self._elmo.n_layers,
             "language_model": self._no_softmax is None,
+            "index": self._has_index,
         }
+        return _json({"object": "list", "data": [entry]})
+
+    async def tasks(self) -> Response:
+        """The taggers and classifiers that are served."""
+        data = [
+            {
+                "id": name,
+                "object": "task",
+                "task": model.name,
+                "labels": model.tags if isinstance(model, LightTagger) else model.classes,
+            }
+            for name, model in self._tasks.items()
+        ]
+        return _json({"object": "list", "data": data})
 
     async def embed(self, body: EmbedRequest, request: Request) -> Response:
         """Vectors for tokens, or one per sentence with a pooling."""
@@ -106,19 +131,15 @@ class Service:
         rows = len(sentences) if body.pooling else sum(len(sentence) for sentence in sentences)
         dim = self._elmo.config.lstm.projection_dim if senses else self._elmo.dim
         numbers = rows * dim * (self._elmo.n_layers if body.layers == "all" else 1)
-        size = numbers * _NUMBER_BYTES[kind] + _text_bytes(sentences)
         items: list[Item] = [
             Senses(sentence, range(len(sentence)), _dense) if senses else Vectors(sentence, finish)
             for sentence in sentences
         ]
-        values = await self._run(request, items, size)
-        records = deque(
-            Record("", sentence.tokens, sentence.spans, value)
-            for sentence, value in zip(sentences, values, strict=True)
-        )
-        request.scope["elmore.place"].hold(records)
+        values = await self._run(request, items, numbers)
+        results = deque(map(Embedded, sentences, values))
+        request.scope["elmore.reservation"].hold(results)
         head = {"model": self._settings.name, "dim": dim}
-        pieces = encode_vectors(kind, head, records, body.pooling is not None)
+        pieces = encode_vectors(kind, head, results, body.pooling is not None)
         if numbers > _STREAMED_NUMBERS:
             return StreamingResponse(self._each(pieces), media_type=kind)
         content = await self._call(numbers > _MANY_NUMBERS, b"".join, pieces)
@@ -133,12 +154,16 @@ class Service:
                 param="dimensions",
             )
         texts = [body.input] if isinstance(body.input, str) else body.input
-        sentences = await self._sentences(texts, None, "input")
         finish = finish_of(self._elmo.engine, "mean", "mean")
-        items = [Vectors(sentence, finish) for sentence in sentences]
-        size = len(items) * (self._elmo.dim * _NUMBER_BYTES[JSON] + _SENTENCE_BYTES)
-        values = await self._run(request, items, size)
-        n_tokens = sum(len(sentence) for sentence in sentences)
+        request.scope["elmore.reservation"].reserve(len(texts) * self._elmo.dim)
+        values: list[Any] = []
+        n_tokens = 0
+        # Clients of OpenAI's API send more than others may; each part has the limits of a request.
+        for start in range(0, len(texts), self._settings.sentences):
+            part = texts[start : start + self._settings.sentences]
+            sentences = await self._sentences(part, None, "input")
+            n_tokens += sum(map(len, sentences))
+            values += await self._run(request, [Vectors(one, finish) for one in sentences])
         usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
         head = {"object": "list", "model": self._settings.name, "usage": usage}
         many = len(values) * self._elmo.dim > _MANY_NUMBERS
@@ -149,7 +174,7 @@ class Service:
         self._need_softmax()
         sentences = await self._sentences(body.sentences, body.tokens)
         items = [Scored(sentence) for sentence in sentences]
-        scores = await self._run(request, items, 2 * _text_bytes(sentences))
+        scores = await self._run(request, items, 4 * sum(map(len, sentences)))
         results = [score.to_dict(per_token=body.per_token) for score in scores]
         return _json({"model": self._settings.name, "results": results})
 
@@ -163,24 +188,24 @@ class Service:
                 param="positions",
             )
         sentences = await self._sentences(body.sentences, body.tokens)
-        for k, (sentence, place) in enumerate(zip(sentences, body.positions, strict=True)):
-            _check_place(f"positions.{k}", place, sentence)
         pairs = list(zip(sentences, body.positions, strict=True))
-        size = _text_bytes(sentences) + len(pairs) * body.k * 2 * _TOKEN_BYTES
-        found = await self._run(request, [Likely(s, place, body.k) for s, place in pairs], size)
+        for k, (sentence, position) in enumerate(pairs):
+            _check_position(f"positions.{k}", position, sentence)
+        items = [Likely(sentence, position, body.k) for sentence, position in pairs]
+        found = await self._run(request, items, _WORD_NUMBERS * len(pairs) * body.k)
         results = [
             {
                 "tokens": sentence.tokens,
-                "position": place,
-                "token": sentence.tokens[place],
+                "position": position,
+                "token": sentence.tokens[position],
                 "words": [{"word": word, "log_prob": number(value)} for word, value in words],
             }
-            for (sentence, place), words in zip(pairs, found, strict=True)
+            for (sentence, position), words in zip(pairs, found, strict=True)
         ]
         return _json({"model": self._settings.name, "results": results})
 
     async def senses(self, body: SensesRequest, request: Request) -> Response:
-        """Words that could stand in places, weighted by how specific to the place they are."""
+        """Words that fit positions, weighted by how specific to the position they are."""
         self._need_softmax()
         if body.positions is not None and len(body.positions) != body.count:
             raise ServiceError(
@@ -193,32 +218,31 @@ class Service:
         chosen: list[Sequence[int]] = [range(len(sentence)) for sentence in sentences]
         if body.positions is not None:
             chosen = list(body.positions)
-            for k, (sentence, places) in enumerate(zip(sentences, chosen, strict=True)):
-                for n, place in enumerate(places):
-                    _check_place(f"positions.{k}.{n}", place, sentence)
-        n_places = sum(map(len, chosen))
-        if n_places > self._settings.tokens:  # a place may be asked for several times
+            for k, (sentence, positions) in enumerate(zip(sentences, chosen, strict=True)):
+                for n, position in enumerate(positions):
+                    _check_position(f"positions.{k}.{n}", position, sentence)
+        count = sum(map(len, chosen))
+        if count > self._settings.tokens:  # a position may be asked for several times
             raise ServiceError(
                 422,
-                f"{n_places} places, more than the limit of {self._settings.tokens}; send several "
+                f"{count} positions, more than the limit of {self._settings.tokens}; send several "
                 "requests",
                 param="positions",
             )
-        size = _text_bytes(sentences) + n_places * (body.k + 1) * 2 * _TOKEN_BYTES
 
         def readable(found: SenseVectors) -> list[list[tuple[str, float]]]:
             return [found.words(row, body.k) for row in range(len(found))]
 
-        items = [Senses(s, places, readable) for s, places in zip(sentences, chosen, strict=True)]
-        found = await self._run(request, items, size)
+        items = [Senses(s, mine, readable) for s, mine in zip(sentences, chosen, strict=True)]
+        found = await self._run(request, items, _WORD_NUMBERS * count * body.k)
         answer = {
             "model": self._settings.name,
             "results": [
-                {"tokens": s.tokens, "places": _places(s, places, words)}
-                for s, places, words in zip(sentences, chosen, found, strict=True)
+                {"tokens": s.tokens, "places": _places(s, mine, words)}
+                for s, mine, words in zip(sentences, chosen, found, strict=True)
             ],
         }
-        return await self._call(n_places * body.k > _MANY_NUMBERS, _json, answer)
+        return await self._call(count * body.k > _MANY_NUMBERS, _json, answer)
 
     async def explore(self, body: ExploreRequest, request: Request) -> Response:
         """Inner products of all uses of a word in all layers, and their sense vectors."""
@@ -227,47 +251,33 @@ class Service:
         chosen = choose_uses(sentences, body.word, vocabulary, self._settings.uses)
         places = chosen.by_sentence
         rows = sum(len(sentences[k]) for k in places)
-        # The answer is small; what takes memory are the layers it is made from.
-        size = _text_bytes(sentences) + 4 * rows * self._elmo.n_layers * self._elmo.dim
         items: list[Item] = [Vectors(sentences[k]) for k in places]
         if self._no_softmax is None:
             items += [Senses(sentences[k], mine, sense_words) for k, mine in places.items()]
-        found = await self._run(request, items, size)
+        # The response is small; what takes memory are the layers it is made from.
+        found = await self._run(request, items, rows * self._elmo.n_layers * self._elmo.dim)
         layers = dict(zip(places, found[: len(places)], strict=True))
         senses = None if self._no_softmax else found[len(places) :]
         return _json(
             describe_uses(self._settings.name, self._elmo.n_layers, chosen, layers, senses)
         )
 
-    @property
-    def tasks(self) -> list[dict[str, Any]]:
-        """The taggers and classifiers that are served."""
-        return [
-            {
-                "id": name,
-                "object": "task",
-                "task": model.name,
-                "labels": model.tags if isinstance(model, LightTagger) else model.classes,
-            }
-            for name, model in self._tasks.items()
-        ]
-
     async def task(self, name: str, body: TaskRequest, request: Request) -> Response:
         """Tags of sentences, or labels of texts."""
         model = self._tasks.get(name)
         if model is None:
             raise ServiceError(404, "there is no task of that name; see /v1/tasks")
-        sentences = await self._sentences(body.sentences, body.tokens)  # checks the limits
-        given: Sequence[Any] = [sentence.tokens for sentence in sentences]
-        if model.name == "classify" and body.sentences is not None:
-            given = body.sentences  # texts, which the model divides into sentences
-        read = await self._call(
-            sum(map(len, sentences)) > _MANY_NUMBERS, lambda: [model.read(one) for one in given]
-        )
-        items = [Vectors(part, model.finish) for parts in read for part in parts]
-        chances = _TOKEN_BYTES * len(model.labels.get("classes", ())) * len(sentences)
-        found = iter(await self._run(request, items, 3 * _text_bytes(sentences) + chances))
-        results = [model.join([next(found) for _ in parts]).to_json() for parts in read]
+        given: Sequence[Any] = body.sentences if body.sentences is not None else body.tokens or ()
+        param = "sentences" if body.sentences is not None else "tokens"
+        self._check_count(len(given), param)
+        size = sum(map(len, given))
+        # Texts to classify are divided into sentences: one list of sentences for each.
+        read = await self._call(size > _MANY_CHARACTERS, lambda: [model.read(one) for one in given])
+        items = [Vectors(sentence, model.finish) for sentences in read for sentence in sentences]
+        n_tokens = sum(len(item.sentence) for item in items)
+        self._check_tokens(n_tokens, param)
+        found = iter(await self._run(request, items, _WORD_NUMBERS * n_tokens))
+        results = [model.join([next(found) for _ in sentences]).to_json() for sentences in read]
         return _json({"model": name, "results": results})
 
     # ----------------------------------------------------------------------- helpers
@@ -278,29 +288,34 @@ class Service:
         tokens: Sequence[Sequence[str]] | None,
         name: str | None = None,
     ) -> list[Sentence]:
-        limits = self._settings
         given: Sequence[Any] = texts if texts is not None else tokens or ()
         name = name or ("sentences" if texts is not None else "tokens")
-        if len(given) > limits.sentences:
-            raise ServiceError(
-                422,
-                f"{len(given)} sentences, more than the limit of {limits.sentences}; "
-                "send several requests",
-                param=name,
-            )
+        self._check_count(len(given), name)
         if texts is None:
             made = [sentence_from_tokens(item, "tokens", "use sentences") for item in given]
         else:
             size = sum(len(text) for text in texts)
             made = await self._call(size > _MANY_CHARACTERS, self._tokenized, texts)
-        total = sum(len(sentence) for sentence in made)
-        if total > limits.tokens:
+        self._check_tokens(sum(map(len, made)), name)
+        return made
+
+    def _check_count(self, count: int, param: str) -> None:
+        limit = self._settings.sentences
+        if count > limit:
             raise ServiceError(
                 422,
-                f"{total} tokens, more than the limit of {limits.tokens}; send several requests",
-                param=name,
+                f"{count} sentences, more than the limit of {limit}; send several requests",
+                param=param,
             )
-        return made
+
+    def _check_tokens(self, count: int, param: str) -> None:
+        limit = self._settings.tokens
+        if count > limit:
+            raise ServiceError(
+                422,
+                f"{count} tokens, more than the limit of {limit}; send several requests",
+                param=param,
+            )
 
     def _tokenized(self, texts: Sequence[str]) -> list[Sentence]:
         return [self._elmo.tokenize(text) for text in texts]
@@ -322,12 +337,12 @@ class Service:
         while piece := await self._call(True, next, pieces, b""):
             yield piece
 
-    async def _run(self, request: Request, items: Sequence[Item], size: int) -> list[Any]:
-        """Compute, unless the client disconnects first or the response has no room.
+    async def _run(self, request: Request, items: Sequence[Item], numbers: int = 0) -> list[Any]:
+        """Compute, unless the client disconnects first or too much is under way.
 
-        `size` is what the response will take, in bytes.
+        `numbers` is how many numbers of float32 the results take; they are reserved first.
         """
-        request.scope["elmore.place"].reserve(size)
+        request.scope["elmore.reservation"].reserve(numbers)
         work = asyncio.ensure_future(self._batcher.run(items))
         gone = asyncio.ensure_future(_disconnected(request))
         try:
@@ -347,32 +362,25 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def _text_bytes(sentences: Sequence[Sentence]) -> int:
-    """What the tokens of a response take beside its numbers."""
-    characters = sum(len(token) for sentence in sentences for token in sentence.tokens)
-    tokens = sum(len(sentence) for sentence in sentences)
-    return characters + tokens * _TOKEN_BYTES + len(sentences) * _SENTENCE_BYTES
-
-
-def _check_place(name: str, place: int, sentence: Sentence) -> None:
-    if not 0 <= place < len(sentence):
+def _check_position(name: str, position: int, sentence: Sentence) -> None:
+    if not 0 <= position < len(sentence):
         raise ServiceError(
             422,
-            f"{name} is {place} but the sentence has {len(sentence)} tokens; count from 0",
+            f"{name} is {position} but the sentence has {len(sentence)} tokens; count from 0",
             param=name,
         )
 
 
 def _places(
-    sentence: Sentence, places: Sequence[int], found: Sequence[Sequence[tuple[str, float]]]
+    sentence: Sentence, positions: Sequence[int], found: Sequence[Sequence[tuple[str, float]]]
 ) -> list[dict[str, Any]]:
     return [
         {
-            "position": place,
-            "token": sentence.tokens[place],
+            "position": position,
+            "token": sentence.tokens[position],
             "words": [{"word": word, "weight": number(weight)} for word, weight in words],
         }
-        for place, words in zip(places, found, strict=True)
+        for position, words in zip(positions, found, strict=True)
     ]
 
 
