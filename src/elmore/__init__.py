@@ -16,7 +16,6 @@ from elmore.errors import ElmoreError
 
 if TYPE_CHECKING:
     from elmore import analysis, senses, tasks
-    from elmore.bulk.vectors import read_vectors
     from elmore.config import BiLmConfig
     from elmore.corpus.prepare import prepare
     from elmore.elmo import Elmo
@@ -49,7 +48,6 @@ __all__ = [
     "perplexity",
     "prepare",
     "pretrain",
-    "read_vectors",
     "score",
     "search",
     "senses",
@@ -74,7 +72,6 @@ _NAMES = {
     "perplexity": "elmore.language_model.perplexity",
     "prepare": "elmore.corpus.prepare",
     "pretrain": "elmore.training.bilm.pretrain",
-    "read_vectors": "elmore.bulk.vectors",
     "score": "elmore.language_model.scores",
     "search": "elmore.embedding.search",
     "senses": "elmore.senses",

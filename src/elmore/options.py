@@ -50,7 +50,6 @@ class ComputeOptions(TypedDict, total=False):
     precision: ComputePrecision | None
     threads: int | None
     start: Start
-    token_vectors: tuple[str | Path, str | Path] | None
     batch_tokens: int | None
     tokenizer: str | Callable[[str], Any] | None
 
@@ -105,7 +104,6 @@ class Compute:
         threads: processors to use; None for all.
         start: the state before each sentence: "zeros", or "warm", the state after a short text
             that ships with elmore.
-        token_vectors: (vocabulary, HDF5) that `elmore cache` wrote, or None.
         batch_tokens: token budget of a batch, where a method is given none; None for 4,096.
         tokenizer: how raw text is split: "ptb", "billion-word", "unicode", "spaces",
             "module:function", or a function that takes a text and returns its tokens or
@@ -120,7 +118,6 @@ class Compute:
     precision: ComputePrecision | None = None
     threads: int | None = None
     start: Start = "zeros"
-    token_vectors: tuple[str | Path, str | Path] | None = None
     batch_tokens: int | None = None
     tokenizer: str | Callable[[str], Any] | None = None
 

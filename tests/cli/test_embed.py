@@ -13,9 +13,8 @@ import h5py
 import numpy as np
 import pytest
 
-from elmore import Elmo, read_vectors
+from elmore import Elmo
 from elmore.base.messages import SILENT
-from elmore.bulk.vectors import Vectors
 
 LINES = ["It fell .", "", 'He said "no".']
 
@@ -262,20 +261,6 @@ def test_failure_leaves_the_old_file(cli, tiny_folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"]
 
 
-def test_pooled_rows_for_numpy_and_spreadsheets(cli, tiny_elmo, tiny_folder, text, tmp_path):
-    expected = tiny_elmo.encode(LINES)
-    for suffix in ("npy", "csv"):
-        out = tmp_path / f"out.{suffix}"
-        assert cli("embed", text, "--model", tiny_folder, "-o", out, "--pool", "mean").code == 0
-    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, atol=1e-5)
-    rows = (tmp_path / "out.csv").read_text("utf-8").splitlines()
-    assert rows[0].startswith("number,text,v0,v1,")
-    assert rows[3].startswith('2,"He said ""no"".",')
-    assert [float(cell) for cell in rows[1].split(",")[2:]] == pytest.approx(expected[0], abs=1e-5)
-    piped = cli("embed", text, "--model", tiny_folder, "-f", "tsv", "--pool", "mean")
-    assert piped.out.splitlines()[3].startswith('2\tHe said "no".\t')
-
-
 @pytest.mark.parametrize("workers", [[], ["--workers", "1"]])
 def test_texts_in_records(cli, tiny_elmo, tiny_folder, tmp_path, workers):
     table, treebank = tmp_path / "x.csv", tmp_path / "x.conllu"
@@ -283,20 +268,23 @@ def test_texts_in_records(cli, tiny_elmo, tiny_folder, tmp_path, workers):
     words = [f"{k}\t{word}" + "\t_" * 8 for k, word in enumerate(["don't", "a b"], 1)]
     treebank.write_text("# x\n" + "\n".join(words) + "\n", "utf-8")
 
-    def embed(*flags: object) -> Vectors:
+    def embed(*flags: object) -> list[dict]:
         out = tmp_path / (f"{flags[0]}.out" if workers else f"{flags[0]}.jsonl")
         assert cli("embed", *flags, "-f", "jsonl", "-o", out, *model, *workers).code == 0
-        return read_vectors(out)
+        files = sorted(out.glob("*.jsonl")) if workers else [out]
+        return [
+            json.loads(line) for path in files for line in path.read_text("utf-8").split("\n")[:-1]
+        ]
 
     model = ["--model", tiny_folder]
     reviews = embed(table, "--column", "review")
-    assert [record.text for record in reviews] == ["It fell, . He left .", ""]
+    assert [record["text"] for record in reviews] == ["It fell, . He left .", ""]
     expected = tiny_elmo.embed("It fell, . He left .")
-    np.testing.assert_allclose(reviews[0].values, expected, atol=1e-5)
+    np.testing.assert_allclose(reviews[0]["vectors"], expected, atol=1e-5)
     sentences = embed(treebank)
-    assert [record.tokens for record in sentences] == [("don't", "a b")]
+    assert [record["tokens"] for record in sentences] == [["don't", "a b"]]
     expected = tiny_elmo.embed([["don't", "a b"]], tokenized=True)[0]
-    np.testing.assert_allclose(sentences[0].values, expected, atol=1e-5)
+    np.testing.assert_allclose(sentences[0]["vectors"], expected, atol=1e-5)
     result = cli("embed", table, "--column", "text", "--model", tiny_folder)
     assert (result.code, "no column 'text'; there are 'id', 'review'" in result.err) == (1, True)
 

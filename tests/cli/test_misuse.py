@@ -63,8 +63,6 @@ CASES = [
     (2, "embed {t} --model {m} --tokenized --split-sentences", "not allowed with"),
     (2, "embed {t} --model {m} --sentence-index", "is for hdf5"),
     (2, "embed {t} --model {m} --json", "pass -o FILE"),
-    (2, "embed {t} --model {m} --token-vectors {v}", "expected 2 arguments"),
-    (1, "embed {t} --model {m} --token-vectors {v} {t}", "text.txt"),
     (2, "embed {t} --model {m} -o", "expected one argument"),
     (1, "info {d}", "is not a known model"),
     (2, "info a b c d e", "5 files"),

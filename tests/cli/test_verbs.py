@@ -134,37 +134,6 @@ def test_every_field_is_explained(cli, tiny_elmo, tmp_path):
         assert f"{name.rpartition('.')[2].replace('_', ' ')}: {text}\n" in help_
 
 
-def test_info_of_vectors(cli, tiny_folder, tmp_path):
-    lines = b"It fell .\n\nHe said no .\n"
-    for name, flags in {
-        "x.hdf5": ["--layers", "all"],
-        "x.npy": ["--pool", "mean", "--dtype", "float16"],
-        "x.parquet": [],
-        "x.jsonl": [],
-        "x.safetensors": [],
-    }.items():
-        out = tmp_path / name
-        cli("embed", "--model", tiny_folder, "-o", out, *flags, stdin=lines)
-        found = json.loads(cli("info", out, "--json", "--verify").out)["vectors"]
-        assert (found["sentences"], found["dim"]) == (3, 32)
-        assert found["format"] == name[2:]
-        assert found["bytes"] == out.stat().st_size
-        assert found["layers"] == (3 if "all" in flags else 1)
-        assert found["pooled"] == ("mean" in flags)
-        assert found["type"] == ("float16" if "float16" in flags else "float32")
-        assert found["values"] == "3 sentences checked"
-        if name in ("x.hdf5", "x.parquet", "x.jsonl"):
-            assert (found["first"], found["holds"][:13]) == ("It fell .", "tokens, spans")
-    np.save(tmp_path / "x.npy", np.full((2, 3), np.nan, np.float32))
-    result = cli("info", tmp_path / "x.npy", "--verify")
-    assert (result.code, result.err.count("\n")) == (1, 1)
-    assert "sentence 0" in result.err
-    weights = tmp_path / "weights.hdf5"
-    with h5py.File(weights, "w") as file:
-        file["CNN/W_cnn_0"] = np.zeros(3)
-    assert "pass (options, weights)" in cli("info", weights).err
-
-
 def test_info_of_a_run(cli, tiny_folder, tmp_path):
     (tmp_path / "recipe.json").write_text("{}")
     for name in ("checkpoint", "best"):
@@ -238,7 +207,7 @@ def test_convert_that_does_not_verify_leaves_nothing(cli, tiny_folder, tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cache_writes_what_embed_can_use(cli, tiny_elmo, tiny_folder, text, tmp_path, monkeypatch):
+def test_cache_writes_token_vectors(cli, tiny_elmo, tiny_folder, text, tmp_path, monkeypatch):
     monkeypatch.setattr("elmore.cli.cache._BLOCK", 2)
     words = tmp_path / "vocab.txt"
     words.write_text("<S>\n</S>\nIt\nfell\n.\n")
@@ -249,8 +218,4 @@ def test_cache_writes_what_embed_can_use(cli, tiny_elmo, tiny_folder, text, tmp_
         assert set(file) == {"embedding"}
         expected = tiny_elmo.engine.token_vectors(["<S>", "</S>", "It", "fell", "."])
         np.testing.assert_allclose(file["embedding"][...], expected, atol=1e-6)
-    base = ["embed", text, "--model", tiny_folder, "--pool", "mean"]
-    with_file = cli(*base, "--token-vectors", words, out).records()
-    for a, b in zip(with_file, cli(*base).records(), strict=True):
-        np.testing.assert_allclose(a["vector"], b["vector"], atol=1e-5)
     assert cli("cache", tiny_folder, words, "-o", out).code == 2

@@ -24,7 +24,6 @@ NAMES = [
     "perplexity",
     "prepare",
     "pretrain",
-    "read_vectors",
     "score",
     "search",
     "senses",

@@ -118,22 +118,6 @@ def test_token_vectors_of_a_vocabulary(allennlp: Elmo) -> None:
     np.testing.assert_allclose(allennlp.engine.token_vectors(words), golden, **close)
 
 
-@needs_originals
-def test_token_vector_file_of_allennlp_gives_the_same_sentences(allennlp: Elmo) -> None:
-    path = FIXTURES / "allennlp/elmo"
-    cached = Elmo.load(
-        (path / "options.json", path / "lm_weights.hdf5"),
-        token_vectors=(path / "vocab_test.txt", path / "elmo_token_embeddings.hdf5"),
-    )
-    sentences = [line.split() for column in load_json(path / "sentences.json") for line in column]
-    for ours, plain in zip(
-        cached.embed(sentences, tokenized=True),
-        allennlp.embed(sentences, tokenized=True),
-        strict=True,
-    ):
-        np.testing.assert_allclose(ours, plain, atol=5e-6)
-
-
 @pytest.mark.parametrize(
     ("folder", "options"),
     [

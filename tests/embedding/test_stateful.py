@@ -7,8 +7,9 @@ import pytest
 from small_models import SENTENCES
 
 from elmore import Elmo
+from elmore.embedding import engine
 from elmore.embedding.stateful import Stream
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, InputError
 from elmore.formats.checkpoint import Checkpoint
 
 A, B, C = ["One", "row"], ["another", "of", "three"], ["last"]
@@ -133,3 +134,18 @@ def test_carrying_does_not_touch_the_model(tiny_elmo: Elmo) -> None:
         stream.embed(SENTENCES, tokenized=True)
     for ours, plain in zip(tiny_elmo.embed(SENTENCES, tokenized=True), before, strict=True):
         np.testing.assert_allclose(ours, plain, atol=1e-6)
+
+
+def test_long_input(tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentence of 10,000 tokens is computed as it is; above a limit the error says what to do."""
+    words = "It fell on the old bank and rose again .".split()
+    tokens = [words[(7 * k + k * k) % len(words)] for k in range(10_000)]
+    expected = tiny_elmo.embed(tokens, tokenized=True)
+    assert expected.shape == (10_000, 32)
+    stream = tiny_elmo.stateful()
+    [found] = stream.embed([tokens], tokenized=True)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    monkeypatch.setattr(engine, "MAX_TOKENS", 9_000)
+    for call in (tiny_elmo.embed, tiny_elmo.stateful().embed):
+        with pytest.raises(InputError, match=r"10,000 tokens; split .* at most 9,000"):
+            call([tokens], tokenized=True)

@@ -49,7 +49,7 @@ def embed_files(
         progress: counts sentences.
         options: the attributes of `Job`: `format`, `layers`, `pool`, `dtype`, `tokenized`,
             `split_sentences`, `field`, `column`, `conllu`, `errors`, `limit`, `threads`, `device`,
-            `precision`, `start`, `token_vectors`, `batch_tokens`, `shard_bytes`, `tokenizer`.
+            `precision`, `start`, `batch_tokens`, `shard_bytes`, `tokenizer`.
 
     Raises:
         ResumeError: the folder holds a run with other settings, inputs or model.

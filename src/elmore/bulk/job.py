@@ -33,7 +33,7 @@ __all__ = ["SHARD_BYTES", "Job", "JobOptions", "ShardEmbedder", "start_embedder"
 # Of text in a shard, about 100,000 tokens of English: what is lost when a worker is killed.
 SHARD_BYTES = 1 << 19
 # The manifest names the model by its digest, which is the same wherever it is stored.
-_PLACES = ("model", "token_vectors")
+_PLACES = ("model",)
 # Left out where they are not used, as in the manifests of versions that had no such choice.
 _NEW = ("tokenizer", "field", "column", "conllu")
 
@@ -121,7 +121,6 @@ class Job(Compute, Output):
         """All of it as JSON."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["model"] = _names(self.model)
-        fields["token_vectors"] = _names(self.token_vectors)
         if not isinstance(self.layers, str | int):
             fields["layers"] = [float(weight) for weight in self.layers]
         return fields

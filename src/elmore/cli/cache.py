@@ -22,7 +22,6 @@ __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 EXAMPLES = """\
   elmore cache vocab.txt -o tokens.hdf5
-  elmore embed --token-vectors vocab.txt tokens.hdf5 news.txt -o news.hdf5
   elmore cache --model options.json weights.hdf5 vocab.txt -o tokens.hdf5
   elmore cache vocab.txt --model my-model -o words.bin     (word2vec's binary format, for gensim)
 """

@@ -58,8 +58,6 @@ formats:
   hdf5   datasets "0", "1", ... and sentence_to_index, as the `allennlp elmo` command wrote them;
          tokens and spans are attributes of each dataset
   parquet      one row per sentence: number, tokens, spans, vectors; needs elmore[parquet]
-  safetensors  one matrix "vectors" of all tokens, and "offsets", where each sentence starts
-  csv, tsv     one line per sentence: number, text, v0, v1, ...; with --pool only
 
 --view senses writes sense vectors, which separate the senses of a word better than layers do: one
 short vector per token. --view substitutes writes what they are made of, as jsonl: "senses" has for
@@ -80,7 +78,7 @@ def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     flags.add_inputs(parser)
     flags.add_model(parser)
-    flags.add_output(parser, "file to create; - or none for stdout (jsonl, csv, tsv)")
+    flags.add_output(parser, "file to create; - or none for stdout (jsonl)")
     flags.add(parser, "--format", "--layers", "--pool")
     parser.add_argument(
         "--view",
@@ -98,12 +96,6 @@ def add_arguments(parser: Parser) -> None:
         "--sentence-index",
         action=argparse.BooleanOptionalAction,
         help="hdf5: write sentence_to_index (default: up to a million lines)",
-    )
-    parser.add_argument(
-        "--token-vectors",
-        nargs=2,
-        metavar=("VOCAB", "HDF5"),
-        help="token vectors that `elmore cache` wrote",
     )
     flags.add(
         parser, "--workers", help="processes, one thread each, that fill a folder with shards"
@@ -373,7 +365,6 @@ def _load_options(args: argparse.Namespace) -> dict[str, Any]:
         "device": args.device,
         "precision": args.precision,
         "start": args.start,
-        "token_vectors": args.token_vectors and tuple(args.token_vectors),
         "batch_tokens": args.batch_tokens,
         "tokenizer": args.tokenizer,
     }

@@ -1,4 +1,4 @@
-"""`elmore info`: describes a model, a trained task, a file of vectors or the system; no torch."""
+"""`elmore info`: describes a model, a trained task or the system; no torch."""
 
 from __future__ import annotations
 
@@ -92,18 +92,6 @@ FIELDS = {
     "elmo.dim": "size of its vectors",
     "elmo.layers": "its layers, including layer 0",
     "elmo.weights": "whether --verify read them",
-    "vectors": "a file of vectors, or a folder of shards, that `elmore embed` wrote",
-    "vectors.path": "where it is",
-    "vectors.format": "format of the file, or of the shards",
-    "vectors.sentences": "number of sentences",
-    "vectors.dim": "size of a vector",
-    "vectors.layers": "layers of each token or sentence; 1 for a mix",
-    "vectors.pooled": "whether there is one vector per sentence, not one per token",
-    "vectors.type": "type of the stored numbers",
-    "vectors.holds": "what is stored besides the numbers: tokens, spans, text",
-    "vectors.first": "the first sentence",
-    "vectors.bytes": "size of all files",
-    "vectors.values": "whether --verify read every vector: none NaN or infinite",
     "index": "a folder that `elmore index` wrote",
     "index.path": "where it is",
     "index.words": "number of indexed words",
@@ -131,11 +119,10 @@ EXAMPLES = """\
   elmore info runs/ner
   elmore info options.json weights.hdf5 --json
   elmore info my-model --verify
-  elmore info vectors.hdf5
   elmore info uses/ --verify
   elmore info --system
 
-fields (a model, then a trained task, vectors, an index, and the system):
+fields (a model, then a trained task, an index, and the system):
 """ + "".join(
     f"{'  ' * name.count('.')}  {name.rpartition('.')[2].replace('_', ' ')}: {text}\n"
     for name, text in FIELDS.items()
@@ -161,13 +148,13 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="read every weight or vector: NaN, infinity and wrong checksums are errors",
+        help="read every weight: NaN, infinity and wrong checksums are errors",
     )
     flags.add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Describe a model, a trained task or a file of vectors, the machine, or both."""
+    """Describe a model, a trained task, the machine, or both."""
     report: dict[str, Any] = {}
     if args.model or args.model_words or not args.system:
         report.update(_describe_any(flags.chosen_model(args), args.verify))
@@ -183,8 +170,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _describe_any(model: ModelPath, verify: bool) -> dict[str, Any]:
-    """Describe a model, a trained task, what a run has produced of either, or vectors."""
-    from elmore.bulk.vectors import holds_vectors
+    """Describe a model, a trained task, an index, or what a run has produced of either."""
     from elmore.senses.index import is_index
     from elmore.tasks.folder import find_task
 
@@ -193,8 +179,6 @@ def _describe_any(model: ModelPath, verify: bool) -> dict[str, Any]:
     path = Path(model)
     if is_index(path):
         return {"index": _describe_index(path, verify)}
-    if holds_vectors(path):
-        return {"vectors": _describe_vectors(path, verify)}
     # The order matters: a trained task contains a biLM, and a run contains either of them.
     if (trained := find_task(path)) is not None:
         return _describe_task(trained, verify)
@@ -257,35 +241,6 @@ def _describe_index(path: Path, verify: bool) -> dict[str, Any]:
         "bytes": sum(entry["size"] for entry in files.values()),
         "checksums": f"{len(files)} files compared" if verify else "not compared; use --verify",
     }
-
-
-def _describe_vectors(path: Path, verify: bool) -> dict[str, Any]:
-    from elmore.bulk.vectors import read_vectors
-    from elmore.formats.containers.finite import check_finite
-
-    with read_vectors(path) as vectors:
-        first = vectors[0] if len(vectors) else None
-        held = [name for name in ("tokens", "spans", "text") if getattr(first, name, None)]
-        shape = vectors.shape
-        files = path.glob("*") if path.is_dir() else [path]
-        report = {
-            "path": str(path),
-            "format": vectors.format,
-            "sentences": len(vectors),
-            "dim": vectors.dim,
-            "layers": shape[0] if len(shape) - (not vectors.pooled) == 2 else 1,
-            "pooled": vectors.pooled,
-            "type": str(first.values.dtype) if first else None,
-            "holds": ", ".join(held) or None,
-            "first": first and (" ".join(first.tokens) if first.tokens else first.text),
-            "bytes": sum(file.stat().st_size for file in files),
-            "values": "not checked; use --verify",
-        }
-        if verify:
-            for k, record in enumerate(vectors):
-                check_finite(record.values, what=str(path), name=f"sentence {k}")
-            report["values"] = f"{len(vectors)} sentences checked"
-        return report
 
 
 def _verified(checkpoint: Checkpoint, verify: bool) -> str:

@@ -89,21 +89,6 @@ class Network(Protocol):
             after each sentence's last token.
         """
 
-    def read_on(
-        self, direction: int, inputs: Array, hidden: Array, cell: Array
-    ) -> tuple[Array, Array, Array]:
-        """Read part of one sequence in one direction, continuing from a state.
-
-        Args:
-            direction: which.
-            inputs: token vectors in the order of reading, (time, projection_dim).
-            hidden: output of each layer before, (layers, 1, projection_dim).
-            cell: cell state of each layer before, (layers, 1, cells).
-
-        Returns:
-            outputs of the layers, (layers, time, projection_dim), hidden and cell after it.
-        """
-
 
 class BiLmArrays:
     """A `Network` of numpy arrays and our own kernels.
@@ -161,16 +146,6 @@ class BiLmArrays:
             back = np.argsort(packing.order)
             after = LstmState(after.hidden[:, :, back], after.cell[:, :, back])
         return values, after
-
-    def read_on(
-        self, direction: int, inputs: Array, hidden: Array, cell: Array
-    ) -> tuple[Array, Array, Array]:
-        """Read part of one sequence in one direction, continuing from a state."""
-        time = len(inputs)
-        packing = Packing.plan(np.array([time]), time)
-        layers = self._layers[direction]
-        outputs, hidden, cell = self._read(layers, inputs, None, packing, hidden, cell)
-        return np.stack(outputs), hidden, cell
 
     def _read(
         self,

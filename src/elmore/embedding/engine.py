@@ -20,8 +20,8 @@ from elmore.compute.workers import Workers, one_blas_thread
 from elmore.config import BiLmConfig, ComputePrecision, Precision, count_parameters
 from elmore.embedding.sif import Sif, common_words, whitening_of
 from elmore.embedding.torch_network import BiLmTensors, build_bilm, find_device
-from elmore.embedding.word_cache import WordCache, read_token_vectors, word_keys
-from elmore.errors import ConfigError, FormatError
+from elmore.embedding.word_cache import WordCache
+from elmore.errors import ConfigError, InputError
 from elmore.formats.checkpoint import Checkpoint, StartState
 from elmore.options import BATCH_TOKENS, Compute
 from elmore.text.batching import Batch, TokenIndexer
@@ -30,7 +30,7 @@ from elmore.text.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from elmore.nn.bilm import BiLm
 
-__all__ = ["Engine"]
+__all__ = ["MAX_TOKENS", "Engine"]
 
 # Seconds of work below which a thread does everything itself, and how many multiplications of few
 # rows a thread does per second (benchmarks/embed.py). Handing work over costs about 0.1 ms, and
@@ -44,8 +44,8 @@ _WORDS_AT_ONCE = 576
 # Each may hold a batch; with more processors than this, use several processes.
 _MAX_WORKERS = 16
 _BURN_IN = Path(__file__).parent.parent / "data" / "burn_in.txt"
-# Words of a token-vector file that are computed again, to see that it belongs to the model.
-_SAMPLED_WORDS = 8
+# All layers of a sentence are in memory: 1.2 GB for so many in the largest published model.
+MAX_TOKENS = 100_000
 # A model may diverge on sequences that are this many times longer than those it was trained on.
 _MUCH_LONGER = 4
 
@@ -99,9 +99,6 @@ class Engine:
         if self.start == "warm" and self.start_state is None:
             self.start_state = self._burn_in()
         self._start = self.start_state if self.start == "warm" else None
-        if compute.token_vectors is not None:
-            words, vectors = compute.token_vectors
-            self._use_token_vectors(Vocabulary.read(words), Path(vectors))
 
     @property
     def bilm(self) -> BiLm:
@@ -161,21 +158,6 @@ class Engine:
             np.zeros((*shape, lstm.dim), np.float32),
         )
 
-    def _use_token_vectors(self, vocabulary: Vocabulary, vectors: Path) -> None:
-        """Take the token layer of a vocabulary's words from a file of `elmore cache`."""
-        dim = self.config.lstm.projection_dim
-        table = read_token_vectors(vectors, dim, vocabulary)
-        batch = self._words(vocabulary.words)
-        rows = np.linspace(0, len(vocabulary) - 1, _SAMPLED_WORDS).astype(np.int64)
-        difference = float(np.abs(self._compute_words(batch, rows) - table[rows]).max())
-        if difference > 1e-3:
-            raise FormatError(
-                f"'{vectors}' does not belong to this model (vectors differ by {difference:.2g}); "
-                "write it again with `elmore cache`"
-            )
-        pinned = dict(zip(word_keys(batch), table, strict=True))
-        self.cache = WordCache(dim, pinned=pinned)
-
     def token_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
         """The token layer of words, computed without the cache, (n_words, dim of one direction)."""
         batch = self._words(words)
@@ -214,7 +196,16 @@ class Engine:
 
         Returns:
             as `Network.contextualize`.
+
+        Raises:
+            InputError: a sentence has more than 100,000 tokens.
         """
+        longest = int(batch.lengths.max(initial=2)) - 2  # without the markers
+        if longest > MAX_TOKENS:
+            raise InputError(
+                f"a sentence has {longest:,} tokens; split the text into sentences of at most "
+                f"{MAX_TOKENS:,}"
+            )
         if state is None:
             state = self.initial_state(len(batch.lengths))
         if vectors is None:
@@ -224,17 +215,6 @@ class Engine:
             run = self.workers.share
         with self.alone():
             return self._network.contextualize(vectors, batch.index, batch.lengths, state, run)
-
-    def read_on(
-        self,
-        direction: int,
-        inputs: NDArray[np.float32],
-        hidden: NDArray[np.float32],
-        cell: NDArray[np.float32],
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-        """Read part of one sequence in one direction, as `Network.read_on`."""
-        with self.alone():
-            return self._network.read_on(direction, inputs, hidden, cell)
 
     def initial_state(self, rows: int) -> LstmState:
         """The state in which `rows` sentences start."""

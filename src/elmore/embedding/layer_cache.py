@@ -318,9 +318,6 @@ def model_digest(elmo: Elmo) -> str:
         digest.update(np.ascontiguousarray(weight).data)
     for state in engine._start or ():
         digest.update(np.ascontiguousarray(state).data)
-    for key, vector in engine.cache._pinned.items():  # token vectors from a file
-        digest.update(key)
-        digest.update(np.ascontiguousarray(vector).data)
     return digest.hexdigest()
 
 

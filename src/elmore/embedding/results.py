@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -144,31 +142,20 @@ def pool(vectors: Array, kind: Pooling) -> Array:
     Returns:
         (..., dim); zeros for a sentence without tokens.
     """
-    return _pooled(vectors.shape[-2], iter([vectors]), kind)
-
-
-def _pooled(n_tokens: int, chunks: Iterator[Array], kind: Pooling) -> Array:
-    """Pool the vectors of a sentence that come in chunks, each (..., some, dim)."""
-    first = next(chunks)
-    if not n_tokens:
-        return np.zeros((*first.shape[:-2], first.shape[-1]), np.float32)
+    if not vectors.shape[-2]:
+        return np.zeros((*vectors.shape[:-2], vectors.shape[-1]), np.float32)
     if kind == "first":
-        return first[..., 0, :].copy()
+        return vectors[..., 0, :].copy()
+    if kind == "last":
+        return vectors[..., -1, :].copy()
     if kind == "mean":
         # In float64: a sum of thousands of terms in float32 is wrong in the fifth digit.
-        total = first.sum(axis=-2, dtype=np.float64)
-        for chunk in chunks:
-            total += chunk.sum(axis=-2, dtype=np.float64)
-        return np.asarray(total / n_tokens, np.float32)
-    if kind == "max":
-        result: Array = first.max(axis=-2)
-        for chunk in chunks:
-            np.maximum(result, chunk.max(axis=-2), out=result)
-        return result
-    if kind != "last":
+        total = vectors.sum(axis=-2, dtype=np.float64)
+        return np.asarray(total / vectors.shape[-2], np.float32)
+    if kind != "max":
         raise ConfigError(f"pool={kind!r} does not pool the vectors of tokens alone; use encode")
-    # The others are not needed, but a chunk can only be reached through those before it.
-    return deque(chain([first], chunks), maxlen=1)[0][..., -1, :].copy()
+    largest: Array = vectors.max(axis=-2)
+    return largest
 
 
 def unit_length(vectors: Array) -> Array:
@@ -219,21 +206,19 @@ def unit(vectors: Array) -> Array:
 class Finish(Protocol[Result]):
     """Makes the result of a sentence from its layers."""
 
-    def __call__(self, sentence: Sentence, chunks: Iterator[Array], /) -> Result:
+    def __call__(self, sentence: Sentence, values: Array, /) -> Result:
         """Finish a sentence.
 
         Args:
             sentence: its tokens.
-            chunks: its layers in order, each (layers, some, dim): one chunk, or several for a long
-                sentence. They are views of a batch, or computed when asked for, so that no two
-                need be in memory at once; copy what is kept.
+            values: its layers, (layers, time, dim): a view of a batch, so copy what is kept.
         """
 
 
-def all_layers(sentence: Sentence, chunks: Iterator[Array], /) -> SentenceLayers:
+def all_layers(sentence: Sentence, values: Array, /) -> SentenceLayers:
     """The `Finish` that keeps everything."""
-    values = _joined(len(sentence), (chunk.copy() for chunk in chunks))
-    return SentenceLayers(sentence.tokens, sentence.spans, finite(sentence.tokens, values))
+    values = finite(sentence.tokens, values.copy())
+    return SentenceLayers(sentence.tokens, sentence.spans, values)
 
 
 def mixed(layers: LayerChoice, pool: Pooling | None, n_layers: int) -> Finish[Array]:
@@ -273,14 +258,12 @@ def _finish(vectors: Callable[[Array], Array], pooling: Pooling | None) -> Finis
     if pooling is not None:
         check_pooling(pooling)
 
-    def finish(sentence: Sentence, chunks: Iterator[Array], /) -> Array:
+    def finish(sentence: Sentence, values: Array, /) -> Array:
         # What overflows is reported once, by `finite`.
         with np.errstate(over="ignore", invalid="ignore"):
-            parts = map(vectors, chunks)
-            if pooling is None:
-                result = _joined(len(sentence), parts)
-            else:
-                result = _pooled(len(sentence), parts, pooling)
+            result = vectors(values)
+            if pooling is not None:
+                result = pool(result, pooling)
         return finite(sentence.tokens, result)
 
     return finish
@@ -300,21 +283,3 @@ def finite(tokens: Sequence[str], values: Array) -> Array:
             "layers"
         )
     return values
-
-
-def _joined(n_tokens: int, chunks: Iterable[Array]) -> Array:
-    """Put chunks, each (..., some, dim), side by side along the axis of the tokens."""
-    result: Array | None = None
-    start = 0
-    for chunk in chunks:
-        *before, size, dim = chunk.shape
-        if size == n_tokens:  # nearly every sentence: nothing to copy
-            return chunk
-        if result is None:
-            # Made once: joining a list of chunks at the end would need twice the memory.
-            result = np.empty((*before, n_tokens, dim), np.float32)
-        result[..., start : start + size, :] = chunk
-        start += size
-    if result is None:
-        raise RuntimeError("a sentence has at least one chunk")
-    return result

@@ -13,8 +13,6 @@ the token layer is better than the layers above it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,16 +44,13 @@ class Sif:
         self._vocabulary, self._whitening = vocabulary, whitening
         self._harmonic = float(_shares(len(vocabulary)).sum())
 
-    def __call__(self, sentence: Sentence, chunks: Iterator[Array], /) -> Array:
-        """Pool chunks (layers, some, dim), of which the token layer of one direction counts."""
+    def __call__(self, sentence: Sentence, values: Array, /) -> Array:
+        """Pool (layers, time, dim), of which the token layer of one direction counts."""
         mean, matrix = self._whitening
-        total, start = np.zeros(matrix.shape[1]), 0
-        for chunk in chunks:
-            tokens = sentence.tokens[start : start + chunk.shape[1]]
-            start += len(tokens)
-            total += self._weights(tokens) @ unit((chunk[0][:, : len(mean)] - mean) @ matrix)
-        values = np.asarray(total / max(len(sentence), 1), np.float32)
-        return finite(sentence.tokens, values)
+        vectors = unit((values[0][:, : len(mean)] - mean) @ matrix)
+        total = self._weights(sentence.tokens) @ vectors
+        result = np.asarray(total / max(len(sentence), 1), np.float32)
+        return finite(sentence.tokens, result)
 
     def _weights(self, tokens: tuple[str, ...]) -> NDArray[np.float64]:
         """The weight of each token, (n,)."""

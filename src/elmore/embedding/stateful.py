@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from elmore.compute.network import LstmState
 from elmore.embedding.engine import Engine
 from elmore.embedding.inputs import sentences_from_texts, sentences_from_tokens
-from elmore.embedding.long_input import is_long, read_long
 from elmore.embedding.results import LayerChoice, SentenceLayers, all_layers, layer_weights
 from elmore.errors import ConfigError
 from elmore.text.sentence import Sentence
@@ -83,27 +82,18 @@ class Stream:
         if not sentences:
             return []
         before = self._grown(len(sentences))
-        # A copy: if the batch fails, every row is still where it was.
+        batch = self._engine.indexer.batch([sentence.tokens for sentence in sentences])
+        rows = list(range(len(sentences)))
+        values, last = self._engine.run(batch, _some_rows(before, rows))
+        # A copy: if a sentence fails, every row is still where it was.
         after = LstmState(before.hidden.copy(), before.cell.copy())
-        results: dict[int, SentenceLayers] = {}
-        short: list[int] = []
-        for row, sentence in enumerate(sentences):
-            if is_long(self._engine, len(sentence)):
-                state = _some_rows(before, [row])
-                with read_long(self._engine, sentence.tokens, state) as long:
-                    _put_rows(after, [row], long.state)
-                    results[row] = all_layers(sentence, long.chunks())
-            else:
-                short.append(row)
-        if short:
-            batch = self._engine.indexer.batch([sentences[row].tokens for row in short])
-            values, last = self._engine.run(batch, _some_rows(before, short))
-            _put_rows(after, short, last)
-            for k, row in enumerate(short):
-                chunk = values[:, k, 1 : len(sentences[row]) + 1]
-                results[row] = all_layers(sentences[row], iter([chunk]))
+        _put_rows(after, rows, last)
+        results = [
+            all_layers(sentence, values[:, row, 1 : len(sentence) + 1])
+            for row, sentence in enumerate(sentences)
+        ]
         self._state = after
-        return [results[row] for row in range(len(sentences))]
+        return results
 
     def _grown(self, count: int) -> LstmState:
         """The state of all rows, with new rows if there are fewer than `count`."""

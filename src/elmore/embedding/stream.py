@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from elmore.base.messages import SILENT, Progress
 from elmore.embedding.engine import Engine
-from elmore.embedding.long_input import LONG_TOKENS, is_long, read_long
 from elmore.embedding.results import Array, Finish, check_sif, choose_finish
 from elmore.embedding.sif import Sif
 from elmore.embedding.vector_files import Record
@@ -35,8 +34,8 @@ Result = TypeVar("Result")
 _WINDOW_SENTENCES = 1024
 # Fewer sentences fill a window if they are long: its results are held until the last one is there.
 _WINDOW_TOKENS = 65_536
-# Places in the index of a complete window (sentences times the longest), 8 bytes each.
-_MAX_PLACES = 4_000_000
+# Positions in the index of a complete window (sentences times the longest), 8 bytes each.
+_MAX_POSITIONS = 4_000_000
 
 
 def embed_stream(
@@ -123,57 +122,48 @@ def _embed_window(
         ends = np.cumsum([len(sentence) for sentence in window])
         parts = np.split(flat, ends[:-1])
         progress.update(len(window))
-        return [finish(s, iter([part[None]])) for s, part in zip(window, parts, strict=True)]
+        return [finish(s, part[None]) for s, part in zip(window, parts, strict=True)]
     engine.warn_of_length(max((len(sentence) for sentence in window), default=0))
     nothing = np.zeros((engine.config.n_layers, 0, engine.config.dim), np.float32)
-    longest = max(LONG_TOKENS, batch_tokens)
-    results: dict[int, Result] = {}
-    short: list[int] = []
-    for k, sentence in enumerate(window):
-        if not len(sentence):  # no computation, whatever its markers would give
-            results[k] = finish(sentence, iter([nothing]))
-        elif is_long(engine, len(sentence), longest):
-            with read_long(engine, sentence.tokens) as long:
-                results[k] = finish(sentence, long.chunks())
-        else:
-            short.append(k)
-            continue
-        progress.update(1)
-    if short:
-        _embed_short(engine, window, short, finish, batch_tokens, results, progress)
+    # An empty sentence needs no computation, whatever its markers would give.
+    busy = [k for k, sentence in enumerate(window) if len(sentence)]
+    results = {k: finish(s, nothing) for k, s in enumerate(window) if not len(s)}
+    progress.update(len(results))
+    if busy:
+        _embed_batches(engine, window, busy, finish, batch_tokens, results, progress)
     return [results[k] for k in range(len(window))]
 
 
-def _embed_short(
+def _embed_batches(
     engine: Engine,
     window: list[Sentence],
-    short: list[int],
+    busy: list[int],
     finish: Finish[Result],
     batch_tokens: int,
     results: dict[int, Result],
     progress: Progress,
 ) -> None:
-    """Embed the sentences `short` of a window in batches, and add their results."""
+    """Embed the sentences `busy` of a window in batches, and add their results."""
 
     def compute(batch: Batch, bottom: Array | None = None) -> int:
         values, _ = engine.run(batch, vectors=bottom)
         for row, k in enumerate(batch.positions.tolist()):
-            results[k] = finish(window[k], iter([values[:, row, 1 : len(window[k]) + 1]]))
+            results[k] = finish(window[k], values[:, row, 1 : len(window[k]) + 1])
         return len(batch.positions)
 
-    lengths = [len(window[k]) for k in short]
+    lengths = [len(window[k]) for k in busy]
     if engine.on_cpu:
         batch_tokens = _balanced(lengths, batch_tokens, engine.workers.count)
     plan = plan_batches(lengths, batch_tokens=batch_tokens)
-    if not engine.on_cpu or len(plan) == 1 or max(lengths) * len(short) > _MAX_PLACES:
+    if not engine.on_cpu or len(plan) == 1 or max(lengths) * len(busy) > _MAX_POSITIONS:
         for rows in plan:
-            members = [short[row] for row in rows]
+            members = [busy[row] for row in rows]
             batch = engine.indexer.batch([window[k].tokens for k in members], members)
             progress.update(compute(batch))
         return
     # The words of all batches are computed first, each once; then batches run side by side, which
     # keeps more processors busy than the two directions of one.
-    everything = engine.indexer.batch([window[k].tokens for k in short], short)
+    everything = engine.indexer.batch([window[k].tokens for k in busy], busy)
     vectors = engine.vectors(everything)
 
     def job(rows: NDArray[np.int64]) -> int:

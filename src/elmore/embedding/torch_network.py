@@ -91,19 +91,6 @@ class BiLmTensors:
             )
         return _array(layers.values), LstmState(_array(after.hidden), _array(after.cell))
 
-    def read_on(
-        self, direction: int, inputs: Array, hidden: Array, cell: Array
-    ) -> tuple[Array, Array, Array]:
-        """Read part of one sequence in one direction, continuing from a state."""
-        import torch
-
-        with torch.no_grad():
-            done = self.bilm.read_on(
-                direction, self._tensor(inputs), self._tensor(hidden), self._tensor(cell)
-            )
-        outputs, hidden, cell = (_array(part) for part in done)
-        return outputs, hidden, cell
-
     def _tensor(self, array: NDArray[np.generic]) -> Tensor:
         import torch
 

@@ -1,22 +1,18 @@
-"""Vectors of words that were computed before: in memory, and in files of bilm-tf's layout."""
+"""Vectors of words that were computed before."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file
-from elmore.base.io import open_checked
-from elmore.errors import FormatError
 from elmore.text.batching import Batch
-from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["WordCache", "read_token_vectors", "write_token_vectors"]
+__all__ = ["WordCache", "write_token_vectors"]
 
 Array = NDArray[np.float32]
 
@@ -35,20 +31,12 @@ class WordCache:
 
     Args:
         dim: size of a vector.
-        pinned: vectors that are never forgotten, by key.
         generation_bytes: size of one generation.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        pinned: Mapping[bytes, Array] | None = None,
-        generation_bytes: int = _GENERATION_BYTES,
-    ) -> None:
+    def __init__(self, dim: int, *, generation_bytes: int = _GENERATION_BYTES) -> None:
         self._dim = dim
         self._capacity = generation_bytes // (dim * 4 + _ENTRY_BYTES)
-        self._pinned = pinned or {}
         self._young: dict[bytes, Array] = {}
         self._old: dict[bytes, Array] = {}
         self._lock = threading.Lock()
@@ -62,7 +50,7 @@ class WordCache:
             batch: the words.
             compute: the vectors of some of the words, by their positions, (n, dim).
         """
-        keys = word_keys(batch)
+        keys = _word_keys(batch)
         result = np.empty((len(keys), self._dim), np.float32)
         missing: list[int] = []
         with self._lock:
@@ -85,14 +73,12 @@ class WordCache:
         return result
 
     def clear(self) -> None:
-        """Forget all words but the pinned ones."""
+        """Forget all words."""
         with self._lock:
             self._young, self._old = {}, {}
 
     def _find(self, key: bytes) -> Array | None:
-        vector = self._pinned.get(key)
-        if vector is None:
-            vector = self._young.get(key)
+        vector = self._young.get(key)
         if vector is None:
             vector = self._old.pop(key, None)
             if vector is not None:
@@ -107,42 +93,20 @@ class WordCache:
             self._young[key] = vector.copy()
 
 
-def word_keys(batch: Batch) -> list[bytes]:
+def _word_keys(batch: Batch) -> list[bytes]:
     """Bytes that are equal for two words exactly if the model cannot tell them apart."""
     parts = [part for part in (batch.words, batch.word_ids) if part is not None]
     rows = [[row.tobytes() for row in part] for part in parts]
     return rows[0] if len(rows) == 1 else [a + b for a, b in zip(*rows, strict=True)]
 
 
-def read_token_vectors(vectors: Path, dim: int, vocabulary: Vocabulary) -> Array:
-    """Read the token vectors of a vocabulary, (n_words, dim).
-
-    The file has one dataset `embedding`, row = line of the vocabulary (`dump_token_embeddings`
-    of bilm-tf and AllenNLP's cached vocabularies).
-    """
-    from elmore.formats.containers.hdf5_files import open_hdf5  # most models never need h5py
-
-    what = str(vectors)
-    with (
-        closing(open_checked(vectors, what="token vectors")) as stream,
-        open_hdf5(stream, what=what) as view,
-    ):
-        found = view.names().get("embedding")
-        if found is None or found.shape != (len(vocabulary), dim):
-            shape = None if found is None else found.shape
-            raise FormatError(
-                f"'{what}': `embedding` has shape {shape}, expected {(len(vocabulary), dim)} from "
-                "the vocabulary and the model; write it again with `elmore cache`"
-            )
-        return view.read("embedding")
-
-
 def write_token_vectors(
     path: Path, vectors: Callable[[int], Array], n_words: int, *, overwrite: bool = False
 ) -> None:
-    """Write token vectors in the layout that `read_token_vectors` reads.
+    """Write the token layer of a vocabulary as `dump_token_embeddings` of bilm-tf does.
 
-    `vectors` gives the next rows from a row number on, (n, dim), until there are `n_words`.
+    The file has one dataset `embedding`, row = line of the vocabulary. `vectors` gives the next
+    rows from a row number on, (n, dim), until there are `n_words`.
     """
     from elmore.formats.containers.hdf5_writing import create_hdf5
 

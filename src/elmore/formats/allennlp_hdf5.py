@@ -209,10 +209,7 @@ def _refuse_other_files(shapes: Shapes, what: str) -> None:
             f"'{what}' is a softmax, not weights; pass the *_weights.hdf5 file of the model"
         )
     if set(shapes) == {"embedding"}:
-        raise FormatError(
-            f"'{what}' has token vectors, not weights; pass the *_weights.hdf5 file and use "
-            "this one as token_vectors"
-        )
+        raise FormatError(f"'{what}' has token vectors, not weights; pass the *_weights.hdf5 file")
     if "sentence_to_index" in shapes or shapes.keys() & {"0", "1"}:
         raise FormatError(f"'{what}' has vectors of sentences, not weights; pass the weights")
     raise FormatError(

@@ -80,8 +80,6 @@ class ColumnJob(Compute, Output):
         # Workers start in other folders than the program that calls them.
         if self.model is not None:
             object.__setattr__(self, "model", absolute(self.model))
-        if self.token_vectors is not None:
-            object.__setattr__(self, "token_vectors", absolute(tuple(self.token_vectors)))
 
     def added(self, kind: Kind, config: BiLmConfig | None = None) -> list[str]:
         """The names of the columns that are added, in order.

@@ -61,7 +61,7 @@ def load_once(model: ModelPath | None = None, **options: Unpack[ComputeOptions])
     def load() -> Elmo:
         return Elmo(read_checkpoint(bundled_model() if model is None else model), **options)
 
-    elmo: Elmo = _once((_identity(model), _identity(compute.token_vectors), compute), load)
+    elmo: Elmo = _once((_identity(model), compute), load)
     return elmo
 
 

@@ -134,24 +134,6 @@ class BiLm(nn.Module):
         values = torch.cat(halves, dim=2).view(self.config.n_layers, batch, time, -1)
         return Layers(values, lengths), BiLmState(*final)
 
-    def read_on(
-        self, direction: int, inputs: Tensor, hidden: Tensor, cell: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Read a part of one sequence in one direction, continuing from a state.
-
-        Args:
-            direction: 0 forward, 1 backward.
-            inputs: token vectors in the order of reading, (time, projection_dim).
-            hidden: output of each layer before the part, (layers, 1, projection_dim).
-            cell: cell state of each layer before it, (layers, 1, cells).
-
-        Returns:
-            outputs of the layers, (layers, time, projection_dim), and the state after the part.
-        """
-        rows = torch.arange(len(inputs), device=inputs.device)
-        outputs, *end = self._walk(direction, inputs, rows, (1,) * len(inputs), hidden, cell)
-        return torch.stack(outputs), end[0], end[1]
-
     def _walk(
         self,
         direction: int,

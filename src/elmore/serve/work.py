@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from elmore.elmo import Elmo
@@ -76,8 +76,8 @@ def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
         # Each sentence is finished in its own way; two clients may send equal ones.
         finishes = {id(item.sentence): item.finish for item in chosen}
 
-        def finish(sentence: Sentence, chunks: Iterator[Array]) -> Any:
-            return finishes[id(sentence)](sentence, chunks)
+        def finish(sentence: Sentence, values: Array, /) -> Any:
+            return finishes[id(sentence)](sentence, values)
 
         found = embed_stream(elmo.engine, sentences, finish, batch_tokens=batch_tokens)
         for k, (_, result) in zip(vectors, found, strict=True):

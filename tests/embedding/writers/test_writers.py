@@ -171,27 +171,10 @@ def test_npy_is_one_matrix_that_can_be_mapped(tmp_path, shape):
     assert np.load(write("npy", tmp_path / "y", [], shape=shape)).shape == (0, *shape)
 
 
-@pytest.mark.parametrize("name", ["npy", "csv", "tsv"])
-def test_formats_of_rows_need_pooling(tmp_path, name):
+def test_npy_needs_pooling(tmp_path):
     with pytest.raises(ConfigError, match="--pool mean"):
-        write(name, tmp_path / "x", records(1), shape=(None, 4))
+        write("npy", tmp_path / "x", records(1), shape=(None, 4))
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["csv", "tsv"])
-def test_pandas_reads_tables(tmp_path, name):
-    pandas = pytest.importorskip("pandas")
-    texts = ['a, "b"', '"', "", "x\ty", "line\nbreak\u2028.", "NA"]
-    items = [item._replace(text=text) for item, text in zip(records(6, (3, 4)), texts, strict=True)]
-    path = write(name, tmp_path / "x", items, shape=(3, 4), first=7)
-    how = {"sep": "\t", "quoting": 3} if name == "tsv" else {}
-    table = pandas.read_csv(path, keep_default_na=False, **how)
-    assert list(table["number"]) == list(range(7, 13))
-    tab = " " if name == "tsv" else "\t"
-    assert list(table["text"]) == ['a, "b"', '"', "", f"x{tab}y", "line break .", "NA"]
-    assert list(table.columns[2:7]) == [f"layer0_v{k}" for k in range(4)] + ["layer1_v0"]
-    expected = [record.values.ravel() for record in items]
-    np.testing.assert_allclose(table.iloc[:, 2:], expected, rtol=1e-6)
 
 
 def test_hdf5_says_the_tokens_and_where_they_are(tmp_path):

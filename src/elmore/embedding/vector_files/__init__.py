@@ -1,4 +1,4 @@
-"""Files of vectors: the table of formats, what a writer is given, and what a reader gives.
+"""Files of vectors: the table of formats, and what a writer is given.
 
 Nothing here imports numpy or h5py, so that the command line can list the formats at no cost.
 """
@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 from elmore.base.atomic import atomic_file
-from elmore.base.messages import shown
-from elmore.errors import ConfigError, ElmoreError, FormatError
+from elmore.errors import ConfigError, ElmoreError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,15 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WRITERS",
-    "Reader",
     "Record",
     "Settings",
-    "StoredRecord",
     "Writer",
     "WriterInfo",
     "check_format",
-    "damaged",
-    "open_reader",
     "open_writer",
     "output_stream",
     "stored",
@@ -54,22 +49,6 @@ class Record(NamedTuple):
     tokens: tuple[str, ...]
     spans: tuple[tuple[int, int], ...] | None
     values: NDArray[np.float32]
-
-
-class StoredRecord(NamedTuple):
-    """What a file holds of one sentence; None for what its format or its writer left out.
-
-    Attributes:
-        values: shaped like those of a `Record`, in the type of the file.
-        tokens: its tokens.
-        spans: where each token is in the text.
-        text: the sentence as it was read.
-    """
-
-    values: NDArray[Any]
-    tokens: tuple[str, ...] | None = None
-    spans: tuple[tuple[int, int], ...] | None = None
-    text: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,41 +96,21 @@ class Writer(Protocol):
         """Write what comes after the last record."""
 
 
-class Reader(Protocol):
-    """An open file of vectors; nothing is read before it is asked for."""
-
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """As in `Settings`; () for a file without sentences that does not say."""
-
-    def __len__(self) -> int:
-        """How many sentences there are."""
-
-    def record(self, k: int) -> StoredRecord:
-        """Read a sentence, counted from 0 in this file."""
-
-    def close(self) -> None:
-        """Close the file."""
-
-
 class WriterInfo(NamedTuple):
     """One format.
 
     Attributes:
         module: in this folder, imported when it is needed. Its `open(path, settings)` is a context
             manager that gives a `Writer`; the file appears under its name only when it is complete.
-            Its `read(path)` gives a `Reader`.
         suffixes: file names that mean this format.
         streams: whether it can be written to a pipe.
         pooled: whether it holds one vector per sentence only.
-        opener: the function to call instead of `open`.
     """
 
     module: str
     suffixes: tuple[str, ...]
     streams: bool = False
     pooled: bool = False
-    opener: str = "open"
 
 
 WRITERS: dict[str, WriterInfo] = {
@@ -160,9 +119,6 @@ WRITERS: dict[str, WriterInfo] = {
     "npy": WriterInfo("npy", (".npy",), pooled=True),
     "hdf5": WriterInfo("hdf5", (".hdf5", ".h5")),
     "parquet": WriterInfo("parquet", (".parquet",)),
-    "safetensors": WriterInfo("safetensors", (".safetensors",)),
-    "csv": WriterInfo("table", (".csv",), streams=True, pooled=True),
-    "tsv": WriterInfo("table", (".tsv",), streams=True, pooled=True, opener="open_tsv"),
 }
 
 
@@ -170,8 +126,7 @@ def check_format(name: str, *, pooled: bool) -> None:
     """Refuse a format that cannot hold one vector per token, if these are asked for."""
     if WRITERS[name].pooled and not pooled:
         raise ConfigError(
-            f"{name} holds one vector per sentence; pass --pool mean, or use npz or safetensors "
-            "for one per token"
+            f"{name} holds one vector per sentence; pass --pool mean, or use npz for one per token"
         )
 
 
@@ -182,27 +137,8 @@ def open_writer(name: str, path: Path | None, settings: Settings) -> AbstractCon
         raise ConfigError(f"{name} cannot be written to a pipe; pass -o FILE")
     check_format(name, pooled=settings.pooled)
     module = importlib.import_module(f"{__name__}.{info.module}")
-    writer: AbstractContextManager[Writer] = getattr(module, info.opener)(path, settings)
+    writer: AbstractContextManager[Writer] = module.open(path, settings)
     return writer
-
-
-def open_reader(name: str, path: Path) -> Reader:
-    """Open a file of vectors by the name of its format.
-
-    Raises:
-        FormatError: it is damaged, or not a file of vectors.
-    """
-    module: Any = importlib.import_module(f"{__name__}.{WRITERS[name].module}")
-    reader: Reader = module.read(path)
-    return reader
-
-
-def damaged(path: Path, problem: object) -> FormatError:
-    """The error for a file of vectors that cannot be read."""
-    return FormatError(
-        f"'{shown(path, 120)}' is not a complete file of vectors: {shown(problem, 120)}; write it "
-        "again with `elmore embed`"
-    )
 
 
 def output_stream(path: Path | None, settings: Settings) -> AbstractContextManager[BinaryIO]:

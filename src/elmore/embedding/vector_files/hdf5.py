@@ -19,7 +19,7 @@ import json
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file
 from elmore.base.messages import shown
-from elmore.embedding.vector_files import Record, Settings, StoredRecord, damaged, stored, utf8
-from elmore.errors import ConfigError, FormatError
+from elmore.embedding.vector_files import Record, Settings, stored, utf8
+from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
     from elmore.formats.containers.hdf5_writing import PatientFile
 
-__all__ = ["Hdf5Reader", "Hdf5Writer", "is_vectors", "open", "read"]
+__all__ = ["Hdf5Writer", "open"]
 
 _INDEX = "sentence_to_index"
 
@@ -180,77 +180,3 @@ def open(path: Path, settings: Settings) -> Iterator[Hdf5Writer]:
         writer = Hdf5Writer(file, patient, spool, path, settings)
         yield writer
         writer.close()
-
-
-class Hdf5Reader:
-    """Reads one dataset per sentence; files of the old command too."""
-
-    def __init__(self, path: Path) -> None:
-        from elmore.formats.containers.hdf5_files import open_hdf5
-
-        self._path = path
-        with ExitStack() as stack:
-            self._view = stack.enter_context(open_hdf5(path, what=f"'{path}'", walk=False))
-            names = self._view.links()
-            keys = [name for name in names if name != _INDEX]
-            # Weights have others, and so have files with `sentence_keys`, which forgot the order.
-            if not all(key.isdecimal() for key in keys):
-                raise damaged(path, "its datasets have other names than 0, 1, ...")
-            self._keys = sorted(keys, key=int)
-            self._indexed = _INDEX in names
-            self._texts: dict[str, str] | None = None
-            self._stack = stack.pop_all()
-
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """That of the first dataset, with None for its tokens."""
-        if not self._keys:
-            return ()
-        shape = self._view.visit(self._keys[0]).shape
-        if len(shape) == 1 or self._view.pooled():
-            return shape
-        return (*shape[:-2], None, shape[-1])
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def record(self, k: int) -> StoredRecord:
-        """Read a dataset and its attributes."""
-        key = self._keys[k]
-        dtype = self._view.visit(key).dtype
-        values = self._view.read(key).astype(dtype, copy=False)
-        tokens, spans = (self._view.attribute(key, name) for name in ("tokens", "spans"))
-        return StoredRecord(
-            values,
-            None if tokens is None else tuple(str(token) for token in tokens),
-            None if spans is None else tuple((int(a), int(b)) for a, b in spans),
-            self._index().get(key),
-        )
-
-    def close(self) -> None:
-        """Close the file."""
-        self._stack.close()
-
-    def _index(self) -> dict[str, str]:
-        """The line of each key; of equal lines only the last is there."""
-        if self._texts is None:
-            try:
-                found = json.loads(self._view.text(_INDEX)) if self._indexed else {}
-                self._texts = {str(key): text for text, key in found.items()}
-            except (ValueError, AttributeError, RecursionError):
-                raise damaged(self._path, f"{_INDEX} is not JSON") from None
-        return self._texts
-
-
-def is_vectors(path: Path) -> bool:
-    """Whether it is a file of vectors, not of weights."""
-    try:
-        read(path).close()
-    except FormatError:
-        return False
-    return True
-
-
-def read(path: Path) -> Hdf5Reader:
-    """Open a file."""
-    return Hdf5Reader(path)

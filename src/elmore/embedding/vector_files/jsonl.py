@@ -15,23 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.io import open_checked
 from elmore.embedding.vector_files import (
     Record,
     Settings,
-    StoredRecord,
-    damaged,
     output_stream,
     stored,
 )
 
-__all__ = ["NUMBER", "JsonlReader", "JsonlWriter", "Lines", "open", "read"]
+__all__ = ["JsonlWriter", "open"]
 
 # float32 in 7 digits is right to 1 part in 10 million; float16 needs 5 to be exact.
-NUMBER = {"float32": "%.7g", "float16": "%.5g"}
+_NUMBER = {"float32": "%.7g", "float16": "%.5g"}
 
 _NUMBERS_AT_ONCE = 1 << 18
 
@@ -42,7 +38,7 @@ class JsonlWriter:
     def __init__(self, stream: BinaryIO, settings: Settings) -> None:
         self._stream = stream
         self._settings = settings
-        number = NUMBER[settings.dtype]
+        number = _NUMBER[settings.dtype]
         # One % for a complete sentence is three times as fast as json.dumps of its numbers.
         self._row = "[" + ", ".join([number] * int(settings.shape[-1] or 0)) + "]"
         vectors = "vector" if settings.pooled else "vectors"
@@ -91,91 +87,3 @@ def open(path: Path | None, settings: Settings) -> Iterator[JsonlWriter]:
         writer = JsonlWriter(stream, settings)
         yield writer
         writer.close()
-
-
-class Lines:
-    """The lines of a file by their number; where each starts is found when one is asked for."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._stream = open_checked(path, what="file of vectors")
-        self._starts: NDArray[np.int64] | None = None
-
-    def __len__(self) -> int:
-        return len(self._offsets()) - 1
-
-    def __getitem__(self, k: int) -> bytes:
-        start, end = self._offsets()[k : k + 2]
-        self._stream.seek(start)
-        return self._stream.read(end - start)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._stream.close()
-
-    def _offsets(self) -> NDArray[np.int64]:
-        """Where each line starts, and where the last one ends."""
-        if self._starts is None:
-            self._stream.seek(0)
-            lengths = np.fromiter((len(line) for line in self._stream), np.int64)
-            self._starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        return self._starts
-
-
-class JsonlReader:
-    """Reads one JSON object per line."""
-
-    def __init__(self, path: Path) -> None:
-        self._lines = Lines(path)
-        self._shape: tuple[int | None, ...] | None = None
-
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """That of the first sentence with tokens: an empty one does not say how many numbers."""
-        if self._shape is None:
-            found = (self._parse(k)[1] for k in range(len(self)))
-            self._shape = next((shape for shape in found if shape), ())
-        return self._shape
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def record(self, k: int) -> StoredRecord:
-        """Parse a line."""
-        fields, shape = self._parse(k)
-        values = fields["values"]
-        if not shape and self.shape:  # no tokens
-            values = values.reshape(tuple(size or 0 for size in self.shape))
-        spans = fields.get("spans")
-        try:
-            return StoredRecord(
-                values,
-                tuple(fields["tokens"]),
-                None if spans is None else tuple((int(a), int(b)) for a, b in spans),
-                fields.get("text"),
-            )
-        except (KeyError, TypeError, ValueError):
-            raise damaged(self._lines.path, f"line {k + 1} is not one of ours") from None
-
-    def close(self) -> None:
-        """Close the file."""
-        self._lines.close()
-
-    def _parse(self, k: int) -> tuple[dict[str, Any], tuple[int | None, ...]]:
-        """The fields of a line, with its numbers as "values", and their shape; () if it is open."""
-        try:
-            fields = json.loads(self._lines[k])
-            key = next(name for name in ("vector", "vectors", "layers") if name in fields)
-            values = fields["values"] = np.array(fields.pop(key), np.float32)
-        except (ValueError, TypeError, RecursionError, StopIteration):
-            raise damaged(self._lines.path, f"line {k + 1} is not one of ours") from None
-        if not values.size:
-            return fields, ()
-        pooled = key == "vector" or (key == "layers" and values.ndim == 2)
-        shape = values.shape
-        return fields, shape if pooled else (*shape[:-2], None, shape[-1])
-
-
-def read(path: Path) -> JsonlReader:
-    """Open a file."""
-    return JsonlReader(path)

@@ -9,19 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tokenize import TokenError
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file
-from elmore.embedding.vector_files import Record, Settings, StoredRecord, damaged, stored
+from elmore.embedding.vector_files import Record, Settings, stored
 
-__all__ = ["HEADER_ERRORS", "MatrixReader", "NpyWriter", "open", "read"]
-
-# What numpy raises for a damaged array: its header is a Python literal.
-HEADER_ERRORS = (ValueError, OSError, EOFError, TypeError, SyntaxError, OverflowError, TokenError)
+__all__ = ["NpyWriter", "open"]
 
 
 class NpyWriter:
@@ -62,36 +57,3 @@ def open(path: Path, settings: Settings) -> Iterator[NpyWriter]:
         writer = NpyWriter(stream, settings)
         yield writer
         writer.close()
-
-
-class MatrixReader:
-    """Reads sentences that are the rows of an array, (n_sentences, [layers,] dim)."""
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        self._array = array
-        self.shape: tuple[int | None, ...] = array.shape[1:]
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def record(self, k: int) -> StoredRecord:
-        """A row."""
-        return StoredRecord(self._array[k])
-
-    def matrix(self) -> NDArray[Any]:
-        """The array."""
-        return self._array
-
-    def close(self) -> None:
-        """The map of the file is closed with the last array that uses it."""
-
-
-def read(path: Path) -> MatrixReader:
-    """Map a file."""
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except HEADER_ERRORS as error:
-        raise damaged(path, error) from None
-    if array.ndim not in (2, 3) or array.dtype.kind != "f":
-        raise damaged(path, f"an array of {array.dtype} and shape {array.shape}")
-    return MatrixReader(array)

@@ -7,25 +7,20 @@ only its table of contents is in memory, about 350 bytes per sentence.
 
 from __future__ import annotations
 
-import math
 import shutil
-import struct
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file
-from elmore.base.io import open_checked
-from elmore.embedding.vector_files import Reader, Record, Settings, StoredRecord, damaged, stored
-from elmore.embedding.vector_files.npy import HEADER_ERRORS, MatrixReader
+from elmore.embedding.vector_files import Record, Settings, stored
 
-__all__ = ["NpzReader", "NpzWriter", "open", "read"]
+__all__ = ["NpzWriter", "open"]
 
 _HEADER_ROOM = 4096  # more than the header of an array takes
 
@@ -90,86 +85,3 @@ def open(path: Path, settings: Settings) -> Iterator[NpzWriter]:
         except BaseException:
             writer.abandon()
             raise
-
-
-class NpzReader:
-    """Reads one array per sentence."""
-
-    def __init__(self, path: Path, stream: BinaryIO, members: list[zipfile.ZipInfo]) -> None:
-        self._path = path
-        self._stream = stream
-        self._members = members
-        self._ends = stream.seek(0, 2)
-
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """That of the first array, with None for its tokens."""
-        if not self._members:
-            return ()
-        *layers, _, dim = self.array(self._members[0])[2]
-        return (*layers, None, dim)
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def record(self, k: int) -> StoredRecord:
-        """Read an array."""
-        offset, dtype, shape = self.array(self._members[k])
-        values = np.empty(shape, dtype)
-        self._stream.seek(offset)
-        # Not a map: a list of many records would be as many maps, and a process may have few.
-        self._stream.readinto(values.reshape(-1).view(np.uint8).data)  # type: ignore[attr-defined]  # all binary files
-        return StoredRecord(values)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._stream.close()
-
-    def array(self, member: zipfile.ZipInfo) -> tuple[int, np.dtype[Any], tuple[int, ...]]:
-        """Where the numbers of an array start, their type, and its shape."""
-        try:
-            if member.compress_type != zipfile.ZIP_STORED:
-                raise ValueError("its arrays are compressed")
-            self._stream.seek(member.header_offset)
-            # The local header has a name and an extra field of its own lengths.
-            lengths = struct.unpack("<26xHH", self._stream.read(30))
-            self._stream.seek(sum(lengths), 1)
-            version = np.lib.format.read_magic(self._stream)
-            if version != (1, 0):
-                raise ValueError(f"an array of version {version}")
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(self._stream)
-            start = self._stream.tell()
-            if fortran or dtype.kind != "f" or len(shape) < 2:
-                raise ValueError(f"an array of {dtype} and shape {shape}")
-            if start + math.prod(shape) * dtype.itemsize > self._ends:
-                raise ValueError("it ends too early")
-        except (*HEADER_ERRORS, struct.error) as error:
-            raise damaged(self._path, error) from None
-        return start, dtype, shape
-
-
-def read(path: Path) -> Reader:
-    """Open a file; pooled vectors are mapped."""
-    stream = open_checked(path, what="file of vectors")
-    try:
-        with zipfile.ZipFile(stream) as archive:
-            members = archive.infolist()
-        names = [member.filename.removesuffix(".npy") for member in members]
-        reader = NpzReader(path, stream, members)
-        if names != ["vectors"]:
-            if not all(name.isdecimal() for name in names):
-                raise damaged(path, "its arrays have other names than 0, 1, ... or vectors")
-            return reader
-        offset, dtype, shape = reader.array(members[0])
-        if not math.prod(shape):  # an empty file cannot be mapped
-            mapped: NDArray[Any] = np.empty(shape, dtype)
-        else:
-            mapped = np.memmap(stream, dtype, "r", offset=offset, shape=shape)
-        stream.close()
-        return MatrixReader(mapped)
-    except zipfile.BadZipFile as error:
-        stream.close()
-        raise damaged(path, error) from None
-    except BaseException:
-        stream.close()
-        raise

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from elmore.base.atomic import atomic_file
 from elmore.base.optional import require
-from elmore.embedding.vector_files import Record, Settings, StoredRecord, damaged, stored, utf8
+from elmore.embedding.vector_files import Record, Settings, stored, utf8
 from elmore.options import StoredType
 
-__all__ = ["ParquetReader", "ParquetWriter", "VectorColumns", "open", "read"]
+__all__ = ["ParquetWriter", "VectorColumns", "open"]
 
 # Bytes of vectors in a row group; a reader holds one at a time.
 _GROUP_BYTES = 16 << 20
@@ -119,82 +119,6 @@ def open(path: Path, settings: Settings) -> Iterator[ParquetWriter]:
         except BaseException:
             writer.abandon()
             raise
-
-
-class ParquetReader:
-    """Reads rows; one row group is in memory."""
-
-    def __init__(self, path: Path) -> None:
-        parquet = require("pyarrow.parquet", "parquet", "reading parquet")
-        self._path = path
-        try:
-            self._file = parquet.ParquetFile(path)
-            names = self._file.schema_arrow.names
-            layers = [name for name in names if name.startswith("layer_")]
-            self._stacked = bool(layers)
-            self._names = layers or [name for name in ("vector", "vectors") if name in names]
-            kind = self._file.schema_arrow.field(self._names[0]).type
-            pooled = hasattr(kind, "list_size")
-            dim = int((kind if pooled else kind.value_type).list_size)
-        except (OSError, ValueError, IndexError, AttributeError) as error:  # ArrowInvalid too
-            raise damaged(path, error) from None
-        self._pooled = pooled
-        shape = (dim,) if pooled else (None, dim)
-        self.shape: tuple[int | None, ...] = (len(layers), *shape) if layers else shape
-        meta = self._file.metadata
-        sizes = [meta.row_group(k).num_rows for k in range(meta.num_row_groups)]
-        self._starts = np.cumsum([0, *sizes])
-        self._group = -1
-        self._table: Any = None
-        self._arrays: list[tuple[NDArray[Any], NDArray[Any]]] = []
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    def record(self, k: int) -> StoredRecord:
-        """Read a row, and its row group if it is another one than before."""
-        group = int(np.searchsorted(self._starts, k, side="right")) - 1
-        if group != self._group:
-            self._load(group)
-        row = k - int(self._starts[group])
-        parts = [vectors[starts[row] : starts[row + 1]] for vectors, starts in self._arrays]
-        if self._pooled:
-            parts = [part[0] for part in parts]
-        spans = self._cell("spans", row)
-        tokens = self._cell("tokens", row)
-        return StoredRecord(
-            np.stack(parts) if self._stacked else parts[0],
-            None if tokens is None else tuple(tokens),
-            None if spans is None else tuple((a, b) for a, b in spans),
-            self._cell("text", row),
-        )
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def _cell(self, name: str, row: int) -> Any:
-        return self._table.column(name)[row].as_py() if name in self._table.column_names else None
-
-    def _load(self, group: int) -> None:
-        """Read a row group: the vectors of all its rows, (n, dim), and where each row starts."""
-        try:
-            self._table = self._file.read_row_group(group)
-        except (OSError, ValueError) as error:
-            raise damaged(self._path, error) from None
-        self._arrays = []
-        for name in self._names:
-            column = self._table.column(name).combine_chunks()
-            vectors = column if self._pooled else column.flatten()
-            numbers = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, self.shape[-1])
-            starts = np.arange(len(column) + 1) if self._pooled else column.offsets.to_numpy()
-            self._arrays.append((numbers, starts - starts[0]))
-        self._group = group
-
-
-def read(path: Path) -> ParquetReader:
-    """Open a file."""
-    return ParquetReader(path)
 
 
 # --------------------------------------------------------------------------- columns of vectors

@@ -281,21 +281,16 @@ class Light(Predictor[Text, Prediction]):
         """The sentences of an item as tokens."""
 
     @abstractmethod
-    def finish(self, sentence: Sentence, chunks: Iterator[Array], /) -> Any:
+    def finish(self, sentence: Sentence, values: Array, /) -> Any:
         """What is kept of a sentence that `read` gave, from its layers."""
 
     @abstractmethod
     def join(self, values: Sequence[Any]) -> Prediction:
         """The result of an item from what `finish` kept of its sentences."""
 
-    def _features(self, sentence: Sentence, chunks: Iterator[Array]) -> Array:
+    def _features(self, sentence: Sentence, values: Array) -> Array:
         """What the network reads of a sentence, (time, width)."""
-        given = _given(sentence)
-        parts, start = [], 0
-        for chunk in chunks:  # one, but for very long sentences
-            parts.append(self._network.features(chunk, given[start : start + chunk.shape[1]]))
-            start += chunk.shape[1]
-        return np.concatenate(parts)
+        return self._network.features(values, _given(sentence))
 
 
 def _given(sentence: Sentence) -> tuple[str, ...]:
@@ -336,8 +331,8 @@ class LightTagger(Light[Tagged]):
     def _cut(self, item: str | Sequence[str]) -> tuple[tuple[str, ...], ...]:
         return (self._split(item).tokens if isinstance(item, str) else _tokens(item),)
 
-    def finish(self, sentence: Sentence, chunks: Iterator[Array], /) -> Tagged:
-        scores = self._network.scores(self._features(sentence, chunks))
+    def finish(self, sentence: Sentence, values: Array, /) -> Tagged:
+        scores = self._network.scores(self._features(sentence, values))
         return tagged(_given(sentence), scores, self.tags, self._steps)
 
     def join(self, values: Sequence[Tagged]) -> Tagged:
@@ -378,8 +373,8 @@ class LightClassifier(Light[Classified]):
             return cut_text(item, lambda text: self._split(text).tokens, self._max_tokens)
         return (_tokens(item)[: self._max_tokens],)
 
-    def finish(self, sentence: Sentence, chunks: Iterator[Array], /) -> Array:
-        return self._features(sentence, chunks)
+    def finish(self, sentence: Sentence, values: Array, /) -> Array:
+        return self._features(sentence, values)
 
     def join(self, values: Sequence[Array]) -> Classified:
         return classified(self._network.scores(np.concatenate(values)), self.labels)
