@@ -337,9 +337,8 @@ def card(name: str, ready: Ready, task: Any, figures: dict[str, Any]) -> str:
 
 def task_digest(task: Any) -> str:
     """The digest of the biLM that a task was trained with."""
-    from elmore.embedding.layer_cache import model_digest
 
-    return model_digest(task.elmo)
+    return task.elmo.digest
 
 
 def main() -> None:

@@ -50,7 +50,6 @@ def run_one(args: argparse.Namespace, name: str, system: str, seed: int) -> None
 
     from elmore import Elmo
     from elmore.analysis.probe import random_twin
-    from elmore.embedding.layer_cache import model_digest
 
     torch.set_num_threads(1)
     experiment, data = EXPERIMENTS[name], Path(args.data)
@@ -98,7 +97,7 @@ def run_one(args: argparse.Namespace, name: str, system: str, seed: int) -> None
         "examples": len(train),
         "settings": settings,
         "recipe": recipe_digest(recipe, system),
-        "model": None if elmo is None else model_digest(elmo)[:16],
+        "model": None if elmo is None else elmo.digest[:16],
         "weights": sum(w.numel() for w in task.network.parameters()),
         "tiny": args.tiny,
         "cpu_seconds": round(trained, 1),
@@ -150,13 +149,12 @@ def run_missing(args: argparse.Namespace) -> int:
 def check_results(args: argparse.Namespace) -> None:
     """Refuse to mix results of two biLMs, recipes or sets of data in one table."""
     from elmore import Elmo
-    from elmore.embedding.layer_cache import model_digest
 
     found = load_results(RESULTS)
     models = {
         run["model"] for (_, system), runs in found.items() if system == "elmo" for run in runs
     }
-    if models - {model_digest(Elmo.load(args.model, threads=1))[:16]}:
+    if models - {Elmo.load(args.model, threads=1).digest[:16]}:
         sys.exit(f"{RESULTS} holds results of another biLM; remove them or pass --results FOLDER")
     for (name, system), runs in found.items():
         experiment = EXPERIMENTS[name]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import importlib
+import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -172,6 +174,29 @@ class Elmo:
     def engine(self) -> Engine:
         """What computes: batches of tokens in, all layers out."""
         return self._engine
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of all that the vectors of a sentence depend on, in hexadecimal."""
+        engine = self._engine
+        digest = hashlib.sha256()
+
+        def add(*values: object) -> None:
+            digest.update(json.dumps(values, sort_keys=True, default=str).encode())
+
+        alphabet, vocabulary = engine.indexer.alphabet, engine.indexer.vocabulary
+        add("1", dataclasses.asdict(self.config), self.precision)
+        if alphabet is not None:
+            state = getattr(alphabet, "__dict__", {})
+            add(alphabet.kind, alphabet.max_chars, alphabet.markers, state)
+        if vocabulary is not None:
+            add(list(vocabulary.words), list(vocabulary.specials))
+        for name, weight in self._checkpoint.checked_weights():
+            add(name, list(weight.shape))
+            digest.update(np.ascontiguousarray(weight).data)
+        for part in (engine.start_state or ()) if engine.start == "warm" else ():
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
 
     def tokenize(self, text: str) -> Sentence:
         """Split a sentence into tokens, as the model's training text was or as `load` was told.

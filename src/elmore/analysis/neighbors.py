@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from elmore.base.messages import SILENT, Progress
 from elmore.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, make_room, model_digest
+from elmore.embedding.layer_cache import MAX_BYTES, cache_folder
 from elmore.embedding.results import LayerChoice, cosine, layer_weights, unit
 from elmore.embedding.search import largest, search
 from elmore.errors import ConfigError, FormatError, InputError, ResumeError
@@ -119,8 +118,7 @@ class Neighbors:
     def _index(self, folder: Path, data: Text, name: str) -> Index:
         """An index of all words of a text by their layers; the one in the cache if it is there."""
         weights = layer_weights(self.layers, self.elmo.n_layers)
-        digest = hashlib.sha256(f"{model_digest(self.elmo)} {weights.tolist()}".encode())
-        n_tokens = 0
+        digest = hashlib.sha256(f"{self.elmo.digest} {weights.tolist()}".encode())
         with tempfile.TemporaryDirectory() as temporary:
             text = Path(temporary, "text.jsonl")
             with text.open("wb") as stream:
@@ -128,12 +126,8 @@ class Neighbors:
                     line = json.dumps({"tokens": list(tokens)}).encode() + b"\n"
                     stream.write(line)
                     digest.update(line)
-                    n_tokens += len(tokens)
             place = folder / f"uses-{digest.hexdigest()[:24]}"
             folder.mkdir(parents=True, exist_ok=True)
-            if not place.exists():
-                # It counts towards what the cache may hold: int8, a scale, place and sentence.
-                make_room(folder, max(0, self.max_bytes - n_tokens * (self.elmo.dim + 30)))
             try:
                 self._build(text, place)
             except (FormatError, ResumeError):  # damaged, or of another version of elmore
@@ -142,7 +136,6 @@ class Neighbors:
                 raise InputError(
                     "the text has no words; is it the right file?", file=name
                 ) from None
-        os.utime(place)  # used just now: the cache removes what is oldest
         return Index.open(place, elmo=self.elmo)
 
     def _build(self, text: Path, place: Path, overwrite: bool = False) -> None:

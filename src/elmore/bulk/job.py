@@ -187,10 +187,9 @@ class ShardEmbedder:
     def facts(self) -> dict[str, Any]:
         """What the vectors depend on besides settings and text."""
         from elmore.compute.native import native
-        from elmore.embedding.layer_cache import model_digest
 
         return {
-            "model": {"sha256": model_digest(self.elmo), "dim": self.elmo.dim},
+            "model": {"sha256": self.elmo.digest, "dim": self.elmo.dim},
             "software": {
                 "elmore": __version__,
                 "numpy": np.__version__,

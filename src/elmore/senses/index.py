@@ -621,9 +621,8 @@ def digest_words(values: Sequence[str]) -> str:
 
 def space_digest(space: SenseSpace) -> str:
     """A digest of all that sense vectors depend on."""
-    from elmore.embedding.layer_cache import model_digest
 
-    digest = hashlib.sha256(model_digest(space.elmo).encode())
+    digest = hashlib.sha256(space.elmo.digest.encode())
     if not space.k:  # a model without a softmax
         return digest.hexdigest()
     for array in (space.softmax.weight, space.softmax.bias):

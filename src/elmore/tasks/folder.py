@@ -27,7 +27,6 @@ from elmore.base.manifest import FolderFormat, check_file
 from elmore.base.messages import shown
 from elmore.config import ComputePrecision
 from elmore.elmo import Elmo
-from elmore.embedding.layer_cache import model_digest
 from elmore.errors import ConfigError, FormatError, ModelNotFound
 from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
 from elmore.limits import LIMITS
@@ -303,7 +302,7 @@ def bilm_of(
         )
     else:
         inside = None
-    if model_digest(elmo) != content.elmo:
+    if elmo.digest != content.elmo:
         if inside is not None:
             raise FormatError(
                 f"'{shown(inside, 120)}' is not the biLM that the task was trained with; restore it"

@@ -18,7 +18,7 @@ from torch import Tensor
 from elmore.base.io import sha256_file
 from elmore.base.messages import ProgressOption, shown
 from elmore.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES, cache_folder, model_digest
+from elmore.embedding.layer_cache import MAX_BYTES, cache_folder
 from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row
@@ -280,7 +280,7 @@ class Task(TaskParts[Example, Prediction]):
             labels=self.labels,
             words=self._words,
             weights=weights,
-            elmo=None if self.elmo is None else model_digest(self.elmo),
+            elmo=None if self.elmo is None else self.elmo.digest,
             precision=None if self.elmo is None else self.elmo.precision,
             start="zeros" if self.elmo is None else self.elmo.engine.start,
             scores=self.scores,
@@ -486,7 +486,7 @@ class Task(TaskParts[Example, Prediction]):
             "data": _digest(examples),
             # Scores on other data cannot be compared, and without any the best would stay.
             "dev": _digest(held_out) if held_out else None,
-            "elmo": None if self.elmo is None else model_digest(self.elmo),
+            "elmo": None if self.elmo is None else self.elmo.digest,
             "vectors": None if self.vectors is None else sha256_file(self.vectors),
         }
         if run.exists():

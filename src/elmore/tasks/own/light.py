@@ -24,7 +24,6 @@ from elmore.compute.native import aligned
 from elmore.compute.recurrence import Clips, run_steps
 from elmore.elmo import Elmo
 from elmore.embedding.inputs import sentence_from_tokens
-from elmore.embedding.layer_cache import model_digest
 from elmore.embedding.stream import embed_stream
 from elmore.errors import ConfigError, FormatError
 from elmore.tasks.data.tags import split_tags
@@ -495,7 +494,7 @@ def load_all(models: Iterable[str], elmo: Elmo) -> dict[str, LightTagger | Light
     digest = None
     for model in models:
         content, _ = read_task(find_model(model))
-        digest = digest or model_digest(elmo)
+        digest = digest or elmo.digest
         if content.elmo != digest or content.task not in _KINDS or needs_torch(content, model):
             if model in ready_models():
                 continue
