@@ -32,7 +32,7 @@ import numpy as np
 from elmore import Elmo
 from elmore.base.machine import peak_memory
 from elmore.language_model.sense_vectors import unit
-from elmore.senses import Index, SenseSpace, build_index, marked_place
+from elmore.senses import Index, SubstituteSpace, build_index, marked_place
 from elmore.senses.change import prototype_shift
 from elmore.senses.groups import group_vectors, rand_index
 from elmore.senses.indexing import CANDIDATES
@@ -82,7 +82,10 @@ def lines_of(files: Sequence[str], tokens: int) -> Iterator[str]:
 
 def measure_vectors(args: argparse.Namespace) -> dict[str, Any]:
     elmo = Elmo.load(args.model, threads=1)
-    spaces = {"all": SenseSpace(elmo), "candidates": SenseSpace(elmo, candidates=CANDIDATES)}
+    spaces = {
+        "all": SubstituteSpace(elmo),
+        "candidates": SubstituteSpace(elmo, candidates=CANDIDATES),
+    }
     result: dict[str, Any] = {"homonyms": homonyms(elmo)}
     sentences = [elmo.tokenize(line) for line in lines_of(args.text, 20_000)]
     n_tokens = sum(map(len, sentences))
@@ -110,7 +113,7 @@ def homonyms(elmo: Elmo) -> dict[str, float]:
     rows = [line.split("\t") for line in HOMONYMS.read_text(encoding="utf-8").splitlines()]
     words, senses = (np.array([row[k] for row in rows]) for k in (0, 1))
     places = [marked_place(elmo, row[2]) for row in rows]
-    found = SenseSpace(elmo).vectors(places)
+    found = SubstituteSpace(elmo).vectors(places)
     layers = elmo.layers([sentence.tokens for sentence, _ in places], tokenized=True)
     views = {"sparse": found.similarity(), "dense": cosines(found.dense())}
     for layer in range(elmo.n_layers):
@@ -266,7 +269,7 @@ def ambiguous(
 
 def score_groups(elmo: Elmo, words: dict[str, list[tuple[Sentence, int, str]]]) -> dict[str, Any]:
     places = [(sentence, position) for uses in words.values() for sentence, position, _ in uses]
-    space = SenseSpace(elmo, 64)
+    space = SubstituteSpace(elmo, 64)
     found = unit(space.vectors(places).dense())
     layers = [one.values for one in elmo.pipe((sentence for sentence, _ in places), layers="all")]
     views = [

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from elmore.language_model.explore import Exploration
-    from elmore.language_model.sense_vectors import SenseSpace, SenseVectors
+    from elmore.language_model.sense_vectors import SenseVectors, SubstituteSpace
     from elmore.nn.elmo_layer import ElmoLayer, LayerNorm
 
 __all__ = ["Elmo", "Precision"]
@@ -446,11 +446,11 @@ class Elmo:
         return result[0] if single else result
 
     @cached_property
-    def sense_space(self) -> SenseSpace:
+    def sense_space(self) -> SubstituteSpace:
         """What computes sense vectors: for chosen positions, or for streams of sentences."""
-        from elmore.language_model.sense_vectors import SenseSpace
+        from elmore.language_model.sense_vectors import SubstituteSpace
 
-        return SenseSpace(self)
+        return SubstituteSpace(self)
 
     def explore(self, texts: Sequence[str], *, word: str | None = None) -> Exploration:
         """Compare the uses of a word, with pictures: the page of `elmore serve` in a notebook.

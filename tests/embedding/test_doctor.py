@@ -12,6 +12,9 @@ import pytest
 from elmore.cli import doctor_checks as doctor
 from elmore.cli.doctor_checks import EXTRAS, Check, Diagnosis, diagnose
 from elmore.errors import NativeError
+from elmore.formats.checkpoint import Checkpoint
+from elmore.formats.detect import read_checkpoint
+from elmore.published.catalog import bundled_model
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,6 +25,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ELMORE_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
+
+
+def bundled() -> Checkpoint:
+    return read_checkpoint(bundled_model())
 
 
 def found(**options: Any) -> dict[str, Check]:
@@ -109,3 +116,11 @@ def test_the_extras_are_those_of_the_package() -> None:
         pytest.skip("an installed package has no pyproject.toml")
     extras = tomllib.loads(path.read_text())["project"]["optional-dependencies"]
     assert set(EXTRAS) == set(extras) - {"all", "docs", "test", "dev"}
+
+
+def test_more_threads_than_one_batch_uses_are_not_expected_to_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = doctor._speed(bundled(), 0.0).facts["expected"]
+    monkeypatch.setattr("elmore.compute.workers.available_threads", lambda: 64)
+    assert doctor._speed(bundled(), 0.0).facts["expected"] == 2 * doctor._EXPECTED >= expected

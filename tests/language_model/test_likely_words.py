@@ -20,6 +20,7 @@ from elmore.language_model.likely_words import (
     substitutes,
     substitutes_at,
 )
+from elmore.language_model.sense_vectors import SubstituteSpace
 from elmore.text.sentence import Sentence
 
 
@@ -91,3 +92,31 @@ def test_text_is_tokenized(lm: Elmo) -> None:
 
 def test_examples(lm: Elmo) -> None:
     assert doctest.testmod(likely_words, extraglobs={"elmo": lm}) == (0, 3)
+
+
+def test_similar_words_and_exploring_prepare_the_model_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elmo, _ = load_both(tmp_path)
+    made: list[int] = []
+    prepare = SubstituteSpace.__init__
+    monkeypatch.setattr(
+        SubstituteSpace, "__init__", lambda *a, **how: (made.append(1), prepare(*a, **how))[1]
+    )
+    word = next(token for token in TEXT[:6] if token in WORDS)
+    for _ in range(2):
+        elmo.most_similar(word, TEXT[:6])
+        elmo.most_similar(word)
+        elmo.explore([f"{word} {word} ."])
+        elmo.senses(word)
+    assert len(made) == 1
+
+
+def test_an_exploration_replaces_no_file_unasked(lm: Elmo, tmp_path: Path) -> None:
+    found = lm.explore(["a a ."])
+    (tmp_path / "uses.html").write_text("mine")
+    with pytest.raises(ConfigError, match="exists"):
+        found.save(tmp_path / "uses.html")
+    assert (tmp_path / "uses.html").read_text() == "mine"
+    found.save(tmp_path / "uses.html", overwrite=True)
+    assert "<html" in (tmp_path / "uses.html").read_text("utf-8")

@@ -28,7 +28,7 @@ def test_everything_is_inside(lm: Elmo, tmp_path: Path) -> None:
     found = lm.explore(BANK)
     path = tmp_path / "uses.html"
     found.save(path)
-    found.save(path)  # a second look replaces the first
+    found.save(path, overwrite=True)
     text = path.read_text(encoding="utf-8")
     assert text == found.to_html()
     # A link to the docs is followed by people only; the favicon is inside.

@@ -12,7 +12,7 @@ from small_models import TEXT
 
 from elmore import Elmo
 from elmore.errors import ConfigError, InputError
-from elmore.senses import SenseSpace, marked_place, sense_vectors
+from elmore.senses import SubstituteSpace, marked_place, sense_vectors
 from elmore.text.sentence import Sentence
 
 SENTENCE = Sentence(tuple(TEXT[:6]))
@@ -50,15 +50,15 @@ def test_one_direction_judges_by_what_is_before(tmp_path: Path) -> None:
 
 
 def test_frequent_candidates_alone(lm: Elmo) -> None:
-    space = SenseSpace(lm, candidates=5)
+    space = SubstituteSpace(lm, candidates=5)
     found = space.vectors([(SENTENCE, k) for k in range(6)])
     assert found.ids.max() < 5
     assert space.k == 5 - sum(k < 5 for k in range(len(WORDS)) if k not in PLAIN)
     assert space.dim == found.dense().shape[1]
     with pytest.raises(ConfigError, match="candidates=0"):
-        SenseSpace(lm, candidates=0)
-    with pytest.raises(ConfigError, match="candidates=1 leaves no word beside markers"):
-        SenseSpace(lm, candidates=1)
+        SubstituteSpace(lm, candidates=0)
+    with pytest.raises(ConfigError, match="candidates=1 leaves no word"):
+        SubstituteSpace(lm, candidates=1)
 
 
 def test_few_words_are_the_likeliest_of_all(lm: Elmo) -> None:
@@ -72,7 +72,7 @@ def test_a_place_does_not_depend_on_the_others(lm: Elmo) -> None:
     texts = [Sentence(tuple(TEXT[k : k + 2 + k % 5])) for k in range(11)]
     places = [(text, k) for text in texts for k in range(len(text))]
     places = [places[k] for k in np.random.default_rng(0).permutation(len(places))]
-    together = SenseSpace(lm, 5).vectors(places, batch_tokens=20)
+    together = SubstituteSpace(lm, 5).vectors(places, batch_tokens=20)
     for row, place in enumerate(places):
         alone = sense_vectors(lm, [place], k=5)
         np.testing.assert_array_equal(alone.ids[0], together.ids[row])
@@ -81,13 +81,15 @@ def test_a_place_does_not_depend_on_the_others(lm: Elmo) -> None:
 
 
 def test_the_context_is_what_both_directions_know_before_they_read_the_word(lm: Elmo) -> None:
-    context = SenseSpace(lm, layers="context").vectors([(SENTENCE, k) for k in range(6)]).layers
+    context = (
+        SubstituteSpace(lm, layers="context").vectors([(SENTENCE, k) for k in range(6)]).layers
+    )
     top = lm.layers([SENTENCE.tokens], tokenized=True)[0].values[-1]
     half = lm.dim // 2
     np.testing.assert_allclose(context[1:, :half], top[:-1, :half], atol=1e-6)
     np.testing.assert_allclose(context[:-1, half:], top[1:, half:], atol=1e-6)
     other = Sentence((*SENTENCE.tokens[:3], "xyzzy", *SENTENCE.tokens[4:]))
-    found = SenseSpace(lm, layers="context").vectors([(other, 3)]).layers
+    found = SubstituteSpace(lm, layers="context").vectors([(other, 3)]).layers
     np.testing.assert_allclose(found[0], context[3], atol=1e-6)
 
 

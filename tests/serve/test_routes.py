@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 from elmore import Elmo, score, substitutes
 from elmore.language_model.explore import explore
-from elmore.language_model.sense_vectors import SenseSpace
+from elmore.language_model.sense_vectors import SubstituteSpace
 from elmore.senses import sense_vectors
 from elmore.serve.app import make_app
 from elmore.serve.bodies import JSON, NPZ
@@ -214,7 +214,7 @@ def test_explore(client: TestClient, lm: Elmo) -> None:
     values = np.stack([lm.layers(sentences)[s].values[:, p] for s, p in places])
     wanted = np.einsum("ild,jmd->iljm", values, values)
     np.testing.assert_allclose(answer["products"], wanted, atol=2e-4)
-    found = SenseSpace(lm).vectors([(lm.tokenize(sentences[s]), p) for s, p in places])
+    found = SubstituteSpace(lm).vectors([(lm.tokenize(sentences[s]), p) for s, p in places])
     for row, one in enumerate(answer["senses"]):
         here = found.weights[row] > 0
         assert one["words"] == [found.space.words[k] for k in found.ids[row][here]]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from elmore.base.messages import SILENT, Progress
 from elmore.elmo import Elmo
 from elmore.errors import InputError
-from elmore.language_model.sense_vectors import SenseSpace
+from elmore.language_model.sense_vectors import SubstituteSpace
 from elmore.report import Report
 from elmore.text.reading import json_records
 from elmore.text.sentence import Sentence
@@ -92,7 +92,7 @@ class LexicalSubstitution:
         self, elmo: Elmo, *, limit: int | None = None, progress: Progress = SILENT
     ) -> None:
         self.elmo, self.limit, self.progress = elmo, limit, progress
-        self._space = SenseSpace(elmo)
+        self._space = SubstituteSpace(elmo)
 
     def run(self, data: str | Path) -> Report:
         """Measure on a file."""

@@ -28,7 +28,7 @@ from elmore.analysis.probe import LayerProbe, Views, percent, unit
 from elmore.elmo import Elmo
 from elmore.embedding.results import layer_weights
 from elmore.errors import ConfigError, InputError
-from elmore.language_model.sense_vectors import SenseSpace
+from elmore.language_model.sense_vectors import SubstituteSpace
 from elmore.report import Report, Row, Value
 from elmore.text.reading import json_records, numbered_lines
 from elmore.text.sentence import Sentence
@@ -336,7 +336,7 @@ class _Scorer:
                     spans.append((one.start, one.end - 1))
                 rows[lemma].append(mine)
         texts = {False: known, True: asked}
-        stream = SenseSpace(elmo, layers="context").pipe(
+        stream = SubstituteSpace(elmo, layers="context").pipe(
             (Sentence(tuple(texts[test][number])), spans)
             for (test, number), spans in places.items()
         )

@@ -14,7 +14,7 @@ from elmore.base.atomic import atomic_file
 from elmore.base.messages import shown
 from elmore.embedding.results import SentenceLayers
 from elmore.errors import ConfigError, InputError
-from elmore.language_model.sense_vectors import SenseSpace, SenseVectors
+from elmore.language_model.sense_vectors import SenseVectors
 from elmore.language_model.word_uses import Use, find_uses, repeated_words, shared_word, word_uses
 from elmore.text.sentence import Sentence
 from elmore.text.vocabulary import Vocabulary
@@ -91,9 +91,14 @@ class Exploration:
             text = before + content + after
         return text
 
-    def save(self, path: str | Path) -> None:
-        """Write the page as an HTML file."""
-        with atomic_file(Path(path), overwrite=True) as stream:
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the page as an HTML file.
+
+        Args:
+            path: the file.
+            overwrite: replace a file that exists.
+        """
+        with atomic_file(Path(path), overwrite=overwrite) as stream:
             stream.write(self.to_html().encode("utf-8", "replace"))
 
     def _repr_html_(self) -> str:
@@ -124,7 +129,7 @@ def explore(elmo: Elmo, texts: Sequence[str], *, word: str | None = None) -> Exp
     places = chosen.by_sentence
     layers = elmo.pipe((sentences[k] for k in places), layers="all")
     try:
-        space = SenseSpace(elmo)
+        space = elmo.sense_space
     except ConfigError:  # it has no softmax; the page says so
         senses = None
     else:

@@ -14,6 +14,7 @@ model.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, cast
@@ -35,9 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "N_WORDS",
+    "LayerSpace",
     "Place",
     "SenseSpace",
     "SenseVectors",
+    "SubstituteSpace",
+    "make_space",
     "marked_place",
     "sense_vectors",
     "similar_words",
@@ -47,6 +51,8 @@ __all__ = [
 Array = NDArray[np.float32]
 # A sentence, and the position of a token in it.
 Place = tuple[Sentence, int]
+# A sentence, and positions in it; first and last token where a position has several.
+Places = tuple[Sentence, Sequence[int] | Sequence[tuple[int, int]]]
 
 # Words kept for each place. On SemCor (seven nearest uses, leave one out) 64, 100 and 200 words
 # gave 68.7, 68.5 and 68.6 per cent; their dense forms gave 67.1 each.
@@ -154,19 +160,81 @@ class SenseVectors:
         return result
 
 
-class SenseSpace:
-    """What all sense vectors of one model share: its words, and how likely each is in general.
+class SenseSpace(ABC):
+    """Gives the vectors of positions in sentences: see `SubstituteSpace` and `LayerSpace`.
+
+    Attributes:
+        elmo: the model.
+        k: words kept for each position; 0 if there are only layers.
+        words: all words, by id.
+    """
+
+    elmo: Elmo
+    k: int = 0
+    words: Sequence[str] = ()
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Size of a dense vector."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> Array:
+        """The softmax row of each word, centred and of length 1, (n_words, dim)."""
+
+    @abstractmethod
+    def window(self, places: Sequence[Places], batch_tokens: int) -> SenseVectors:
+        """As `pipe`, but all at once: those of the first sentence come first."""
+
+    def pipe(
+        self, places: Iterable[Places], *, batch_tokens: int = BATCH_TOKENS
+    ) -> Iterator[SenseVectors]:
+        """The vectors of a stream of sentences: lazy, in order, in bounded memory.
+
+        Args:
+            places: sentences, and the positions of interest in each; first and last token where
+                a position has several.
+            batch_tokens: token budget of a batch.
+        """
+        for window in windows(places, lambda item: len(item[0])):
+            found = self.window(window, batch_tokens)
+            stop = 0
+            for _, chosen in window:
+                start, stop = stop, stop + len(chosen)
+                yield found[start:stop]
+
+    def vectors(self, places: Sequence[Place], *, batch_tokens: int = BATCH_TOKENS) -> SenseVectors:
+        """The vectors of chosen positions; those of one sentence share its computation."""
+        check_places(places)
+        rows: dict[Sentence, list[int]] = {}
+        for row, (sentence, _) in enumerate(places):
+            rows.setdefault(sentence, []).append(row)
+        asked = [(sentence, [places[row][1] for row in mine]) for sentence, mine in rows.items()]
+        parts = [self.window([], batch_tokens), *self.pipe(asked, batch_tokens=batch_tokens)]
+        order = np.argsort([row for mine in rows.values() for row in mine], kind="stable")
+        layers = [part.layers for part in parts if part.layers is not None]
+        return SenseVectors(
+            self,
+            np.concatenate([part.ids for part in parts])[order],
+            np.concatenate([part.weights for part in parts])[order],
+            layers=np.concatenate(layers)[order] if layers else None,
+        )
+
+
+class SubstituteSpace(SenseSpace):
+    """Describes a position by the words that could replace the one that is there.
 
     Args:
         elmo: a model that has a softmax.
-        k: words kept for each place; 0 for layers alone.
+        k: words kept for each position.
         candidates: judge only so many of the most frequent words, which takes less time; all by
             default.
         layers: also give this mix of the layers, or "context": the top layer of both directions
-            just before they read the place. A model without a softmax has nothing but layers.
+            just before they read the position.
 
     Raises:
-        ConfigError: the model has no softmax, and no layers are asked for.
+        ConfigError: the model has no softmax.
     """
 
     def __init__(
@@ -177,20 +245,14 @@ class SenseSpace:
         candidates: int | None = None,
         layers: LayerChoice | Literal["context"] | None = None,
     ) -> None:
-        # Layers can do without words; 0 of them say so for a model that has a softmax.
-        for name, value in (("k", k + (layers is not None)), ("candidates", candidates)):
+        for name, value in (("k", k), ("candidates", candidates)):
             if value is not None and value < 1:
                 raise ConfigError(f"{name}={value} words cannot describe a place; use 1 or more")
-        self.elmo, self.candidates = elmo, candidates
+        self.elmo = elmo
         self._rows: Array | None = None
         self._context = isinstance(layers, str) and layers == "context"
-        self._choice = None if self._context else cast(LayerChoice | None, layers)
-        self._mix = None if self._choice is None else layer_weights(self._choice, elmo.n_layers)
-        self._by_layers = self._mix is not None and (elmo.checkpoint.softmax is None or k == 0)
-        self.words: Sequence[str] = ()
-        self.k = 0
-        if self._by_layers:
-            return
+        choice = None if self._context else cast(LayerChoice | None, layers)
+        self._mix = None if choice is None else layer_weights(choice, elmo.n_layers)
         self._predictor = PlacePredictor(elmo, candidates)
         vocabulary = self._predictor.model.vocabulary
         self.words, self.find = vocabulary.words, vocabulary.find
@@ -198,7 +260,7 @@ class SenseSpace:
         self.softmax = self._predictor.model.softmax
         self.k = min(k, len(self._predictor.prior) - len(self._predictor.special))
         if self.k < 1:
-            raise ConfigError(f"candidates={candidates} leaves no word beside markers; use more")
+            raise ConfigError(f"candidates={candidates} leaves no word but markers; use more")
         rank = np.log(np.arange(1, len(self.words) + 1))
         # log p(w), (n_words,)
         self.log_prior = (-rank - np.log(np.exp(-rank).sum())).astype(np.float32)
@@ -206,99 +268,40 @@ class SenseSpace:
     @property
     def dim(self) -> int:
         """Size of a dense vector."""
-        return self.elmo.dim if self._by_layers else int(self.softmax.weight.shape[1])
+        return int(self.softmax.weight.shape[1])
 
     @property
     def rows(self) -> Array:
         """The softmax row of each word, centred and of length 1, (n_words, dim)."""
         if self._rows is None:
-            weight = self.softmax.weight
-            rows = np.asarray(weight[: len(self.words)], np.float32)
+            rows = np.asarray(self.softmax.weight[: len(self.words)], np.float32)
             self._rows = unit(rows - rows.mean(axis=0))
         return self._rows
 
-    def vectors(self, places: Sequence[Place], *, batch_tokens: int = BATCH_TOKENS) -> SenseVectors:
-        """The sense vectors of chosen places; places of one sentence share its computation."""
-        check_places(places)
-        rows: dict[Sentence, list[int]] = {}
-        for row, (sentence, _) in enumerate(places):
-            rows.setdefault(sentence, []).append(row)
-        asked = ((sentence, [places[row][1] for row in mine]) for sentence, mine in rows.items())
-        result = self._empty(len(places))
-        found = self.pipe(asked, batch_tokens=batch_tokens)
-        for mine, part in zip(rows.values(), found, strict=True):
-            result.ids[mine], result.weights[mine] = part.ids, part.weights
-            if result.layers is not None:
-                result.layers[mine] = part.layers
-        return result
-
-    def _empty(self, n: int) -> SenseVectors:
-        kept = self._context or self._mix is not None
-        layers = np.zeros((n, self.elmo.dim), np.float32) if kept else None
-        ids, weights = np.zeros((n, self.k), np.int32), np.zeros((n, self.k), np.float32)
-        return SenseVectors(self, ids, weights, layers=layers)
-
-    def pipe(
-        self,
-        places: Iterable[tuple[Sentence, Sequence[int] | Sequence[tuple[int, int]]]],
-        *,
-        batch_tokens: int = BATCH_TOKENS,
-    ) -> Iterator[SenseVectors]:
-        """The sense vectors of a stream of sentences: lazy, in order, in bounded memory.
-
-        Args:
-            places: sentences, and the positions of interest in each; first and last token where
-                a place has several.
-            batch_tokens: token budget of a batch.
-        """
-        for window in windows(places, lambda item: len(item[0])):
-            found = self.window(window, batch_tokens)
-            stop = 0
-            for _, chosen in window:
-                start, stop = stop, stop + len(chosen)
-                yield found[start:stop]
-
-    def window(
-        self,
-        places: Sequence[tuple[Sentence, Sequence[int] | Sequence[tuple[int, int]]]],
-        batch_tokens: int,
-    ) -> SenseVectors:
+    def window(self, places: Sequence[Places], batch_tokens: int) -> SenseVectors:
         """As `pipe`, but all at once: those of the first sentence come first."""
-        sentences = [sentence for sentence, _ in places]
-        mine = [np.asarray(positions, np.int64) for _, positions in places]
-        result = self._empty(sum(map(len, mine)))
-        if self._by_layers:
-            self._fill_layers(result, sentences, mine, batch_tokens)
-            return result
+        sentences, mine = _split(places)
+        n = sum(map(len, mine))
+        layers = None
+        if self._context or self._mix is not None:
+            layers = np.zeros((n, self.elmo.dim), np.float32)
 
-        def keep(here: slice, layers: Array) -> None:
-            if result.layers is not None and self._mix is not None:
-                result.layers[here] = np.einsum("l,lnd->nd", self._mix, layers)
+        def keep(here: slice, values: Array) -> None:
+            if layers is not None and self._mix is not None:
+                layers[here] = np.einsum("l,lnd->nd", self._mix, values)
 
         hidden = self._predictor.hidden(
             sentences, mine, batch_tokens, None if self._mix is None else keep
         )
-        if self._context:  # one direction beside the other
-            return self._weigh(hidden, np.concatenate(list(hidden), axis=1))
-        return self._weigh(hidden, result.layers)
-
-    def _fill_layers(
-        self,
-        result: SenseVectors,
-        sentences: Sequence[Sentence],
-        positions: Sequence[NDArray[np.int64]],
-        batch_tokens: int,
-    ) -> None:
-        """The layers alone, for a model without a softmax; of spans the first token."""
-        tokens = [sentence.tokens for sentence in sentences]
-        vectors = self.elmo.pipe(
-            tokens, layers=self._choice or "top", tokenized=True, batch_tokens=batch_tokens
-        )
-        stop = 0
-        for mine, values in zip(positions, vectors, strict=True):
-            start, stop = stop, stop + len(mine)
-            if len(mine) and result.layers is not None:
-                result.layers[start:stop] = values[mine[:, 0] if mine.ndim == 2 else mine]
+        if not n:  # a window of empty sentences
+            nothing = np.zeros((0, self.k), np.int32)
+            return SenseVectors(self, nothing, nothing.astype(np.float32), layers=layers)
+        if self._context:  # one direction next to the other
+            layers = np.concatenate(list(hidden), axis=1)
+        # int8 has changed no figure that was measured: on SemCor 68.6 per cent with and without.
+        found = self._predictor.likeliest(hidden, self.k, rounded=True)
+        weights = found.values - found.total[:, None] - self.log_prior[found.ids]
+        return SenseVectors(self, found.ids, np.maximum(weights, 0), layers=layers)
 
     def values(self, place: Place, ids: NDArray[np.int64]) -> Array:
         """How likely chosen words are at a place: log p(w | context) up to a constant, (n,)."""
@@ -317,13 +320,60 @@ class SenseSpace:
         fit = self.values(place, ids) - _FREQUENCY * self.log_prior[ids]
         return np.asarray(fit + _WORD * self.likeness(word, ids))
 
-    def _weigh(self, hidden: Array, layers: Array | None) -> SenseVectors:
-        if not hidden.shape[1]:  # a window of empty sentences
-            return self._empty(0)
-        # int8 has changed no figure that was measured: on SemCor 68.6 per cent with and without.
-        found = self._predictor.likeliest(hidden, self.k, rounded=True)
-        weights = found.values - found.total[:, None] - self.log_prior[found.ids]
-        return SenseVectors(self, found.ids, np.maximum(weights, 0), layers=layers)
+
+class LayerSpace(SenseSpace):
+    """Describes a position by a mix of its layers: for a model without a softmax.
+
+    Args:
+        elmo: the model.
+        layers: the mix.
+    """
+
+    def __init__(self, elmo: Elmo, layers: LayerChoice = "top") -> None:
+        layer_weights(layers, elmo.n_layers)  # refuses layers that are not there
+        self.elmo, self._layers = elmo, layers
+
+    @property
+    def dim(self) -> int:
+        """Size of a dense vector."""
+        return self.elmo.dim
+
+    @property
+    def rows(self) -> Array:
+        """None: there are no words."""
+        return np.zeros((0, self.dim), np.float32)
+
+    def window(self, places: Sequence[Places], batch_tokens: int) -> SenseVectors:
+        """As `pipe`, but all at once; of positions with several tokens the first counts."""
+        sentences, mine = _split(places)
+        layers = [np.zeros((0, self.dim), np.float32)]
+        vectors = self.elmo.pipe(
+            sentences, layers=self._layers, batch_tokens=batch_tokens, progress=False
+        )
+        for positions, values in zip(mine, vectors, strict=True):
+            if len(positions):
+                layers.append(values[positions[:, 0] if positions.ndim == 2 else positions])
+        joined = np.concatenate(layers)
+        nothing = np.zeros((len(joined), 0), np.int32)
+        return SenseVectors(self, nothing, nothing.astype(np.float32), layers=joined)
+
+
+def _split(places: Sequence[Places]) -> tuple[list[Sentence], list[NDArray[np.int64]]]:
+    """The sentences, and the positions in each as an array."""
+    return [s for s, _ in places], [np.asarray(mine, np.int64) for _, mine in places]
+
+
+def make_space(
+    elmo: Elmo,
+    k: int = N_WORDS,
+    *,
+    candidates: int | None = None,
+    layers: LayerChoice | None = None,
+) -> SenseSpace:
+    """The space for a model: layers alone if it has no softmax or no word is asked for (k=0)."""
+    if layers is not None and (elmo.checkpoint.softmax is None or k == 0):
+        return LayerSpace(elmo, layers)
+    return SubstituteSpace(elmo, k, candidates=candidates, layers=layers)
 
 
 def sense_vectors(elmo: Elmo, places: Sequence[Place], *, k: int = N_WORDS) -> SenseVectors:
@@ -334,7 +384,7 @@ def sense_vectors(elmo: Elmo, places: Sequence[Place], *, k: int = N_WORDS) -> S
         places: sentences, and the position of a token in each.
         k: words kept for each place.
     """
-    return SenseSpace(elmo, k).vectors(places)
+    return SubstituteSpace(elmo, k).vectors(places)
 
 
 def similar_words(
@@ -343,7 +393,7 @@ def similar_words(
     """The words nearest in meaning to a word; see `Elmo.most_similar`."""
     if k < 1:
         raise ConfigError(f"k={k} asks for no word; use 1 or more")
-    space = SenseSpace(elmo)
+    space = elmo.sense_space
     ids = np.arange(len(space.words))
     forms = (word, word.lower(), word.capitalize(), word.upper())
     known = [found for form in forms if (found := space.find(form)) is not None]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from elmore.language_model.explore import Exploration
 from elmore.language_model.sense_vectors import (
+    LayerSpace,
     SenseSpace,
     SenseVectors,
+    SubstituteSpace,
     marked_place,
     sense_vectors,
 )
@@ -20,9 +22,11 @@ __all__ = [
     "Concordance",
     "Exploration",
     "Index",
+    "LayerSpace",
     "Sense",
     "SenseSpace",
     "SenseVectors",
+    "SubstituteSpace",
     "Use",
     "WordSenses",
     "build_index",

@@ -42,7 +42,14 @@ from elmore.base.messages import shown
 from elmore.elmo import Elmo
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.formats.detect import ModelPath
-from elmore.language_model.sense_vectors import Array, Place, SenseSpace, SenseVectors
+from elmore.language_model.sense_vectors import (
+    Array,
+    Place,
+    SenseSpace,
+    SenseVectors,
+    SubstituteSpace,
+    make_space,
+)
 from elmore.limits import LIMITS
 from elmore.options import ComputeOptions
 from elmore.published.catalog import BUNDLED, INCLUDED
@@ -305,7 +312,7 @@ class Index:
         settings = self.manifest["settings"]
         elmo = self._elmo or self._loaded()
         model = self.manifest["model"]
-        space = SenseSpace(
+        space = make_space(
             elmo,
             settings["k"],
             candidates=settings["candidates"],
@@ -621,9 +628,8 @@ def digest_words(values: Sequence[str]) -> str:
 
 def space_digest(space: SenseSpace) -> str:
     """A digest of all that sense vectors depend on."""
-
     digest = hashlib.sha256(space.elmo.digest.encode())
-    if not space.k:  # a model without a softmax
+    if not isinstance(space, SubstituteSpace):
         return digest.hexdigest()
     for array in (space.softmax.weight, space.softmax.bias):
         digest.update(np.ascontiguousarray(array, np.float32).data)

@@ -35,7 +35,7 @@ from elmore.embedding.results import LayerChoice
 from elmore.embedding.stream import windows
 from elmore.errors import ConfigError, InputError
 from elmore.formats.detect import ModelPath, absolute
-from elmore.language_model.sense_vectors import Array, SenseSpace, SenseVectors, unit
+from elmore.language_model.sense_vectors import Array, SenseVectors, make_space, unit
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.senses.index import (
     FORMAT,
@@ -467,7 +467,7 @@ class _Indexer:
         self.elmo = self._embedder.elmo
         words = setup["k"] > 0 and self.elmo.checkpoint.softmax is not None
         self.layers = job.layers if setup["layers"] else None if words else "top"
-        self.space = SenseSpace(
+        self.space = make_space(
             self.elmo,
             setup["k"],
             candidates=CANDIDATES,
