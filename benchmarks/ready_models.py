@@ -280,7 +280,9 @@ def make(name: str, args: argparse.Namespace, elmo: Elmo) -> dict[str, Any]:
     report = task.fit(
         ready.train(args.data),
         dev=ready.dev(args.data),
-        report=lambda line: print(name, line["heldout"], flush=True) if "heldout" in line else None,
+        progress=lambda line: (
+            print(name, line["heldout"], flush=True) if "heldout" in line else None
+        ),
     )
     minutes = (time.process_time() - start) / 60
     place = MODELS / f"{task.name}-{name}"

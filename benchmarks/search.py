@@ -195,7 +195,7 @@ def run_trial(trial: Trial, data: Path, runs: Path, seed: int) -> dict[str, Any]
         recipe=Recipe.load("laptop", settings),
         seed=seed,
         threads=1,
-        report=clock.report,
+        progress=clock.report,
     )
     shutil.rmtree(folder / "resume", ignore_errors=True)
     shutil.rmtree(folder / "best", ignore_errors=True)

@@ -78,7 +78,7 @@ def run_one(args: argparse.Namespace, name: str, system: str, seed: int) -> None
             score = line["heldout"][task.metric]
             print(f"{name} {system} {seed}: {epochs[-1]:.0f} s, {score:.2f}", file=sys.stderr)
 
-    report = task.fit(train, dev=dev, out=work, resume=True, report=note)
+    report = task.fit(train, dev=dev, out=work, resume=True, progress=note)
     trained = before + time.process_time() - started
     tests = {}
     for title, part in experiment.tests.items():

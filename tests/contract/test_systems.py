@@ -70,7 +70,7 @@ def stop(line):
     if line["step"] == 4:
         signal.raise_signal(signal.SIGTERM)
 try:
-    pretrain(data, folder / "run", recipe=small_recipe(), threads=1, report=stop)
+    pretrain(data, folder / "run", recipe=small_recipe(), threads=1, progress=stop)
 except Stopped:
     print("stopped at", Run(folder / "run").log()[-1]["step"])
 pretrain(data, folder / "run", recipe=small_recipe(), threads=1, resume=True)

@@ -95,7 +95,7 @@ def test_it_resumes_to_the_bit(data: Prepared, tmp_path: Path, regime: str) -> N
 
     complete = train(data, tmp_path / "complete", settings)
     with pytest.raises(Stopped):
-        train(data, tmp_path / "parts", settings, report=stop)
+        train(data, tmp_path / "parts", settings, progress=stop)
     train(data, tmp_path / "parts", settings, resume=True)
     assert digest(tmp_path / "parts") == digest(complete.path)
 

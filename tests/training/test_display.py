@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def test_it_can_be_silenced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     train(data, tmp_path / "one", progress=False)
-    train(data, tmp_path / "two", report=lambda line: None)  # somebody else shows it
+    train(data, tmp_path / "two", progress=lambda line: None)  # somebody else shows it
     monkeypatch.setattr(logging.getLogger("elmore"), "disabled", True)
     train(data, tmp_path / "three")
     assert capsys.readouterr().err == ""
@@ -72,10 +73,8 @@ def test_a_function_gets_every_line_of_the_log(
     data: Prepared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines: list[dict[str, Any]] = []
-    also: list[dict[str, Any]] = []
-    run = train(data, tmp_path / "run", progress=lines.append, report=also.append)
+    run = train(data, tmp_path / "run", progress=lines.append)
     assert capsys.readouterr().err == ""
-    assert lines == also
     assert [{k: v for k, v in line.items() if k != "total"} for line in lines] == run.log()
     assert all(line["total"] == 900 for line in lines)
     assert any("heldout" in line for line in lines)
@@ -90,9 +89,14 @@ def test_fine_tune_reports_too(
     options: dict[str, Any] = {"recipe": small_recipe(), "tokenized": True, "threads": 1}
     lines: list[dict[str, Any]] = []
     fine_tune(tiny_folder, texts, tmp_path / "a", progress=lines.append, **options)
-    assert lines
+    # Before the first step: what it starts from, and how long it will take.
+    assert re.search(r"fine-tuning .* on \d+ tokens: .* about .*", lines[0]["plan"])
+    assert lines[0]["step"] == 0
+    assert not any("plan" in line for line in lines[1:])
     fine_tune(tiny_folder, texts, tmp_path / "b", progress=False, **options)
     assert capsys.readouterr().err == ""
+    fine_tune(tiny_folder, texts, tmp_path / "c", **options)
+    assert capsys.readouterr().err.startswith("fine-tuning ")
 
 
 def test_a_task_reports_its_evaluations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def report(line):
         os.kill(os.getpid(), signal.SIGTERM)
 try:
     recipe = small_recipe(settings)
-    pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True, report=report)
+    pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True, progress=report)
 except Stopped:
     sys.exit(7)
 except ElmoreError as error:

@@ -161,7 +161,7 @@ def test_published_weights_get_a_new_softmax_first(
         vocabulary=25,
         tokenized=True,
         threads=1,
-        report=watch,
+        progress=watch,
     )
     frozen = run.recipe.schedule.frozen_tokens
     total = run.log()[-1]["tokens"]

@@ -42,7 +42,9 @@ def test_time_memory_and_perplexity_follow_from_what_was_measured(data: Prepared
     assert plan.seconds == 900 / 100 + 4 * 2
     softmax = 4 * len(data.vocabulary) * (recipe.model.projection_dim + 1)
     assert plan.memory_bytes == 10**6 + softmax
-    assert plan.perplexity == len(data.vocabulary)  # so little text teaches nothing
+    # Over 15 words a perplexity means something else than over 50,000.
+    assert plan.perplexity is None
+    assert "perplexity not predicted" in plan.line()
 
 
 @pytest.mark.parametrize("name", ["adam", "muon", "adagrad"])
@@ -66,7 +68,9 @@ def test_the_curve_goes_through_what_was_recorded() -> None:
             assert curve.at(tokens) == pytest.approx(perplexity, rel=0.01)
         found = [curve.at(10**k) for k in range(4, 12)]
         assert found == sorted(found, reverse=True)
-    assert expected_perplexity(512, 128, 10**8, 10**8) == pytest.approx(82.1, rel=0.01)
+    assert expected_perplexity(512, 128, 50_000, 10**8, 10**8) == pytest.approx(82.1, rel=0.01)
+    assert expected_perplexity(512, 128, 20_000, 10**8, 10**8) is None
+    assert expected_perplexity(2048, 256, 50_000, 10**8, 10**8) is None
 
 
 def test_a_second_pass_is_worth_less_than_new_text() -> None:
@@ -74,7 +78,7 @@ def test_a_second_pass_is_worth_less_than_new_text() -> None:
     twice = worth_of_passes(1000, 2000)
     assert 1900 < twice < 2000
     assert worth_of_passes(1000, 10**9) == pytest.approx(16_000)
-    assert math.isfinite(expected_perplexity(512, 128, 1, 1))
+    assert math.isfinite(expected_perplexity(512, 128, 50_000, 1, 1) or math.nan)
 
 
 def sized(data: Prepared, tokens: int, heldout: int = 10**5) -> Prepared:

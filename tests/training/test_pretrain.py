@@ -220,7 +220,7 @@ def small(**settings: object) -> Recipe:
 
 def test_what_a_run_leaves(data: Prepared, tmp_path: Path) -> None:
     heard: list[dict[str, Any]] = []
-    run = pretrain(data.folder, tmp_path / "run", recipe=small(), threads=1, report=heard.append)
+    run = pretrain(data.folder, tmp_path / "run", recipe=small(), threads=1, progress=heard.append)
     names = {path.name for path in run.path.iterdir()}
     assert names == {"best", "checkpoint", "lock", "log.jsonl", "recipe.json", "resume"}
     assert run.recipe == small()

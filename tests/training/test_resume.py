@@ -162,7 +162,7 @@ def test_stopped_by_a_signal(
     recipe = recipe_of(name)
     for _ in range(3):
         with pytest.raises(Stopped, match=f"SIGTERM after step {at[0]}"):
-            pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True, report=ask)
+            pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True, progress=ask)
         assert steps_of(out) == at.pop(0)
     pretrain(data, out, recipe=recipe, threads=1, seed=3, resume=True)
     assert digest(out) == digest(expected)
@@ -239,7 +239,7 @@ for where, step in [*plan, [None, None]]:
         states.shutil = types.SimpleNamespace(rmtree=removing)
         try:
             pretrain(data, out, recipe=small_recipe(settings), seed=3, threads=1, resume=True,
-                     report=report)
+                     progress=report)
         except BaseException:
             traceback.print_exc()
             os._exit(1)

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
             resume=args.resume,
             threads=args.threads,
             device=args.device,
-            report=display.show,
+            progress=display.show,
         )
     evaluations = [line["heldout"] for line in done.log() if "heldout" in line]
     best: dict[str, float] = min(evaluations, key=lambda found: found["loss"], default={})

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             resume=args.resume,
             threads=args.threads,
             device=args.device,
-            report=_announcing(args, recipe, display),
+            progress=_announcing(args, recipe, display),
         )
     # Of several processes only the first reports.
     if os.environ.get("RANK", "0") == "0":

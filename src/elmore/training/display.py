@@ -1,9 +1,9 @@
 """The live report of a training run, for the command line and for Python.
 
-`progress=` of `pretrain`, `fine_tune` and `Task.fit` chooses it. None shows it, unless the caller
-passes `report=`; True shows it; False does not. A function gets every line of the log instead: a
-dictionary with `step`, `tokens` (of a task `examples` and `epoch`) and `total`, and either `loss`,
-`lr`, `norm` and a rate, or `heldout` with the scores of an evaluation.
+`progress=` of `pretrain`, `fine_tune` and `Task.fit` chooses it. True or None shows it, False does
+not. A function gets every line of the log instead: a dictionary with `step`, `tokens` (of a task
+`examples` and `epoch`) and `total`, and either `loss`, `lr`, `norm` and a rate, or `heldout` with
+the scores of an evaluation. `fine_tune` sends a first one with a `plan` in words.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ class Display(AbstractContextManager["Display"]):
             self._write_events(line)
         if self._quiet:
             return
-        if is_watched():
+        if "plan" in line:
+            say(f"{self._prefix}{line['plan']}")
+        elif is_watched():
             self._draw(line)
         elif text := self._text(line):
             say(f"{self._prefix}{text}")

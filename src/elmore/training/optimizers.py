@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ __all__ = [
     "clip_by_global_norm",
     "is_lstm_matrix",
     "learning_rate",
+    "make_optimizer",
     "orthogonalize",
     "plateau_factor",
     "sum_rows",
@@ -321,6 +322,33 @@ class Muon(Optimizer):
     def load(self, state: Mapping[str, Tensor]) -> None:
         super().load(state)
         self._others.load(state)
+
+
+def make_optimizer(
+    name: str,
+    *,
+    betas: tuple[float, float],
+    epsilon: float,
+    weight_decay: float = 0.0,
+    accumulator: float = 0.1,
+    **muon: Any,
+) -> Optimizer:
+    """Make an optimizer by the name that recipes give it.
+
+    Args:
+        name: "adam", "muon", "adagrad" or "adadelta".
+        betas: of Adam; the first is Adadelta's rho.
+        epsilon: of Adam and Adadelta.
+        weight_decay: of Adam and Muon.
+        accumulator: of Adagrad.
+        muon: further arguments of `Muon`.
+    """
+    if name == "adagrad":
+        return Adagrad(accumulator=accumulator)
+    if name == "adadelta":
+        return Adadelta(rho=betas[0], epsilon=epsilon)
+    adam = Adam(betas=betas, epsilon=epsilon, weight_decay=weight_decay)
+    return Muon(adam, weight_decay=weight_decay, **muon) if name == "muon" else adam
 
 
 def is_lstm_matrix(name: str) -> bool:

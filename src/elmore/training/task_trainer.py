@@ -14,12 +14,9 @@ from torch import Tensor, nn
 
 from elmore.training.loop import StepReport, Trainable
 from elmore.training.optimizers import (
-    Adadelta,
-    Adagrad,
-    Adam,
-    Optimizer,
     Update,
     clip_by_global_norm,
+    make_optimizer,
     plateau_factor,
 )
 from elmore.training.run import Run, load_state, save_state, state_part
@@ -156,7 +153,8 @@ class TaskTrainer(Trainable, Generic[Example]):
         self._learning, self._pace = learning, pace
         self.scores: list[float] = []
         self._weights = {n: w for n, w in network.named_parameters() if w.requires_grad}
-        self._optimizer = _optimizer(learning)
+        betas = (learning.beta1, learning.beta2)
+        self._optimizer = make_optimizer(learning.name, betas=betas, epsilon=learning.epsilon)
         self._best: dict[str, Tensor] = {}
         self._means = {n: w.detach().clone() for n, w in self._weights.items()}
         if not learning.average:
@@ -292,11 +290,3 @@ class TaskTrainer(Trainable, Generic[Example]):
         self.scores = [float(value) for value in facts["scores"]]
         self.batches.restore(int(facts["epoch"]), int(facts["place"]))
         return True
-
-
-def _optimizer(learning: LearningRecipe) -> Optimizer:
-    if learning.name == "adagrad":
-        return Adagrad(accumulator=0.1)
-    if learning.name == "adadelta":
-        return Adadelta(rho=learning.beta1, epsilon=learning.epsilon)
-    return Adam(betas=(learning.beta1, learning.beta2), epsilon=learning.epsilon)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elmore.base.messages import ProgressOption
+from elmore.base.messages import ProgressOption, readable_time, shown
 from elmore.corpus.prepare import prepare
 from elmore.corpus.prepared import Prepared
 from elmore.formats.checkpoint import Checkpoint
@@ -17,10 +17,11 @@ from elmore.text.characters import DictionaryAlphabet
 from elmore.text.segmenter import Tokenizer
 from elmore.text.vocabulary import USUAL
 from elmore.training.bilm.fitted_recipe import run_tokens
-from elmore.training.bilm.pretrain import pretrain
+from elmore.training.bilm.plan import measure
+from elmore.training.bilm.pretrain import start_run, train_run
 from elmore.training.bilm.recipe import ModelRecipe, Recipe
-from elmore.training.display import LogReader, TrainingProgress
-from elmore.training.distributed import join_group
+from elmore.training.display import TrainingProgress
+from elmore.training.distributed import Group
 from elmore.training.run import Run
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ def fine_tune(
     threads: int | None = None,
     device: str = "cpu",
     progress: TrainingProgress = None,
-    report: LogReader | None = None,
 ) -> Run:
     """Continue training a model on other text.
 
@@ -69,8 +69,7 @@ def fine_tune(
         overwrite: as in `pretrain`.
         threads: processors to use; all by default.
         device: where to compute.
-        progress: as in `pretrain`.
-        report: as in `pretrain`.
+        progress: as in `pretrain`; it begins with the model and an estimate of the time.
     """
     if tokenizer is None and not isinstance(model, str | Path | tuple):
         tokenizer = model.engine.compute.tokenizer
@@ -81,20 +80,16 @@ def fine_tune(
     own = isinstance(checkpoint.alphabet, DictionaryAlphabet)
     shape = ModelRecipe.from_config(checkpoint.config, alphabet="characters" if own else "bytes")
     run = Run(out)
-    run.check_new(resume=resume, overwrite=overwrite)
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
     schedule = recipe.schedule
     if epochs is not None:
         schedule = dataclasses.replace(schedule, epochs=float(epochs), tokens=None)
-    shown = False if progress is False else None  # of prepare, which counts and has no log
-    group = join_group(device)
-    group.barrier()  # nobody may write before all have seen that there is no run
-    if overwrite:
-        group.first(run.clear)
+    group = start_run(run, device, resume=resume, overwrite=overwrite)
+    counting = False if progress is False else None  # of prepare, which has no log
     # One process prepares for all: they share the folder.
     group.first(
         lambda: _prepare(
-            checkpoint, texts, run, vocabulary, heldout, tokenized, tokenizer, seed, shown
+            checkpoint, texts, run, vocabulary, heldout, tokenized, tokenizer, seed, counting
         )
     )
     data = Prepared.open(run.path / "data")
@@ -107,20 +102,36 @@ def fine_tune(
         cutoffs = checkpoint.softmax.cutoffs
         loss = dataclasses.replace(loss, kind="adaptive", cutoffs=cutoffs)
     recipe = dataclasses.replace(recipe, model=shape, loss=loss, schedule=schedule)
-    pretrain(
+    plan = None
+    if group.main and progress is not False and not run.exists():
+        plan = _plan(data, recipe, checkpoint, threads, group)
+    train_run(
+        run,
         data,
-        out,
-        recipe=recipe,
+        recipe,
+        group,
         seed=seed,
-        resume=resume,
         threads=threads,
-        device=device,
         progress=progress,
-        report=report,
         start=checkpoint,
+        plan=plan,
     )
     group.leave()
     return run
+
+
+def _plan(
+    data: Prepared, recipe: Recipe, checkpoint: Checkpoint, threads: int | None, group: Group
+) -> str:
+    """What a run starts from and how long it will take, from a few measured steps."""
+    found = measure(data, recipe, threads=threads, device=group.device, seconds=2, start=checkpoint)
+    tokens = run_tokens(data, recipe)
+    seconds = tokens / (found.tokens_per_second * group.world)
+    patience = ", less if it stops improving" if recipe.run.patience else ""
+    return (
+        f"fine-tuning {shown(checkpoint.origin, 120)} on {data.n_tokens:,} tokens: {tokens:,} "
+        f"tokens to read, about {readable_time(seconds)}{patience}"
+    )
 
 
 def _checkpoint(model: Elmo | ModelPath) -> Checkpoint:

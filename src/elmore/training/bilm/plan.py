@@ -15,6 +15,7 @@ from elmore.base.machine import peak_memory
 from elmore.base.messages import readable_bytes, readable_time
 from elmore.config import count_parameters, weight_shapes
 from elmore.corpus.prepared import Prepared
+from elmore.formats.checkpoint import Checkpoint
 from elmore.nn.threads import torch_workers
 from elmore.training.bilm.fitted_recipe import choose_recipe, run_tokens
 from elmore.training.bilm.pretrain import make_trainer, one_thread
@@ -66,8 +67,9 @@ class Plan:
         seconds: of the complete run, with its evaluations.
         memory_bytes: of the process; None where the system does not tell.
         disk_bytes: of the run folder, at most.
-        perplexity: what to expect on text like that of `perplexity_of`; a rough guide elsewhere.
-        perplexity_of: what the expectation comes from.
+        perplexity: what to expect on text like that of `perplexity_of`; None where the vocabulary
+            or the size of the model differs too much from those runs.
+        perplexity_of: the runs that the expectation comes from.
         parameters: without the softmax.
         vocabulary: words that are predicted.
         advice: what to change, if anything.
@@ -81,7 +83,7 @@ class Plan:
     seconds: float
     memory_bytes: int | None
     disk_bytes: int
-    perplexity: float
+    perplexity: float | None
     perplexity_of: str
     parameters: int
     vocabulary: int
@@ -107,10 +109,8 @@ class Plan:
             # A model that is saved is copied first.
             memory_bytes=None if memory is None else memory + _softmax_bytes(recipe, n_words),
             disk_bytes=disk_bytes(recipe, n_words),
-            # A model that knows nothing hesitates between all words.
-            perplexity=min(
-                float(n_words),
-                expected_perplexity(model.dim, model.projection_dim, prepared.n_tokens, total),
+            perplexity=expected_perplexity(
+                model.dim, model.projection_dim, n_words, prepared.n_tokens, total
             ),
             perplexity_of=f"{curve.text}, {curve.vocabulary:,} words, "
             f"{curve.dim} cells and {curve.projection_dim} dimensions",
@@ -131,8 +131,13 @@ class Plan:
         return (
             f"plan: {self.total_tokens:,} tokens at {self.tokens_per_second:,.0f} per second, "
             f"{readable_time(self.seconds)}; {memory}{readable_bytes(self.disk_bytes)} disk; "
-            f"expected perplexity about {self.perplexity:.0f}"
+            f"perplexity {self._expected()}"
         )
+
+    def _expected(self) -> str:
+        if self.perplexity is None:
+            return f"not predicted (known are runs on {self.perplexity_of})"
+        return f"about {self.perplexity:.0f} on such text (from runs on {self.perplexity_of})"
 
     def __str__(self) -> str:
         memory = "unknown" if self.memory_bytes is None else readable_bytes(self.memory_bytes)
@@ -145,7 +150,7 @@ class Plan:
             "time": readable_time(self.seconds),
             "memory": memory,
             "disk": f"{readable_bytes(self.disk_bytes)} at most",
-            "perplexity": f"about {self.perplexity:.0f} ({self.perplexity_of})",
+            "perplexity": self._expected(),
         }
         lines = [f"{name:<12}{value}" for name, value in rows.items()]
         return "\n".join([*lines, *(f"{'advice':<12}{text}" for text in self.advice)])
@@ -184,25 +189,26 @@ def measure(
     threads: int | None = None,
     device: str = "cpu",
     seconds: float = 5.0,
+    start: Checkpoint | None = None,
 ) -> Measured:
-    """Train a few steps on the data, and forget them."""
+    """Train a few steps on the data, from the weights of `start` if given, and forget them."""
     with tempfile.TemporaryDirectory() as folder, one_thread():
         workers = torch_workers(threads)
         group = Group(device=device)
-        trainer = make_trainer(prepared, recipe, Run(folder), 0, group, workers, None)
+        trainer = make_trainer(prepared, recipe, Run(folder), 0, group, workers, start)
         trainer.step()  # the first one also reads the data and makes the optimizer's arrays
-        seen, start = trainer.seen, time.perf_counter()
+        seen, began = trainer.seen, time.perf_counter()
         for _ in range(_STEPS):
             trainer.step()
-            if time.perf_counter() - start > seconds:
+            if time.perf_counter() - began > seconds:
                 break
-        speed = (trainer.seen - seen) / (time.perf_counter() - start)
-        start = time.perf_counter()
+        speed = (trainer.seen - seen) / (time.perf_counter() - began)
+        began = time.perf_counter()
         # Two batches tell the speed. All of them, with the full softmax, may take minutes.
         everything = trainer.heldout
         trainer.heldout = everything[:2]
         trainer.evaluate()
-        taken = time.perf_counter() - start
+        taken = time.perf_counter() - began
     share = len(everything) / max(1, len(trainer.heldout))
     return Measured(
         tokens_per_second=speed, evaluation_seconds=taken * share, memory_bytes=peak_memory()

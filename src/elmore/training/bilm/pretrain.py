@@ -30,12 +30,12 @@ from elmore.training.bilm.streams import (
     endless_sentences,
 )
 from elmore.training.bilm.trainer import LmTrainer
-from elmore.training.display import LogReader, TrainingProgress, reporting
+from elmore.training.display import TrainingProgress, reporting
 from elmore.training.distributed import Group, join_group
 from elmore.training.loop import Cadence, train
 from elmore.training.run import Run, load_state
 
-__all__ = ["finish_recipe", "make_trainer", "one_thread", "pretrain"]
+__all__ = ["finish_recipe", "make_trainer", "one_thread", "pretrain", "start_run", "train_run"]
 
 
 def pretrain(
@@ -49,8 +49,6 @@ def pretrain(
     threads: int | None = None,
     device: str = "cpu",
     progress: TrainingProgress = None,
-    report: LogReader | None = None,
-    start: Checkpoint | None = None,
 ) -> Run:
     """Train a biLM.
 
@@ -68,9 +66,7 @@ def pretrain(
             GPU of each.
         progress: whether to show the live report of the command line: a bar in a terminal or
             notebook, elsewhere lines on stderr. Or a function that gets every line of the log
-            instead. By default it is shown, unless there is a `report`.
-        report: gets every line of the log as it is written, whatever is shown.
-        start: a model to start from, instead of random weights.
+            instead, as it is written.
 
     Returns:
         the run; `run.elmo()` is the trained model.
@@ -81,15 +77,36 @@ def pretrain(
         recipe = choose_recipe(prepared, run if resume else None)
     elif not isinstance(recipe, Recipe):
         recipe = Recipe.load(recipe)
+    group = start_run(run, device, resume=resume, overwrite=overwrite)
+    train_run(run, prepared, recipe, group, seed=seed, threads=threads, progress=progress)
+    group.leave()
+    return run
+
+
+def start_run(run: Run, device: str, *, resume: bool, overwrite: bool) -> Group:
+    """Join the other processes, and check or clear the folder of a run with them."""
     group = join_group(device)
     run.check_new(resume=resume, overwrite=overwrite)
-    group.barrier()  # nobody may start the run before all have seen that there is none
+    group.barrier()  # nobody may write before all have seen that there is no run
     if overwrite:
         group.first(run.clear)
-    workers = torch_workers(threads)
-    trainer = make_trainer(prepared, recipe, run, seed, group, workers, start)
-    if start is not None:
-        trainer.start_from(start)
+    return group
+
+
+def train_run(
+    run: Run,
+    prepared: Prepared,
+    recipe: Recipe,
+    group: Group,
+    *,
+    seed: int,
+    threads: int | None,
+    progress: TrainingProgress,
+    start: Checkpoint | None = None,
+    plan: str | None = None,
+) -> None:
+    """Start or resume a run; `start` are weights to start from, `plan` is reported first."""
+    trainer = make_trainer(prepared, recipe, run, seed, group, torch_workers(threads), start)
     facts = {"seed": seed, "data": prepared.digest, "processes": group.world}
     with run.locked() if group.main else nullcontext():
         if run.exists():
@@ -102,23 +119,14 @@ def pretrain(
         elif group.main:
             run.start(recipe, facts)
         group.barrier()
-        with one_thread(), reporting(progress, report, run.path) as read:
-            around = recipe.run
-            train(
-                trainer,
-                run,
-                Cadence(
-                    around.log_steps,
-                    around.save_minutes,
-                    around.evaluate_tokens,
-                    around.patience,
-                ),
-                main=group.main,
-                report=read if group.main else None,
-                agree=group.any,
-            )
-    group.leave()
-    return run
+        around = recipe.run
+        cadence = Cadence(
+            around.log_steps, around.save_minutes, around.evaluate_tokens, around.patience
+        )
+        with one_thread(), reporting(progress if group.main else False, None, run.path) as read:
+            if plan is not None:
+                read({"step": 0, "tokens": 0, "total": trainer.total(), "plan": plan})
+            train(trainer, run, cadence, main=group.main, report=read, agree=group.any)
 
 
 @contextmanager
@@ -187,6 +195,8 @@ def make_trainer(
     )
     if recipe.model.vectors is not None:
         trainer.use_vectors(Path(recipe.model.vectors))
+    if start is not None:
+        trainer.start_from(start)
     return trainer
 
 

@@ -21,6 +21,8 @@ _FILE = Path(__file__).parents[2] / "data" / "scaling.json"
 # Each pass over the same text is worth less than the one before, and falls to 1/e after this many
 # (Muennighoff et al. 2023, "Scaling data-constrained language models").
 _WORTH = 15.0
+# How often larger or smaller a vocabulary and a model may be than those of a curve.
+_MAX_WORDS, _MAX_SIZE = 1.25, 2.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,19 @@ def worth_of_passes(tokens: int, total: int) -> float:
     return tokens * (1 + _WORTH * (1 - math.exp(-(passes - 1) / _WORTH)))
 
 
-def expected_perplexity(dim: int, projection_dim: int, tokens: int, total: int) -> float:
-    """The perplexity to expect of a model after a run; rough for other sizes and languages."""
-    worth = worth_of_passes(tokens, total)
-    return nearest_curve(dim, projection_dim).at(max(1.0, worth))
+def expected_perplexity(
+    dim: int, projection_dim: int, n_words: int, tokens: int, total: int
+) -> float | None:
+    """The perplexity to expect after a run on text like that of the curve.
+
+    None if the curve does not apply: perplexities over vocabularies of different sizes cannot be
+    compared, and a model of a very different size learns at another speed.
+    """
+    curve = nearest_curve(dim, projection_dim)
+    words, size = (
+        n_words / curve.vocabulary,
+        dim * projection_dim / (curve.dim * curve.projection_dim),
+    )
+    if not (1 / _MAX_WORDS <= words <= _MAX_WORDS and 1 / _MAX_SIZE <= size <= _MAX_SIZE):
+        return None
+    return curve.at(max(1.0, worth_of_passes(tokens, total)))

@@ -38,14 +38,10 @@ from elmore.training.bilm.recipe import Recipe
 from elmore.training.distributed import Group
 from elmore.training.loop import StepReport, Trainable
 from elmore.training.optimizers import (
-    Adagrad,
-    Adam,
-    Muon,
-    Optimizer,
-    RunJobs,
     Update,
     clip_by_global_norm,
     learning_rate,
+    make_optimizer,
     sum_rows,
 )
 from elmore.training.run import Run, load_state, save_state, state_part
@@ -103,7 +99,19 @@ class LmTrainer(Trainable):
             cutoffs=self.cutoffs,
             autocast=recipe.run.autocast,
         )
-        self.optimizer = _optimizer(recipe, self.objective.run)
+        choice = recipe.optimizer
+        self.optimizer = make_optimizer(
+            choice.name,
+            betas=(choice.beta1, choice.beta2),
+            epsilon=choice.epsilon,
+            weight_decay=choice.weight_decay,
+            accumulator=choice.accumulator,
+            # Relative to lr, which the schedule changes, so that both rise and decay together.
+            rate=choice.muon_lr / choice.lr,
+            momentum=choice.muon_momentum,
+            rounded=recipe.run.autocast,
+            run=self.objective.run,
+        )
         self._carried: BiLmState | None = None
 
     def _start_softmax(
@@ -418,23 +426,3 @@ def _exp(loss: float) -> float:
     """The perplexity of a loss, kept finite: JSON has no infinity."""
     # A float ends near exp(709).
     return math.exp(min(loss, 700.0))
-
-
-def _optimizer(recipe: Recipe, run: RunJobs) -> Optimizer:
-    choice = recipe.optimizer
-    if choice.name == "adagrad":
-        return Adagrad(accumulator=choice.accumulator)
-    adam = Adam(
-        betas=(choice.beta1, choice.beta2), epsilon=choice.epsilon, weight_decay=choice.weight_decay
-    )
-    if choice.name == "adam":
-        return adam
-    return Muon(
-        adam,
-        # Relative to lr, which the schedule changes, so that both rates rise and decay together.
-        rate=choice.muon_lr / choice.lr,
-        momentum=choice.muon_momentum,
-        weight_decay=choice.weight_decay,
-        rounded=recipe.run.autocast,
-        run=run,
-    )
