@@ -20,6 +20,7 @@ from elmore.errors import ConfigError
 __all__ = [
     "PICTURES",
     "Report",
+    "Reported",
     "Row",
     "Value",
     "aligned",
@@ -135,6 +136,37 @@ class Report:
 
     def _remarks(self) -> list[str]:
         return [f"{name}: {_shown(v)}" for name, v in self.measured_on.items()] + [*self.notes]
+
+
+class Reported:
+    """A result whose tables are a `Report`, for notebooks, files and data frames."""
+
+    @property
+    def report(self) -> Report:
+        """The result as tables."""
+        raise NotImplementedError
+
+    def draw(self, path: Path, *, overwrite: bool = False) -> None:
+        """Draw the result into a picture file."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return str(self.report)
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
+    def to_pandas(self, table: str | None = None) -> Any:
+        """The first table of the report, or another one, as a `pandas.DataFrame`."""
+        return self.report.to_pandas(table)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the result as the suffix says: .html, .json, .txt, .svg, .png or .pdf."""
+        path = Path(path)
+        if path.suffix.lower() in PICTURES:
+            self.draw(path, overwrite=overwrite)
+        else:
+            self.report.save(path, overwrite=overwrite)
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:

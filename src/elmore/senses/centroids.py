@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmore.elmo import Elmo
-from elmore.embedding.results import LayerChoice, mixed
+from elmore.embedding.results import LayerChoice, mixed, unit
 from elmore.embedding.stream import BATCH_TOKENS, embed_stream
 from elmore.errors import ConfigError
 from elmore.text.sentence import Sentence
 
-__all__ = ["Centroid", "k_means", "sense_centroids", "word_centroids"]
+__all__ = ["Centroid", "first_centres", "k_means", "sense_centroids", "word_centroids"]
 
 Array = NDArray[np.float32]
 # Of the uses that are in memory at once.
@@ -152,7 +152,9 @@ def _uses(
 
 
 def _grouped(word: str, vectors: Array, senses: int, seed: int) -> list[Centroid]:
-    groups = _k_means(vectors, min(senses, len(vectors)), seed)
+    points = unit(vectors)
+    centres = first_centres(points, min(senses, len(vectors)), np.random.default_rng(seed))
+    groups = k_means(points, centres)
     sizes = np.bincount(groups)
     order = [int(group) for group in np.argsort(-sizes, kind="stable") if sizes[group]]
     return [
@@ -165,22 +167,24 @@ def _grouped(word: str, vectors: Array, senses: int, seed: int) -> list[Centroid
     ]
 
 
-def _k_means(vectors: Array, n_groups: int, seed: int) -> NDArray[np.int64]:
-    """Group vectors by the angle between them; first centres are chosen as k-means++ does.
+def first_centres(points: Array, k: int, draws: np.random.Generator) -> Array:
+    """Choose first centres far apart, as k-means++ does; fewer if the points are the same.
+
+    Args:
+        points: unit vectors, (n, dim).
+        k: how many centres.
+        draws: what chooses.
 
     Returns:
-        the group of each vector, (n,).
+        points, (up to k, dim).
     """
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    points = vectors / np.maximum(lengths, 1e-12)
-    draws = np.random.default_rng(seed)
     centres = points[[int(draws.integers(len(points)))]]
-    while len(centres) < n_groups:
+    while len(centres) < k:
         far = np.clip(1 - (points @ centres.T).max(axis=1).astype(np.float64), 0, None)
         if far.sum() <= 1e-6 * len(points):
-            break  # all uses are one of these
+            break
         centres = np.vstack([centres, points[int(draws.choice(len(points), p=far / far.sum()))]])
-    return k_means(points, centres)
+    return centres
 
 
 def k_means(points: Array, centres: Array) -> NDArray[np.int64]:
@@ -199,8 +203,7 @@ def k_means(points: Array, centres: Array) -> NDArray[np.int64]:
         for group in range(len(centres)):
             members = points[groups == group]
             if len(members):
-                mean = members.mean(axis=0)
-                centres[group] = mean / max(float(np.linalg.norm(mean)), 1e-12)
+                centres[group] = unit(members.mean(axis=0)[None])[0]
         again = np.argmax(points @ centres.T, axis=1)
         if np.array_equal(again, groups):
             break

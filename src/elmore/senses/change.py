@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import Array, SenseVectors, unit
-from elmore.report import PICTURES, Report, Row
+from elmore.report import Report, Reported, Row
 from elmore.senses.groups import group_vectors, sense_names
 from elmore.senses.index import Index, Use
 
@@ -73,7 +73,7 @@ class WordChange:
 
 
 @dataclass(frozen=True, repr=False)
-class Changes:
+class Changes(Reported):
     """Words by falling change.
 
     Attributes:
@@ -125,25 +125,11 @@ class Changes:
             notes=[rare] if self.rare else [],
         )
 
-    def __repr__(self) -> str:
-        return str(self.report)
+    def draw(self, path: Path, *, overwrite: bool = False) -> None:
+        """Draw the words that changed most."""
+        from elmore.senses.pictures import draw_change
 
-    def _repr_html_(self) -> str:
-        return self.report._repr_html_()
-
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the ranking as the suffix says: .html, .json, .txt or a picture (.svg, .png)."""
-        path = Path(path)
-        if path.suffix.lower() in PICTURES:
-            from elmore.senses.pictures import draw_change
-
-            draw_change(self, path, overwrite=overwrite)
-        else:
-            self.report.save(path, overwrite=overwrite)
-
-    def to_pandas(self, table: str | None = None) -> Any:
-        """The ranking, or another table of the report, as a `pandas.DataFrame`."""
-        return self.report.to_pandas(table)
+        draw_change(self, path, overwrite=overwrite)
 
 
 def compare(

@@ -17,7 +17,7 @@ from elmore.base.messages import printable, spreadsheet_safe
 from elmore.embedding.search import largest
 from elmore.errors import ConfigError
 from elmore.language_model.sense_vectors import Array, Place, SenseVectors, marked_place, unit
-from elmore.report import PICTURES, Report, Row
+from elmore.report import Report, Reported, Row
 from elmore.senses.index import Index, Rows, Use
 
 __all__ = ["Concordance", "Hit", "find_similar", "read_place"]
@@ -58,7 +58,7 @@ class Hit:
 
 
 @dataclass(frozen=True, repr=False)
-class Concordance:
+class Concordance(Reported):
     """Uses one below the other, the most similar first."""
 
     query: str
@@ -91,13 +91,6 @@ class Concordance:
         rows: list[Row] = [hit.row() for hit in self.hits]
         return Report(name="find", metrics={}, tables={f"uses like: {self.query}": rows})
 
-    def _repr_html_(self) -> str:
-        return self.report._repr_html_()
-
-    def to_pandas(self) -> Any:
-        """The hits as a `pandas.DataFrame`."""
-        return self.report.to_pandas()
-
     def to_dict(self) -> dict[str, Any]:
         """The hits as JSON values, with complete sentences."""
         hits = [
@@ -106,21 +99,23 @@ class Concordance:
         ]
         return {"query": self.query, "hits": hits}
 
+    def draw(self, path: Path, *, overwrite: bool = False) -> None:
+        """Draw the hits as bars."""
+        from elmore.senses.pictures import draw_find
+
+        draw_find(self, path, overwrite=overwrite)
+
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the hits as the suffix says: .csv, .html, .json, .txt or a picture (.svg, .png)."""
         path = Path(path)
         suffix = path.suffix.lower()
-        if suffix in PICTURES:
-            from elmore.senses.pictures import draw_find
-
-            draw_find(self, path, overwrite=overwrite)
-        elif suffix in (".csv", ".json"):
-            values = json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+        if suffix not in (".csv", ".json"):
+            super().save(path, overwrite=overwrite)
+            return
+        values = json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+        with atomic_file(path, overwrite=overwrite) as stream:
             text = values if suffix == ".json" else self.to_csv()
-            with atomic_file(path, overwrite=overwrite) as stream:
-                stream.write(text.encode("utf-8", "backslashreplace"))
-        else:
-            self.report.save(path, overwrite=overwrite)
+            stream.write(text.encode("utf-8", "backslashreplace"))
 
     def to_csv(self) -> str:
         """The hits as CSV; a cell that a spreadsheet would take for a formula starts with '."""

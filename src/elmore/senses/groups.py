@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from elmore.base.messages import printable, shown
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import Array, Place, SenseVectors, unit
-from elmore.report import PICTURES, Report, Row
-from elmore.senses.centroids import k_means
+from elmore.report import PICTURES, Report, Reported, Row
+from elmore.senses.centroids import first_centres, k_means
 from elmore.senses.index import Index, Rows, Use
 from elmore.text.sentence import Sentence
 from elmore.text.word_vectors import write_word_vectors
@@ -25,6 +25,7 @@ __all__ = [
     "WordSenses",
     "find_senses",
     "group_vectors",
+    "principal_axes",
     "rand_index",
     "save_senses",
     "sense_names",
@@ -88,7 +89,7 @@ class Sense:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WordSenses:
+class WordSenses(Reported):
     """The senses of a word in a corpus; a single one if no division is clear.
 
     Attributes:
@@ -171,13 +172,6 @@ class WordSenses:
             lines.append(f"  {one.number}. {one.share:4.0%}  {', '.join(one.name)}")
             lines += [f"           {_marked(use)}" for use in one.typical]
         return "\n".join(map(printable, lines))
-
-    def _repr_html_(self) -> str:
-        return self.report._repr_html_()
-
-    def to_pandas(self, table: str | None = None) -> Any:
-        """The senses, or another table of the report, as a `pandas.DataFrame`."""
-        return self.report.to_pandas(table)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -338,11 +332,7 @@ def group_vectors(vectors: Array, max_groups: int = 8, seed: int = 0) -> Groupin
 
 def _divided(points: Array, k: int, least: int, draws: np.random.Generator) -> Groups:
     """k-means from centres far apart; small groups join the nearest."""
-    centres = points[[int(draws.integers(len(points)))]]
-    while len(centres) < k:
-        far = np.clip(1 - (points @ centres.T).max(axis=1).astype(np.float64), 1e-9, None)
-        centres = np.vstack([centres, points[int(draws.choice(len(points), p=far / far.sum()))]])
-    groups = k_means(points, centres)
+    groups = k_means(points, first_centres(points, k, draws))
     while True:
         sizes = np.bincount(groups)
         kept = np.argsort(-sizes, kind="stable")[: max(1, int((sizes >= least).sum()))]
@@ -436,6 +426,15 @@ def rand_index(one: Groups, two: Groups) -> float:
     chance = rows * columns / max(pairs(np.array([len(one)], np.float64)), 1)
     most = (rows + columns) / 2
     return 1.0 if most == chance else (both - chance) / (most - chance)
+
+
+def principal_axes(vectors: Array) -> Array:
+    """Vectors (n, dim) on the two axes along which they differ most, for a map, (n, 2)."""
+    centred = (vectors - vectors.mean(axis=0)).astype(np.float64)
+    points = centred @ np.linalg.eigh(centred.T @ centred)[1][:, :-3:-1]
+    # An axis has no sign of its own; a fixed one keeps the map from flipping.
+    largest = points[np.abs(points).argmax(axis=0), range(points.shape[1])]
+    return np.asarray(points * np.where(largest < 0, -1, 1))
 
 
 def _different(index: Index, rows: Rows, n: int) -> tuple[Use, ...]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from elmore.language_model.sense_vectors import Array
 from elmore.report import check_picture, save_figure
+from elmore.senses.groups import principal_axes
 
 if TYPE_CHECKING:
     from elmore.senses.change import Changes
@@ -46,7 +46,7 @@ def draw_senses(found: Sequence[WordSenses], path: Path, *, overwrite: bool = Fa
         if len(rows) > _MOST_DOTS:
             some = np.sort(np.random.default_rng(0).choice(len(rows), _MOST_DOTS, replace=False))
             rows, numbers = rows[some], numbers[some]
-        points = _principal(senses.index.vectors(rows))
+        points = principal_axes(senses.index.vectors(rows))
         for sense in senses.senses:
             here = points[numbers == sense.number]
             colour = _COLOURS[(sense.number - 1) % len(_COLOURS)]
@@ -108,15 +108,6 @@ def _figure(path: Path) -> Any:
     from matplotlib.figure import Figure
 
     return Figure(layout="constrained")
-
-
-def _principal(vectors: Array) -> Array:
-    """The two directions in which vectors differ most, (n, 2)."""
-    centred = vectors - vectors.mean(axis=0)
-    _, axes = np.linalg.eigh(centred.T @ centred)
-    axes = axes[:, :-3:-1]
-    # The sign of an axis means nothing; this one is the same everywhere.
-    return np.asarray(centred @ (axes * np.sign(axes[np.abs(axes).argmax(axis=0), range(2)])))
 
 
 def _plain(text: str, width: int) -> str:

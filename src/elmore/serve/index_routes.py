@@ -16,6 +16,7 @@ from elmore.base.messages import shown
 from elmore.errors import ElmoreError
 from elmore.language_model.sense_vectors import unit
 from elmore.senses.find import read_place
+from elmore.senses.groups import principal_axes
 from elmore.senses.index import Index, Rows, Use
 from elmore.serve.bodies import JSON, encode_json
 from elmore.serve.errors import ServiceError
@@ -120,7 +121,7 @@ class IndexRoutes:
         grouping = found.grouping
         vectors = unit(self._index.vectors(rows))
         cosines = (vectors * grouping.centres[grouping.groups]).sum(axis=1)
-        points = _spread(vectors)
+        points = principal_axes(vectors)
         # By sense, and in each the most typical use first.
         order = np.lexsort((-cosines, grouping.groups))
         answer = {
@@ -205,16 +206,6 @@ def _file_names(sources: Sequence[str]) -> dict[str, str]:
         same = [s for s in same if counts[tails[s]] > 1 and n < len(parts[s])]
         n += 1
     return names
-
-
-def _spread(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The two directions in which vectors (n, dim) differ most, (n, 2)."""
-    centred = (vectors - vectors.mean(axis=0)).astype(np.float64)
-    axes = np.linalg.eigh(centred.T @ centred)[1][:, :-3:-1]
-    points = centred @ axes
-    # An eigenvector has no sign of its own; a fixed one keeps the map from flipping.
-    largest = points[np.abs(points).argmax(axis=0), range(points.shape[1])]
-    return np.asarray(points * np.where(largest < 0, -1, 1))
 
 
 def _rounded(values: NDArray[Any]) -> list[float]:
