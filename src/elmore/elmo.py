@@ -190,7 +190,7 @@ class Elmo:
             state = getattr(alphabet, "__dict__", {})
             add(alphabet.kind, alphabet.max_chars, alphabet.markers, state)
         if vocabulary is not None:
-            add(list(vocabulary.words), list(vocabulary.specials))
+            add(list(vocabulary.words), list(dataclasses.astuple(vocabulary.specials)))
         for name, weight in self._checkpoint.checked_weights():
             add(name, list(weight.shape))
             digest.update(np.ascontiguousarray(weight).data)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import pytest
 
-from elmore.base.json import from_json, json_digest, parse_json, read_json
+from elmore.base.json import Count, Positive, from_json, json_digest, parse_json, read_json
 from elmore.errors import ConfigError, FormatError
 
 
@@ -35,7 +35,8 @@ def test_json_digest() -> None:
 # Dataclasses --------------------------------------------------------------------------------------
 
 
-class Pair(NamedTuple):
+@dataclass(frozen=True)
+class Pair:
     name: str
     weight: float = 1.0
 
@@ -53,31 +54,33 @@ class Inner:
 @dataclass(frozen=True, kw_only=True)
 class Outer:
     inner: Inner
-    rate: float = 0.5
-    clip: float | None
+    rate: Positive = 0.5
+    clip: Count | None = None
     flag: bool = False
     sizes: tuple[tuple[int, int], ...] = ()
     pairs: tuple[Pair, ...] = ()
+    rows: dict[str, Pair] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
+    label: str | None = "x"
 
 
 def test_a_dataclass_from_json() -> None:
-    assert from_json(Outer, {"inner": {"size": 3}}, what="x") == Outer(
-        inner=Inner(size=3), clip=None
-    )
+    assert from_json(Outer, {"inner": {"size": 3}}, what="x") == Outer(inner=Inner(size=3))
     data = {
         "inner": {"size": 3, "kind": "b"},
         "rate": 2,
-        "clip": "none",
+        "clip": None,
         "flag": True,
         "sizes": [[1, 2], [3, 4]],
         "pairs": [{"name": "p"}, {"name": "q", "weight": 3}],
         "notes": {"any": [None]},
+        "label": "none",
     }
     found = from_json(Outer, data, what="x")
     assert found.pairs == (Pair("p"), Pair("q", 3.0))
     assert (found.rate, type(found.rate), found.clip) == (2.0, float, None)
     assert (found.sizes, found.notes) == (((1, 2), (3, 4)), {"any": [None]})
+    assert found.label == "none"  # a string like any other
     assert from_json(Outer, {**data, "newer": 1}, what="x", extra=True) == found
 
 
@@ -85,22 +88,28 @@ def test_a_dataclass_from_json() -> None:
     ("change", "message"),
     [
         ({"inner": None}, "x: inner is missing; copy it"),
-        ({"inner": 3}, "x: inner=3 is not an object; copy it"),
+        ({"inner": 3}, "x: inner=3; use an object"),
         ({"inner": {}}, "x: inner.size is missing; copy it"),
-        ({"inner": {"size": True}}, "x: inner.size=True must be a whole number"),
-        ({"inner": {"size": 1.0}}, "x: inner.size=1.0 must be a whole number"),
+        ({"inner": {"size": True}}, "x: inner.size=True; use a whole number"),
+        ({"inner": {"size": 1.0}}, "x: inner.size=1.0; use a whole number"),
         ({"inner": {"size": -1}}, "x: size=-1; use 0 or more"),
         ({"inner": {"size": 1, "kind": ["a"]}}, "x: inner.kind=['a'] is unknown; use one of 'a'"),
         ({"inner": {"size": 1, "sise": 1}}, "x: inner has an unknown key 'sise'; did you mean"),
-        ({"rat": 1}, "x has an unknown key 'rat'; did you mean 'rate'?"),
-        ({"rate": "1"}, "x: rate='1' must be a number"),
-        ({"rate": None}, "x: rate=None must be a number"),
-        ({"clip": True}, "x: clip=True must be a number"),
-        ({"flag": 1}, "x: flag=1 must be true or false"),
-        ({"sizes": [[1]]}, "x: sizes[0]=[1] must be a list of 2 values"),
-        ({"sizes": {"1": 2}}, "x: sizes={'1': 2} must be a list"),
-        ({"pairs": [{"name": 3}]}, "x: pairs[0].name=3 must be a string"),
-        ({"notes": []}, "x: notes=[] must be an object"),
+        ({"rat": 1}, "x: an unknown key 'rat'; did you mean 'rate'?"),
+        ({"rate": "1"}, "x: rate='1'; use a number"),
+        ({"rate": None}, "x: rate is missing; copy it"),
+        ({"rate": 0}, "x: rate=0; use a number > 0"),
+        ({"rate": float("nan")}, "x: rate=nan; use a number"),
+        ({"rate": float("inf")}, "x: rate=inf; use a number"),
+        ({"clip": 0}, "x: clip=0; use a whole number >= 1"),
+        ({"clip": "none"}, "x: clip='none'; use a whole number or null"),
+        ({"flag": 1}, "x: flag=1; use true or false"),
+        ({"sizes": [[1]]}, "x: sizes[0]=[1]; use a list of length 2"),
+        ({"sizes": {"1": 2}}, "x: sizes={'1': 2}; use a list"),
+        ({"pairs": [{"name": 3}]}, "x: pairs[0].name=3; use a string"),
+        ({"rows": {"a": {"name": 3}}}, "x: rows[...].name; use a string"),
+        ({"rows": {"a": {"nam": 3}}}, "x: rows.a has an unknown key 'nam'; did you mean 'name'"),
+        ({"notes": []}, "x: notes=[]; use an object"),
     ],
 )
 def test_values_that_do_not_fit(change: dict[str, Any], message: str) -> None:

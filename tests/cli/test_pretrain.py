@@ -124,7 +124,7 @@ def test_many_unknown_words_are_warned_about_and_drawn(cli, tmp_path):
         (["--set", "optimiser.lr=1"], "did you mean 'optimizer'"),
         (["--set", "optimizer.lr"], "has no value; write KEY=VALUE"),
         (["--set", "lr=1"], "name the section too"),
-        (["--set", "model.dim=big"], "model.dim='big' must be a whole number"),
+        (["--set", "model.dim=big"], "model.dim='big'; use a whole number"),
         (["--set", "loss.dropout=2"], "loss.dropout=2"),
         (["--recipe", "tinny"], "did you mean 'tiny'"),
         (["--recipe", "none.toml"], "cannot be read"),

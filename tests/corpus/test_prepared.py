@@ -74,13 +74,13 @@ def change(data: Path, **changes: Any) -> None:
         ({"version": True}, "version"),
         ({"files": {}}, "lacks|do not agree"),
         ({"files": {"../x": {"size": 1, "sha256": ""}}}, "names the file"),
-        ({"files": 5}, "files=5 must be an object"),
+        ({"files": 5}, "files=5; use an object"),
         ({"shards": []}, "do not agree"),
         ({"shards": [{}]}, r"shards\[0\]\.file is missing"),
         ({"heldout": None}, "do not agree"),
-        ({"training": {"tokens": "many"}}, "tokens='many' must be a whole number"),
+        ({"training": {"tokens": "many"}}, "tokens='many'; use a whole number"),
         ({"tokenizer": "x"}, "tokenizer"),
-        ({"notes": None}, "notes=None must be a list"),
+        ({"notes": None}, "notes is missing"),
     ],
 )
 def test_a_bad_manifest(data: Path, changes: dict[str, Any], message: str) -> None:

@@ -470,7 +470,7 @@ def test_unusual_clips_work(name: str, value: Any, tmp_path: Path) -> None:
         ({"lstm": []}, "no object 'lstm'"),
         ({"lstm": {"dim": 32, "projection_dim": 16}, "char_cnn": None}, "no object 'char_cnn'"),
         (changed(make_options(), "char_cnn", activation="selu"), "activation=selu is unknown"),
-        (changed(make_options(), "char_cnn", filters=...), "filters=None must be a list"),
+        (changed(make_options(), "char_cnn", filters=...), "filters is missing"),
         (changed(make_options(), "char_cnn", embedding=...), "no object 'char_cnn.embedding'"),
         (changed(make_options(), "char_cnn", n_characters=300), "261 .training. or 262"),
         (changed(make_options(), "lstm", projection_dim=33), "larger than dim"),

@@ -196,7 +196,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "unknown activation": (edit_json("tiny.json", token_embedder__activation="elu"), "relu, tanh"),
     "no filters": (
         edit_json("tiny.json", token_embedder__filters=None),
-        "filters=None must be a list",
+        "filters is missing",
     ),
     "negative size": (edit_json("tiny.json", encoder__dim=-1), "encoder.dim=-1"),
     "size of text": (edit_json("tiny.json", encoder__dim="7"), "whole number"),

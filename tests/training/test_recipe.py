@@ -153,9 +153,8 @@ def test_every_key_can_be_set(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["model.cell_clip", "model.proj_clip", "optimizer.clip_norm"])
-@pytest.mark.parametrize("word", ["none", "null"])
-def test_a_key_that_may_be_none(key: str, word: str) -> None:
-    assert value(Recipe.load("tiny", {key: word}), key) is None
+def test_a_key_that_may_be_none(key: str) -> None:
+    assert value(Recipe.load("tiny", {key: "null"}), key) is None
 
 
 def test_an_integer_serves_where_a_number_is_wanted() -> None:
@@ -170,41 +169,41 @@ def test_an_integer_serves_where_a_number_is_wanted() -> None:
         ("optimizer.beta3", "1", "did you mean 'beta2'|did you mean 'beta1'"),
         ("optimiser.lr", "1", "unknown key 'optimiser'; did you mean 'optimizer'"),
         ("lr", "1", "name the section too"),
-        ("model.dim", "1.5", r"model.dim=1.5 must be a whole number"),
-        ("model.dim", "many", "model.dim='many' must be a whole number"),
-        ("model.dim", "true", "model.dim=True must be a whole number"),
+        ("model.dim", "1.5", r"model.dim=1.5; use a whole number"),
+        ("model.dim", "many", "model.dim='many'; use a whole number"),
+        ("model.dim", "true", "model.dim=True; use a whole number"),
         ("model.dim", "none", "model.dim"),
-        ("model.skip_connections", "1", "skip_connections=1 must be true or false"),
+        ("model.skip_connections", "1", "skip_connections=1; use true or false"),
         ("model.filters", "[[1, 2, 3]]", "filters"),
         (
             "data.regime",
             "sentence",
             "data.regime='sentence' is unknown; use one of 'sentences', 'stream'",
         ),
-        ("loss.dropout", "1.0", "loss.dropout=1.0; use from 0 to below 1"),
-        ("loss.negatives", "0", "loss.negatives=0; use 1 or more"),
-        ("data.unroll", "-1", "data.unroll=-1; use 1 or more"),
-        ("optimizer.lr", "0", "optimizer.lr=0.0; use a positive number"),
+        ("loss.dropout", "1.0", "loss.dropout=1.0; use a number < 1"),
+        ("loss.negatives", "0", "loss.negatives=0; use a .*number >= 1"),
+        ("data.unroll", "-1", "data.unroll=-1; use a .*number >= 1"),
+        ("optimizer.lr", "0", "optimizer.lr=0; use a number > 0"),
         ("optimizer.lr", "nan", "optimizer.lr=nan"),
         ("optimizer.lr", "inf", "optimizer.lr=inf"),
-        ("optimizer.clip_norm", "-1", "optimizer.clip_norm=-1.0; use a positive number"),
-        ("optimizer.clip_norm", "0", "optimizer.clip_norm=0.0"),
-        ("optimizer.accumulator", "0", "optimizer.accumulator=0.0; use a positive number"),
-        ("optimizer.beta2", "1.0", "optimizer.beta2=1.0; use from 0 to below 1"),
+        ("optimizer.clip_norm", "-1", "optimizer.clip_norm=-1; use a number > 0"),
+        ("optimizer.clip_norm", "0", "optimizer.clip_norm=0; "),
+        ("optimizer.accumulator", "0", "optimizer.accumulator=0; use a number > 0"),
+        ("optimizer.beta2", "1.0", "optimizer.beta2=1.0; use a number < 1"),
         (
             "optimizer.name",
             "muom",
             "optimizer.name='muom' is unknown; use one of 'adagrad', 'adam', 'muon'",
         ),
-        ("optimizer.muon_lr", "0", "optimizer.muon_lr=0.0; use a positive number"),
-        ("optimizer.muon_momentum", "1", "optimizer.muon_momentum=1.0; use from 0 to below 1"),
-        ("schedule.decay_share", "1.5", "schedule.decay_share=1.5; use from 0 to 1"),
-        ("schedule.floor", "-0.1", "schedule.floor=-0.1; use from 0 to 1"),
-        ("schedule.tokens", "0", "schedule.tokens=0; use 1 or more"),
-        ("schedule.epochs", "0", "schedule.epochs=0.0; use a positive number"),
-        ("schedule.warmup_tokens", "-1", "schedule.warmup_tokens=-1; use 0 or more"),
-        ("run.evaluate_tokens", "-5", "run.evaluate_tokens=-5; use 0 or more"),
-        ("run.save_minutes", "-1", "run.save_minutes=-1.0; use 0 or more"),
+        ("optimizer.muon_lr", "0", "optimizer.muon_lr=0; use a number > 0"),
+        ("optimizer.muon_momentum", "1", "optimizer.muon_momentum=1; use a number < 1"),
+        ("schedule.decay_share", "1.5", "schedule.decay_share=1.5; use a number <= 1"),
+        ("schedule.floor", "-0.1", "schedule.floor=-0.1; use a number >= 0"),
+        ("schedule.tokens", "0", "schedule.tokens=0; use a .*number >= 1"),
+        ("schedule.epochs", "0", "schedule.epochs=0; use a number > 0"),
+        ("schedule.warmup_tokens", "-1", "schedule.warmup_tokens=-1; use a .*number >= 0"),
+        ("run.evaluate_tokens", "-5", "run.evaluate_tokens=-5; use a .*number >= 0"),
+        ("run.save_minutes", "-1", "run.save_minutes=-1; use a .*number >= 0"),
         ("name.x", "1", "unknown key 'name'|name"),
     ],
 )

@@ -1,6 +1,7 @@
-"""Strict JSON, and dataclasses from the values of JSON and TOML.
+"""Strict JSON, and checked values of dataclasses from JSON and TOML.
 
 Parsing is bounded in time and memory, and accepts no value that another reader would see otherwise.
+Dataclasses state what their fields may be; msgspec compares.
 """
 
 from __future__ import annotations
@@ -13,61 +14,71 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from types import UnionType
 from typing import (
+    Annotated,
     Any,
     Literal,
     NoReturn,
     TypeVar,
     Union,
-    cast,
     get_args,
     get_origin,
     get_type_hints,
 )
+
+import msgspec
+from msgspec import Meta
 
 from elmore.base.io import open_checked
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, ElmoreError, FormatError
 from elmore.limits import LIMITS, Limits
 
-__all__ = ["from_json", "json_digest", "parse_json", "read_json"]
+__all__ = [
+    "BelowOne",
+    "Count",
+    "Fraction",
+    "NonNegative",
+    "Positive",
+    "Whole",
+    "from_json",
+    "json_digest",
+    "parse_json",
+    "read_json",
+]
 
-# A string, or one character of structure. The lone quote comes last: it matches only where a
-# string does not end, and so keeps the scan linear.
-_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{},]', re.DOTALL)
+# Numbers of recipes, manifests and configs, with their bounds. TOML can say inf and nan.
+_LARGEST = 1e308
+Whole = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=1)]
+NonNegative = Annotated[float, Meta(ge=0, le=_LARGEST)]
+Positive = Annotated[float, Meta(gt=0, le=_LARGEST)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+BelowOne = Annotated[float, Meta(ge=0, lt=1)]
+
+# A string, which may lack its end; the possessive quantifiers keep the search linear.
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
-def _scan(text: str, what: str, limits: Limits) -> None:
-    """Check depth and node count before the recursive parser sees the text."""
-    depth = 0
-    nodes = 1
-    for match in _TOKEN.finditer(text):
-        mark = match[0]
-        if mark in "[{":
-            depth += 1
-            nodes += 1
-            if depth > limits.json_depth:
-                raise FormatError(
-                    f"{what} nests deeper than the {limits.json_depth} levels allowed; "
-                    "check that it is the right file"
-                )
-        elif mark in "]}":
-            depth -= 1
-        elif mark == ",":
-            nodes += 1
-        elif mark == '"':
-            raise FormatError(
-                f"{what} is not valid JSON: the string at character {match.start()} does not end; "
-                "restore or download it again"
-            )
-        if nodes > limits.json_nodes:
-            raise FormatError(
-                f"{what} holds more than the {limits.json_nodes} values allowed; "
-                "check that it is the right file"
-            )
+def _check_structure(text: str, what: str, limits: Limits) -> None:
+    """Check depth and number of values before the recursive parser sees the text."""
+    marks = _STRING.sub("", text)
+    brackets = (1 if mark in "[{" else -1 for mark in re.findall(r"[\[\]{}]", marks))
+    if max(accumulate(brackets), default=0) > limits.json_depth:
+        raise FormatError(
+            f"{what} nests deeper than the {limits.json_depth} levels allowed; "
+            "check that it is the right file"
+        )
+    if 1 + sum(map(marks.count, "[{,")) > limits.json_nodes:
+        raise FormatError(
+            f"{what} holds more than the {limits.json_nodes} values allowed; "
+            "check that it is the right file"
+        )
 
 
 @dataclass(frozen=True)
@@ -131,7 +142,7 @@ def parse_json(data: bytes, *, what: str, limits: Limits = LIMITS) -> dict[str, 
     values = _CheckedValues(what, limits)
     try:
         text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
-        _scan(text, what, limits)
+        _check_structure(text, what, limits)
         value = json.loads(
             text,
             object_pairs_hook=values.pairs,
@@ -170,8 +181,16 @@ def json_digest(data: Any) -> str:
 # Dataclasses --------------------------------------------------------------------------------------
 
 _T = TypeVar("_T")
-_PLAIN = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
-_type_hints = functools.cache(get_type_hints)  # it evaluates strings, and manifests have many rows
+_WORDS = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a string",
+    "object": "an object",
+    "array": "a list",
+}
+# It evaluates strings, and manifests have many rows.
+_type_hints = functools.cache(functools.partial(get_type_hints, include_extras=True))
 
 
 def from_json(
@@ -186,105 +205,82 @@ def from_json(
 ) -> _T:
     """Build a value of a type from parsed JSON or TOML, and check it.
 
-    A key may be missing if its field has a default or may be None.
-
     Args:
-        kind: a dataclass or NamedTuple, whose fields are keys; or a type that such a field may
-            have: bool, int, float, str, a Literal, `X | None`, a tuple, dict[str, X], Any.
+        kind: a dataclass, whose fields are keys; or a type that such a field may have: whatever
+            msgspec can convert. Bounds are stated as `Annotated[int, Meta(ge=1)]`.
         data: the parsed value.
         what: the file as it should appear in messages.
         key: where the value is in the file, for messages.
         error: what to raise.
         fix: what to do about a key that is missing, for messages.
         extra: ignore keys of the outermost object that no field has.
+
+    Raises:
+        ElmoreError: of the type `error`: a key that is unknown or missing, or a value of the wrong
+            type or out of bounds. The message says which key.
     """
-    return cast(_T, _FromJson(what, error, fix, extra).value(kind, data, key))
+    try:
+        _check_names(kind, data, key, extra)
+        return msgspec.convert(data, kind)
+    except ConfigError as problem:
+        raise error(f"{what}: {problem}") from None
+    except msgspec.ValidationError as problem:
+        if isinstance(problem.__cause__, ConfigError):  # of a __post_init__
+            raise error(f"{what}: {problem.__cause__}") from None
+        raise error(f"{what}: {_explained(problem, data, key, fix)}") from None
 
 
-@dataclass(frozen=True)
-class _FromJson:
-    """The arguments of `from_json` that stay the same at every depth."""
+def _check_names(kind: Any, value: Any, key: str, extra: bool = False) -> None:
+    """Refuse unknown keys, and unknown words where there is a choice.
 
-    what: str
-    error: type[ElmoreError]
-    fix: str
-    extra: bool
-
-    def value(self, kind: Any, value: Any, key: str) -> Any:
-        origin, inner = get_origin(kind), get_args(kind)
-        if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
-            return self.fields(kind, value, key)
-        if origin in (Union, UnionType):
-            # TOML has no null, so a file says "none".
-            if value in (None, "none"):
-                return None
-            return self.value(next(k for k in inner if k is not type(None)), value, key)
-        if origin is Literal:
-            if value not in inner:
-                self.refuse(key, value, f"is unknown; use one of {', '.join(map(repr, inner))}")
-            return value
-        if origin is tuple:
-            return self.items(inner, value, key)
-        if origin is dict:
-            if not isinstance(value, dict):
-                self.refuse(key, value, "must be an object; correct it")
-            return {name: self.value(inner[1], v, f"{key}.{name}") for name, v in value.items()}
-        return value if kind is Any else self.plain(kind, value, key)
-
-    def fields(self, kind: Any, data: Any, key: str) -> Any:
-        place = f"{self.what}: {key}" if key else self.what
-        if not isinstance(data, dict):
-            problem = (
-                " is missing" if data is None else f"={shown(repr(data), 40)} is not an object"
-            )
-            raise self.error(f"{place}{problem}; {self.fix}")
-        hints, defaults = _type_hints(kind), _defaults(kind)
-        for name in data:
-            if name not in hints and (key or not self.extra):
+    msgspec ignores the former, and does not list the choices of the latter.
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        _check_names(inner[0], value, key)
+    elif origin in (Union, UnionType) and value is not None:
+        _check_names(next(k for k in inner if k is not type(None)), value, key)
+    elif origin is Literal and value not in inner:
+        allowed = ", ".join(map(repr, inner))
+        raise ConfigError(f"{key}={shown(repr(value), 60)} is unknown; use one of {allowed}")
+    elif origin is tuple and isinstance(value, list | tuple):
+        kinds = inner[:1] * len(value) if inner[-1] is ... else inner
+        for n, (k, item) in enumerate(zip(kinds, value, strict=False)):
+            _check_names(k, item, f"{key}[{n}]")
+    elif origin is dict and isinstance(value, Mapping):
+        for name, item in value.items():
+            _check_names(inner[1], item, f"{key}.{name}")
+    elif dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
+        hints: dict[str, Any] = _type_hints(kind)  # type: ignore[arg-type] # a class is hashable
+        for name, item in value.items():
+            if name in hints:
+                _check_names(hints[name], item, f"{key}.{name}".lstrip("."))
+            elif not extra:
                 near = difflib.get_close_matches(name, hints, 1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(hints)}"
-                raise self.error(f"{place} has an unknown key '{shown(name, 60)}'; {hint}")
-        values = {}
-        for name, hint in hints.items():
-            inside = f"{key}.{name}" if key else name
-            if name in data:
-                values[name] = self.value(hint, data[name], inside)
-            elif name not in defaults and type(None) in get_args(hint):
-                values[name] = None
-            elif name not in defaults:
-                raise self.error(f"{self.what}: {inside} is missing; {self.fix}")
-        try:
-            return kind(**values)
-        except ConfigError as error:
-            raise self.error(f"{self.what}: {error}") from None
-
-    def items(self, kinds: tuple[Any, ...], value: Any, key: str) -> tuple[Any, ...]:
-        if not isinstance(value, list | tuple):
-            self.refuse(key, value, "must be a list; correct it")
-        if kinds[-1] is ...:
-            kinds = (kinds[0],) * len(value)
-        if len(value) != len(kinds):
-            self.refuse(key, value, f"must be a list of {len(kinds)} values; correct it")
-        pairs = zip(kinds, value, strict=True)
-        return tuple(self.value(k, v, f"{key}[{n}]") for n, (k, v) in enumerate(pairs))
-
-    def plain(self, kind: Any, value: Any, key: str) -> Any:
-        if kind is float and type(value) is int:
-            return float(value)
-        # Not isinstance: bool is an int in Python.
-        if type(value) is not kind:
-            self.refuse(key, value, f"must be {_PLAIN[kind]}; correct it")
-        return value
-
-    def refuse(self, key: str, value: Any, problem: str) -> NoReturn:
-        raise self.error(f"{self.what}: {shown(key, 60)}={shown(repr(value), 60)} {problem}")
+                where = f"{key} has an" if key else "an"
+                raise ConfigError(f"{where} unknown key '{shown(name, 60)}'; {hint}")
 
 
-@functools.cache
-def _defaults(kind: Any) -> frozenset[str]:
-    """The fields that have a default."""
-    if not dataclasses.is_dataclass(kind):
-        return frozenset(kind._field_defaults)
-    none = (dataclasses.MISSING, dataclasses.MISSING)
-    fields = dataclasses.fields(kind)
-    return frozenset(f.name for f in fields if (f.default, f.default_factory) != none)
+def _explained(problem: msgspec.ValidationError, data: Any, key: str, fix: str) -> str:
+    """Say what msgspec found, with the key and the value."""
+    text, _, path = str(problem).partition(" - at `$")
+    steps = re.findall(r"[^.\[\]`]+|\.\.\.", path)
+    place = f"{key}{path.rstrip('`')}".lstrip(".")
+    if text.startswith("Object missing"):
+        name = text.split("`")[1]
+        return f"{place}.{name} is missing; {fix}".lstrip(".")
+    try:
+        for step in steps:
+            data = data[int(step) if isinstance(data, list | tuple) else step]
+        found = f"={shown(repr(data), 60)}"
+    except (KeyError, TypeError, ValueError):  # a key of a dict, which msgspec does not name
+        found = ""
+    if data is None:
+        return f"{place} is missing; {fix}"
+    wanted = re.sub(r"`([^`]*)`", lambda match: _in_words(match[1]), text.partition(", got `")[0])
+    return f"{shown(place, 60)}{found}; {wanted.replace('Expected', 'use')}"
+
+
+def _in_words(kinds: str) -> str:
+    return " or ".join(_WORDS.get(kind, kind) for kind in kinds.split(" | "))

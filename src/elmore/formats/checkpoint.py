@@ -56,7 +56,8 @@ class Softmax(NamedTuple):
         return len(self.weight) - len(self.cutoffs)
 
 
-class Mix(NamedTuple):
+@dataclass(frozen=True)
+class Mix:
     """A trained mix of layers: weights before the softmax, and the scale."""
 
     weights: tuple[float, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -213,7 +213,7 @@ def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:
         "tokenizer": checkpoint.tokenizer,
         "precision": precision,
         "softmax_cutoffs": [] if checkpoint.softmax is None else list(checkpoint.softmax.cutoffs),
-        "mixes": [mix._asdict() for mix in checkpoint.mixes],
+        "mixes": [asdict(mix) for mix in checkpoint.mixes],
         "notes": dict(checkpoint.notes),
     }
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

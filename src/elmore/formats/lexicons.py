@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,7 +55,7 @@ def specials_json(vocabulary: Vocabulary | None) -> dict[str, Any]:
     """How words are looked up as config.json describes it; empty for the usual way."""
     if vocabulary is None or vocabulary.specials == USUAL:
         return {}
-    return {"vocabulary": vocabulary.specials._asdict()}
+    return {"vocabulary": asdict(vocabulary.specials)}
 
 
 def write_lexicons(folder: Path, alphabet: Alphabet | None, vocabulary: Vocabulary | None) -> None:

@@ -6,19 +6,15 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from elmore.base.json import from_json
-from elmore.base.messages import shown
-from elmore.errors import ConfigError
+from msgspec import Meta
+
+from elmore.base.json import BelowOne, Count, NonNegative, Whole, from_json
 from elmore.limits import LIMITS
 from elmore.nn.elmo_layer import LayerNorm
 from elmore.training.bilm.recipe_files import (
     MISSING,
-    Bound,
-    check_bounds,
-    is_positive,
-    is_share,
     read_recipe,
     task_recipe_names,
     task_recipe_text,
@@ -30,13 +26,15 @@ __all__ = [
     "CharactersRecipe",
     "DataRecipe",
     "ElmoRecipe",
+    "LayerSizes",
     "RunRecipe",
     "TaskRecipe",
     "WordsRecipe",
-    "within",
 ]
 
 
+# Units of each layer of a network.
+LayerSizes = Annotated[tuple[Count, ...], Meta(max_length=LIMITS.layers)]
 # With fewer training examples, a tenth of them is too little to choose an epoch by.
 FEW = 2000
 
@@ -59,9 +57,9 @@ class ElmoRecipe:
     input: bool
     output: bool
     layers: Literal["all", "top", "each"]
-    penalty: float
-    dropout: float
-    layer_norm: LayerNorm | None
+    penalty: NonNegative
+    dropout: BelowOne
+    layer_norm: LayerNorm | None = None
     trainable: bool
 
 
@@ -79,11 +77,11 @@ class WordsRecipe:
         most: words of the file that are kept for texts to come, from its start.
     """
 
-    dim: int
+    dim: Whole
     trainable: bool
     unit: bool
-    min_count: int
-    most: int
+    min_count: Whole
+    most: Whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +95,10 @@ class CharactersRecipe:
         dropout: on the bytes' vectors.
     """
 
-    dim: int
-    filters: tuple[tuple[int, int], ...]
-    max_chars: int
-    dropout: float
+    dim: Count
+    filters: Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=LIMITS.filters)]
+    max_chars: Count
+    dropout: BelowOne
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,47 +110,16 @@ class DataRecipe:
         max_length: longer training examples are left out; 0 for no bound.
     """
 
-    batch_size: int
-    max_length: int
+    batch_size: Whole
+    max_length: Whole
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecipe:
     """What happens around the steps; evaluations come after each epoch."""
 
-    log_steps: int
-    save_minutes: float
-
-
-_BOUNDS = (
-    Bound(
-        "elmo.penalty words.dim words.min_count words.most data.batch_size data.max_length "
-        "schedule.epochs schedule.patience run.save_minutes optimizer.l2",
-        "0 or more",
-        lambda value: value >= 0,
-    ),
-    Bound(
-        "characters.dim characters.max_chars schedule.steps schedule.decay_steps run.log_steps",
-        "1 or more",
-        lambda value: value >= 1,
-    ),
-    Bound("schedule.halve_patience", "-1 or more", lambda value: value >= -1),
-    Bound(
-        "elmo.dropout characters.dropout optimizer.average optimizer.beta1 optimizer.beta2",
-        "a share from 0 to below 1",
-        is_share,
-    ),
-    Bound(
-        "optimizer.lr optimizer.epsilon optimizer.clip_norm optimizer.clip_value schedule.decay",
-        "a positive number",
-        is_positive,
-    ),
-)
-
-
-def within(least: int, most: int | None = None) -> Any:
-    """Declare a whole number of a section `model` that is not simply 1 or more."""
-    return dataclasses.field(metadata={"least": least, "most": most})
+    log_steps: Count
+    save_minutes: NonNegative
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,17 +135,6 @@ class TaskRecipe:
     optimizer: LearningRecipe
     schedule: PaceRecipe
     run: RunRecipe
-
-    def __post_init__(self) -> None:
-        check_bounds(self, _BOUNDS)
-        filters = self.characters.filters
-        if len(filters) > LIMITS.filters or any(min(pair) < 1 for pair in filters):
-            raise ConfigError(
-                f"characters.filters={shown([list(pair) for pair in filters], 80)}; use at most "
-                f"{LIMITS.filters} pairs of a width and a number, both 1 or more"
-            )
-        for field in dataclasses.fields(self.model):
-            _check_own(field, getattr(self.model, field.name))
 
     @classmethod
     def load(
@@ -232,22 +188,3 @@ class TaskRecipe:
             data=dataclasses.replace(self.data, batch_size=size),
             schedule=dataclasses.replace(self.schedule, epochs=epochs),
         )
-
-
-def _check_own(field: dataclasses.Field[Any], value: Any) -> None:
-    """Check a value of the section `model` by its kind."""
-    least, most = field.metadata.get("least", 1), field.metadata.get("most")
-    if "dropout" in field.name:
-        fits, allowed = 0 <= value < 1, "a share from 0 to below 1"
-    elif isinstance(value, float):
-        fits, allowed = 0 < value < float("inf"), "a positive number"
-    elif isinstance(value, tuple):
-        fits = len(value) <= LIMITS.layers and all(n >= 1 for n in value)
-        value, allowed = list(value), f"at most {LIMITS.layers} numbers of 1 or more"
-    elif type(value) is int:
-        fits = least <= value and (most is None or value <= most)
-        allowed = f"{least} or more" if most is None else f"{least} to {most}"
-    else:
-        return  # a switch or a choice
-    if not fits:
-        raise ConfigError(f"model.{field.name}={shown(repr(value), 80)}; use {allowed}")

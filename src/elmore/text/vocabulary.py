@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,8 @@ BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 _PLAIN_BYTES = 1 << 24
 
 
-class Specials(NamedTuple):
+@dataclass(frozen=True)
+class Specials:
     """How a vocabulary is looked up: the words that replace others, and where words are cut.
 
     Attributes:

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 
+from elmore.base.json import BelowOne, Count, NonNegative, Positive, Whole
 from elmore.training.loop import StepReport, Trainable
 from elmore.training.optimizers import (
     Update,
@@ -46,14 +48,14 @@ class LearningRecipe:
     """
 
     name: Literal["adam", "adadelta", "adagrad"]
-    lr: float
-    beta1: float
-    beta2: float
-    epsilon: float
-    clip_norm: float | None
-    clip_value: float | None
-    l2: float
-    average: float
+    lr: Positive
+    beta1: BelowOne
+    beta2: BelowOne
+    epsilon: Positive
+    clip_norm: Positive | None = None
+    clip_value: Positive | None = None
+    l2: NonNegative
+    average: BelowOne
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +72,12 @@ class PaceRecipe:
         decay_steps: steps between.
     """
 
-    epochs: int
-    steps: int | None
-    patience: int
-    halve_patience: int
-    decay: float
-    decay_steps: int
+    epochs: Whole
+    steps: Count | None = None
+    patience: Whole
+    halve_patience: Annotated[int, Meta(ge=-1)]
+    decay: Positive
+    decay_steps: Count
 
 
 class LengthBatches(Generic[Example]):

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmore.base.json import BelowOne, Count
 from elmore.base.optional import require
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.data.labelled import (
@@ -78,10 +79,10 @@ class ClassifySizes:
             models.
     """
 
-    hidden: int
-    dropout: float
+    hidden: Count
+    dropout: BelowOne
     output: Literal["auto", "label", "labels", "number"]
-    max_tokens: int
+    max_tokens: Count
     bag: Literal["auto", "on", "off"] = "off"
     context: Literal["auto", "window", "lstm"] = "window"
 

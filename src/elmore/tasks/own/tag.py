@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmore.base.json import BelowOne, Count
 from elmore.errors import InputError
 from elmore.tasks.data.labelled import (
     Columns,
@@ -63,9 +64,9 @@ class TagSizes:
             an "lstm" in both directions; "auto" decides by the tags and the size of the data.
     """
 
-    hidden: int
-    dropout: float
-    lstm_dropout: float = 0.5
+    hidden: Count
+    dropout: BelowOne
+    lstm_dropout: BelowOne = 0.5
     context: Literal["auto", "window", "lstm"] = "window"  # what earlier folders have
 
 

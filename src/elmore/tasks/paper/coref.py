@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmore.base.json import BelowOne, Count, Positive
 from elmore.base.messages import shown
 from elmore.base.optional import require
 from elmore.errors import ConfigError, InputError
@@ -81,15 +82,15 @@ class CorefSizes:
         keep_singletons: whether gold clusters of one mention count in scores.
     """
 
-    dim: int
-    hidden: int
-    feature_dim: int
-    max_width: int
-    spans_per_token: float
-    max_antecedents: int
-    max_sentences: int
-    embedding_dropout: float
-    dropout: float
+    dim: Count
+    hidden: Count
+    feature_dim: Count
+    max_width: Count
+    spans_per_token: Positive
+    max_antecedents: Count
+    max_sentences: Count
+    embedding_dropout: BelowOne
+    dropout: BelowOne
     keep_singletons: bool
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmore.base.json import BelowOne
 from elmore.tasks.data.labelled import read_columns
 from elmore.tasks.data.tags import (
     Span,
@@ -29,6 +30,7 @@ from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics import span_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.predictions import mark_spans
+from elmore.tasks.recipe import LayerSizes
 from elmore.tasks.supervised import Task
 
 __all__ = ["Ner", "NerExample", "NerSizes"]
@@ -54,9 +56,9 @@ class NerSizes:
         output_dropout: on what the CRF's scores are made of.
     """
 
-    lstm: tuple[int, ...]
-    dropout: float
-    output_dropout: float
+    lstm: LayerSizes
+    dropout: BelowOne
+    output_dropout: BelowOne
 
 
 class Ner(Task[NerExample, Entities]):

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmore.base.json import BelowOne, Count
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.data.columns import split_pairs, unescape
@@ -55,9 +56,9 @@ class NliSizes:
         attention_dropout: on the comparisons, before their projection.
     """
 
-    dim: int
-    dropout: float
-    attention_dropout: float
+    dim: Count
+    dropout: BelowOne
+    attention_dropout: BelowOne
 
 
 class Nli(Task[NliExample, str]):

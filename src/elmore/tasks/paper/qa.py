@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.base.io import open_text
-from elmore.base.json import parse_json
+from elmore.base.json import BelowOne, Count, parse_json
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.limits import LIMITS
 from elmore.tasks.data.columns import split_pairs
@@ -113,8 +113,8 @@ class QaSizes:
     """
 
     rnn: Literal["gru", "lstm"]
-    dim: int
-    dropout: float
+    dim: Count
+    dropout: BelowOne
     by_sentence: bool
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from elmore.base.json import BelowOne, Count, Whole
 from elmore.base.messages import shown
 from elmore.errors import InputError
 from elmore.tasks.data.columns import unescape
@@ -29,7 +30,7 @@ from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics import class_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.predictions import mark_spans, paint
-from elmore.tasks.recipe import within
+from elmore.tasks.recipe import LayerSizes
 from elmore.tasks.supervised import Task
 from elmore.text.reading import numbered_lines
 
@@ -68,14 +69,14 @@ class SentimentSizes:
             only.
     """
 
-    dim: int
-    embedding_dropout: float
-    dropout: float
-    pooled_dropout: float
-    hidden: tuple[int, ...]
+    dim: Count
+    embedding_dropout: BelowOne
+    dropout: BelowOne
+    pooled_dropout: BelowOne
+    hidden: LayerSizes
     output: Literal["relu", "maxout"]
-    output_dropout: float
-    phrases_from: int = within(0)
+    output_dropout: BelowOne
+    phrases_from: Whole
 
 
 class Sentiment(Task[SentimentExample, int]):

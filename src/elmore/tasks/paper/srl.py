@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 
+from elmore.base.json import BelowOne, Count
 from elmore.errors import ConfigError, InputError
 from elmore.limits import LIMITS
 from elmore.report import Row
@@ -32,7 +34,6 @@ from elmore.tasks.layers.features import TokenFeatures, Tokens
 from elmore.tasks.metrics import span_scores
 from elmore.tasks.parts import Measured, Network
 from elmore.tasks.predictions import mark_spans
-from elmore.tasks.recipe import within
 from elmore.tasks.supervised import Task
 
 __all__ = ["Frames", "Srl", "SrlExample", "SrlSizes", "join_continuations", "role_scores"]
@@ -67,10 +68,10 @@ class SrlSizes:
         dropout: inside the recurrence.
     """
 
-    dim: int
-    n_layers: int = within(1, LIMITS.layers)
-    predicate_dim: int
-    dropout: float
+    dim: Count
+    n_layers: Annotated[int, Meta(ge=1, le=LIMITS.layers)]
+    predicate_dim: Count
+    dropout: BelowOne
 
 
 class Srl(Task[SrlExample, Frames]):

@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from elmore.base.json import from_json
+from elmore.base.json import BelowOne, Count, Fraction, NonNegative, Positive, Whole, from_json
 from elmore.config import Activation, BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.errors import ConfigError
 from elmore.text.characters import ByteAlphabet
 from elmore.training.bilm.recipe_files import (
     MISSING,
-    Bound,
-    check_bounds,
-    is_positive,
-    is_share,
     override,
     read_recipe,
     recipe_text,
@@ -66,12 +62,12 @@ class ModelRecipe:
     dim: int
     projection_dim: int
     n_layers: int
-    cell_clip: float | None
-    proj_clip: float | None
+    cell_clip: float | None = None
+    proj_clip: float | None = None
     skip_connections: bool
     bidirectional: bool
     tied_softmax: bool
-    vectors: str | None
+    vectors: str | None = None
     alphabet: AlphabetName = "bytes"
 
     @classmethod
@@ -179,13 +175,13 @@ class DataRecipe:
     """
 
     regime: Regime
-    batch_tokens: int
-    max_length: int
-    pool_sentences: int
-    batch_rows: int
-    unroll: int
-    long_share: float = 0.0
-    long_tokens: int = 2048
+    batch_tokens: Count
+    max_length: Count
+    pool_sentences: Count
+    batch_rows: Count
+    unroll: Count
+    long_share: Fraction = 0.0
+    long_tokens: Count = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,12 +199,12 @@ class LossRecipe:
     """
 
     kind: LossKind
-    negatives: int
+    negatives: Count
     cutoffs: tuple[int, ...]
     shared: SharedNegatives
     times_unroll: bool
     unigram_bias: bool
-    dropout: float
+    dropout: BelowOne
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,16 +228,16 @@ class OptimizerRecipe:
     """
 
     name: OptimizerName
-    lr: float
-    accumulator: float
-    beta1: float
-    beta2: float
-    epsilon: float
-    weight_decay: float
-    clip_norm: float | None
-    accumulate: int
-    muon_lr: float = 0.02
-    muon_momentum: float = 0.95
+    lr: Positive
+    accumulator: Positive
+    beta1: BelowOne
+    beta2: BelowOne
+    epsilon: Positive
+    weight_decay: NonNegative
+    clip_norm: Positive | None = None
+    accumulate: Count
+    muon_lr: Positive = 0.02
+    muon_momentum: BelowOne = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,13 +254,13 @@ class ScheduleRecipe:
         frozen_tokens: at the start only the softmax learns, for this many tokens.
     """
 
-    epochs: float
-    tokens: int | None
-    warmup_tokens: int
+    epochs: Positive
+    tokens: Count | None = None
+    warmup_tokens: Whole
     decay: Decay
-    decay_share: float
-    floor: float
-    frozen_tokens: int
+    decay_share: Fraction
+    floor: Fraction
+    frozen_tokens: Whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,45 +277,12 @@ class RunRecipe:
         patience: end after this many evaluations without a better one; 0 for never.
     """
 
-    log_steps: int
-    save_minutes: float
-    evaluate_tokens: int
-    heldout_tokens: int
-    patience: int
+    log_steps: Count
+    save_minutes: NonNegative
+    evaluate_tokens: Whole
+    heldout_tokens: Count
+    patience: Whole
     autocast: bool
-
-
-_BOUNDS = (
-    Bound(
-        "data.batch_tokens data.max_length data.pool_sentences data.batch_rows data.unroll "
-        "data.long_tokens loss.negatives optimizer.accumulate schedule.tokens run.log_steps "
-        "run.heldout_tokens",
-        "1 or more",
-        lambda value: value >= 1,
-    ),
-    Bound(
-        "optimizer.lr optimizer.muon_lr optimizer.accumulator optimizer.epsilon "
-        "optimizer.clip_norm schedule.epochs",
-        "a positive number",
-        is_positive,
-    ),
-    Bound(
-        "optimizer.weight_decay schedule.warmup_tokens schedule.frozen_tokens run.save_minutes "
-        "run.evaluate_tokens run.patience",
-        "0 or more",
-        lambda value: value >= 0,
-    ),
-    Bound(
-        "loss.dropout optimizer.beta1 optimizer.beta2 optimizer.muon_momentum",
-        "from 0 to below 1",
-        is_share,
-    ),
-    Bound(
-        "schedule.decay_share schedule.floor data.long_share",
-        "from 0 to 1",
-        lambda value: 0 <= value <= 1,
-    ),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,9 +296,6 @@ class Recipe:
     optimizer: OptimizerRecipe
     schedule: ScheduleRecipe
     run: RunRecipe
-
-    def __post_init__(self) -> None:
-        check_bounds(self, _BOUNDS)
 
     @classmethod
     def load(cls, source: str | Path, overrides: Mapping[str, str] | None = None) -> Recipe:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from elmore.errors import ConfigError
 
 __all__ = [
     "MISSING",
-    "Bound",
-    "check_bounds",
-    "is_positive",
-    "is_share",
     "override",
     "read_recipe",
     "recipe_names",
@@ -86,44 +82,6 @@ def _read(path: Path) -> str:
         raise ConfigError(f"recipe '{path}' cannot be read; check the path") from None
     except UnicodeDecodeError:
         raise ConfigError(f"recipe '{path}' is not UTF-8; save it so") from None
-
-
-class Bound(NamedTuple):
-    """Which values some keys may have.
-
-    Attributes:
-        keys: "section.key", separated by spaces.
-        allowed: how messages say it.
-        holds: the test; None is always allowed where the type allows it.
-    """
-
-    keys: str
-    allowed: str
-    holds: Callable[[float], bool]
-
-
-def is_positive(value: float) -> bool:
-    """Whether a number is positive and finite."""
-    return 0 < value < float("inf")
-
-
-def is_share(value: float) -> bool:
-    """Whether a number is from 0 to below 1."""
-    return 0 <= value < 1
-
-
-def check_bounds(recipe: object, bounds: Iterable[Bound]) -> None:
-    """Check the values of a recipe.
-
-    Raises:
-        ConfigError: naming the first key that is out of its bounds.
-    """
-    for keys, allowed, holds in bounds:
-        for key in keys.split():
-            section, name = key.split(".")
-            value = getattr(getattr(recipe, section), name)
-            if value is not None and not holds(value):
-                raise ConfigError(f"{key}={value!r}; use {allowed}")
 
 
 def override(data: dict[str, Any], settings: Mapping[str, str]) -> None:
