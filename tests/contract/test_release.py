@@ -19,12 +19,21 @@ def read(name: str) -> str:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
-    releases = re.findall(r"^## (\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)$", read("CHANGELOG.md"), re.M)
-    assert re.search(r"^## Unreleased$", read("CHANGELOG.md"), re.M)
-    citation = read("CITATION.cff")
-    cited = re.findall(r'^version: (\S+)\ndate-released: "(\S+)"$', citation, re.M)
-    assert cited == [releases[0]]
-    assert releases[0][0] == __version__
+    newest = re.search(r"^## (\S+) \((.+)\)$", read("CHANGELOG.md"), re.M)
+    cited = re.search(r"^version: (\S+)$", read("CITATION.cff"), re.M)
+    assert newest
+    assert cited
+    assert cited[1] == __version__
+    assert __version__.partition(".dev")[0] == newest[1]
+    # Only a release has a date, in all three places.
+    assert (newest[2] == "unreleased") == (".dev" in __version__)
+    assert ("date-released" in read("CITATION.cff")) == (".dev" not in __version__)
+
+
+def test_one_ruff_checks_everywhere() -> None:
+    hook = re.search(r"ruff-pre-commit\n    rev: v(\S+)", read(".pre-commit-config.yaml"))
+    assert hook
+    assert f'"ruff=={hook[1]}"' in read("pyproject.toml")
 
 
 def test_every_python_is_named_and_tested() -> None:
