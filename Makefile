@@ -19,16 +19,16 @@ $(DEMO)/.installed: pyproject.toml setup.py $(wildcard native/*)
 	$(DEMO)/bin/pip install --quiet --disable-pip-version-check .
 	touch $@
 
-demo: $(DEMO)/.installed  ## embed a sample text and show what the vectors tell
+demo: $(DEMO)/.installed  ## run a two-word demo
 	$(DEMO)/bin/python examples/demo.py
 
-test: $(VENV)/.installed  ## the whole suite
-	$(BIN)/python -m pytest -m "not slow and not published"
+test: $(VENV)/.installed  ## the suite, on all cores
+	$(BIN)/python -m pytest -n auto -m "not slow and not published"
 
 test-all: $(VENV)/.installed  ## the slow tests too
-	$(BIN)/python -m pytest -m "not published"
+	$(BIN)/python -m pytest -n auto -m "not published"
 
-lint: $(VENV)/.installed  ## what CI asks of the code's form
+lint: $(VENV)/.installed  ## style and types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 
 fix: $(VENV)/.installed  ## let ruff repair what it can
@@ -37,7 +37,7 @@ fix: $(VENV)/.installed  ## let ruff repair what it can
 native: $(VENV)/.installed  ## build the C extension in place
 	ELMORE_NATIVE=require $(BIN)/python setup.py build_ext --inplace
 
-bench: $(VENV)/.installed  ## how fast are vectors, beside the plain way
+bench: $(VENV)/.installed  ## speed of embedding, compared with a step-by-step LSTM
 	cd benchmarks && ../$(BIN)/python embed.py
 
 docs: $(VENV)/.installed  ## the site, strictly and without network: open site/index.html

@@ -183,8 +183,8 @@ with Pool(tasks.start, 2) as pool:
 
 
 @requires_proc
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_workers_do_not_outlive_their_parent(number: signal.Signals) -> None:
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
+def test_workers_do_not_outlive_their_parent(name: str) -> None:
     tests = str(Path(__file__).parents[1])
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, tests],
@@ -194,7 +194,7 @@ def test_workers_do_not_outlive_their_parent(number: signal.Signals) -> None:
     ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        parent.send_signal(number)
+        parent.send_signal(getattr(signal, name))
         parent.wait(30)
         deadline = time.monotonic() + 30
         while not gone(pid):

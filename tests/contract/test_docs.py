@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
 
 import flair_stand_in
 import pytest
-from doc_blocks import agrees, blocks_of, run_block
+from doc_blocks import Block, agrees, blocks_of, run_block
 from small_models import DATA, make_options, write_pair
 from small_tasks import write_data
 
@@ -78,6 +79,17 @@ def prepare_engines(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
+def missing_libraries(blocks: list[Block]) -> list[str]:
+    """Libraries that the Python blocks of a page import and that are not installed.
+
+    flair is replaced by a stand-in; a block that begins with `# needs X` is left out by itself.
+    """
+    code = "".join(block.code for block in blocks if block.kind == "python")
+    names = set(re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE))
+    needed = names - set(re.findall(r"# needs (\w+)", code)) - {"flair"}
+    return [name for name in sorted(needed) if importlib.util.find_spec(name) is None]
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.*")  # of its own settings
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -86,6 +98,8 @@ def test_code_blocks_run(
 ) -> None:
     blocks = blocks_of(page)
     assert blocks, "a page starts with an example that runs"
+    for missing in missing_libraries(blocks):
+        pytest.skip(f"{missing} is not installed: elmore[dev]")
     prepare_place(tmp_path)
     if page.name != "README.md":  # which makes it itself
         pair = tmp_path / "options.json", tmp_path / "weights.hdf5"
