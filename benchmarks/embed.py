@@ -37,9 +37,9 @@ from elmore import Elmo
 from elmore.compute.native import native
 from elmore.config import BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.embedding.engine import build_bilm
+from elmore.embedding.load import read_checkpoint
 from elmore.embedding.word_cache import WordCache
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.detect import read_checkpoint
 from elmore.nn.bilm import BiLm, initialise
 from elmore.text.characters import ByteAlphabet
 from elmore.text.tokenizer import tokenize

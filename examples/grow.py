@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.embedding.load import read_checkpoint
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.detect import read_checkpoint
 
 Array = NDArray[np.float32]
 

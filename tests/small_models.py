@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from reference import random_weights, write_hdf5
 
+from elmore.embedding.load import read_checkpoint
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.detect import read_checkpoint
 
 DATA = Path(__file__).parent / "data"
 # Values of the original programs: ours, and where they are present the programs' own test files.

@@ -27,6 +27,7 @@ from elmore.embedding.inputs import (
     sentences_from_texts,
     sentences_from_tokens,
 )
+from elmore.embedding.load import ModelPath, absolute, read_checkpoint
 from elmore.embedding.results import (
     Array,
     Finish,
@@ -44,7 +45,6 @@ from elmore.embedding.stream import embed_stream, finish_of
 from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.detect import ModelPath, absolute, read_checkpoint
 from elmore.options import (
     Compute,
     ComputeOptions,

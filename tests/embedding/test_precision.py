@@ -15,10 +15,10 @@ from elmore import Elmo
 from elmore.compute.matrix import Matrix, Stored, quantize
 from elmore.compute.native import Native, native
 from elmore.embedding.certificate import CERTIFICATE, certified, certify
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.containers.safetensors_files import read_safetensors, write_safetensors
-from elmore.formats.detect import read_checkpoint
 
 needs_native = pytest.mark.skipif(native().module is None, reason="the C extension is not in use")
 BUSY = [sentence for sentence in SENTENCES if sentence]

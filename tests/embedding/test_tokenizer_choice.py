@@ -14,8 +14,8 @@ from small_models import DATA, make_options, write_pair
 
 from elmore import Elmo
 from elmore.bulk.embed_files import embed_files
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError
-from elmore.formats.detect import read_checkpoint
 
 CHINESE = {"我喜欢猫。": ["我", "喜欢", "猫", "。"]}
 THAI = {"ฉันรักแมวดำ": ["ฉัน", "รัก", "แมว", "ดำ"]}

@@ -16,10 +16,10 @@ import torch
 from small_models import DATA, FIXTURES, needs_originals
 
 from elmore import Elmo
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import FormatError
 from elmore.formats import allennlp_hdf5
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.detect import read_checkpoint
 
 close = {"atol": 1e-6, "rtol": 1e-5}
 ARCHIVE = DATA / "allennlp_tagger.tar.gz"

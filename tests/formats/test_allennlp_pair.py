@@ -19,10 +19,10 @@ from small_models import make_checkpoint, make_options, write_pair
 
 from elmore import Elmo
 from elmore.config import weight_shapes
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.formats import allennlp_hdf5
 from elmore.formats.checkpoint import Checkpoint, Softmax
-from elmore.formats.detect import read_checkpoint
 from elmore.text.vocabulary import Vocabulary
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "."]

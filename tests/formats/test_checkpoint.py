@@ -12,11 +12,11 @@ from small_models import make_options, write_pair
 
 from elmore import Elmo
 from elmore.config import Precision, weight_shapes
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import FormatError
 from elmore.formats.checkpoint import Checkpoint, LazyWeights, Softmax
 from elmore.formats.containers.hdf5_files import Hdf5View
 from elmore.formats.containers.safetensors_files import SafetensorsView
-from elmore.formats.detect import read_checkpoint
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 

@@ -25,10 +25,11 @@ from elmore.config import (
     TokenEncoderConfig,
     weight_shapes,
 )
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError, ElmoreError, FormatError
 from elmore.formats import allennlp_hdf5, elmore_folder
 from elmore.formats.checkpoint import Checkpoint, Mix, Softmax, StartState, StoredType
-from elmore.formats.detect import open_source, read_checkpoint
+from elmore.formats.detect import open_source
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 

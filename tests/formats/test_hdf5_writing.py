@@ -83,7 +83,7 @@ import numpy as np
 from elmore.embedding.word_cache import write_token_vectors
 from elmore.errors import ElmoreError
 from elmore.formats import allennlp_hdf5
-from elmore.formats.detect import read_checkpoint
+from elmore.embedding.load import read_checkpoint
 model, folder, limit = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 checkpoint = read_checkpoint(model)
 rows = np.ones((512, 64), np.float32)

@@ -16,9 +16,9 @@ from manylangs_reference import ReferenceManyLangs
 from small_models import DATA, GOLDEN
 
 from elmore import Elmo, fine_tune
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError, FormatError
 from elmore.formats import allennlp_hdf5
-from elmore.formats.detect import read_checkpoint
 from elmore.formats.manylangs_folder import PUBLISHED
 from elmore.text.characters import DictionaryAlphabet
 

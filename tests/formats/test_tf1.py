@@ -15,10 +15,10 @@ from small_models import DATA, GOLDEN
 from tf_bundle import read_bundle, toy_corpus
 
 from elmore import Elmo, fine_tune, perplexity, score
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError, FormatError, ModelNotFound
 from elmore.formats.containers.sources import FolderSource
 from elmore.formats.containers.tf_bundles import find_prefixes, open_bundle
-from elmore.formats.detect import read_checkpoint
 
 close = {"atol": 1e-6, "rtol": 1e-5}
 SENTENCES = json.loads((DATA / "tf1_sentences.json").read_text(encoding="utf-8"))

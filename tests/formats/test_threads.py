@@ -18,10 +18,10 @@ from small_models import DATA, make_checkpoint, make_options
 from elmore.compute.matrix import Stored
 from elmore.config import Precision, weight_shapes
 from elmore.embedding import engine
+from elmore.embedding.load import read_checkpoint
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.containers import archives, sources
-from elmore.formats.detect import read_checkpoint
 from elmore.options import Compute
 
 LOADS = 50

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from small_models import DATA
 
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ElmoreError
-from elmore.formats.detect import read_checkpoint
 
 from .attack import check_message
 

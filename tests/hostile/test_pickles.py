@@ -20,10 +20,10 @@ import pytest
 import torch
 from small_models import DATA
 
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import FormatError
 from elmore.formats.containers import torch_files
 from elmore.formats.containers.sources import FolderSource
-from elmore.formats.detect import read_checkpoint
 
 from .attack import SECRET, check_reason, refused
 

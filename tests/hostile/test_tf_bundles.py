@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from small_models import DATA
 
+from elmore.embedding.load import read_checkpoint
 from elmore.formats.containers.sorted_tables import crc32c, masked_crc32c, read_table
 from elmore.formats.containers.sources import FolderSource
 from elmore.formats.containers.tf_bundles import open_bundle
-from elmore.formats.detect import read_checkpoint
 
 from .attack import SECRET, check_reason, refused
 

@@ -13,9 +13,9 @@ import pytest
 from small_models import make_checkpoint, make_options
 
 from elmore import Elmo
+from elmore.embedding.load import ModelPath
 from elmore.errors import ConfigError, ModelNotFound
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.detect import ModelPath
 from elmore.integrations import loaded
 from elmore.integrations.loaded import load_once, tagger_once
 

@@ -23,15 +23,13 @@ import pytest
 from http_server import Server, serve
 
 from elmore import Elmo
+from elmore.embedding import load
 from elmore.errors import ConfigError, ElmoreError, FormatError, MissingExtra, ModelNotFound
 from elmore.formats import allennlp_hdf5
 from elmore.formats.checkpoint import Checkpoint
 from elmore.options import Fetch
-from elmore.published import catalog, downloads, hub
-from elmore.published.catalog import CATALOG, Published, PublishedFile
-from elmore.published.downloads import Patience
-
-QUICK = Patience(timeout=5, attempts=2, pause=0.001, max_pause=0.01)
+from elmore.published import downloads, hub
+from elmore.published.catalog import Published, PublishedFile
 
 
 @pytest.fixture
@@ -41,7 +39,8 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     monkeypatch.setenv("ELMORE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("ELMORE_OFFLINE")
     monkeypatch.delenv("HF_HUB_OFFLINE")
-    monkeypatch.setattr(downloads, "PATIENT", QUICK)
+    monkeypatch.setattr(downloads, "_ATTEMPTS", 2)
+    monkeypatch.setattr(downloads, "_PAUSE", 0.001)
     with serve() as running:
         running.files["/options.json"] = b'{"lstm": 1}'
         running.files["/weights.hdf5"] = b"\x89HDF\r\n\x1a\n" + bytes(5000)
@@ -78,7 +77,7 @@ def test_a_model_is_fetched_once(server: Server) -> None:
         data = path.read_bytes()
         assert sums[name] == {
             "sha256": hashlib.sha256(data).hexdigest(),
-            "bytes": len(data),
+            "size": len(data),
             "address": server.url(f"/{name}"),
         }
     assert len(server.requests) == 2
@@ -91,7 +90,7 @@ def test_a_file_that_changed_here_is_noticed(server: Server) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(FormatError, match=r"weights\.hdf5' is not the file that was downloaded"):
+    with pytest.raises(FormatError, match=r"weights\.hdf5' is not the file that was published"):
         hub.fetch_model(published(server))
 
 
@@ -132,6 +131,31 @@ def test_files_that_were_put_there_by_hand(server: Server) -> None:
     (folder / "weights.hdf5").write_bytes(server.files["/weights.hdf5"])
     assert hub.fetch_model(model)["options.json"].read_bytes() == b"{}"
     assert server.requests == []
+
+
+def test_a_sha1_counts_for_files_put_there_by_hand(server: Server) -> None:
+    right = hashlib.sha1(server.files["/weights.hdf5"]).hexdigest()
+    model = published(server, checksum=f"sha1:{right}")
+    folder = hub.home() / "models" / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "options.json").write_bytes(b"{}")
+    (folder / "weights.hdf5").write_bytes(b"wrong")
+    with pytest.raises(FormatError, match="is not the file that was published: its sha1 differs"):
+        hub.fetch_model(model)
+    (folder / "weights.hdf5").write_bytes(server.files["/weights.hdf5"])
+    hub.fetch_model(model)
+
+
+def test_the_hint_about_the_first_checksum_with_two_addresses(server: Server) -> None:
+    model = published(server)
+    addresses = (server.url("/weights.hdf5"), server.url("/none"))
+    file = dataclasses.replace(model.files[1], addresses=addresses)
+    model = dataclasses.replace(model, files=(file,))
+    hub.fetch_model(model)
+    hub.prune([model])
+    server.files["/weights.hdf5"] += b"x"
+    with pytest.raises(ElmoreError, match=r"first checksum seen is in .*tiny\.json', delete"):
+        hub.fetch_model(model)
 
 
 @pytest.mark.parametrize("value", ["1", "true", "yes"])
@@ -235,31 +259,17 @@ def test_a_failed_download_says_where_to_put_the_files(
 def test_without_a_network_it_fails_at_once(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each host is tried once: neither again, nor at its other addresses."""
-    tried: list[str] = []
+    """Each address is tried once."""
 
     def fail(host: str, *_: object, **__: object) -> None:
-        tried.append(host)
         raise socket.gaierror(-3, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
-    monkeypatch.setattr(downloads, "PATIENT", Patience())
     monkeypatch.setattr(downloads.time, "sleep", lambda seconds: pytest.fail("waited"))
-    places = ("https://a.example/x", "https://b.example/x", "https://a.example/y")
-    file = PublishedFile(name="x", addresses=places)
+    file = PublishedFile(name="x", addresses=("https://a.example/x", "https://b.example/x"))
     model = dataclasses.replace(published(server), files=(file,))
     with pytest.raises(ElmoreError, match="temporary failure in name resolution"):
         hub.fetch_model(model)
-    assert tried == ["a.example", "b.example"]
-
-
-def test_a_model_without_addresses() -> None:
-    by_hand = [model for model in CATALOG if model.by_hand]
-    assert by_hand
-    for model in by_hand:
-        with pytest.raises(ModelNotFound, match=r"download it from https://"):
-            hub.fetch_model(model)
-        assert not hub.is_downloaded(model)
 
 
 def test_other_addresses(server: Server) -> None:
@@ -291,6 +301,18 @@ def test_prune_of_leftovers(server: Server) -> None:
     assert hub.prune([]) == [left]
     assert not left.exists()
     assert hub.is_downloaded(model)
+
+
+def test_prune_of_everything(server: Server) -> None:
+    hub.fetch_model(published(server))
+    server.files["/x.bin"] = b"other"
+    other = hub.fetch_address(server.url("/x.bin"))
+    left = other.with_name("y.download")
+    left.write_bytes(b"part")
+    assert hub.prune([]) == [left]
+    assert other.is_file()
+    assert hub.prune(None) == [hub.home() / "models" / "tiny", other.parent]
+    assert not other.exists()
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -387,7 +409,9 @@ def test_load_by_name(
         page="",
         files=(PublishedFile(name="model.zip", addresses=(server.url("/model.zip"),)),),
     )
-    monkeypatch.setattr(catalog, "_BY_NAME", {"tiny": pair, "tiny-zip": packed})
+    models = {"tiny": pair, "tiny-zip": packed}
+    monkeypatch.setattr(load, "catalog", lambda: models)
+    monkeypatch.setattr(load, "find_published", models.__getitem__)
     [expected] = tiny_elmo.embed([["It", "fell"]], tokenized=True)
     for name in ("tiny", "tiny-zip"):
         [found] = Elmo.load(name).embed([["It", "fell"]], tokenized=True)

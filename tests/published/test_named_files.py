@@ -10,10 +10,10 @@ import pytest
 from small_models import DATA, make_options, write_pair
 
 from elmore import Elmo, score
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError, FormatError
 from elmore.formats import allennlp_hdf5
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.detect import read_checkpoint
 
 SENTENCE = [["the", "bank", "of", "the", "river"]]
 

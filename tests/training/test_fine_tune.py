@@ -13,9 +13,9 @@ from small_training import WORDS, make_sentences, small_data, small_recipe, writ
 
 from elmore import Elmo, perplexity
 from elmore.corpus.prepared import Prepared
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError, ElmoreError, ResumeError
 from elmore.formats.allennlp_hdf5 import write as write_hdf5
-from elmore.formats.detect import read_checkpoint
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.bilm.fine_tune import fine_tune
 from elmore.training.bilm.pretrain import pretrain

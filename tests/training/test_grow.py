@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from elmore import Elmo, score
-from elmore.formats.detect import read_checkpoint
+from elmore.embedding.load import read_checkpoint
 from elmore.published.catalog import bundled_model
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "grow.py"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from elmore.base.json import from_json
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError, FormatError, InputError
-from elmore.formats.detect import read_checkpoint
 from elmore.report import Report, Row
 from elmore.tasks.folder import read_task, runs_of
 from elmore.tasks.recipe import ElmoRecipe

@@ -15,9 +15,9 @@ from elmore.base.messages import SILENT, Progress, shown
 from elmore.base.pool import Pool, Request
 from elmore.bulk.job import Job, JobOptions, start_embedder
 from elmore.bulk.output_folder import BulkFolder, BulkResult, ShardRecord
+from elmore.embedding.load import ModelPath, read_checkpoint
 from elmore.embedding.results import value_shape
 from elmore.errors import InputError
-from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.text.reading import Counts, Reading
 from elmore.text.records import LINES, Records, Text, as_text
 

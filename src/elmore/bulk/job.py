@@ -15,10 +15,10 @@ from elmore._version import __version__
 from elmore.base.io import sha256_file
 from elmore.base.worker import Worker
 from elmore.config import BiLmConfig
+from elmore.embedding.load import ModelPath
 from elmore.embedding.results import value_shape
 from elmore.embedding.vector_files import WRITERS, Settings, check_format, open_writer
 from elmore.errors import ConfigError
-from elmore.formats.detect import ModelPath
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions, check_counts
 from elmore.text.reading import Counts, Errors, Reading, SentenceReader
 from elmore.text.records import Records, Text, as_text
@@ -173,7 +173,7 @@ class ShardEmbedder:
 
     def __init__(self, job: Job, elmo: Elmo | None = None) -> None:
         from elmore.elmo import Elmo
-        from elmore.formats.detect import read_checkpoint
+        from elmore.embedding.load import read_checkpoint
 
         self.job = job
         if elmo is not None:

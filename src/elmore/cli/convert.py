@@ -16,8 +16,8 @@ from elmore.errors import ConfigError, ElmoreError
 from elmore.text.tokenizer import CONVENTIONS
 
 if TYPE_CHECKING:
+    from elmore.embedding.load import ModelPath
     from elmore.formats.checkpoint import Checkpoint
-    from elmore.formats.detect import ModelPath
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -150,7 +150,7 @@ def _verify(before: Checkpoint, written: Path, precision: str) -> float:
 
     from elmore.elmo import Elmo
     from elmore.embedding.certificate import fixed_text
-    from elmore.formats.detect import read_checkpoint
+    from elmore.embedding.load import read_checkpoint
 
     text = fixed_text(before)
     old = Elmo(before, precision="int8" if precision == "int8" else "float32").layers(

@@ -21,11 +21,11 @@ from elmore.base.messages import readable_bytes, shown
 from elmore.compute.native import native
 from elmore.embedding.certificate import CERTIFICATE, certify, fixed_text
 from elmore.embedding.engine import Engine
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ElmoreError
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.detect import read_checkpoint
 from elmore.options import Compute
-from elmore.published.catalog import CATALOG, bundled_model
+from elmore.published.catalog import bundled_model, catalog
 from elmore.published.hub import home, is_offline
 
 __all__ = ["EXTRAS", "Check", "Diagnosis", "diagnose"]
@@ -191,7 +191,7 @@ def _network(timeout: float, reach: Callable[[str, float], bool]) -> Check:
     hosts = sorted(
         {
             urlsplit(address).hostname or ""
-            for model in CATALOG
+            for model in catalog().values()
             for file in model.files
             for address in file.addresses
         }

@@ -32,8 +32,8 @@ from elmore.options import Output
 if TYPE_CHECKING:
     from elmore.base.messages import Progress
     from elmore.elmo import Elmo
+    from elmore.embedding.load import ModelPath
     from elmore.formats.checkpoint import Checkpoint
-    from elmore.formats.detect import ModelPath
     from elmore.language_model.sense_vectors import SenseVectors
     from elmore.text.reading import Counts
     from elmore.text.sentence import Sentence

@@ -24,9 +24,9 @@ from elmore.text.tokenizer import CONVENTIONS
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
+    from elmore.embedding.load import ModelPath
     from elmore.embedding.results import LayerChoice
     from elmore.formats.checkpoint import Checkpoint
-    from elmore.formats.detect import ModelPath
     from elmore.text.characters import Alphabet
     from elmore.text.reading import Counts, SentenceReader
     from elmore.text.segmenter import Tokenizer
@@ -357,9 +357,9 @@ def _looks_like_model(word: str) -> bool:
 
 
 def _is_published(name: str) -> bool:
-    from elmore.published.catalog import CATALOG, INCLUDED
+    from elmore.published.catalog import INCLUDED, catalog
 
-    return name in INCLUDED or any(model.name == name for model in CATALOG)
+    return name in INCLUDED or name in catalog()
 
 
 def _note_hidden_name(args: argparse.Namespace, word: str) -> None:
@@ -374,7 +374,7 @@ def read_model(model: ModelPath) -> Checkpoint:
     Raises:
         FormatError: its files are at fault.
     """
-    from elmore.formats.detect import open_model, read_source
+    from elmore.embedding.load import open_model, read_source
 
     with open_model(model) as source:
         try:

@@ -21,9 +21,9 @@ from elmore.cli.report import write_json, write_result
 from elmore.errors import ConfigError, FormatError
 
 if TYPE_CHECKING:
+    from elmore.embedding.load import ModelPath
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.containers.sources import Source
-    from elmore.formats.detect import ModelPath
 
 __all__ = ["EXAMPLES", "FIELDS", "add_arguments", "run"]
 
@@ -252,7 +252,8 @@ def _verified(checkpoint: Checkpoint, verify: bool) -> str:
 
 def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
     from elmore.config import count_parameters
-    from elmore.formats.detect import detect, open_model
+    from elmore.embedding.load import open_model
+    from elmore.formats.detect import detect
 
     checkpoint = flags.read_model(model)
     config, notes = checkpoint.config, dict(checkpoint.notes)

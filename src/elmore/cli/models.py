@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 from elmore.cli import flags
@@ -12,7 +11,7 @@ from elmore.cli.parsing import Parser
 from elmore.cli.report import say, write_json, write_result
 from elmore.errors import ConfigError, ModelNotFound
 from elmore.published import hub
-from elmore.published.catalog import CATALOG, INCLUDED, Published, find_published
+from elmore.published.catalog import INCLUDED, Published, catalog, find_published
 from elmore.report import aligned
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
@@ -23,8 +22,8 @@ EXAMPLES = """\
   elmore models --prune small medium
 
 A name is used like a path: `elmore embed --model small text.txt` downloads the model the first
-time. Downloads are in ELMORE_HOME (default: the cache folder of the system). Models marked "by
-hand" cannot be downloaded by a program; the last column says where to find them.
+time. Downloads are in ELMORE_HOME (default: the cache folder of the system). Models that no
+program can download are listed in docs/formats.md.
 """
 
 _COLUMNS = ("name", "language", "dim", "MB", "files", "here", "licence", "trained on")
@@ -56,9 +55,10 @@ def run(args: argparse.Namespace) -> int:
         return _prune(args)
     if args.dry_run:
         raise ConfigError("--dry-run needs --prune; add --prune or leave it out")
-    models = [m for m in (*INCLUDED.values(), *CATALOG) if args.language in (None, m.language)]
+    everything = (*INCLUDED.values(), *catalog().values())
+    models = [m for m in everything if args.language in (None, m.language)]
     if not models:
-        known = ", ".join(sorted({model.language for model in CATALOG}))
+        known = ", ".join(sorted({model.language for model in everything}))
         raise ModelNotFound(f"there is no model for language {args.language!r}; use one of {known}")
     if args.downloaded:
         models = [model for model in models if _is_here(model)]
@@ -74,9 +74,7 @@ def run(args: argparse.Namespace) -> int:
 def _prune(args: argparse.Namespace) -> int:
     if args.language or args.downloaded:
         raise ConfigError("--prune takes names; leave --language and --downloaded out")
-    chosen: Sequence[Published] = (
-        CATALOG if _ALL in args.prune else [find_published(name) for name in args.prune]
-    )
+    chosen = None if _ALL in args.prune else [find_published(name) for name in args.prune]
     gone = hub.prune(chosen, dry_run=args.dry_run)
     if args.json:
         write_json([str(path) for path in gone])
@@ -103,7 +101,7 @@ def _row(model: Published) -> tuple[str, ...]:
         "?" if model.dim is None else str(model.dim),
         "?" if model.megabytes is None else str(model.megabytes),
         model.form,
-        "yes" if _is_here(model) else "by hand" if model.by_hand else "no",
+        "yes" if _is_here(model) else "no",
         model.licence,
-        model.trained_on + (f" ({model.page})" if model.by_hand else ""),
+        model.trained_on,
     )

@@ -18,7 +18,7 @@ from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
     from elmore.elmo import Elmo
-    from elmore.formats.detect import ModelPath
+    from elmore.embedding.load import ModelPath
     from elmore.senses.index import Index
     from elmore.serve.settings import Settings
 

@@ -17,10 +17,10 @@ from elmore._version import __version__
 from elmore.base.messages import shown
 from elmore.base.optional import require
 from elmore.config import count_parameters
+from elmore.embedding.load import ModelPath, read_checkpoint
 from elmore.errors import ConfigError, ElmoreError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.published.catalog import bundled_model
 from elmore.published.hub import is_hugging_face, is_offline
 from elmore.tasks.folder import FACTS, find_task, read_task

@@ -9,8 +9,8 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from elmore.embedding.load import ModelPath, read_checkpoint
 from elmore.errors import ConfigError
-from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.options import Compute, ComputeOptions
 from elmore.published.catalog import bundled_model
 

@@ -24,7 +24,7 @@ from sklearn.base import (  # noqa: E402
 if TYPE_CHECKING:
     from elmore.config import ComputePrecision
     from elmore.elmo import Elmo
-    from elmore.formats.detect import ModelPath
+    from elmore.embedding.load import ModelPath
     from elmore.options import LayerChoice, Pooling, Start
     from elmore.text.segmenter import Tokenizer
 

@@ -8,6 +8,7 @@ notice a host that changes them later.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import logging
@@ -22,14 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from elmore.base.atomic import atomic_file, locked, write_error
-from elmore.base.io import sha256_file
 from elmore.base.json import read_json
 from elmore.base.messages import ProgressOption, download_progress, is_watched, say_download, shown
 from elmore.base.optional import require
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.options import Fetch
 from elmore.published.catalog import Published, PublishedFile, find_file
-from elmore.published.downloads import Reporting, download
+from elmore.published.downloads import Fetched, Reporting, WrongChecksum, digest, download
 
 __all__ = [
     "fetch_address",
@@ -88,18 +88,13 @@ def fetch_model(model: Published, fetch: Fetch = _FETCH) -> dict[str, Path]:
         FormatError: a file is not the one that was first seen.
         ElmoreError: its hosts do not give it.
     """
-    if model.by_hand:
-        raise ModelNotFound(
-            f"model {model.name!r} cannot be downloaded automatically; download it from "
-            f"{model.page} and pass its path"
-        )
     if fetch.revision is not None:
         raise ConfigError(f"revision={fetch.revision!r} but {model.name!r} has none; leave it out")
     # Every file is checked each time: a damaged cache would give wrong vectors without an
     # error.
     root = home() if fetch.cache_dir is None else Path(fetch.cache_dir)
     folder = root / "models" / model.name
-    shelf = _Shelf(folder, model.name, root)
+    shelf = _Shelf(folder)
     gone = [file for file in model.files if not (folder / file.name).is_file()]
     if gone and not is_offline():
         size = "of unknown size" if model.megabytes is None else f"about {model.megabytes} MB"
@@ -117,14 +112,14 @@ def fetch_address(address: str) -> Path:
     known = find_file(address)
     if known is not None:
         model, file = known
-        shelf, missing = _Shelf(_folder(model), model.name), _missing(model)
+        shelf, missing = _Shelf(_folder(model)), _missing(model)
     else:
         # The name decides how the file is read, so it is kept as far as a file system
         # allows.
         name = Path(urllib.parse.unquote(urllib.parse.urlsplit(address).path)).name or "file"
         file = PublishedFile(name=re.sub(r"[^\w.-]", "_", name)[-100:], addresses=(address,))
         key = hashlib.sha256(address.encode()).hexdigest()[:16]
-        shelf = _Shelf(home() / "files" / key, f"file-{key}")
+        shelf = _Shelf(home() / "files" / key)
         missing = f"'{shown(address, 120)}' is not on this machine"
     path = shelf.folder / file.name
     if not path.is_file() and not is_offline():
@@ -146,19 +141,32 @@ def _with_help(error: ElmoreError, files: Sequence[PublishedFile], folder: Path)
     return error
 
 
-def prune(models: Sequence[Published], *, dry_run: bool = False) -> list[Path]:
-    """Delete downloads of models, and unfinished ones; the checksums stay. Returns the paths."""
-    gone = [folder for folder in map(_folder, models) if folder.is_dir()]
+def prune(models: Sequence[Published] | None, *, dry_run: bool = False) -> list[Path]:
+    """Delete downloads and unfinished ones; the checksums stay. Returns the paths.
+
+    Args:
+        models: whose downloads to delete; None for those of all models and of other addresses.
+        dry_run: delete nothing.
+    """
+    folders = [
+        folder
+        for kind in ("models", "files")
+        for folder in sorted(home().glob(f"{kind}/*"))
+        if folder.is_dir()
+    ]
+    names = None if models is None else {_folder(model) for model in models}
+    gone = [folder for folder in folders if names is None or folder in names]
     left = [
         path
-        for path in sorted((home() / "models").glob("*/*.download*"))
-        if path.is_file() and path.parent not in gone
+        for folder in folders
+        if folder not in gone
+        for path in sorted(folder.glob("*.download*"))
     ]
     if not dry_run:
         for path in (*gone, *left):
-            folder = path if path.is_dir() else path.parent
+            folder = path if path in gone else path.parent
             # The lock waits for a download that is running now.
-            with _Shelf(folder, folder.name).held():
+            with _Shelf(folder).locked():
                 if path == folder:
                     shutil.rmtree(path, ignore_errors=True)
                 else:
@@ -167,12 +175,17 @@ def prune(models: Sequence[Published], *, dry_run: bool = False) -> list[Path]:
 
 
 class _Shelf:
-    """The files of one model, with their checksums and their lock."""
+    """The files of one model or address, with their checksums and their lock.
 
-    def __init__(self, folder: Path, name: str, root: Path | None = None) -> None:
-        self.folder, self._root = folder, home() if root is None else root
-        self._name = name
-        self._sums_path = self._root / "sums" / f"{name}.json"
+    Args:
+        folder: ROOT/models/NAME or ROOT/files/KEY.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, root = folder, folder.parents[1]
+        self._name = folder.name if folder.parent.name == "models" else f"file-{folder.name}"
+        self._lock_path = root / "locks" / f"{self._name}.lock"
+        self._sums_path = root / "sums" / f"{self._name}.json"
 
     def get(self, file: PublishedFile, missing: str, reporting: Reporting) -> Path:
         """Find a file and check it; `missing` starts the message if it is not in the cache."""
@@ -186,25 +199,24 @@ class _Shelf:
                 f"{missing} and elmore is offline (--offline, ELMORE_OFFLINE or HF_HUB_OFFLINE); "
                 "load it online once, or download it by hand"
             )
-        with self.held():
+        with self.locked():
             if not path.is_file():
                 self._fetch(file, path, reporting)
             elif file.name not in self._sums():  # put there by hand, or before a crash
                 self._check(file, path)
-                self._record(file.name, sha256_file(path), path.stat().st_size, None)
+                self._record(file.name, Fetched(digest(path), path.stat().st_size, ""))
         return path
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Keep other processes away from these files."""
-        locks = self._root / "locks"
         try:
-            for folder in (locks, self.folder, self._sums_path.parent):
+            for folder in (self._lock_path.parent, self.folder, self._sums_path.parent):
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise write_error(error, self.folder) from error
         busy = f"waiting for another process that is downloading {self._name}"
-        with locked(locks / f"{self._name}.lock", busy, wait=True):
+        with locked(self._lock_path, busy, wait=True):
             yield
 
     def _fetch(self, file: PublishedFile, path: Path, reporting: Reporting) -> None:
@@ -213,25 +225,26 @@ class _Shelf:
         _LOGGER.info("downloading %s", file.addresses[0])
         try:
             fetched = download(file.addresses, path, checksum=expected, reporting=reporting)
-        except ElmoreError as error:
-            # The word is in the message of a wrong checksum only.
-            if known and not file.checksum and "expected" in str(error):
-                raise ElmoreError(
-                    f"{error}; the first checksum seen is in '{shown(self._sums_path, 120)}', "
-                    "delete that file to trust the new one"
-                ) from None
-            raise
-        self._record(file.name, fetched.sha256, fetched.size, fetched.address)
+        except WrongChecksum as error:
+            if file.checksum:
+                raise
+            raise WrongChecksum(
+                f"{error}; the first checksum seen is in '{shown(self._sums_path, 120)}', "
+                "delete that file to trust the new one"
+            ) from None
+        self._record(file.name, fetched)
 
     def _check(self, file: PublishedFile, path: Path) -> None:
-        expected = self._sums().get(file.name)
-        # The first checksum seen is always SHA-256; the catalogue has some SHA-1.
-        if expected is None and (file.checksum or "").startswith("sha256:"):
-            expected = (file.checksum or "").removeprefix("sha256:")
-        if expected is not None and sha256_file(path) != expected:
+        """Compare a file with the first checksum seen, or with that of the catalogue."""
+        known = self._sums().get(file.name)
+        checksum = f"sha256:{known}" if known else file.checksum
+        if checksum is None:
+            return
+        algorithm, _, expected = checksum.partition(":")
+        if digest(path, algorithm) != expected:
             raise FormatError(
-                f"'{shown(path, 120)}' is not the file that was downloaded: its SHA-256 has "
-                f"changed; delete it and load the model again"
+                f"'{shown(path, 120)}' is not the file that was published: its {algorithm} "
+                "differs; delete it and load the model again"
             )
 
     def _sums(self) -> dict[str, str]:
@@ -246,9 +259,9 @@ class _Shelf:
             if isinstance(entry, dict) and "sha256" in entry
         }
 
-    def _record(self, name: str, sha256: str, size: int, address: str | None) -> None:
+    def _record(self, name: str, fetched: Fetched) -> None:
         found = read_json(self._sums_path) if self._sums_path.is_file() else {"files": {}}
-        found["files"][name] = {"sha256": sha256, "bytes": size, "address": address}
+        found["files"][name] = dataclasses.asdict(fetched)
         with atomic_file(self._sums_path, overwrite=True) as stream:
             stream.write((json.dumps(found, indent=2) + "\n").encode())
 

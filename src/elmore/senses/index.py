@@ -40,8 +40,8 @@ from elmore.base.json import read_json
 from elmore.base.manifest import FolderFormat, check_file, check_size, check_sum
 from elmore.base.messages import shown
 from elmore.elmo import Elmo
+from elmore.embedding.load import ModelPath
 from elmore.errors import ConfigError, FormatError, InputError
-from elmore.formats.detect import ModelPath
 from elmore.language_model.sense_vectors import (
     Array,
     Place,

@@ -31,10 +31,10 @@ from elmore.bulk.embed_files import InputFile, TextShard, cut_shards, inspect_in
 from elmore.bulk.job import Job, JobOptions, ShardEmbedder
 from elmore.bulk.output_folder import check_manifest, check_same_run
 from elmore.elmo import Elmo
+from elmore.embedding.load import ModelPath, absolute
 from elmore.embedding.results import LayerChoice
 from elmore.embedding.stream import windows
 from elmore.errors import ConfigError, InputError
-from elmore.formats.detect import ModelPath, absolute
 from elmore.language_model.sense_vectors import Array, SenseVectors, make_space, unit
 from elmore.published.catalog import BUNDLED, bundled_model
 from elmore.senses.index import (

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmore.base.optional import require_torch
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError
 from elmore.errors import ConfigError as ConfigurationError  # AllenNLP's name
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.detect import read_checkpoint
 from elmore.published.catalog import find_published
 from elmore.published.downloads import is_address
 from elmore.published.hub import fetch_address

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from elmore.base.io import open_checked
 from elmore.compat.bilm.data import dump_bilm_embeddings, dump_token_embeddings
 from elmore.embedding.engine import Engine
+from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError, FormatError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.formats.containers.hdf5_files import open_hdf5
-from elmore.formats.detect import read_checkpoint
 from elmore.nn.bilm import BiLmState, first_rows, store_rows
 from elmore.nn.elmo_layer import ScalarMix, without_markers
 from elmore.nn.inputs import TensorBatch

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from elmore.base.messages import ProgressOption, readable_time, shown
 from elmore.corpus.prepare import prepare
 from elmore.corpus.prepared import Prepared
+from elmore.embedding.load import ModelPath, read_checkpoint
 from elmore.formats.checkpoint import Checkpoint
-from elmore.formats.detect import ModelPath, read_checkpoint
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.segmenter import Tokenizer
 from elmore.text.vocabulary import USUAL
