@@ -16,9 +16,8 @@ import pytest
 
 from elmore.errors import ElmoreError, FormatError
 from elmore.formats.containers import archives
-from elmore.formats.containers.archives import ZipSource
+from elmore.formats.containers.archives import TarSource, ZipSource
 from elmore.formats.containers.sources import FolderSource, Source
-from elmore.formats.containers.tars import TarSource
 from elmore.formats.detect import open_source
 from elmore.limits import LIMITS
 
@@ -71,8 +70,6 @@ MAKERS = {
     "tar": tarred("w"),
     "tar dot": tarred("w", "./"),
     "tar gz": tarred("w:gz", "model/"),
-    "tar bz2": tarred("w:bz2"),
-    "tar xz": tarred("w:xz"),
     "tar pax": tarred("w", "ü" * 90 + "/", tarfile.PAX_FORMAT),
     "tar gnu": tarred("w:gz", "d" * 120 + "/", tarfile.GNU_FORMAT),
     "tar ustar": tarred("w", "d" * 120 + "/", tarfile.USTAR_FORMAT),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
-import lzma
 import os
 import struct
 import tarfile
@@ -301,15 +299,6 @@ def tar_bad_gz(path: Path) -> None:
     path.write_bytes(data)
 
 
-def tar_xz_memory(path: Path) -> None:
-    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 4096}]
-    data = bytearray(lzma.compress(GOOD + END, filters=filters))
-    # Header of the first block: size, flags, filter id, property length, dictionary size.
-    data[12 + 4] = 40  # 4 GiB - 1
-    data[12 + 8 : 12 + 12] = struct.pack("<I", zlib.crc32(bytes(data[12 : 12 + 8])))
-    path.write_bytes(data)
-
-
 def tar_many(path: Path) -> None:
     path.write_bytes(b"".join(_header(b"%d" % i, 0) for i in range(10_001)) + END)
 
@@ -354,11 +343,8 @@ TARS: dict[str, Callable[[Path], None]] = {
     "tar pax negative size": tar(pax(record("size", "-512")), GOOD),
     "tar pax huge size": tar(pax(record("size", "9" * 17)), GOOD),
     "tar pax long size": tar(pax(record("size", "9" * 5000)), GOOD),
-    "tar pax sparse": tar(pax(record("GNU.sparse.name", "options.json")), GOOD),
-    "tar pax global path": tar(pax(record("path", "options.json"), b"g"), GOOD),
     "tar pax broken": tar(pax(b"99 path=x\n"), GOOD),
     "tar pax zero length": tar(pax(b"0 path=x\n"), GOOD),
-    "tar pax digits": tar(pax(b"1" * 60_000), GOOD),
     "tar pax too long": tar(_header(b"PaxHeader", 1 << 30, b"x"), GOOD),
     "tar pax chain": tar(pax(record("comment", "x")) * 50_000, GOOD),
     "tar pax bomb": tar_header_bomb,
@@ -381,9 +367,6 @@ TARS: dict[str, Callable[[Path], None]] = {
     "tar garbage after member": tar(GOOD, b"\1" * 512),
     "tar 10,001 members": tar_many,
     "tar gz bomb": tar_bomb(lambda data: gzip.compress(data, 9)),
-    "tar bz2 bomb": tar_bomb(bz2.compress),
-    "tar xz bomb": tar_bomb(lambda data: lzma.compress(data, preset=1)),
-    "tar xz memory": tar_xz_memory,
     "tar gz truncated": tar_truncated_gz,
     "tar gz wrong CRC": tar_bad_gz,
     "tar without options": tar(_member(b"README", b"hello")),
@@ -419,19 +402,16 @@ REASONS = {
     "overlap": "overlapping members",
     "zip bomb": "200 times",
     "gz bomb": "200 times",
-    "bz2 bomb": "200 times",
-    "xz bomb": "200 times",
     "10,001": "members",
-    "huge directory": "a directory of",
+    "huge directory": "a header of",
     "too long": "header of",
     "pax bomb": "header of",
-    "pax chain": "headers before one member",
-    "sparse": "sparse",
+    "pax chain": "recursion",
+    "sparse": "sparse file",
     "negative size": "broken size",
     "later header": "broken header",
     "garbage after": "broken header",
-    "with size": "a size",
-    "xz memory": "Memory usage limit",
+    "with size": "a broken size",
     "truncated": "broken",
     "wrong CRC": "CRC",
     "without options": "no file 'options.json'",
@@ -460,13 +440,21 @@ def test_the_makers_can_make_good_files(tmp_path: Path) -> None:
     path = tmp_path / "model"
     _zip(path, ("options.json", OPTIONS))
     use(path)
-    for pack in (bytes, gzip.compress, bz2.compress, lzma.compress):
+    for pack in (bytes, gzip.compress):
         path.write_bytes(pack(GOOD + END))
         use(path)
     tar(pax(record("path", "a/options.json")), _member(b"x", OPTIONS))(path)
     use(path)
     tar(_member(b"L", b"d/" * 80 + b"options.json\0", b"L"), _member(b"x", OPTIONS))(path)
     use(path)
+    # Odd, but tarfile takes them and they are harmless.
+    for odd in (
+        pax(record("GNU.sparse.name", "options.json")),
+        pax(record("path", "options.json"), b"g"),
+        pax(b"1" * 60_000),
+    ):
+        tar(odd, GOOD)(path)
+        use(path)
     with tarfile.open(fileobj=io.BytesIO(GOOD + END)) as file:
         assert file.getnames() == ["options.json"]
 

@@ -112,15 +112,13 @@ def open_source(path: Path, *, follow_links: bool = False) -> Source:
         return FolderSource(path, follow_links=follow_links)
     with open_checked(path, what="model") as stream:
         head = stream.read(8)
+    from elmore.formats.containers.archives import TarSource, ZipSource  # folders need neither
+
     # By its first bytes: people rename archives. The second is an empty zip.
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        from elmore.formats.containers.archives import ZipSource
-
         return ZipSource(path)
     if head == b"\x89HDF\r\n\x1a\n":
         raise FormatError(
             f"'{shown(path, 120)}' is an HDF5 file without its options; pass (options, weights)"
         )
-    from elmore.formats.containers.tars import TarSource
-
     return TarSource(path)

@@ -1,4 +1,4 @@
-"""Archives that hold the files of a model: what zips and tars share, and zips.
+"""Zips and tars that hold the files of a model.
 
 Archives are never extracted. Members are read one by one, and their bytes are counted during
 decompression, because headers may lie.
@@ -7,20 +7,22 @@ decompression, because headers may lie.
 from __future__ import annotations
 
 import contextlib
+import functools
+import gzip
 import io
-import lzma
 import os
 import re
 import stat
 import struct
+import tarfile
 import tempfile
 import zipfile
 import zlib
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 from elmore.base.atomic import write_error
 from elmore.base.io import open_checked
@@ -29,20 +31,19 @@ from elmore.errors import FormatError
 from elmore.formats.containers.sources import Source
 from elmore.limits import LIMITS
 
-__all__ = ["CHUNK", "IN_MEMORY", "ArchiveSource", "Member", "ZipSource"]
+__all__ = ["ArchiveSource", "TarSource", "ZipSource"]
 
-CHUNK = 1 << 18  # bytes read at a time
-IN_MEMORY = 1 << 20  # larger members are decompressed into a temporary file
+_CHUNK = 1 << 18  # bytes read at a time
+_IN_MEMORY = 1 << 20  # larger members are decompressed into a temporary file
 
 
 @dataclass(frozen=True)
-class Member:
-    """One file in an archive."""
+class _Member:
+    """One file in an archive; `open` opens its decompressed bytes."""
 
     name: str  # with its folders
     size: int
-    offset: int = 0  # of the data in the decompressed tar
-    info: zipfile.ZipInfo | None = None  # in a zip
+    open: Callable[[], IO[bytes] | None]
 
 
 class ArchiveSource(Source):
@@ -52,7 +53,7 @@ class ArchiveSource(Source):
 
     def __init__(self, path: Path | str, stream: BinaryIO | None = None) -> None:
         super().__init__(str(path))
-        self._members: dict[str, list[Member]] = {}
+        self._members: dict[str, list[_Member]] = {}
         self._full: set[str] = set()
         self._total = 0
         self._file = open_checked(Path(path), what=self.kind) if stream is None else stream
@@ -70,10 +71,6 @@ class ArchiveSource(Source):
     def _list(self) -> None:
         """Fill `_members` through `_add`."""
 
-    @abstractmethod
-    def _chunks(self, member: Member) -> Iterator[bytes]:
-        """Yield the decompressed bytes of a member, however many come."""
-
     def _error(self, problem: str, fix: str = "pack it again") -> FormatError:
         return FormatError(f"{self.kind} '{self.name}' {problem}; {fix}")
 
@@ -84,11 +81,13 @@ class ArchiveSource(Source):
             yield
         except (
             zipfile.BadZipFile,
+            tarfile.TarError,
             zlib.error,
-            lzma.LZMAError,
             EOFError,
             OSError,
             ValueError,
+            LookupError,
+            TypeError,
             struct.error,
             NotImplementedError,
             RuntimeError,
@@ -119,7 +118,7 @@ class ArchiveSource(Source):
             raise self._error(f"has a member '{shown(name, 60)}' with {problem} in its name")
         return "/".join(part for part in parts if part not in ("", "."))
 
-    def _add(self, member: Member, *, folder: bool) -> None:
+    def _add(self, member: _Member, *, folder: bool) -> None:
         """List a member; count names and bytes."""
         clean = self._check_name(member.name)
         if clean in self._full:
@@ -150,7 +149,7 @@ class ArchiveSource(Source):
                 f"unpacks to more than {ratio} times its {self._archive_size} bytes", fix
             )
 
-    def _find(self, name: str) -> Member:
+    def _find(self, name: str) -> _Member:
         members = self._members.get(name)
         if not members:
             raise self._missing(name)
@@ -174,7 +173,7 @@ class ArchiveSource(Source):
     def open(self, name: str) -> BinaryIO:
         """Decompress a file into memory or a temporary file, which is deleted when it is closed."""
         member = self._find(name)
-        if member.size <= IN_MEMORY:
+        if member.size <= _IN_MEMORY:
             return io.BytesIO(b"".join(self._unpack(member)))
         # HDF5 and safetensors readers seek back and forth, which a decompressor can only
         # do by starting again.
@@ -198,20 +197,14 @@ class ArchiveSource(Source):
         self._find(name)
         return None
 
-    def _unpack(self, member: Member) -> Iterator[bytes]:
+    def _unpack(self, member: _Member) -> Iterator[bytes]:
         """Yield exactly the declared bytes of a member, or refuse it."""
         count = 0
-        chunks = self._chunks(member)
-        while True:
-            with self._reading():
-                chunk = next(chunks, None)
-            if chunk is None:
-                break
-            count += len(chunk)
+        with self._reading(), contextlib.closing(member.open() or io.BytesIO()) as stream:
             # Stop at once: a bomb may hold far more than it declares.
-            if count > member.size:
-                break
-            yield chunk
+            while count <= member.size and (chunk := stream.read(_CHUNK)):
+                count += len(chunk)
+                yield chunk
         if count != member.size:
             found = "more" if count > member.size else f"{count}"
             raise self._error(
@@ -225,7 +218,7 @@ class ArchiveSource(Source):
 
 
 class _Bounded(io.RawIOBase):
-    """A file that refuses single large reads: zipfile reads as much as a header declares."""
+    """A file that refuses single large reads: the libraries read as much as a header declares."""
 
     def __init__(self, file: BinaryIO, max_bytes: int) -> None:
         self._wrapped = file
@@ -239,7 +232,7 @@ class _Bounded(io.RawIOBase):
                 raise ValueError(f"more than {self._max_bytes} bytes after its members")
             return data
         if size > self._max_bytes:
-            raise ValueError(f"a directory of {size} bytes, allowed are {self._max_bytes}")
+            raise ValueError(f"a header of {size} bytes, allowed are {self._max_bytes}")
         return self._wrapped.read(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -266,14 +259,15 @@ class ZipSource(ArchiveSource):
     kind = "zip"
 
     def _list(self) -> None:
-        bounded = _Bounded(self._file, max(LIMITS.archive_directory_bytes, 2 * CHUNK))
+        bounded = _Bounded(self._file, max(LIMITS.archive_directory_bytes, 2 * _CHUNK))
         self._zip = zipfile.ZipFile(cast(BinaryIO, bounded))
         infos = self._zip.infolist()
         for info in infos:
             # zipfile cuts `filename` at a NUL, which would hide it from the check of names.
             name = info.orig_filename
             self._check_member(info, name)
-            self._add(Member(name, info.file_size, info=info), folder=name.endswith("/"))
+            opened = functools.partial(self._zip.open, info)
+            self._add(_Member(name, info.file_size, opened), folder=name.endswith("/"))
         self._check_overlap(infos)
 
     def _check_member(self, info: zipfile.ZipInfo, name: str) -> None:
@@ -303,16 +297,55 @@ class ZipSource(ArchiveSource):
             if free > directory:
                 raise self._error(f"has overlapping members at '{shown(info.filename, 80)}'")
 
-    def _chunks(self, member: Member) -> Iterator[bytes]:
-        if member.info is None:
-            return
-        with self._zip.open(member.info) as stream:
-            while chunk := stream.read(CHUNK):
-                yield chunk
-
     def close(self) -> None:
         """Close the zip; streams that were opened stay open."""
         # Listing may have failed before the zip was open.
         if hasattr(self, "_zip"):
             self._zip.close()
         super().close()
+
+
+class TarSource(ArchiveSource):
+    """The members of a tar, plain or compressed by gzip."""
+
+    kind = "tar"
+
+    def _list(self) -> None:
+        head = self._file.read(2)
+        self._file.seek(0)
+        if head == b"\x1f\x8b":
+            self._decompress()
+        bounded = _Bounded(self._file, max(LIMITS.archive_header_bytes, 2 * _CHUNK))
+        try:
+            tar = tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r:")  # noqa: SIM115
+        except tarfile.ReadError:
+            raise FormatError(
+                f"'{self.name}' is neither a zip nor a tar; pass a model folder, zip or tar"
+            ) from None
+        for info in tar:
+            if not info.isdir() and (not info.isfile() or info.issparse()):
+                raise self._error(f"has the link, device or sparse file '{shown(info.name, 80)}'")
+            if info.size < 0 or (info.isdir() and info.size):
+                raise self._error(f"gives '{shown(info.name, 60)}' a broken size")
+            opened = functools.partial(tar.extractfile, info)
+            self._add(_Member(info.name, info.size, opened), folder=info.isdir())
+        # The library takes a broken header for the end, which is a block of zeros or nothing.
+        self._file.seek(tar.offset)
+        if self._file.read(tarfile.BLOCKSIZE).strip(b"\0"):
+            raise self._error(f"has a broken header at byte {tar.offset}", "download it again")
+
+    def _decompress(self) -> None:
+        """Go on with a decompressed copy: members are read in any order, gzip only forward."""
+        plain = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 (closed by `close`)
+        packed, self._file = self._file, plain
+        with packed, gzip.GzipFile(fileobj=packed) as stream:
+            size = 0
+            while chunk := stream.read(_CHUNK):  # the checksum is at the very end
+                size += len(chunk)
+                self._check_total(size)
+                try:
+                    plain.write(chunk)
+                except OSError as error:
+                    folder = Path(tempfile.gettempdir())
+                    raise write_error(error, folder / "decompressed model file") from error
+        plain.seek(0)
