@@ -67,26 +67,6 @@ def test_streams_are_read_and_left_open(tmp_path: Path) -> None:
     assert not stream.closed
 
 
-def test_plugin_path_is_empty_inside_and_given_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path / "x.hdf5")
-    before = [h5py.h5pl.get(i) for i in range(h5py.h5pl.size())]
-    assert before
-    sizes: list[int] = []
-    real = h5py.h5o.open
-
-    def spy(*args: Any) -> Any:
-        sizes.append(h5py.h5pl.size())
-        return real(*args)
-
-    monkeypatch.setattr(h5py.h5o, "open", spy)
-    with open_hdf5(path, what="x") as view:
-        view.read("double")
-    assert set(sizes) == {0}
-    assert [h5py.h5pl.get(i) for i in range(h5py.h5pl.size())] == before
-
-
 @pytest.mark.parametrize("layout", ["contiguous", "chunks", "some chunks", "compressed"])
 def test_a_dataset_that_was_never_written(layout: str, tmp_path: Path) -> None:
     """HDF5 would give zeros, which load as weights."""

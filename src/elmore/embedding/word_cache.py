@@ -108,18 +108,17 @@ def write_token_vectors(
     The file has one dataset `embedding`, row = line of the vocabulary. `vectors` gives the next
     rows from a row number on, (n, dim), until there are `n_words`.
     """
-    from elmore.formats.containers.hdf5_writing import create_hdf5
+    import h5py
 
     with (
         atomic_file(path, overwrite=overwrite, mode="w+b") as stream,
-        create_hdf5(stream, path) as (file, patient),
+        h5py.File(stream, "w") as file,
     ):
         row, dataset = 0, None
         while row < n_words:
             block = vectors(row)
-            with patient.checked():
-                if dataset is None:
-                    shape = (n_words, block.shape[1])
-                    dataset = file.create_dataset("embedding", shape, np.float32)
-                dataset[row : row + len(block)] = block
+            if dataset is None:
+                shape = (n_words, block.shape[1])
+                dataset = file.create_dataset("embedding", shape, np.float32)
+            dataset[row : row + len(block)] = block
             row += len(block)

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.atomic import atomic_file, atomic_folder
+from elmore.base.atomic import atomic_folder, write_error
 from elmore.base.json import read_json
 from elmore.config import BiLmConfig
 from elmore.errors import ConfigError, FormatError
@@ -34,7 +35,6 @@ from elmore.formats.bilm_weights import (
 from elmore.formats.checkpoint import Checkpoint, Softmax
 from elmore.formats.containers.finite import check_finite
 from elmore.formats.containers.hdf5_files import open_hdf5
-from elmore.formats.containers.hdf5_writing import create_hdf5
 from elmore.formats.containers.sources import HDF5_SUFFIXES, Source
 from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
@@ -142,13 +142,13 @@ def _write_datasets(
     folder: Path, path: Path, name: str, datasets: Iterable[tuple[str, Array]]
 ) -> None:
     """Write a file into a temporary folder; `path` is its final name."""
-    with (
-        atomic_file(folder / name, mode="w+b") as stream,
-        create_hdf5(stream, path / name) as (file, patient),
-    ):
-        for key, array in datasets:
-            with patient.checked():
+    try:
+        # Through a stream: after a failed write, the library cannot close a file of its own.
+        with (folder / name).open("w+b") as stream, h5py.File(stream, "w") as file:
+            for key, array in datasets:
                 file.create_dataset(key, data=array)
+    except OSError as error:
+        raise write_error(error, path / name) from error
 
 
 def _find_weights(source: Source) -> str | None:

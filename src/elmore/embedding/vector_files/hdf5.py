@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,6 @@ from elmore.base.atomic import atomic_file
 from elmore.base.messages import shown
 from elmore.embedding.vector_files import Record, Settings, stored, utf8
 from elmore.errors import ConfigError
-
-if TYPE_CHECKING:
-    from elmore.formats.containers.hdf5_writing import PatientFile
 
 __all__ = ["Hdf5Writer", "open"]
 
@@ -47,16 +44,13 @@ _VERSIONS = ("v108", "v108")
 class Hdf5Writer:
     """Writes records into an open h5py.File; `spool` holds lines for `sentence_to_index`."""
 
-    def __init__(
-        self, file: Any, patient: PatientFile, spool: BinaryIO, path: Path, settings: Settings
-    ) -> None:
+    def __init__(self, file: Any, spool: BinaryIO, path: Path, settings: Settings) -> None:
         import h5py
         from h5py import h5p, h5t
 
         self._file = file
         if settings.pooled:  # (layers, dim) and (time, dim) look the same
             file.attrs["pooled"] = True
-        self._patient = patient
         self._path = path
         indexed = settings.sentence_index is not False and not settings.sentence_keys
         self._spool: BinaryIO | None = spool if indexed else None
@@ -75,30 +69,28 @@ class Hdf5Writer:
         from h5py import h5d, h5o, h5s
 
         values = stored(record, self._settings.dtype)
-        with self._patient.checked():
-            # h5py's own create_dataset takes three times as long.
-            space = h5s.create_simple(values.shape)
-            key = self._key(record)
-            dataset = h5d.create(self._file.id, None, self._type, space, self._properties)
-            h5o.link(dataset, self._file.id, key, lcpl=self._links)
-            if values.size:
-                dataset.write(h5s.ALL, h5s.ALL, values)
-            self._describe(dataset, record)
-            self._count += 1
-            if self._spool is not None:
-                self._index(self._spool, record.text)
+        # h5py's own create_dataset takes three times as long.
+        space = h5s.create_simple(values.shape)
+        key = self._key(record)
+        dataset = h5d.create(self._file.id, None, self._type, space, self._properties)
+        h5o.link(dataset, self._file.id, key, lcpl=self._links)
+        if values.size:
+            dataset.write(h5s.ALL, h5s.ALL, values)
+        self._describe(dataset, record)
+        self._count += 1
+        if self._spool is not None:
+            self._index(self._spool, record.text)
 
     def close(self) -> None:
         """Write `sentence_to_index`, and close the file."""
         import h5py
 
-        with self._patient.checked():
-            if self._spool is not None:
-                kind = h5py.string_dtype("utf-8")
-                dataset = self._file.create_dataset(_INDEX, (1,), kind)
-                folder = self._path.absolute().parent
-                dataset[0] = _json_index(self._spool, self._count, self._settings.first, folder)
-            self._file.close()
+        if self._spool is not None:
+            kind = h5py.string_dtype("utf-8")
+            dataset = self._file.create_dataset(_INDEX, (1,), kind)
+            folder = self._path.absolute().parent
+            dataset[0] = _json_index(self._spool, self._count, self._settings.first, folder)
+        self._file.close()
 
     def _key(self, record: Record) -> bytes:
         if not self._settings.sentence_keys:
@@ -170,13 +162,13 @@ def _last_ones(spool: BinaryIO, count: int) -> NDArray[np.bool_]:
 @contextmanager
 def open(path: Path, settings: Settings) -> Iterator[Hdf5Writer]:
     """Open a file."""
-    from elmore.formats.containers.hdf5_writing import create_hdf5
+    import h5py
 
     with (
         atomic_file(path, overwrite=settings.overwrite, mode="w+b") as stream,
         tempfile.TemporaryFile(dir=path.absolute().parent) as spool,
-        create_hdf5(stream, path, versions=_VERSIONS) as (file, patient),
+        h5py.File(stream, "w", libver=_VERSIONS) as file,
     ):
-        writer = Hdf5Writer(file, patient, spool, path, settings)
+        writer = Hdf5Writer(file, spool, path, settings)
         yield writer
         writer.close()

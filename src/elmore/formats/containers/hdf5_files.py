@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,24 +45,6 @@ _LIBRARY_ERRORS = (
     NotImplementedError,
 )
 
-_plugin_lock = threading.RLock()
-
-
-@contextlib.contextmanager
-def _no_plugins() -> Iterator[None]:
-    """Remove the search path of plugins, which belongs to the process; restore it afterwards."""
-    with _plugin_lock:
-        # A filter that the library does not have is looked up in these folders and loaded as code.
-        paths: list[bytes] = []
-        while h5py.h5pl.size():
-            paths.append(h5py.h5pl.get(0))
-            h5py.h5pl.remove(0)
-        try:
-            yield
-        finally:
-            for path in paths:
-                h5py.h5pl.append(path)
-
 
 @dataclass(frozen=True)
 class Hdf5Dataset:
@@ -87,7 +68,7 @@ class Hdf5View:
         self._infos: dict[str, Hdf5Dataset] = {}
         self._stored = 0
         if walk:
-            with self._library(), _no_plugins():
+            with self._library():
                 self._walk()
 
     def _error(
@@ -260,7 +241,7 @@ class Hdf5View:
         if name not in self._infos:
             self._datasets, self._infos, self._stored = {}, {}, 0
             link = name.encode("utf-8", "surrogateescape")
-            with self._library(name), _no_plugins():
+            with self._library(name):
                 self._check_link(self._file.id, link, name)
                 item = h5py.h5o.open(self._file.id, link)
                 if not isinstance(item, h5py.h5d.DatasetID):
@@ -271,7 +252,7 @@ class Hdf5View:
     def attribute(self, name: str, key: str) -> Any:
         """An attribute of numbers or strings of a visited dataset; None if it has none."""
         dataset = self._datasets[name]
-        with self._library(name), _no_plugins():
+        with self._library(name):
             if not h5py.h5a.exists(dataset, key.encode()):
                 return None
             kind = h5py.h5a.open(dataset, key.encode()).get_type().get_class()
@@ -286,7 +267,7 @@ class Hdf5View:
 
     def text(self, name: str) -> str:
         """The first string of a dataset of strings at the top of the file."""
-        with self._library(name), _no_plugins():
+        with self._library(name):
             self._check_link(self._file.id, name.encode(), name)
             item = h5py.h5o.open(self._file.id, name.encode())
             plan = item.get_create_plist()
@@ -320,7 +301,7 @@ class Hdf5View:
             written = _is_written(self._datasets[name], info.shape)
         if not written:
             raise self._error(f"has no values in {label}, or not all of them", "download it again")
-        with self._library(name), _no_plugins():
+        with self._library(name):
             raw = np.empty(info.shape, info.dtype)
             if raw.size:
                 self._datasets[name].read(h5py.h5s.ALL, h5py.h5s.ALL, raw)
@@ -364,8 +345,7 @@ def open_hdf5(source: BinaryIO | Path, *, what: str, walk: bool = True) -> Itera
             raise FormatError(f"{what} is not an HDF5 file; check the file or download it again")
         stream.seek(0)
         try:
-            with _no_plugins():
-                file = stack.enter_context(h5py.File(stream, "r"))
+            file = stack.enter_context(h5py.File(stream, "r"))
         except _LIBRARY_ERRORS as error:
             raise FormatError(
                 f"{what} is a broken HDF5 file: {shown(error, 90)}; download it again"
