@@ -49,7 +49,7 @@ def run_one(args: argparse.Namespace, name: str, system: str, seed: int) -> None
     from machine import facts
 
     from elmore import Elmo
-    from elmore.analysis.probe import random_twin
+    from elmore.analysis.probe import random_model
 
     torch.set_num_threads(1)
     experiment, data = EXPERIMENTS[name], Path(args.data)
@@ -58,7 +58,7 @@ def run_one(args: argparse.Namespace, name: str, system: str, seed: int) -> None
     recipe = TaskRecipe.load("laptop", experiment.task, kind.sizes, settings)
     elmo = None if system == "baseline" else Elmo.load(args.model, threads=1)
     if elmo is not None and system == CONTROL:
-        elmo = random_twin(elmo)
+        elmo = random_model(elmo)
     task = kind(elmo, recipe=recipe, vectors=data / VECTORS, cache=args.cache, seed=seed)
     train = experiment.train.examples(task, data)
     dev = experiment.dev.examples(task, data)

@@ -11,7 +11,7 @@ from slow_language_model import load_both
 
 from elmore.analysis import Neighbors
 from elmore.analysis import neighbors as neighbors_module
-from elmore.analysis.probe import random_twin
+from elmore.analysis.probe import random_model
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.senses import Index, build_index
 
@@ -136,7 +136,7 @@ def test_an_index_instead_of_a_text(tiny_elmo, text, tmp_path):
         assert report.tables == expected.tables
         assert report.measured_on["layers"] == "1"
     with pytest.raises(ConfigError, match="was made with another model"):
-        Neighbors(random_twin(tiny_elmo)).run(uses, query="bank")
+        Neighbors(random_model(tiny_elmo)).run(uses, query="bank")
     with pytest.raises(ConfigError, match="several workers load the model themselves"):
         build_index([text], tmp_path / "other", model=tiny_elmo, workers=2)
 

@@ -1,4 +1,4 @@
-"""Nearest uses of a word in context, beside the nearest words of a static vector (Table 4)."""
+"""Nearest uses of a word in context, and the nearest words of a static vector (Table 4)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from elmore.errors import ConfigError
 from elmore.report import Report, Row, check_picture, save_figure
 
 __all__ = ["check_picture", "plot_confusions", "plot_report"]
@@ -17,6 +16,8 @@ __all__ = ["check_picture", "plot_confusions", "plot_report"]
 # More labels than this are not readable in one picture.
 _MAX_LABELS = 24
 _OURS, _CONTROL, _SECOND = "#08519c", "#bdbdbd", "#fdae6b"
+# How the names of rows begin that know nothing of the model.
+_CONTROLS = ("random", "static", "most frequent", "first sense")
 
 
 def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
@@ -24,11 +25,8 @@ def plot_report(report: Report, path: Path, *, overwrite: bool = False) -> None:
     check_picture(path)
     from matplotlib.figure import Figure
 
-    draw = _DRAWN.get(report.name)
-    if draw is None:
-        raise ConfigError(f"there is no picture for {report.name}; use one of {', '.join(_DRAWN)}")
     figure = Figure(layout="constrained")
-    draw(report, figure)
+    _DRAWN[report.name](report, figure)
     model = report.measured_on.get("model")
     figure.suptitle(f"{report.name}: {Path(str(model)).name if model else 'trained tasks'}")
     save_figure(figure, path, overwrite=overwrite)
@@ -80,7 +78,7 @@ def _draw_pos(report: Report, figure: Any) -> None:
 
 
 def _draw_wsd(report: Report, figure: Any) -> None:
-    """The score on all sets, both methods side by side."""
+    """The score on all sets, all methods one below the other."""
     rows = report.tables["wsd"]
     figure.set_size_inches(7, 0.8 + 0.3 * len(rows))
     axes = figure.subplots()
@@ -92,6 +90,29 @@ def _draw_wsd(report: Report, figure: Any) -> None:
     _bars(axes, names, [row["ALL"] for row in rows], colours)
     axes.axvline(float(rows[0]["ALL"] or 0), color="#555555", linewidth=1, linestyle="--")
     axes.set_xlabel("ALL, F1, per cent; dashed: first sense")
+
+
+def _draw_blimp(report: Report, figure: Any) -> None:
+    """The accuracy on each phenomenon by all directions that the model has; chance is 50."""
+    rows = report.tables["by phenomenon"]
+    figure.set_size_inches(7, 0.8 + 0.35 * len(rows))
+    axes = figure.subplots()
+    names = [_plain(str(row["phenomenon"]), 50) for row in rows]
+    _bars(axes, names, [list(row.values())[-1] for row in rows], [_OURS] * len(rows))
+    axes.axvline(50, color="#555555", linewidth=1, linestyle="--")
+    axes.set_xlabel(f"accuracy, {list(rows[0])[-1]}, per cent; dashed: chance")
+
+
+def _draw_substitutes(report: Report, figure: Any) -> None:
+    """GAP and the share of right first words, one panel each."""
+    rows = report.tables["substitutes"]
+    figure.set_size_inches(11, 0.8 + 0.4 * len(rows))
+    names = [str(row["ranked by"]) for row in rows]
+    for axes, metric in zip(figure.subplots(1, 2), ("GAP", "P@1"), strict=True):
+        # The word alone knows nothing of the sentence.
+        colours = [_CONTROL if name == "word" else _OURS for name in names]
+        _bars(axes, names, [row[metric] for row in rows], colours)
+        axes.set_xlabel(f"{metric}, per cent")
 
 
 def _draw_neighbors(report: Report, figure: Any) -> None:
@@ -192,8 +213,8 @@ def _bars(axes: Any, names: list[str], values: list[Any], colours: list[str]) ->
 
 
 def _is_ours(row: Row) -> bool:
-    name = str(row["vectors"])
-    return name.startswith(("layer", "mean")) or name[0].isdigit()
+    """Whether a row measures the model itself, not a control."""
+    return not str(row["vectors"]).startswith(_CONTROLS)
 
 
 def _plain(text: str, width: int) -> str:
@@ -205,6 +226,8 @@ _DRAWN = {
     "pos": _draw_pos,
     "wsd": _draw_wsd,
     "neighbors": _draw_neighbors,
+    "blimp": _draw_blimp,
+    "substitutes": _draw_substitutes,
     "layers": _draw_study,
     "placement": _draw_study,
     "sample-size": _draw_sample_size,

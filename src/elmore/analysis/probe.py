@@ -21,7 +21,7 @@ from elmore.embedding.results import LayerChoice, layer_weights
 from elmore.text.word_vectors import WordVectors, read_word_vectors
 from elmore.training.seeds import numpy_generator
 
-__all__ = ["PROBES", "LayerProbe", "Views", "layer_views", "percent", "random_twin", "unit"]
+__all__ = ["PROBES", "LayerProbe", "Views", "layer_views", "percent", "random_model"]
 
 # Name to module, class and what it tells.
 PROBES: dict[str, tuple[str, str, str]] = {
@@ -83,12 +83,12 @@ class LayerProbe:
         return None if self.vectors is None else read_word_vectors(Path(self.vectors))
 
     def caches(self) -> Iterator[tuple[str, LayerCache]]:
-        """The layers of the model, then of its random twin, each with the prefix of its rows."""
+        """The layers of the model, then of a random one, each with the prefix of its rows."""
         with cache_folder(self.cache) as folder:
             yield "", LayerCache(self.elmo, folder, max_bytes=self.max_bytes)
             if self.random:
-                twin = random_twin(self.elmo, self.seed)
-                yield "random, ", LayerCache(twin, folder, max_bytes=self.max_bytes)
+                control = random_model(self.elmo, self.seed)
+                yield "random, ", LayerCache(control, folder, max_bytes=self.max_bytes)
 
 
 def layer_views(layers: LayerChoice | str, n_layers: int) -> Views:
@@ -104,7 +104,7 @@ def layer_views(layers: LayerChoice | str, n_layers: int) -> Views:
     return [(name, layers)]  # type: ignore[list-item]  # checked above
 
 
-def random_twin(elmo: Elmo, seed: int = 0) -> Elmo:
+def random_model(elmo: Elmo, seed: int = 0) -> Elmo:
     """A model of the same shape and with the same ids that never saw text.
 
     It shows what a probe would find anyway: from spelling, position and word order alone.
@@ -130,9 +130,3 @@ def random_twin(elmo: Elmo, seed: int = 0) -> Elmo:
 def percent(right: NDArray[np.bool_]) -> float | None:
     """The share of right answers; None if nothing was asked."""
     return round(100 * float(right.mean()), 3) if len(right) else None
-
-
-def unit(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Scale vectors to length 1, (n, dim); zeros stay zeros."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(norms == 0, 1, norms))

@@ -104,7 +104,8 @@ def add_arguments(parser: Parser) -> None:
         if name not in ("mix", *_LANGUAGE):
             flags.add_cache(action)
             flags.add(action, "--vectors", help="static word vectors to compare with")
-            flags.add_seed(action)
+            if name != "neighbors":  # nothing in it is random
+                flags.add_seed(action)
         flags.add(action, "--plot")
         flags.add_output(action, "write the report there: JSON if it ends in .json, else text")
         flags.add_common(action)
@@ -249,7 +250,7 @@ def _analyze(args: argparse.Namespace, progress: Progress) -> Report:
         options["settings"] = overrides(args.set)
         options["report"] = (lambda line: None) if args.quiet else say
     if args.action == "neighbors":
-        del options["seed"], options["limit"]  # --limit is applied when the text is read
+        del options["limit"]  # --limit is applied when the text is read
     if args.action not in _LANGUAGE:
         options["max_bytes"] = flags.cache_bytes(args)
     probe = kind(elmo, progress=progress, **options)

@@ -13,6 +13,8 @@ from small_models import TEXT
 from elmore import Elmo
 from elmore.analysis.blimp import Blimp, Pair
 from elmore.analysis.lexical_substitution import LexicalSubstitution, gap
+from elmore.analysis.plots import _DRAWN, _is_ours, plot_report
+from elmore.analysis.probe import PROBES
 from elmore.cli.main import main
 from elmore.errors import InputError
 from elmore.language_model.scores import score
@@ -132,3 +134,21 @@ def test_the_command_line_prints_the_reports(
     file.write_text(json.dumps(item) + "\n")
     assert main(["analyze", "substitutes", str(file), *model]) == 0
     assert "place and word  100.00" in capsys.readouterr().out
+
+
+def test_every_report_has_a_picture(lm: Elmo, tmp_path: Path) -> None:
+    assert set(_DRAWN) == set(PROBES)
+    pairs_file, items = tmp_path / "pairs.jsonl", tmp_path / "items.jsonl"
+    pairs_file.write_text("".join(json.dumps(pair._asdict()) + "\n" for pair in pairs()))
+    gold = {"lemma": "x.n", "tokens": TEXT[:6], "index": 2, "candidates": ["the"]}
+    items.write_text(json.dumps({**gold, "gold": {"the": 1}}) + "\n")
+    for report in (Blimp(lm).run(pairs_file), LexicalSubstitution(lm).run(items)):
+        plot_report(report, tmp_path / f"{report.name}.svg")
+        assert "<svg" in (tmp_path / f"{report.name}.svg").read_text()
+
+
+def test_only_controls_are_grey() -> None:
+    ours = ["layer 1", "mean", "0.2,0.3", "sense vectors", "sense vectors and context"]
+    controls = ["first sense", "most frequent tag", "static vectors", "random, layer 1"]
+    assert [_is_ours({"vectors": name}) for name in ours] == [True] * 5
+    assert [_is_ours({"vectors": name}) for name in controls] == [False] * 4
