@@ -10,7 +10,6 @@ from small_models import FIXTURES, needs_originals
 
 pytest.importorskip("torch")
 
-from elmore.compat import bilm
 from elmore.compat.bilm import (
     Batcher,
     TokenBatcher,
@@ -102,8 +101,3 @@ def test_token_batcher_with_bilms_own_vocabulary() -> None:
     batcher = TokenBatcher(FIXTURES / "bilm-tf/data/vocab_test.txt")
     ids = batcher.batch_sentences([["The", "first", "."], ["It", "said"]])
     assert ids.tolist() == [[2, 18, 75, 6, 1], [2, 67, 21, 1, 0]]
-
-
-def test_every_name_is_there() -> None:
-    for name in bilm.__all__:
-        assert getattr(bilm, name).__doc__, name

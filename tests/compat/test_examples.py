@@ -36,7 +36,3 @@ def test_example(
     report: list[str] = []
     result = doctest.DocTestRunner().run(test, out=report.append, clear_globs=False)
     assert result.failed == 0, "".join(report)
-
-
-def test_there_are_examples() -> None:
-    assert len(TESTS) >= 4

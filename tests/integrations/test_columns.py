@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import pickle
 import shlex
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from small_models import TEXT
 
 from elmore import Elmo
-from elmore.bulk.job import Job
-from elmore.bulk.job import JobOptions as BulkOptions
 from elmore.embedding.results import value_shape
 from elmore.embedding.stream import embed_records
 from elmore.embedding.vector_files import Settings, open_writer
 from elmore.errors import ConfigError, InputError
 from elmore.integrations import columns
-from elmore.integrations.columns import ColumnEmbedder, ColumnJob, ColumnOptions, load_model
-from elmore.options import Compute, ComputeOptions, Output, OutputOptions
+from elmore.integrations.columns import ColumnEmbedder, ColumnJob
+from elmore.options import Output
 from integrations.engines import EMPTY, NULL, check_pooled, make_table
 
 
@@ -180,29 +176,6 @@ def test_a_job_finds_its_model_from_any_folder(
     monkeypatch.chdir(tmp_path)
     assert job.added("text") == ["vector"]
     assert ColumnJob().model is None  # that of each worker's own package
-
-
-def test_a_process_loads_a_model_once(tiny_folder: Path) -> None:
-    before = torch.get_num_threads()
-    try:
-        jobs = [ColumnJob(model=tiny_folder, pool=pool) for pool in ("mean", "max", None)]
-        models = {id(load_model(job)) for job in jobs}
-        assert len(models) == 1
-        other = load_model(ColumnJob(model=tiny_folder, precision="int8"))
-        assert (other.precision, len({*models, id(other)})) == ("int8", 2)
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_the_keywords_are_those_of_a_job() -> None:
-    for options, made in (
-        (ColumnOptions, ColumnJob),
-        (ComputeOptions, Compute),
-        (OutputOptions, Output),
-    ):
-        assert get_type_hints(options).keys() == {field.name for field in fields(made)}
-    bulk = {field.name for field in fields(Job)} - {"model"}
-    assert get_type_hints(BulkOptions).keys() == bulk
 
 
 def test_a_tokenizer_is_named_so_that_workers_find_it(tiny_folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import pickle
 import subprocess
 import sys
@@ -18,13 +17,11 @@ from sklearn.exceptions import SkipTestWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import validate_data
 
 from elmore import Elmo
 from elmore.errors import ConfigError, ElmoreError, ModelNotFound
-from elmore.integrations import sklearn as module
 from elmore.integrations.sklearn import ElmoVectorizer
 
 TEXTS = ["It rose .", "It fell .", "", "Stocks rose and fell again ."]
@@ -174,11 +171,6 @@ def test_in_a_table_and_a_search(vectorizer: ElmoVectorizer) -> None:
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
-def test_the_docstring_runs(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tiny_folder.parent)
-    assert doctest.testmod(module) == doctest.TestResults(0, 5)
-
-
 # scikit-learn's own checks -----------------------------------------------------------------------
 
 
@@ -190,25 +182,6 @@ def test_check_estimator(vectorizer: ElmoVectorizer) -> None:
     with pytest.warns(SkipTestWarning, match="Can't test estimator ElmoVectorizer"):
         results = check_estimator(vectorizer)
     assert {result["status"] for result in results} == {"passed"}
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        "check_estimator_cloneable",
-        "check_estimator_tags_renamed",
-        "check_valid_tag_types",
-        "check_estimator_repr",
-        "check_no_attributes_set_in_init",
-        "check_mixin_order",
-        "check_do_not_raise_errors_in_init_or_set_params",
-        "check_parameters_default_constructible",
-        "check_get_params_invariance",
-        "check_set_params",
-    ],
-)
-def test_checks_that_need_no_data(vectorizer: ElmoVectorizer, check: str) -> None:
-    getattr(estimator_checks, check)("ElmoVectorizer", vectorizer)
 
 
 class OnNumbers(ElmoVectorizer):
