@@ -5,7 +5,7 @@ added are those of `elmore embed --format parquet`:
 
     vectors  a list of vectors, one per token; `vector` if pooled
     layer_0, layer_1, ...    like these, in their place, if all layers are asked for
-    tokens, spans            beside vectors of tokens, if a text was split into them
+    tokens, spans            with vectors of tokens, if a text was split into them
 
 A null stays null. A sentence without tokens has an empty list of vectors, or zeros if pooled.
 """
@@ -39,7 +39,7 @@ __all__ = ["ColumnEmbedder", "ColumnJob", "ColumnOptions", "Kind", "column_kind"
 
 # What a column holds: texts to be split into tokens, or lists of tokens.
 Kind = Literal["text", "tokens"]
-# Vectors in a table that is handed on; what a worker holds beside its model and a window.
+# Vectors in a table that is handed on; what a worker holds in addition to its model and a window.
 _CHUNK_BYTES = 16 << 20
 
 
@@ -130,8 +130,8 @@ class ColumnJob(Compute, Output):
         taken = [name for name in added if name in names]
         if taken:
             raise ConfigError(
-                f"there is a column '{shown(taken[0])}' already; drop or rename it to make room "
-                "for the vectors"
+                f"there is a column '{shown(taken[0])}' already; drop or rename it, "
+                "for the vectors are stored under that name"
             )
         return added
 

@@ -34,7 +34,7 @@ __all__ = ["model_card", "push_to_hub"]
 _CARD = "README.md"
 # What an elmore folder may hold; nothing else of a model's folder is ever sent.
 _FILES = ("config.json", "model.safetensors", "vocab.txt", "characters.dic", "manifest.json")
-# What a folder of a trained task may hold, beside the biLM inside it.
+# What a folder of a trained task may hold, in addition to the biLM inside it.
 _TASK_FILES = ("task.json", "model.safetensors", "words.txt")
 _TAGS = ("elmo", "elmore", "contextual-word-vectors", "bilm")
 
@@ -170,7 +170,7 @@ def _saved(task: Any) -> Iterator[Path]:
 
 
 def _task_card(path: Path, name: str) -> str:
-    """The card beside a trained task, or one from what its folder says."""
+    """The card in the folder of a trained task, or one from its facts."""
     if (path / _CARD).is_file():
         return (path / _CARD).read_text(encoding="utf-8")
     content, inside = read_task(path)

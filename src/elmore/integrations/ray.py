@@ -73,7 +73,7 @@ def embed_dataset(
 
     Args:
         ds: with a column of strings or of lists of tokens.
-        workers: maximum number of actors; as many as the cluster has room for by default. Ray
+        workers: maximum number of actors; as many as fit into the cluster by default. Ray
             starts with one, and keeps a processor for the tasks that read.
         options: of `ColumnJob`: `column`, `model`, `layers`, `pool`, ...; `threads` is also what
             Ray reserves for an actor.
@@ -223,12 +223,8 @@ def _batches(fragment: Any, schema: Any) -> Iterator[Any]:
             empty = False
             yield batch
     if empty:
-        yield from schema.empty_table().to_batches() or [_no_rows(schema)]
-
-
-def _no_rows(schema: Any) -> Any:
-    arrow = require("pyarrow", "ray", "Parquet files")
-    return arrow.RecordBatch.from_pylist([], schema=schema)
+        arrow = require("pyarrow", "ray", "Parquet files")
+        yield arrow.RecordBatch.from_pylist([], schema=schema)
 
 
 def _kind_in(schema: Any, column: str) -> Kind:

@@ -178,24 +178,24 @@ class Batcher:
                     if left <= 0 or not self._changed.wait(left):
                         break
             batch: list[tuple[_Request, int]] = []
-            room = settings.batch_tokens
-            while self._queue and room > 0:
+            left_over = settings.batch_tokens
+            while self._queue and left_over > 0:
                 request = self._queue.popleft()
-                turn = min(_TURN, room)
+                turn = min(_TURN, left_over)
                 while request.taken < len(request.items) and turn > 0:
                     size = request.tokens[request.taken]
-                    if size > room and batch:
+                    if size > left_over and batch:
                         # Too long for the rest of this batch: it starts the next one.
-                        room = 0
+                        left_over = 0
                         break
                     batch.append((request, request.taken))
                     request.taken += 1
                     request.waiting -= size
                     self._tokens -= size
-                    room -= size
+                    left_over -= size
                     turn -= size
                 if request.taken < len(request.items):
-                    (self._queue.append if room > 0 else self._queue.appendleft)(request)
+                    (self._queue.append if left_over > 0 else self._queue.appendleft)(request)
             return batch
 
     def _compute(self, items: list[Item]) -> list[Any]:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -222,13 +222,7 @@ class Routes:
                 for n, position in enumerate(positions):
                     _check_position(f"positions.{k}.{n}", position, sentence)
         count = sum(map(len, chosen))
-        if count > self._settings.tokens:  # a position may be asked for several times
-            raise ServiceError(
-                422,
-                f"{count} positions, more than the limit of {self._settings.tokens}; send several "
-                "requests",
-                param="positions",
-            )
+        self._check(count, "tokens", "positions")  # a position may be asked for several times
 
         def readable(found: SenseVectors) -> list[list[tuple[str, float]]]:
             return [found.words(row, body.k) for row in range(len(found))]
@@ -269,13 +263,13 @@ class Routes:
             raise ServiceError(404, "there is no task of that name; see /v1/tasks")
         given: Sequence[Any] = body.sentences if body.sentences is not None else body.tokens or ()
         param = "sentences" if body.sentences is not None else "tokens"
-        self._check_count(len(given), param)
+        self._check(len(given), "sentences", param)
         size = sum(map(len, given))
         # Texts to classify are divided into sentences: one list of sentences for each.
         read = await self._call(size > _MANY_CHARACTERS, lambda: [model.read(one) for one in given])
         items = [Vectors(sentence, model.finish) for sentences in read for sentence in sentences]
         n_tokens = sum(len(item.sentence) for item in items)
-        self._check_tokens(n_tokens, param)
+        self._check(n_tokens, "tokens", param)
         found = iter(await self._run(request, items, _WORD_NUMBERS * n_tokens))
         results = [model.join([next(found) for _ in sentences]).to_json() for sentences in read]
         return _json({"model": name, "results": results})
@@ -290,30 +284,22 @@ class Routes:
     ) -> list[Sentence]:
         given: Sequence[Any] = texts if texts is not None else tokens or ()
         name = name or ("sentences" if texts is not None else "tokens")
-        self._check_count(len(given), name)
+        self._check(len(given), "sentences", name)
         if texts is None:
             made = [sentence_from_tokens(item, "tokens", "use sentences") for item in given]
         else:
             size = sum(len(text) for text in texts)
             made = await self._call(size > _MANY_CHARACTERS, self._tokenized, texts)
-        self._check_tokens(sum(map(len, made)), name)
+        self._check(sum(map(len, made)), "tokens", name)
         return made
 
-    def _check_count(self, count: int, param: str) -> None:
-        limit = self._settings.sentences
+    def _check(self, count: int, what: Literal["sentences", "tokens"], param: str) -> None:
+        """Refuse more sentences or tokens than a request may have."""
+        limit: int = getattr(self._settings, what)
         if count > limit:
             raise ServiceError(
                 422,
-                f"{count} sentences, more than the limit of {limit}; send several requests",
-                param=param,
-            )
-
-    def _check_tokens(self, count: int, param: str) -> None:
-        limit = self._settings.tokens
-        if count > limit:
-            raise ServiceError(
-                422,
-                f"{count} tokens, more than the limit of {limit}; send several requests",
+                f"{count} {what}, more than the limit of {limit}; send several requests",
                 param=param,
             )
 

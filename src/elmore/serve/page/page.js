@@ -487,7 +487,7 @@ function apart(places, width, height) {
   return found;
 }
 
-// Show a box beside a point of its parent, where there is room for it.
+// Show a box next to a point of its parent, where there is space for it.
 function tip(box, x, y, content) {
   const parent = box.parentElement;
   box.replaceChildren(...content);
