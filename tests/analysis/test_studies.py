@@ -156,7 +156,7 @@ def test_mixes(tiny_elmo: Elmo, files: list[Path], tmp_path: Path) -> None:
     whole = json.loads(facts.read_text())
     for recipe in ([], {}, {"elmo": 3}, {"elmo": {**whole["recipe"]["elmo"], "penalty": "x"}}):
         facts.write_text(json.dumps({**whole, "recipe": recipe}))
-        with pytest.raises(ElmoreError, match=r"run0.*(restore|copy a recipe|correct)"):
+        with pytest.raises(ElmoreError, match=r"run0.*(restore|copy a recipe|correct|use)"):
             Mixes().run([tmp_path / "run0"])
     with pytest.raises(InputError, match="none of these tasks was trained with ELMo"):
         Mixes().run([tmp_path / "baseline"])
