@@ -110,7 +110,7 @@ def run_job(
                 path = str(folder.shard(shard.number))
                 place = {"number": shard.number, "first": shard.first, "path": path}
                 data = json.dumps(shard.texts).encode()
-                yield Request(f"shard {shard.number}", place, data)
+                yield Request(place, data)
 
         for request, reply in pool.map(requests()):
             folder.add(

@@ -13,7 +13,7 @@ import numpy as np
 
 from elmore._version import __version__
 from elmore.base.io import sha256_file
-from elmore.base.worker import Worker
+from elmore.base.pool import Worker
 from elmore.config import BiLmConfig
 from elmore.embedding.load import ModelPath
 from elmore.embedding.results import value_shape

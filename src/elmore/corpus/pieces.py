@@ -118,7 +118,7 @@ def make_pieces(
             fields["path"] = os.fspath(work.piece(k))
             end = (block.end.file, block.end.offset, block.end.line, block.end.document)
             fields["known"] = {"end": end, "heldout": block.heldout, "n_cut": block.n_cut}
-            yield Request(f"piece {k}", fields, block.data)
+            yield Request(fields, block.data)
 
     done = list(records)
     # In order, because a run resumes where the last recorded piece ends.
@@ -194,7 +194,7 @@ def make_shards(work: Workspace, plan: ShardPlan, pool: Pool) -> tuple[list[Path
             # A shard gets its name when it is complete: one that exists was made by an earlier run.
             if not path.exists():
                 bound = {"low": low, "high": high, "heldout": path == held}
-                yield Request(path.name, {**common, **bound, "path": os.fspath(path)})
+                yield Request({**common, **bound, "path": os.fspath(path)})
 
     for _ in pool.map(requests()):
         pass

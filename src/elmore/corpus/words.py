@@ -124,12 +124,8 @@ def count_words(
     with open_pool(workers, paths) as pool:
         files = inspect_files(paths, [], pool)
         requests = (
-            Request(
-                f"block {k}",
-                block_fields("count", files, block.segments, reading, seed=0),
-                block.data,
-            )
-            for k, block in enumerate(read_blocks(files))
+            Request(block_fields("count", files, block.segments, reading, seed=0), block.data)
+            for block in read_blocks(files)
         )
         # In order, so that words are dropped at the same places for any number of workers.
         for _, reply in pool.map(requests, in_order=True):

@@ -25,8 +25,7 @@ import numpy as np
 
 from elmore.base.io import invalid_utf8
 from elmore.base.machine import available_threads
-from elmore.base.pool import Pool, Request
-from elmore.base.worker import Worker
+from elmore.base.pool import Pool, Request, Worker
 from elmore.corpus.shards import KEYS, Piece, Selection, Shard, merge, write_piece
 from elmore.corpus.texts import Position, Segment, TextFile, find_documents, inspect_file
 from elmore.text.reading import Counts, Reading
@@ -53,7 +52,7 @@ def inspect_files(paths: Sequence[Path], held: Sequence[Path], pool: Pool) -> li
     # Several files in a request: a corpus may be made of a million small ones.
     step = max(1, len(names) // 256)
     requests = (
-        Request(f"looking at '{names[k]}'", {"task": "inspect", "paths": names[k : k + step]})
+        Request({"task": "inspect", "paths": names[k : k + step]})
         for k in range(0, len(names), step)
     )
     found = [file for _, reply in pool.map(requests, in_order=True) for file in reply["files"]]

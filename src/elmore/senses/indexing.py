@@ -25,8 +25,7 @@ from elmore.base.atomic import atomic_file, write_error
 from elmore.base.io import sha256_file
 from elmore.base.journal import FinishedFile, JournalFolder
 from elmore.base.messages import SILENT, Progress, shown
-from elmore.base.pool import Pool, Request
-from elmore.base.worker import Worker
+from elmore.base.pool import Pool, Request, Worker
 from elmore.bulk.embed_files import InputFile, TextShard, cut_shards, inspect_input
 from elmore.bulk.job import Job, JobOptions, ShardEmbedder
 from elmore.bulk.output_folder import check_manifest, check_same_run
@@ -330,7 +329,7 @@ class _Builder:
         np.save(self.path / "offsets.npy", offsets)
         (self.path / WORDS).write_bytes(json.dumps(counts, ensure_ascii=False).encode())
         names = [*(f"{name}.npy" for name in (*out, "offsets")), WORDS, VOCABULARY]
-        list(self.pool.map([Request(VOCABULARY, {"do": "words", "folder": str(self.path)})]))
+        list(self.pool.map([Request({"do": "words", "folder": str(self.path)})]))
         write_manifest(self.path, {**facts, "model_name": model, "uses": int(offsets[-1])}, names)
         self._clean(True)
 
@@ -385,7 +384,7 @@ class _Builder:
                 "n": len(shard.texts),
             }
             data = json.dumps([shard.texts, shard.lines]).encode()
-            yield Request(f"shard {shard.number}", fields, data)
+            yield Request(fields, data)
 
     def _shards(self) -> Iterator[tuple[int, TextShard]]:
         """Yield each shard with the number of its file; numbers count on from file to file."""
