@@ -198,16 +198,6 @@ def test_the_report_says_what_was_scored(cli: Any, tmp_path: Path) -> None:
     assert f"scored on: {data}" in cli("task", "evaluate", "ner", data, "--trained", out).out
 
 
-def test_a_resumed_run_counts_on(cli: Any, tmp_path: Path) -> None:
-    data, out = write_data("ner", tmp_path), tmp_path / "out"
-    train = ["task", "train", "ner", data, "--dev", data, "--no-elmo", "-o", out]
-    assert "epoch 2: " in cli(*train, *settings("ner", 2)).err
-    again = cli(*train, *settings("ner", 3), "--resume")
-    assert again.code == 0, again.err
-    assert "epoch 3: " in again.err
-    assert "epoch 1: " not in again.err
-
-
 def test_pairs_without_a_tab(cli: Any, tmp_path: Path) -> None:
     for name, message in (("nli", "premise TAB hypothesis"), ("qa", "question TAB paragraph")):
         data, out = write_data(name, tmp_path), tmp_path / f"out-{name}"

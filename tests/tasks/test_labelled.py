@@ -19,8 +19,8 @@ from elmore.tasks.data.labelled import (
     label_names,
     read_texts,
     read_tokens,
-    split_held_out,
 )
+from elmore.tasks.fitting import split_held_out
 
 ROWS = [("It is good.", "pos"), ("It, however, fell.", "neg")]
 SENTENCES = [(("Ada", "fell"), ("B-PER", "O")), (("Yes",), ("O",))]
@@ -217,22 +217,27 @@ def test_the_held_out_part_is_stratified_and_seeded() -> None:
     ]
 
 
+def held_out(task: Any, x: Any, y: Any) -> tuple[Any, Any, str]:
+    split = task.divide(task.examples(x, y), None)
+    return split.train, split.dev, split.how
+
+
 def test_what_is_held_out() -> None:
     task = make("classify")
     stars = ["1"] * 60 + ["2"] * 30 + ["3"] * 9 + ["4"]
-    _, held, how = task._divided(["It fell."] * 100, stars, None)
+    held, how = held_out(task, ["It fell."] * 100, stars)[1:]
     assert how == "stratified"
     assert [sum(e.label == star for e in held) for star in "1234"] == [6, 3, 1, 0]
     # Twenty labels, each set of them once, and a label that only one text has.
     sets = [(f"l{k % 20}", f"m{k}") if k % 25 == 7 else (f"l{k % 20}",) for k in range(100)]
-    some, held, how = task._divided(["It fell."] * 100, sets, None)
+    some, held, how = held_out(task, ["It fell."] * 100, sets)
     assert how == "at random"
     assert len(some) + len(held) == 100
     assert 5 <= len(held) <= 10
     assert {name for e in held for name in e.label} <= {name for e in some for name in e.label}
     for numbers in ([k / 8 for k in range(100)], list(range(100))):
-        assert task._divided(["It fell."] * 100, numbers, None)[2] == "at random"
-    tagged = make("tag")._divided([["It", "fell"]] * 20, [["A", "B"]] * 20, None)
+        assert held_out(task, ["It fell."] * 100, numbers)[2] == "at random"
+    tagged = held_out(make("tag"), [["It", "fell"]] * 20, [["A", "B"]] * 20)
     assert tagged[2] == "stratified by length"
 
 

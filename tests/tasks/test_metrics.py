@@ -10,10 +10,10 @@ import pytest
 
 from elmore.errors import MissingExtra
 from elmore.tasks.data.tags import Span, spans_from_tags, split_tags
-from elmore.tasks.metrics import class_scores, span_scores
 from elmore.tasks.paper.coref import cluster_scores
 from elmore.tasks.paper.qa import answer_scores, exact_match, normalise, word_f1
 from elmore.tasks.paper.srl import join_continuations, role_scores
+from elmore.tasks.scores import class_scores, span_scores
 
 
 def test_spans_of_iob1_are_three() -> None:

@@ -275,7 +275,7 @@ def test_a_paragraph_is_read_sentence_by_sentence_or_whole(tiny_elmo: Elmo, tmp_
         task.fit(data)
         example = QaExample(paragraph, ("Who", "?"))
         assert task.length(example) == 14
-        with task._layers([example]):
+        with task.layers([example]):
             tokens = task.tokens([paragraph.tokens], [task._parts(paragraph)])
         np.testing.assert_allclose(tokens.layers[:, 0].numpy(), expected, atol=2e-3)
     assert np.abs(np.concatenate(alone, axis=1) - whole).max() > 0.01
@@ -290,7 +290,7 @@ def test_a_bilm_that_is_trained_reads_sentence_by_sentence(
     task.fit(write_data(name, tmp_path))
     parts = [[("It", "fell", "."), ("Ada", "saw", "it", "."), ("Yes",)], [], [("No", "."), ()]]
     texts = [[token for part in text for token in part] for text in parts]
-    with task._layers([]):
+    with task.layers([]):
         expected = task.tokens(texts, parts).layers
     mixes, index = task.network.features.elmo, task._index
     mixes.bilm, index.live = tiny_elmo.engine.bilm, tiny_elmo
@@ -306,7 +306,7 @@ def test_the_bilm_sees_quotes_as_it_learned_them(tiny_elmo: Elmo, tmp_path: Path
     task = task_class("ner")(tiny_elmo, recipe=quick_recipe("ner", schedule__steps="1"))
     task.fit(write_data("ner", tmp_path))
     curly, plain = ["“", "It", "’s", "``", "so"], ['"', "It", "'s", '"', "so"]
-    with task._layers([]):
+    with task.layers([]):
         found = task.tokens([curly])
     expected = tiny_elmo.layers([plain], tokenized=True)[0].values
     np.testing.assert_allclose(found.layers[:, 0].numpy(), expected, atol=2e-3)

@@ -12,11 +12,19 @@ import torch
 from small_tasks import NAMES, make, quick_recipe, task_class, write_data
 
 from elmore import Elmo
-from elmore.errors import ConfigError, ResumeError
+from elmore.errors import ConfigError, InputError, MissingExtra, ResumeError
 from elmore.report import Report
-from elmore.tasks import CorefExample, NerExample, Span
-from elmore.tasks.parts import Measured
-from elmore.tasks.seeds import over_seeds, sum_up
+from elmore.tasks import (
+    ClassifyExample,
+    CorefExample,
+    NerExample,
+    NliExample,
+    SentimentExample,
+    Span,
+    TagExample,
+)
+from elmore.tasks.reports import over_seeds, sum_up
+from elmore.tasks.scores import Measured
 from elmore.training.loop import Stopped
 
 
@@ -36,7 +44,7 @@ def test_stopping_and_resuming_changes_nothing(
 
     short = make(name, tiny_elmo, seed=5, **changes, run__log_steps="1")
     with pytest.raises(Stopped):
-        short.fit(data, dev=data, out=tmp_path / "part", report=interrupt)
+        short.fit(data, dev=data, out=tmp_path / "part", progress=interrupt)
     resumed = part.fit(data, dev=data, out=tmp_path / "part", resume=True)
     assert resumed.to_dict() == report.to_dict()
     one, two = whole.network.state_dict(), part.network.state_dict()
@@ -46,6 +54,10 @@ def test_stopping_and_resuming_changes_nothing(
     assert (
         again.fit(data, dev=data, out=tmp_path / "part", resume=True).to_dict() == report.to_dict()
     )
+    one, two = whole.network.state_dict(), again.network.state_dict()
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    assert again.scores == whole.scores
+    assert not (tmp_path / "part" / "resume").exists()  # which is as large as several models
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,7 +74,7 @@ def test_a_stopped_training_leaves_its_best_model(
                 os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Stopped):
-        task.fit(data, dev=data, out=tmp_path / "run", report=interrupt, evaluate_epochs=1)
+        task.fit(data, dev=data, out=tmp_path / "run", progress=interrupt, evaluate_epochs=1)
     loaded = task_class(name).load(tmp_path / "run")
     assert loaded.scores == {task.metric: max(scores)}
     assert loaded.evaluate(data).metrics[task.metric] == pytest.approx(max(scores), abs=1e-3)
@@ -78,7 +90,7 @@ def test_before_the_first_look_there_is_no_best_model(tmp_path: Path) -> None:
         task = make("sentiment", run__log_steps="1")
         out = tmp_path / f"run-{dev is None}"
         with pytest.raises(Stopped):
-            task.fit(data, dev=dev, out=out, report=interrupt)
+            task.fit(data, dev=dev, out=out, progress=interrupt)
         assert (out / "checkpoint").exists() == (dev is None)  # then the last weights count
 
 
@@ -92,7 +104,7 @@ def test_a_score_of_zero_is_waited_out(tmp_path: Path, monkeypatch: pytest.Monke
         task, "measure", lambda examples, found: Measured({"accuracy": next(scores)})
     )
     lines: list[dict[str, Any]] = []
-    report = task.fit(data, dev=data, report=lines.append)
+    report = task.fit(data, dev=data, progress=lines.append)
     assert report.measured_on["epochs"] == 7  # best after 5, then two without a better one
     rates = {line["step"]: line["lr"] for line in lines if "lr" in line}
     assert {rate for step, rate in rates.items() if step <= 12} == {0.01}  # two steps an epoch
@@ -119,8 +131,8 @@ def test_development_data_stay_the_same_in_a_run(tmp_path: Path) -> None:
         longer = make("sentiment", schedule__epochs="5")
         with pytest.raises(ResumeError, match="with other development data"):
             longer.fit(data, dev=dev, out=tmp_path / "run", resume=True)
-    longer.fit(data, dev=data, out=tmp_path / "run", resume=True)
-    assert len(longer.predict(["A joy ."])) == 1
+    with pytest.raises(ResumeError, match=r"finished run, which cannot .* schedule\.epochs"):
+        longer.fit(data, dev=data, out=tmp_path / "run", resume=True)
 
 
 def test_seeds_differ_and_repeat(tmp_path: Path) -> None:
@@ -184,7 +196,7 @@ def test_looks_may_be_epochs_apart(tmp_path: Path) -> None:
     assert [row["epoch"] for row in report.tables["accuracy by epoch"]] == [2, 4, 5]
     assert report.measured_on["epochs"] == 5
     with pytest.raises(ConfigError, match="evaluate_epochs=0"):
-        task.fit(data, dev=data, look_epochs=0)
+        task.fit(data, dev=data, evaluate_epochs=0)
 
 
 def test_few_examples_are_trained_on_for_a_fixed_time(
@@ -245,3 +257,80 @@ def test_reports_say_what_was_trained(tmp_path: Path) -> None:
     assert (about["steps"], about["epochs"]) == (3, 2)  # the second one in part
     loaded = task_class("sentiment").load(tmp_path / "run")
     assert "seed" not in loaded.evaluate(data).measured_on  # the folder does not know it
+
+
+def test_a_tenth_is_held_out_without_development_data(tmp_path: Path) -> None:
+    """The same for all tasks, and the report says so."""
+    examples = make("ner").examples(write_data("ner", tmp_path)) * 3
+    report = make("ner", schedule__epochs="2").fit(examples)
+    assert report.measured_on["development examples"] == 4
+    assert report.measured_on["training examples"] == 20
+    assert "f1" in report.metrics
+    assert any("4 of 24 examples were held out" in note for note in report.notes)
+    assert any("the same development data chose the epoch" in note for note in report.notes)
+
+
+def test_a_second_fit_starts_where_the_first_did(tiny_elmo: Elmo, tmp_path: Path) -> None:
+    """Though the first trained the biLM too."""
+    data = write_data("ner", tmp_path)
+    task = make("ner", tiny_elmo, elmo__trainable="true", schedule__epochs="1")
+    weights = []
+    for _ in range(2):
+        task.fit(data)
+        assert task.elmo is not tiny_elmo
+        weights.append({n: w.clone() for n, w in task.elmo.engine.bilm.named_parameters()})
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_missing_packages_are_named_before_the_training(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = make(name, schedule__epochs="1")
+    data = write_data(name, tmp_path)
+
+    def missing(module: str) -> Any:
+        raise ModuleNotFoundError(name=module.partition(".")[0])
+
+    monkeypatch.setattr("elmore.base.optional.importlib.import_module", missing)
+    if not task.needs:
+        assert task.fit(data, dev=data, out=tmp_path / "run").metrics
+        return
+    with pytest.raises(MissingExtra, match=r"elmore\[tasks\]"):
+        task.fit(data, dev=data, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_examples_without_a_label_are_refused() -> None:
+    bare = {
+        "classify": [ClassifyExample((("a",),), "x"), ClassifyExample((("b",),))],
+        "tag": [TagExample(("a", "b"), ("X", "Y")), TagExample(("a",))],
+        "sentiment": [SentimentExample(("a",), 1), SentimentExample(("b",))],
+        "nli": [NliExample(("a",), ("b",), "neutral"), NliExample(("a",), ("b",))],
+    }
+    for name, examples in bare.items():
+        with pytest.raises(InputError, match=r"no label|1 tokens but 0 tags"):
+            make(name, schedule__epochs="1").fit(examples)
+
+
+def test_a_learning_curve_takes_the_arguments_of_the_task(
+    tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[dict[str, Any]] = []
+    kind = task_class("classify")
+    start = kind.__init__
+
+    def remember(self: Any, *args: Any, **options: Any) -> None:
+        made.append(options)
+        start(self, *args, **options)
+
+    monkeypatch.setattr(kind, "__init__", remember)
+    recipe = quick_recipe("classify", schedule__steps="1")
+    task = kind(tiny_elmo, recipe=recipe, device="cpu", progress=False, max_bytes=12345)
+    lines: list[dict[str, Any]] = []
+    task.curve(["a b", "c d"] * 10, ["x", "y"] * 10, progress=lines.append)
+    assert len(made) > 3
+    for options in made[1:]:
+        assert (options["device"], options["progress"]) == ("cpu", False)
+        assert options["max_bytes"] == 12345
+    assert lines

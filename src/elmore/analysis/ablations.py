@@ -17,7 +17,7 @@ from elmore.errors import ConfigError, ResumeError
 from elmore.report import Report, Row
 from elmore.tasks.loading import TASKS
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.supervised import Task
+from elmore.tasks.task import Task
 from elmore.training.run import Run
 from elmore.training.seeds import numpy_generator
 

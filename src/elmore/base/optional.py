@@ -52,7 +52,7 @@ def missing_extra(module: str, extra: str, what: str) -> MissingExtra:
 
 
 def lazy_names(
-    package: str, table: Mapping[str, str]
+    package: str, table: Mapping[str, str], extra: str = "torch"
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Make the `__getattr__` and `__dir__` of a package whose names are imported on first use.
 
@@ -61,6 +61,7 @@ def lazy_names(
     Args:
         package: its name, for messages.
         table: public name to the module that holds it.
+        extra: what brings torch, and all else that the package needs.
     """
 
     def get(name: str) -> Any:
@@ -71,7 +72,7 @@ def lazy_names(
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise
-            raise missing_extra("torch", "torch", f"{package}.{name}") from None
+            raise missing_extra("torch", extra, f"{package}.{name}") from None
         # A name may be a submodule itself, such as elmore.tasks.
         return module if table[name] == f"{package}.{name}" else getattr(module, name)
 

@@ -168,7 +168,7 @@ def _train(args: argparse.Namespace, model: Any) -> None:
     max_bytes = flags.cache_bytes(args)
     elmo = None if args.no_elmo else _elmo(args, model)
     from elmore.tasks.recipe import TaskRecipe
-    from elmore.tasks.seeds import over_seeds
+    from elmore.tasks.reports import over_seeds
     from elmore.training.display import Display
 
     _set_threads(args.threads)
@@ -217,7 +217,7 @@ def _train(args: argparse.Namespace, model: Any) -> None:
                 dev=dev,
                 out=folder,
                 resume=args.resume,
-                report=display.show,
+                progress=display.show,
             )
             if args.curve:
                 rows = task.curve(train, dev=dev)

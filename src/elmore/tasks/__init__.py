@@ -82,4 +82,4 @@ _NAMES = {
     "load": "elmore.tasks.loading",
     "split_paragraph": "elmore.tasks.paper.qa",
 }
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES, extra="tasks")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elmore.base.messages import shown
+from elmore.base.optional import require
 from elmore.elmo import Elmo
 from elmore.errors import FormatError
 from elmore.tasks.folder import find_model, read_facts
@@ -14,7 +15,7 @@ from elmore.tasks.predictions import Predictor
 from elmore.text.segmenter import Tokenizer
 
 if TYPE_CHECKING:
-    from elmore.tasks.supervised import Task
+    from elmore.tasks.task import Task
 
 __all__ = ["TASKS", "TaskEntry", "load", "task_class"]
 
@@ -58,6 +59,7 @@ TASKS: dict[str, TaskEntry] = {
 
 def task_class(name: str) -> type[Task[Any, Any]]:
     """The class of a task of `TASKS`; it needs torch."""
+    require("torch", "tasks", f"the task {name}")
     entry = TASKS[name]
     found: type[Task[Any, Any]] = getattr(importlib.import_module(entry.module), entry.class_name)
     return found

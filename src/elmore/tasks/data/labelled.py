@@ -10,10 +10,10 @@ import io
 import itertools
 import json
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -38,11 +38,8 @@ __all__ = [
     "read_columns",
     "read_texts",
     "read_tokens",
-    "split_held_out",
     "table",
 ]
-
-Item = TypeVar("Item")
 
 # Names of columns that need not be named, in the order of preference.
 _TEXT = ("text", "sentence", "review", "content", "comment", "message", "document", "body", "title")
@@ -498,33 +495,6 @@ def is_span_scheme(tags: Iterable[str]) -> bool:
     """Whether tags mark spans (IOB1, IOB2, BIOES, BIOUL): O, and prefixes with labels."""
     distinct = set(tags)
     return "O" in distinct and len(distinct) > 1 and all(is_tag(tag) for tag in distinct)
-
-
-def split_held_out(
-    items: Sequence[Item], key: Callable[[Item], Hashable], *, seed: int
-) -> tuple[list[Item], list[Item]]:
-    """Hold out every tenth item, with each key in the same proportion, the same for a seed.
-
-    Of fewer than 100 items up to 10 are held out, of fewer than 10 none, and never more than 2,000.
-    A key that occurs once stays in the training part.
-    """
-    n = len(items)
-    wanted = 0 if n < 10 else min(max(n // 10, min(10, n // 5)), 2000)
-    order = np.random.default_rng([seed, 28]).permutation(n).tolist()
-    groups: dict[Hashable, list[int]] = {}
-    for k in order:
-        groups.setdefault(key(items[k]), []).append(k)
-    # Sorted by how far along its own group an item is: any prefix has all groups in proportion.
-    places = [
-        ((rank + 0.5) / len(group), k)
-        for group in groups.values()
-        for rank, k in enumerate(group[:-1] if len(group) > 1 else [])
-    ]
-    chosen = {k for _, k in sorted(places)[:wanted]}
-    return (
-        [item for k, item in enumerate(items) if k not in chosen],
-        [items[k] for k in sorted(chosen)],
-    )
 
 
 # --------------------------------------------------------------------- predictions for a table

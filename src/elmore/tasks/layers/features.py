@@ -13,7 +13,7 @@ from elmore.nn.bilm import BiLm
 from elmore.nn.elmo_layer import LayerNorm, ScalarMix
 from elmore.nn.inputs import TensorBatch
 
-__all__ = ["ElmoMixes", "SpellingCnn", "TokenFeatures", "Tokens", "WordTable"]
+__all__ = ["ElmoMixes", "Network", "SpellingCnn", "TokenFeatures", "Tokens", "WordTable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +232,11 @@ class TokenFeatures(nn.Module):
         """The penalty of the mixes, 0 without ELMo."""
         mixes = self.elmo is not None and len(self.elmo.mixes)
         return self.elmo.penalty(strength) if self.elmo and mixes and strength else 0.0
+
+
+class Network(nn.Module):
+    """A task's network: token features, then what the task makes of them."""
+
+    def __init__(self, features: TokenFeatures) -> None:
+        super().__init__()
+        self.features = features

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from elmore.tasks.layers.attention import SelfAttentivePooling, masked_max, masked_mean
 from elmore.tasks.layers.encoders import BiLstmStack, VariationalDropout
-from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.parts import Network
+from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 
 __all__ = ["TextNetwork", "WindowNetwork"]
 

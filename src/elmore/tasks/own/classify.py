@@ -23,23 +23,22 @@ from elmore.tasks.data.labelled import (
     as_number,
     label_names,
     read_texts,
-    split_held_out,
     split_labels,
 )
 from elmore.tasks.data.tags import names_fit
 from elmore.tasks.decoding import classified, cut_text
-from elmore.tasks.layers.features import TokenFeatures
+from elmore.tasks.fitting import split_held_out
+from elmore.tasks.layers.features import Network, TokenFeatures
 from elmore.tasks.layers.window import TextNetwork
-from elmore.tasks.metrics import class_scores, set_scores
 from elmore.tasks.own.labelled_task import (
     LabelledTask,
     mistake_tables,
     refuse_single,
     refuse_unknown,
 )
-from elmore.tasks.parts import Measured, Network
 from elmore.tasks.predictions import Classified, class_line
 from elmore.tasks.recipe import FEW, TaskRecipe
+from elmore.tasks.scores import Measured, class_scores, set_scores
 
 __all__ = ["Classifier", "ClassifyExample", "ClassifySizes"]
 
@@ -102,6 +101,7 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
     metric = "accuracy"
     sizes = ClassifySizes
     example = ClassifyExample
+    needs = ("sklearn.metrics",)
     baseline_name = "TF-IDF and a linear model"
 
     # ------------------------------------------------------------------- data
@@ -165,6 +165,8 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
 
     def _names(self, example: ClassifyExample) -> tuple[str, ...]:
         """The labels of an example; those of the held-out data must occur in training."""
+        if example.label is None:
+            raise InputError(f"{example.where or 'an example'}: there is no label; add one")
         single = self.labels["kind"] == "label"
         names = (
             (str(example.label),) if single else split_labels(example.label, self.columns.separator)
@@ -245,9 +247,7 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
             wanted = (torch.tensor(values) - self.labels["mean"]) / self.labels["scale"]
             return nn.functional.mse_loss(scores[:, 0], wanted.float().to(device))
         ids = {name: k for k, name in enumerate(self.labels["classes"])}
-        known = [
-            [ids[name] for name in self._names(e)] if e.label is not None else [0] for e in examples
-        ]
+        known = [[ids[name] for name in self._names(e)] for e in examples]
         if kind == "label":
             return nn.functional.cross_entropy(scores, torch.tensor(known, device=device)[:, 0])
         target = torch.zeros_like(scores)

@@ -16,9 +16,13 @@ from elmore.embedding.layer_cache import cache_folder
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
 from elmore.tasks.data.labelled import Columns
+from elmore.tasks.fitting import Split
 from elmore.tasks.predictions import Example, Prediction
 from elmore.tasks.recipe import FEW
-from elmore.tasks.supervised import Task
+from elmore.tasks.scores import Measured
+from elmore.tasks.task import Task
+from elmore.training.display import TrainingProgress
+from elmore.training.seeds import numpy_generator
 
 __all__ = ["LabelledTask", "mistake_tables", "refuse_single", "refuse_unknown"]
 
@@ -110,10 +114,6 @@ class LabelledTask(Task[Example, Prediction]):
         """What kind of labels there are."""
 
     @abstractmethod
-    def hold_out(self, examples: Sequence[Example]) -> tuple[list[Example], list[Example], str]:
-        """What to learn from, what to evaluate on, and in words how that was chosen."""
-
-    @abstractmethod
     def baseline(self, train: Sequence[Example], held_out: Sequence[Example]) -> float:
         """The score of a simple method without ELMo."""
 
@@ -140,7 +140,6 @@ class LabelledTask(Task[Example, Prediction]):
         y: Sequence[Any] | None = None,  # second, as in scikit-learn
         *,
         dev: Any = None,
-        out: str | Path | None = None,
         **options: Any,
     ) -> Report:
         """Learn from labelled data; without `dev`, a tenth of it is held out.
@@ -149,95 +148,76 @@ class LabelledTask(Task[Example, Prediction]):
             train: files, a folder, texts or token lists with `y`, a data frame or a dataset.
             y: the labels, if `train` is a list of items.
             dev: the same kinds of data, or (X, y), to evaluate on.
-            out: folder of the run.
             options: as in `Task.fit`.
         """
-        examples, held_out, how = self._divided(train, y, dev)
-        before = self.cache
-        with cache_folder(self.cache) as folder:  # one for the training and what follows
-            self.cache = folder
-            try:
-                options.setdefault("evaluate_epochs", self._evaluate_epochs(len(examples)))
-                report = super().fit(examples, dev=held_out or None, out=out, **options)
-                scored = self.evaluate(held_out) if held_out else None
-            finally:
-                self.cache = before
-        report = self._explained(report, scored, examples, held_out, how)
-        if out is not None:
-            report.save(Path(out) / "report.json", overwrite=True)
-        return report
+        return super().fit(train if y is None else (train, y), dev=dev, **options)
 
-    def _divided(
-        self, train: Any, y: Sequence[Any] | None, dev: Any
-    ) -> tuple[list[Example], list[Example], str]:
-        """As `hold_out`; nothing is held out, in no words, if there is a `dev`."""
-        examples = self.examples(train, y)
+    def divide(self, examples: list[Example], dev: list[Example] | None) -> Split[Example]:
         self.kind = self.find_kind(examples)
-        if dev is not None:
-            return examples, self.examples(dev), ""
-        return self.hold_out(examples)
+        return super().divide(examples, dev)
 
-    def _evaluate_epochs(self, n_examples: int) -> int:
+    def evaluate_epochs(self, n_examples: int) -> int:
         """Epochs between evaluations; with few examples there is one, at the end.
 
         A choice of an epoch by a tenth of few examples is chance, and often ends a run too early.
         """
-        return self._asked.fitted(n_examples).schedule.epochs if n_examples < FEW else 1
+        return self._asked[1].fitted(n_examples).schedule.epochs if n_examples < FEW else 1
 
-    def _explained(
-        self,
-        report: Report,
-        scored: Report | None,
-        examples: Sequence[Example],
-        held_out: Sequence[Example],
-        how: str,
-    ) -> Report:
-        """The report of a training with the labels, the baseline and the mistakes."""
-        counts, later = self.label_counts(examples), self.label_counts(held_out)
+    def explain(self, report: Report, measured: Measured, split: Split[Example]) -> Report:
+        """Add the labels, the baseline and the mistakes."""
+        counts, later = self.label_counts(split.train), self.label_counts(split.dev)
         tables: dict[str, Sequence[Row]] = {"labels": _label_rows(counts, later)}
-        notes = [*report.notes, *_imbalance(counts)]
-        if how and held_out:
-            notes.append(
-                f"no development data: {len(held_out)} of {len(examples) + len(held_out)} examples "
-                f"were held out to evaluate on ({how}, seed {self.seed})"
-            )
-        if scored is not None:
-            simple = self.baseline(examples, held_out)
-            tables |= scored.tables
+        notes = [*report.notes, *_imbalance(counts), *measured.notes]
+        if split.dev:
+            simple = self.baseline(split.train, split.dev)
+            tables |= measured.tables
             tables["against a baseline"] = [
-                {"model": self.name, self.metric: scored.metrics[self.metric]},
+                {"model": self.name, self.metric: measured.metrics[self.metric]},
                 {"model": self.baseline_name, self.metric: simple},
             ]
         tables |= report.tables
         return dataclasses.replace(report, tables=tables, notes=notes)
 
-    def curve(self, train: Any, y: Sequence[Any] | None = None, *, dev: Any = None) -> list[Row]:
-        """Train on growing parts of the data: one row per part, with the baseline beside it."""
-        examples, held_out, _ = self._divided(train, y, dev)
-        if not held_out:
+    def curve(
+        self,
+        train: Any,
+        y: Sequence[Any] | None = None,
+        *,
+        dev: Any = None,
+        progress: TrainingProgress = None,
+    ) -> list[Row]:
+        """Train on growing parts of the data: one row per part, with the score of the baseline.
+
+        Arguments are those of `fit`.
+        """
+        data = self.examples(train, y)
+        split = self.divide(data, None if dev is None else self.examples(dev))
+        if not split.dev:
             raise InputError("a learning curve needs 10 examples or more; label some more")
-        order = torch.randperm(
-            len(examples), generator=torch.Generator().manual_seed(self.seed)
-        ).tolist()
+        elmo, recipe = self._asked
+        order = numpy_generator(self.seed, "curve").permutation(len(split.train)).tolist()
         rows: list[Row] = []
         with cache_folder(self.cache) as folder:
             for share in _CURVE:
-                part = [examples[k] for k in order[: max(2, round(share * len(order)))]]
+                part = [split.train[k] for k in order[: max(2, round(share * len(order)))]]
                 task = type(self)(
-                    self.elmo,
-                    recipe=self._asked,
+                    elmo,
+                    recipe=recipe,
                     vectors=self.vectors,
                     cache=folder,
+                    max_bytes=self.max_bytes,
                     seed=self.seed,
+                    device=self.device,
+                    progress=self.progress,
                     separator=self.columns.separator,
                 )
                 task.kind = self.kind
                 try:
-                    often = self._evaluate_epochs(len(part))
-                    report = Task.fit(task, part, dev=held_out, evaluate_epochs=often)
+                    report = task.fit_split(Split(part, split.dev), progress=progress)
                 except InputError:
                     continue  # too few, such as one class only
-                score, simple = report.metrics[task.metric], task.baseline(part, held_out)
+                first, second = report.tables["against a baseline"]
+                score, simple = first[task.metric], second[task.metric]
                 rows.append({"examples": len(part), task.metric: score, "baseline": simple})
         return rows
 

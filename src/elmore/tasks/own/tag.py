@@ -23,7 +23,6 @@ from elmore.tasks.data.labelled import (
     TagExample,
     is_span_scheme,
     read_tokens,
-    split_held_out,
 )
 from elmore.tasks.data.tags import (
     is_tag,
@@ -36,13 +35,12 @@ from elmore.tasks.data.tags import (
 )
 from elmore.tasks.decoding import steps_of, tagged
 from elmore.tasks.layers.crf import Crf, tag_transitions
-from elmore.tasks.layers.features import TokenFeatures, Tokens
+from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.layers.window import WindowNetwork
-from elmore.tasks.metrics import class_scores, span_scores
 from elmore.tasks.own.labelled_task import LabelledTask, mistake_tables, refuse_single
-from elmore.tasks.parts import Measured, Network
 from elmore.tasks.predictions import Tagged, conll_lines, show_tagged
 from elmore.tasks.recipe import TaskRecipe
+from elmore.tasks.scores import Measured, class_scores, span_scores
 
 __all__ = ["TagSizes", "Tagger"]
 
@@ -85,6 +83,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
     metric = "accuracy"
     sizes = TagSizes
     example = TagExample
+    needs = ("seqeval.metrics", "sklearn.metrics")
     formats = ("text", "jsonl", "conll")
     baseline_name = "the most frequent tag of each word"
 
@@ -117,6 +116,12 @@ class Tagger(LabelledTask[TagExample, Tagged]):
 
     def check_labels(self, examples: Sequence[TagExample]) -> None:
         """Tags that training did not see are mistakes, but a tagger of spans scores only spans."""
+        for example in examples:
+            if len(example.tags) != len(example.tokens):
+                raise InputError(
+                    f"{example.where or 'an example'}: {len(example.tokens)} tokens but "
+                    f"{len(example.tags)} tags; give one tag per token"
+                )
         for example in examples if self._spans else ():
             if odd := next((tag for tag in example.tags if not is_tag(tag)), None):
                 raise InputError(
@@ -134,13 +139,6 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         if not self._spans:
             return Counter(tag for example in examples for tag in example.tags)
         return Counter(span.label for e in examples for span in spans_from_tags(e.tags))
-
-    def hold_out(
-        self, examples: Sequence[TagExample]
-    ) -> tuple[list[TagExample], list[TagExample], str]:
-        """Sentences of all lengths are held out in proportion."""
-        parts = split_held_out(examples, lambda e: len(e.tokens).bit_length(), seed=self.seed)
-        return *parts, "stratified by length"
 
     # ------------------------------------------------------------------- network
 

@@ -25,7 +25,7 @@ from elmore.report import Row
 from elmore.tasks.data.columns import read_documents
 from elmore.tasks.data.tags import Span
 from elmore.tasks.layers.encoders import BiLstm
-from elmore.tasks.layers.features import TokenFeatures, Tokens
+from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.layers.spans import (
     SpanScorer,
     SpanVectors,
@@ -33,9 +33,9 @@ from elmore.tasks.layers.spans import (
     distance_buckets,
     prune,
 )
-from elmore.tasks.parts import Measured, Network
 from elmore.tasks.predictions import mark_spans
-from elmore.tasks.supervised import Task
+from elmore.tasks.scores import Measured
+from elmore.tasks.task import Task
 from elmore.text.splitter import split_sentences
 
 __all__ = ["Clusters", "Coref", "CorefExample", "CorefSizes", "cluster_scores"]
@@ -108,6 +108,7 @@ class Coref(Task[CorefExample, Clusters]):
     metric = "f1"
     sizes = CorefSizes
     example = CorefExample
+    needs = ("scipy.optimize",)
 
     def read(self, path: Path) -> list[CorefExample]:
         found = []

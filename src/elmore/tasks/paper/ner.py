@@ -26,12 +26,11 @@ from elmore.tasks.data.tags import (
 )
 from elmore.tasks.layers.crf import Crf, tag_transitions
 from elmore.tasks.layers.encoders import BiLstmStack
-from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.metrics import span_scores
-from elmore.tasks.parts import Measured, Network
+from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans
 from elmore.tasks.recipe import LayerSizes
-from elmore.tasks.supervised import Task
+from elmore.tasks.scores import Measured, span_scores
+from elmore.tasks.task import Task
 
 __all__ = ["Ner", "NerExample", "NerSizes"]
 
@@ -75,6 +74,7 @@ class Ner(Task[NerExample, Entities]):
     metric = "f1"
     sizes = NerSizes
     example = NerExample
+    needs = ("seqeval.metrics",)
 
     def read(self, path: Path) -> list[NerExample]:
         """Read CoNLL columns: word first, tag last."""

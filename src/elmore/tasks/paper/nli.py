@@ -22,11 +22,10 @@ from elmore.tasks.data.columns import split_pairs, unescape
 from elmore.tasks.data.labelled import TableRow, table
 from elmore.tasks.layers.attention import masked_max, masked_mean, masked_softmax
 from elmore.tasks.layers.encoders import BiLstm, VariationalDropout, start_linear
-from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.metrics import class_scores
-from elmore.tasks.parts import Measured, Network
+from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans, paint
-from elmore.tasks.supervised import Task
+from elmore.tasks.scores import Measured, class_scores
+from elmore.tasks.task import Task
 from elmore.text.conll import split_columns
 from elmore.text.tokenizer import tokenize
 
@@ -43,7 +42,7 @@ class NliExample:
 
     premise: tuple[str, ...]
     hypothesis: tuple[str, ...]
-    label: str = "neutral"
+    label: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +74,7 @@ class Nli(Task[NliExample, str]):
     metric = "accuracy"
     sizes = NliSizes
     example = NliExample
+    needs = ("sklearn.metrics",)
 
     def read(self, path: Path) -> list[NliExample]:
         found = list(read_pairs(path))
@@ -88,12 +88,16 @@ class Nli(Task[NliExample, str]):
     def find_labels(self, examples: Sequence[NliExample]) -> dict[str, Any]:
         return {"classes": list(LABELS)}
 
+    def check_labels(self, examples: Sequence[NliExample]) -> None:
+        if any(example.label not in LABELS for example in examples):
+            raise InputError(f"an example has no label; use one of {', '.join(LABELS)}")
+
     def build(self, features: TokenFeatures) -> Network:
         return _Esim(features, self.recipe.model, len(LABELS))
 
     def loss(self, examples: Sequence[NliExample]) -> Tensor:
         scores = self._scores(examples)
-        labels = [LABELS.index(example.label) for example in examples]
+        labels = [LABELS.index(str(example.label)) for example in examples]
         return nn.functional.cross_entropy(scores, torch.tensor(labels, device=scores.device))
 
     def guess(self, examples: Sequence[NliExample]) -> list[str]:
@@ -106,7 +110,7 @@ class Nli(Task[NliExample, str]):
         return scores
 
     def measure(self, examples: Sequence[NliExample], found: Sequence[str]) -> Measured:
-        metrics, rows = class_scores([example.label for example in examples], found, LABELS)
+        metrics, rows = class_scores([str(e.label) for e in examples], found, LABELS)
         return Measured(metrics, {"classes": rows})
 
     def parse(self, item: Sequence[Any]) -> NliExample:

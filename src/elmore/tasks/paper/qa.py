@@ -26,10 +26,10 @@ from elmore.limits import LIMITS
 from elmore.tasks.data.columns import split_pairs
 from elmore.tasks.layers.attention import Trilinear, masked_softmax
 from elmore.tasks.layers.encoders import BiGru, BiLstm, VariationalDropout, start_linear
-from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.parts import Measured, Network
+from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans, paint
-from elmore.tasks.supervised import Task
+from elmore.tasks.scores import Measured
+from elmore.tasks.task import Task
 from elmore.text.splitter import sentence_spans
 from elmore.text.tokenizer import Convention, tokenize
 

@@ -26,12 +26,11 @@ from elmore.tasks.layers.attention import (
     masked_softmax,
 )
 from elmore.tasks.layers.encoders import BiLstm
-from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.metrics import class_scores
-from elmore.tasks.parts import Measured, Network
+from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans, paint
 from elmore.tasks.recipe import LayerSizes
-from elmore.tasks.supervised import Task
+from elmore.tasks.scores import Measured, class_scores
+from elmore.tasks.task import Task
 from elmore.text.reading import numbered_lines
 
 __all__ = ["Sentiment", "SentimentExample", "SentimentSizes", "read_trees"]
@@ -49,7 +48,7 @@ class SentimentExample:
     """A sentence or phrase, and its labelled phrases, which training may use too."""
 
     tokens: tuple[str, ...]
-    label: int = 2
+    label: int | None = None
     phrases: tuple[LabelledPhrase, ...] = ()
 
 
@@ -93,6 +92,7 @@ class Sentiment(Task[SentimentExample, int]):
     metric = "accuracy"
     sizes = SentimentSizes
     example = SentimentExample
+    needs = ("sklearn.metrics",)
 
     def read(self, path: Path) -> list[SentimentExample]:
         found = [
@@ -122,6 +122,10 @@ class Sentiment(Task[SentimentExample, int]):
     def find_labels(self, examples: Sequence[SentimentExample]) -> dict[str, Any]:
         return {"classes": list(_NAMES)}
 
+    def check_labels(self, examples: Sequence[SentimentExample]) -> None:
+        if any(example.label not in range(len(_NAMES)) for example in examples):
+            raise InputError("an example has no label from 0 to 4; add one")
+
     def build(self, features: TokenFeatures) -> Network:
         return _Bcn(features, self.recipe.model, len(_NAMES))
 
@@ -139,7 +143,7 @@ class Sentiment(Task[SentimentExample, int]):
 
     def measure(self, examples: Sequence[SentimentExample], found: Sequence[int]) -> Measured:
         metrics, rows = class_scores(
-            [_NAMES[example.label] for example in examples],
+            [_NAMES[example.label or 0] for example in examples],
             [_NAMES[label] for label in found],
             _NAMES,
         )

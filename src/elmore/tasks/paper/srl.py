@@ -30,11 +30,10 @@ from elmore.tasks.data.tags import (
 )
 from elmore.tasks.layers.crf import tag_transitions, viterbi
 from elmore.tasks.layers.encoders import AlternatingLstm
-from elmore.tasks.layers.features import TokenFeatures, Tokens
-from elmore.tasks.metrics import span_scores
-from elmore.tasks.parts import Measured, Network
+from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans
-from elmore.tasks.supervised import Task
+from elmore.tasks.scores import Measured, span_scores
+from elmore.tasks.task import Task
 
 __all__ = ["Frames", "Srl", "SrlExample", "SrlSizes", "join_continuations", "role_scores"]
 
@@ -91,6 +90,7 @@ class Srl(Task[SrlExample, Frames]):
     metric = "f1"
     sizes = SrlSizes
     example = SrlExample
+    needs = ("seqeval.metrics",)
 
     def read(self, path: Path) -> list[SrlExample]:
         found = [

@@ -1,28 +1,34 @@
-"""What all tasks share: fit, evaluate, predict, save and load around the one training loop."""
+"""What all tasks share: fit, evaluate, predict, save and load.
+
+A new task is one file with a subclass of `Task` that fills in a reader, a network, a loss and a
+metric, and a line in `tasks/loading.py`.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import copy
-import hashlib
 import itertools
 import tempfile
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
-from elmore.base.io import sha256_file
 from elmore.base.messages import ProgressOption, shown
+from elmore.base.optional import require
 from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder
 from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row
-from elmore.tasks.data.inputs import (
+from elmore.tasks.fitting import Split, fit_task, split_held_out
+from elmore.tasks.folder import TaskFolder, WordList, bilm_of, read_task, write_task
+from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
+from elmore.tasks.layers.inputs import (
     FrozenLayers,
     TokenIndex,
     build_features,
@@ -32,21 +38,16 @@ from elmore.tasks.data.inputs import (
     put_weights,
     word_vectors_of,
 )
-from elmore.tasks.fit_report import changed_settings, fit_report
-from elmore.tasks.folder import TaskFolder, WordList, bilm_of, read_task, write_task
-from elmore.tasks.layers.features import Tokens
-from elmore.tasks.parts import Measured, Network, TaskParts
-from elmore.tasks.predictions import Example, Prediction
+from elmore.tasks.predictions import Example, Prediction, Predictor
 from elmore.tasks.recipe import TaskRecipe
+from elmore.tasks.reports import changed_settings
+from elmore.tasks.scores import Measured
 from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.tokenizer import tokenize
 from elmore.text.word_vectors import read_word_vectors
-from elmore.training.display import LogReader, TrainingProgress, reporting
-from elmore.training.loop import Cadence, Stopped
-from elmore.training.loop import train as run_loop
+from elmore.training.display import TrainingProgress
 from elmore.training.run import Run
 from elmore.training.seeds import seeded
-from elmore.training.task_trainer import LengthBatches, TaskTrainer
 
 __all__ = ["Data", "Task"]
 
@@ -56,7 +57,7 @@ Data = str | Path | Sequence[Any]
 _TOGETHER = 4096
 
 
-class Task(TaskParts[Example, Prediction]):
+class Task(Predictor[Example, Prediction]):
     """A task model: learns from labelled data, predicts on text.
 
     Args:
@@ -70,12 +71,22 @@ class Task(TaskParts[Example, Prediction]):
         progress: as in `Elmo.embed`, for sentences whose layers are computed.
 
     Attributes:
-        tokenizer: how raw text is split, as in `Elmo.load`; None for the tokenizer of `elmo`.
+        metric: which of its scores decides what is best; higher is better.
+        sizes: dataclass of the section `model` of its recipes.
+        example: class of what it learns from.
+        needs: optional packages that its scores need.
+        left_out: which examples are not learned from.
         guess_size: examples that are predicted together, if a training batch is smaller.
+        tokenizer: how raw text is split, as in `Elmo.load`; None for the tokenizer of `elmo`.
     """
 
-    tokenizer: Tokenizer | None = None
+    metric: str
+    sizes: ClassVar[type]
+    example: ClassVar[type]
+    needs: ClassVar[tuple[str, ...]] = ()
+    left_out: ClassVar[str] = "longer than data.max_length"
     guess_size: int = 1
+    tokenizer: Tokenizer | None = None
 
     def __init__(
         self,
@@ -104,7 +115,8 @@ class Task(TaskParts[Example, Prediction]):
                 "words.dim=0 leaves word vectors out, but a file of them is given; leave one out"
             )
         self.elmo, self.recipe, self.seed = elmo, recipe, seed
-        self._asked = recipe  # `fit` fills in what depends on the size of the data
+        # What was asked for: `fit` fills the recipe in by the data, and may train the biLM.
+        self._asked = (elmo, recipe)
         self.vectors = None if vectors is None else Path(vectors)
         self.cache, self.max_bytes = cache, max_bytes
         self.device, self.progress = find_device(device), progress
@@ -120,6 +132,83 @@ class Task(TaskParts[Example, Prediction]):
         facts = ", ".join([f"recipe {self.recipe.name!r}", state, *scores])
         return f"<{type(self).__name__}: elmo={self.elmo!r}, {facts}>"
 
+    # ------------------------------------------------------------------- what a task supplies
+
+    @abstractmethod
+    def read(self, path: Path) -> list[Example]:
+        """Read labelled examples from a file."""
+
+    @abstractmethod
+    def build(self, features: TokenFeatures) -> Network:
+        """Make the network for `self.labels`."""
+
+    @abstractmethod
+    def loss(self, examples: Sequence[Example]) -> Tensor:
+        """The mean loss of examples, ()."""
+
+    @abstractmethod
+    def guess(self, examples: Sequence[Example]) -> list[Prediction]:
+        """Predict a batch."""
+
+    @abstractmethod
+    def measure(self, examples: Sequence[Example], found: Sequence[Prediction]) -> Measured:
+        """Score predictions."""
+
+    def texts(self, example: Example) -> Sequence[Sequence[str]]:
+        """The token lists that the biLM reads for an example: by default its one sentence."""
+        return (example.tokens,)  # type: ignore[attr-defined]  # of the examples of such tasks
+
+    def length(self, example: Example) -> int:
+        """The length by which examples are batched: by default of the longest text."""
+        return max((len(tokens) for tokens in self.texts(example)), default=0)
+
+    def parse(self, item: Any) -> Example:
+        """An unlabelled example from what `predict` takes: by default a text, or its tokens."""
+        example: Example = self.example(
+            self.tokenize(item) if isinstance(item, str) else tuple(item)
+        )
+        return example
+
+    def find_labels(self, examples: Sequence[Example]) -> dict[str, Any]:
+        """Collect what has to be told apart, as JSON values: by default nothing."""
+        return {}
+
+    def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
+        """Whether labels from a file are what `find_labels` could give: by default, does give.
+
+        A file may come from anyone, so labels are checked against the shapes of the weights too.
+        """
+        return labels == self.find_labels([])
+
+    def for_training(self, examples: list[Example]) -> list[Example]:
+        """Choose or change examples before they are learned from."""
+        longest = self.recipe.data.max_length
+        return [e for e in examples if not longest or self.length(e) <= longest]
+
+    def check_labels(self, examples: Sequence[Example]) -> None:
+        """Refuse examples to score whose labels `self.labels` cannot give: by default none."""
+
+    def doubts(self, examples: Sequence[Example]) -> list[str]:
+        """Reasons why nothing can be learned from examples; by default there are none."""
+        return []
+
+    def hold_out(self, examples: Sequence[Example]) -> tuple[list[Example], list[Example], str]:
+        """What to learn from, what to evaluate on, and in words how that was chosen."""
+        parts = split_held_out(examples, lambda e: self.length(e).bit_length(), seed=self.seed)
+        return *parts, "stratified by length"
+
+    def fitted(self, examples: Sequence[Example]) -> TaskRecipe:
+        """The recipe with what depends on the training examples filled in."""
+        return self._asked[1].fitted(len(examples))
+
+    def evaluate_epochs(self, n_examples: int) -> int:
+        """Epochs between evaluations, unless `fit` is told otherwise."""
+        return 1
+
+    def explain(self, report: Report, measured: Measured, split: Split[Example]) -> Report:
+        """The report of a training with what a task adds: by default nothing."""
+        return report
+
     # ------------------------------------------------------------------- what users call
 
     def fit(
@@ -130,109 +219,80 @@ class Task(TaskParts[Example, Prediction]):
         out: str | Path | None = None,
         resume: bool = False,
         progress: TrainingProgress = None,
-        report: LogReader | None = None,
-        evaluate_epochs: int = 1,
-        look_epochs: int | None = None,
+        evaluate_epochs: int | None = None,
     ) -> Report:
         """Learn, and keep the weights that did best on the development data.
 
         Args:
             train: a file, several files, or examples.
-            dev: the same, to evaluate on; without it, training continues to the end.
+            dev: the same, to evaluate on; without it, a tenth of the examples is held out, and
+                nothing of fewer than ten.
             out: folder of the run; the trained model is in its `checkpoint`.
             resume: continue the run in `out`; without a run there, start one.
             progress: whether to show the live report of the command line: a bar in a terminal or
                 notebook, elsewhere one line per evaluation. Or a function that gets every line of
-                the log instead. By default it is shown, unless there is a `report`.
-            report: gets every line of the log as it is written, whatever is shown.
+                the log instead. By default it is shown.
             evaluate_epochs: epochs between evaluations, by which patience counts.
-            look_epochs: the earlier name of `evaluate_epochs`; deprecated.
         """
-        evaluate_epochs = evaluate_epochs if look_epochs is None else look_epochs
-        if evaluate_epochs < 1:
-            raise ConfigError(f"evaluate_epochs={evaluate_epochs}; use 1 or more")
-        found = self.examples(train)
-        examples = self.for_training(found)
-        left_out = max(0, len(found) - len(examples))
-        if not examples:
-            reason = f": {left_out} are left out, {self.left_out}" if found else ""
-            raise InputError(f"there is no example to learn from{reason}; check the files")
-        held_out = [] if dev is None else self.examples(dev)
-        if dev is not None and not held_out:
+        split = self.divide(self.examples(train), None if dev is None else self.examples(dev))
+        return self.fit_split(
+            split, out=out, resume=resume, progress=progress, evaluate_epochs=evaluate_epochs
+        )
+
+    def divide(self, examples: list[Example], dev: list[Example] | None) -> Split[Example]:
+        """What to learn from and what to evaluate on."""
+        how = ""
+        if dev is None:
+            kept, dev, how = self.hold_out(examples)
+        elif not dev:
             raise InputError("there is no development example; check the files")
+        else:
+            kept = examples
+        train = self.for_training(kept)
+        left_out = max(0, len(kept) - len(train))
+        if not train:
+            reason = f": {left_out} are left out, {self.left_out}" if kept else ""
+            raise InputError(f"there is no example to learn from{reason}; check the files")
+        return Split(train, dev, left_out, how if dev else "")
+
+    def fit_split(
+        self,
+        split: Split[Example],
+        *,
+        out: str | Path | None = None,
+        resume: bool = False,
+        progress: TrainingProgress = None,
+        evaluate_epochs: int | None = None,
+    ) -> Report:
+        """Learn from examples that are divided already; the other arguments as in `fit`."""
+        self.check_needs()
+        often = evaluate_epochs
+        if often is None:
+            often = self.evaluate_epochs(len(split.train))
+        if often < 1:
+            raise ConfigError(f"evaluate_epochs={often}; use 1 or more")
         with contextlib.ExitStack() as stack:
             if out is None:
                 out = stack.enter_context(tempfile.TemporaryDirectory(prefix="elmore-task-"))
-            run = Run(out)
-            run.check_new(resume=resume)
-            self.recipe = self.fitted(examples)
-            self._prepare(examples)
-            self.check_labels(held_out)
-            learns = self.recipe.elmo.trainable
-            known = [] if learns else [*examples, *held_out]
-            stack.enter_context(self._layers(known, silent=progress is False))
-            stack.enter_context(run.locked())
-            trainer = self._trainer(examples, held_out, run)
-            self._start(run, trainer, examples, held_out)
-            patience = self.recipe.schedule.patience
-            cadence = Cadence(
-                self.recipe.run.log_steps,
-                self.recipe.run.save_minutes,
-                evaluate_epochs * len(examples),
-                patience,
+            return fit_task(
+                self, split, Run(out), resume=resume, progress=progress, evaluate_epochs=often
             )
-            if not (
-                trainer.finished() or (patience and trainer.evaluations_since_best >= patience)
-            ):
-                try:
-                    with reporting(
-                        progress, report, run.path, metric=self.metric, resume=resume
-                    ) as read:
 
-                        def told(line: dict[str, Any]) -> None:
-                            read({**line, "epoch": round(line["examples"] / len(examples))})
-
-                        run_loop(
-                            trainer, run, cadence, unit="examples", score=self._score, report=told
-                        )
-                except Stopped:
-                    if trainer.scores or not held_out:
-                        self._keep(trainer, run)
-                    raise
-            trainer.finish()
-            self._settle()
-            # At the end, so that layers are still at hand where the biLM did not learn.
-            measured = self._measured(held_out) if held_out else Measured({})
-            self.scores = measured.metrics
-            self.save(run.checkpoint_path, overwrite=True)
-            result = fit_report(
-                self,
-                trainer,
-                measured,
-                examples=examples,
-                left_out=left_out,
-                n_held_out=len(held_out),
-                evaluate_epochs=evaluate_epochs,
-            )
-            result.save(run.path / "report.json", overwrite=True)
-        return result
-
-    def _keep(self, trainer: TaskTrainer[Example], run: Run) -> None:
-        """Leave a model for use behind a training that was stopped: the best one so far."""
-        trainer.finish()
-        self._settle()
-        self.scores = {self.metric: trainer.best} if trainer.scores else {}
-        self.save(run.checkpoint_path, overwrite=True)
+    def check_needs(self) -> None:
+        """Import what scores need, so that a run does not end for want of it."""
+        for module in self.needs:
+            require(module, "tasks", f"training {self.name}")
 
     def evaluate(self, data: Data) -> Report:
         """Score predictions on labelled data: a file, several files, or examples."""
+        self.check_needs()
         examples = self.examples(data)
         if not examples:
             raise InputError("there is no example to score; check the files")
         _ = self.network  # says so if there is none yet
         self.check_labels(examples)
-        with self._layers(examples):
-            measured = self._measured(examples)
+        with self.layers(examples):
+            measured = self.measured(examples)
         return Report(
             name=self.name,
             metrics=measured.metrics,
@@ -250,7 +310,7 @@ class Task(TaskParts[Example, Prediction]):
 
     def predict_examples(self, examples: Sequence[Example]) -> list[Prediction]:
         """Predict on examples, whose labels are ignored."""
-        with self._layers(examples):
+        with self.layers(examples):
             return self._guess_all(examples)
 
     def save(
@@ -269,10 +329,9 @@ class Task(TaskParts[Example, Prediction]):
             with_elmo: put the biLM inside; without, `load` needs it, but for the included one.
             precision: how the task's own weights are stored.
         """
-        network = self.network
         weights = {
             name: t.detach().cpu().numpy().astype(precision)
-            for name, t in network.state_dict().items()
+            for name, t in self.network.state_dict().items()
         }
         content = TaskFolder(
             task=self.name,
@@ -341,6 +400,14 @@ class Task(TaskParts[Example, Prediction]):
         put_weights(task.network, content.weights)
         return task
 
+    def restore(self, path: Path) -> None:
+        """Become the trained model of a folder, which was trained with the same arguments."""
+        elmo = None if self.recipe.elmo.trainable else self.elmo
+        loaded = type(self).load(path, device=str(self.device), elmo=elmo)
+        self.elmo, self.labels, self.scores = loaded.elmo, loaded.labels, loaded.scores
+        self.metric = loaded.metric
+        self._words, self._network, self._index = loaded._words, loaded._network, loaded._index
+
     @property
     def network(self) -> Network:
         """The network, once trained or loaded."""
@@ -366,11 +433,15 @@ class Task(TaskParts[Example, Prediction]):
         """The learned mix of each place where ELMo enters (paper §5.5, Figure 2)."""
         return mix_rows(self.network.features)
 
-    # ------------------------------------------------------------------- inside
+    def about(self) -> dict[str, Any]:
+        """What reports say about the recipe and the biLM."""
+        return {
+            "recipe": self.recipe.name,
+            "settings": changed_settings(self),
+            "elmo": None if self.elmo is None else str(self.elmo.checkpoint.origin),
+        }
 
-    def fitted(self, examples: Sequence[Example]) -> TaskRecipe:
-        """The recipe with what depends on the training examples filled in."""
-        return self._asked.fitted(len(examples))
+    # ------------------------------------------------------------------- inside
 
     def tokenize(self, text: str) -> tuple[str, ...]:
         """Split text by `tokenizer`, else as the biLM does."""
@@ -385,9 +456,14 @@ class Task(TaskParts[Example, Prediction]):
         parts: Sequence[Sequence[Sequence[str]]] | None = None,
     ) -> Tokens:
         """Index sentences for the network; `parts` as in `TokenIndex.batch`."""
+        return self.index.batch(sentences, parts)
+
+    @property
+    def index(self) -> TokenIndex:
+        """What turns tokens into the network's input, once trained or loaded."""
         if self._index is None:
             raise ConfigError(f"this {self.name} model is not trained yet; call fit or load")
-        return self._index.batch(sentences, parts)
+        return self._index
 
     def _parse(self, item: Any) -> Example:
         """Make an example of an item; refuse what is neither text nor tokens."""
@@ -398,8 +474,10 @@ class Task(TaskParts[Example, Prediction]):
                 return example
         raise ConfigError(f"{self.name} cannot read {shown(repr(item))}; pass texts or tokens")
 
-    def _prepare(self, examples: Sequence[Example]) -> None:
-        """Find labels and words, and make a network with random weights."""
+    def prepare(self, examples: Sequence[Example]) -> None:
+        """Find the recipe, labels and words of a training, and make a network of random weights."""
+        self.elmo, _ = self._asked
+        self.recipe = self.fitted(examples)
         self.labels = self.find_labels(examples)
         counts = Counter(
             token for example in examples for text in self.texts(example) for token in text
@@ -418,10 +496,10 @@ class Task(TaskParts[Example, Prediction]):
         self._index = TokenIndex(self._words, self.recipe.characters.max_chars, self.device)
 
     @contextlib.contextmanager
-    def _layers(self, examples: Iterable[Example], *, silent: bool = False) -> Iterator[None]:
+    def layers(self, examples: Iterable[Example], *, silent: bool = False) -> Iterator[None]:
         """Have the frozen layers of examples at hand."""
-        index, network = self._index, self.network
-        if index is None or self.elmo is None or network.features.elmo is None:
+        index = self.index
+        if self.elmo is None or self.network.features.elmo is None:
             yield
             return
         progress = False if silent else self.progress
@@ -435,67 +513,7 @@ class Task(TaskParts[Example, Prediction]):
             finally:
                 index.layers = None
 
-    def _trainer(
-        self, examples: list[Example], held_out: list[Example], run: Run
-    ) -> TaskTrainer[Example]:
-        recipe, network = self.recipe, self.network
-        mixes = network.features.elmo
-        if self.recipe.elmo.trainable and self.elmo is not None and mixes is not None:
-            mixes.bilm = copy.deepcopy(self.elmo.engine.bilm).to(self.device)
-            for weight in mixes.bilm.parameters():
-                weight.requires_grad_(True)
-            if self._index is not None:
-                self._index.live = self.elmo
-
-        def loss(batch: list[Example]) -> Tensor:
-            return self.loss(batch) + network.features.penalty(recipe.elmo.penalty)
-
-        def measure() -> dict[str, float]:
-            return dict(self._measured(held_out).metrics)
-
-        return TaskTrainer(
-            network,
-            loss,
-            LengthBatches(
-                examples,
-                [self.length(example) for example in examples],
-                size=recipe.data.batch_size,
-                seed=self.seed,
-            ),
-            measure=measure if held_out else None,
-            score=self._score,
-            learning=recipe.optimizer,
-            pace=recipe.schedule,
-            run=run,
-            seed=self.seed,
-        )
-
-    def _score(self, found: dict[str, float]) -> float:
-        return found[self.metric]
-
-    def _start(
-        self,
-        run: Run,
-        trainer: TaskTrainer[Example],
-        examples: list[Example],
-        held_out: list[Example],
-    ) -> None:
-        facts = {
-            "task": self.name,
-            "seed": self.seed,
-            "data": _digest(examples),
-            # Scores on other data cannot be compared, and without any the best would stay.
-            "dev": _digest(held_out) if held_out else None,
-            "elmo": None if self.elmo is None else self.elmo.digest,
-            "vectors": None if self.vectors is None else sha256_file(self.vectors),
-        }
-        if run.exists():
-            run.check(self.recipe, facts)
-            run.forget_after(trainer.step_number if trainer.load_state() else -1)
-        else:
-            run.start(self.recipe, facts)
-
-    def _settle(self) -> None:
+    def take_trained_bilm(self) -> None:
         """Take a biLM that was trained for the model's own: its layers are frozen from now on."""
         mixes = self.network.features.elmo
         if mixes is None or mixes.bilm is None or self.elmo is None:
@@ -510,9 +528,13 @@ class Task(TaskParts[Example, Prediction]):
             tokenizer=engine.compute.tokenizer,
         )
         mixes.bilm = None
-        if self._index is not None and self._index.layers is not None:
-            self._index.live = None
-            self._index.layers = self._index.layers.of(self.elmo)
+        if self.index.layers is not None:
+            self.index.live = None
+            self.index.layers = self.index.layers.of(self.elmo)
+
+    def measured(self, examples: Sequence[Example]) -> Measured:
+        """Predict and score, with the layers of the examples at hand."""
+        return self.measure(examples, self._guess_all(examples))
 
     def _guess_all(self, examples: Sequence[Example]) -> list[Prediction]:
         network = self.network
@@ -527,17 +549,6 @@ class Task(TaskParts[Example, Prediction]):
                 found.update(zip(chosen, batch, strict=True))
         return [found[k] for k in range(len(examples))]
 
-    def _measured(self, examples: Sequence[Example]) -> Measured:
-        return self.measure(examples, self._guess_all(examples))
-
-    def about(self) -> dict[str, Any]:
-        """What reports say about the recipe and the biLM."""
-        return {
-            "recipe": self.recipe.name,
-            "settings": changed_settings(self),
-            "elmo": None if self.elmo is None else str(self.elmo.checkpoint.origin),
-        }
-
 
 def _names(data: Data) -> str | None:
     """Name the files that examples come from, if they do."""
@@ -545,10 +556,3 @@ def _names(data: Data) -> str | None:
     if hasattr(files, "columns") or not all(isinstance(file, str | Path) for file in files):
         return None
     return ", ".join(map(str, files))
-
-
-def _digest(examples: Sequence[Any]) -> str:
-    digest = hashlib.sha256()
-    for example in examples:
-        digest.update(repr(example).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
