@@ -204,8 +204,9 @@ def test_mixes_of_one_layer_and_of_other_penalties(
 def test_misuse(tiny_elmo: Elmo, files: list[Path]) -> None:
     with pytest.raises(ConfigError, match="takes two files"):
         LayerWeighting(tiny_elmo).run(files[:1])
-    with pytest.raises(ConfigError, match="task='parsing'"):
-        Placement(tiny_elmo, task="parsing")
+    for task in ("parsing", "tag", "classify"):
+        with pytest.raises(ConfigError, match=f"task='{task}'; use one of ner, "):
+            Placement(tiny_elmo, task=task)
     with pytest.raises(ConfigError, match="seeds=0"):
         Placement(tiny_elmo, seeds=0)
     assert set(PROBES) >= {"layers", "placement", "sample-size", "mix"}

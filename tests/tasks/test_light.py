@@ -132,7 +132,8 @@ def test_marginals_are_those_of_all_paths() -> None:
     tags = tag_names(["A"], "BIOUL")
     draw = np.random.default_rng(0)
     scores = draw.normal(size=(3, len(tags))).astype(np.float32)
-    steps = steps_of(draw.normal(size=(len(tags), len(tags))).astype(np.float32), tags)
+    moves = draw.normal(size=(len(tags), len(tags))).astype(np.float32)
+    steps = steps_of(tags, "BIOUL", moves)
     total: dict[tuple[int, ...], float] = {}
     for path in np.ndindex(*(len(tags),) * 3):
         value = steps.first[path[0]] + steps.last[path[-1]]
@@ -233,8 +234,8 @@ def test_any_trained_folder_is_loaded_by_what_it_says(tiny_elmo: Elmo, tmp_path:
             assert list(full.lines(["Ada fell ."], format)) == list(
                 light.lines(["Ada fell ."], format)
             )
-    with pytest.raises(ConfigError, match="ner writes text, jsonl, not 'conll'"):
-        next(load(tmp_path / "ner").lines(["Ada"], "conll"))
+    with pytest.raises(ConfigError, match="classify writes text, jsonl, not 'conll'"):
+        next(load(tmp_path / "classify").lines(["Ada"], "conll"))
     facts = tmp_path / "ner" / "checkpoint" / "task.json"
     facts.write_text(facts.read_text().replace('"task": "ner"', '"task": "os"'))
     with pytest.raises(FormatError, match="a model for 'os', which is not a task"):

@@ -20,6 +20,7 @@ from elmore.tasks.own.tag import TagExample
 from elmore.tasks.paper.coref import CorefExample
 from elmore.tasks.paper.qa import QaExample, split_paragraph
 from elmore.tasks.paper.srl import SrlExample
+from elmore.tasks.predictions import mark_spans
 
 
 def fitted(name: str, folder: Path, **changes: str) -> Any:
@@ -217,13 +218,12 @@ def test_litbanks_singletons_count_when_asked(tmp_path: Path) -> None:
 
 
 def test_lines_for_a_terminal(tmp_path: Path) -> None:
-    ner = task_class("ner")(None)
-    example = ner.parse(["Ada", "Lovelace", "in", "Rome"])
+    tokens = ("Ada", "Lovelace", "in", "Rome")
     spans = (Span("PER", 0, 1), Span("LOC", 3, 3))
-    assert ner.show(example, spans, colour=False) == "[PER Ada Lovelace] in [LOC Rome]"
-    assert ner.show(example, spans, colour=True).count("\x1b[0m") == 2
-    hostile = ner.parse(["\x1b[31m", "x"])
-    assert "\x1b" not in ner.show(hostile, (), colour=False)
+    assert mark_spans(tokens, spans, colour=False) == "[PER Ada Lovelace] in [LOC Rome]"
+    assert mark_spans(tokens, spans, colour=True).count("\x1b[0m") == 2
+    hostile = ("\x1b[31m", "x"), [Span("\x1b[31mPER", 0, 0)]
+    assert "\x1b" not in mark_spans(*hostile, colour=False)
     coref = task_class("coref")(None)
     document = coref.parse([["Bo", "saw", "his", "dog"]])
     shown = coref.show(document, (((0, 0), (2, 2)), ((2, 3), (3, 3))), colour=False)

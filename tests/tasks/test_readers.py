@@ -17,8 +17,7 @@ from small_tasks import NAMES, task_class, write_data
 from elmore.errors import InputError
 from elmore.tasks.data.columns import Mention, read_documents
 from elmore.tasks.data.labelled import read_columns
-from elmore.tasks.data.tags import Span, spans_from_tags, tag_names, tags_from_spans
-from elmore.tasks.layers.crf import tag_transitions
+from elmore.tasks.data.tags import Span, spans_from_tags, tag_names, tag_rules, tags_from_spans
 from elmore.tasks.paper.nli import NliExample, read_pairs
 from elmore.tasks.paper.qa import read_squad, split_paragraph
 from elmore.tasks.paper.sentiment import read_trees
@@ -66,28 +65,28 @@ def test_tags_and_back(scheme: Any) -> None:
     assert spans_from_tags(tags) == tuple(SPANS)
     names = tag_names(["A", "B"], scheme)
     assert set(tags) <= set(names)
-    rules = tag_transitions(names, scheme)
+    allowed, first, last = tag_rules(names, scheme)
     ids = [names.index(tag) for tag in tags]
-    assert rules.first[ids[0]]
-    assert rules.last[ids[-1]]
-    assert all(rules.allowed[a, b] for a, b in itertools.pairwise(ids))
+    assert first[ids[0]]
+    assert last[ids[-1]]
+    assert all(allowed[a][b] for a, b in itertools.pairwise(ids))
 
 
 def test_what_bioul_forbids() -> None:
     names = tag_names(["A", "B"], "BIOUL")
-    rules = tag_transitions(names, "BIOUL")
+    allowed, first, last = tag_rules(names, "BIOUL")
 
     def may(a: str, b: str) -> bool:
-        return bool(rules.allowed[names.index(a), names.index(b)])
+        return allowed[names.index(a)][names.index(b)]
 
     for after in ("O", "L-A", "U-B"):
         assert [may(after, name) for name in names] == [name[0] in "OBU" for name in names]
     for after in ("B-A", "I-A"):
         assert {name for name in names if may(after, name)} == {"I-A", "L-A"}
-    assert {n for n, ok in zip(names, rules.first, strict=True) if ok} == {
+    assert {n for n, ok in zip(names, first, strict=True) if ok} == {
         "O", "B-A", "U-A", "B-B", "U-B",
     }  # fmt: skip
-    assert {n for n, ok in zip(names, rules.last, strict=True) if ok} == {
+    assert {n for n, ok in zip(names, last, strict=True) if ok} == {
         "O", "L-A", "U-A", "L-B", "U-B",
     }  # fmt: skip
 
@@ -251,7 +250,7 @@ def test_broken_files_say_where(name: str, text: str, message: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "file", "n_examples", "count"),
     [
-        ("ner", "ner/eng.testb.xz", 3453, lambda e: len(e.entities)),
+        ("ner", "ner/eng.testb.xz", 3453, lambda e: len(spans_from_tags(e.tags))),
         ("sentiment", "sst/dev.txt.xz", 1101, lambda e: 1 + len(e.phrases)),
         ("nli", "snli/dev.jsonl.xz", 9842, lambda e: 1),
         ("srl", "srl/ewt.dev.gold_conll.xz", 1965, lambda e: len(e.predicates)),

@@ -17,10 +17,8 @@ from elmore.report import Report
 from elmore.tasks import (
     ClassifyExample,
     CorefExample,
-    NerExample,
     NliExample,
     SentimentExample,
-    Span,
     TagExample,
 )
 from elmore.tasks.reports import over_seeds, sum_up
@@ -230,8 +228,8 @@ def test_the_best_epoch_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_data_without_anything_to_learn_are_named() -> None:
-    plain = [NerExample(("Rain", "fell"))] * 2
-    named = NerExample(("Ada", "fell"), (Span("PER", 0, 0),))
+    plain = [TagExample(("Rain", "fell"), ("O", "O"))] * 2
+    named = TagExample(("Ada", "fell"), ("B-PER", "O"))
     alone = CorefExample((("Rain", "fell"),), ("-",), (((0, 0),),))
     pair = CorefExample((("Bo", "said", "he"),), ("-",), (((0, 0), (2, 2)),))
     for name, examples, doubt in (

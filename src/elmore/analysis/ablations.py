@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES
 from elmore.errors import ConfigError, ResumeError
 from elmore.report import Report, Row
-from elmore.tasks.loading import TASKS
+from elmore.tasks.loading import PAPER_TASKS, task_class
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.task import Task
 from elmore.training.run import Run
@@ -87,7 +86,7 @@ class TaskStudy:
 
     Args:
         elmo: the model.
-        task: name of the task.
+        task: one of the paper's six; taggers and classifiers do not mix layers.
         recipe: "laptop", "paper" or the path of a TOML file.
         settings: changes of the recipe, the same for all variants.
         vectors: a file of word vectors.
@@ -101,7 +100,7 @@ class TaskStudy:
     """
 
     name: ClassVar[str]
-    # Scores that the paper reports, to be shown beside ours.
+    # Scores that the paper reports, to be shown next to ours.
     paper: ClassVar[list[Row]] = []
 
     elmo: Elmo
@@ -119,12 +118,11 @@ class TaskStudy:
     report: Callable[[str], object] = lambda line: None
 
     def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise ConfigError(f"task={self.task!r}; use one of {', '.join(TASKS)}")
+        if self.task not in PAPER_TASKS:
+            raise ConfigError(f"task={self.task!r}; use one of {', '.join(PAPER_TASKS)}")
         if self.seeds < 1:
             raise ConfigError(f"seeds={self.seeds}; use 1 or more")
-        module, name, _ = TASKS[self.task]
-        self.kind: type[Task[Any, Any]] = getattr(importlib.import_module(module), name)
+        self.kind: type[Task[Any, Any]] = task_class(self.task)
 
     def variants(self) -> list[Variant]:
         """What to train; the first is the baseline that gains are counted from."""

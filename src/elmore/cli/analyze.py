@@ -15,7 +15,7 @@ from elmore.cli.parsing import Parser
 from elmore.cli.report import make_progress, say, write_json, write_result
 from elmore.cli.training import add_recipe, overrides
 from elmore.errors import ConfigError, InputError
-from elmore.tasks.loading import TASKS
+from elmore.tasks.loading import PAPER_TASKS
 from elmore.text.reading import Counts, check_inputs
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _add_neighbors(parser: Parser) -> None:
 def _add_study(parser: Parser) -> None:
     for name in ("train", "dev"):
         parser.add_argument(name, metavar=name.upper(), help="a file in the format of the task")
-    parser.add_argument("--task", choices=tuple(TASKS), default="ner", help="default: ner")
+    parser.add_argument("--task", choices=PAPER_TASKS, default="ner", help="default: ner")
     add_recipe(parser, "laptop")
     flags.add(parser, "--seeds")
     parser.add_argument(

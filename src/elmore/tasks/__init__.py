@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from elmore.tasks.own.classify import Classifier, ClassifyExample
     from elmore.tasks.own.tag import Tagger
     from elmore.tasks.paper.coref import Coref, CorefExample
-    from elmore.tasks.paper.ner import Ner, NerExample
+    from elmore.tasks.paper.ner import Ner
     from elmore.tasks.paper.nli import Nli, NliExample
     from elmore.tasks.paper.qa import Qa, QaExample, split_paragraph
     from elmore.tasks.paper.sentiment import Sentiment, SentimentExample
@@ -31,7 +31,6 @@ __all__ = [
     "Coref",
     "CorefExample",
     "Ner",
-    "NerExample",
     "Nli",
     "NliExample",
     "Predicate",
@@ -61,7 +60,6 @@ _NAMES = {
     "Coref": "elmore.tasks.paper.coref",
     "CorefExample": "elmore.tasks.paper.coref",
     "Ner": "elmore.tasks.paper.ner",
-    "NerExample": "elmore.tasks.paper.ner",
     "Nli": "elmore.tasks.paper.nli",
     "NliExample": "elmore.tasks.paper.nli",
     "Predicate": "elmore.tasks.data.columns",

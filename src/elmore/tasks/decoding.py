@@ -1,4 +1,4 @@
-"""From the scores of `tag` and `classify` to labels and their probabilities, without torch."""
+"""From scores to labels and their probabilities, without torch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from elmore.tasks.data.tags import (
     FORBIDDEN,
+    Scheme,
+    names_fit,
     spans_from_tags,
     tag_rules,
     tags_from_spans,
@@ -18,7 +20,15 @@ from elmore.tasks.data.tags import (
 from elmore.tasks.predictions import Classified, Tagged
 from elmore.text.splitter import split_sentences
 
-__all__ = ["classified", "cut_text", "softmax", "steps_of", "tagged"]
+__all__ = [
+    "best_path",
+    "class_labels_fit",
+    "classified",
+    "cut_text",
+    "softmax",
+    "steps_of",
+    "tagged",
+]
 
 Array = NDArray[np.float32]
 
@@ -35,13 +45,14 @@ class Steps:
     last: Array
 
 
-def steps_of(transitions: Array, tags: Sequence[str]) -> Steps:
-    """Learned scores of steps, and what BIOUL forbids."""
+def steps_of(tags: Sequence[str], scheme: Scheme, transitions: Array | None = None) -> Steps:
+    """What a scheme forbids, and the learned scores of steps, (tags, tags), if there are any."""
     between, first, last = (
         np.where(np.array(mask, bool), 0.0, FORBIDDEN).astype(np.float32)
-        for mask in tag_rules(tags, "BIOUL")
+        for mask in tag_rules(tags, scheme)
     )
-    return Steps(np.asarray(transitions, np.float32) + between, first, last)
+    learned = 0.0 if transitions is None else np.asarray(transitions, np.float32)
+    return Steps(learned + between, first, last)
 
 
 def tagged(
@@ -62,7 +73,7 @@ def tagged(
         path = chances.argmax(1)
         names = tuple(tags[k] for k in path)
         return Tagged(tuple(tokens), names, (), _picked(chances, path))
-    path, chances = _best_path(scores, steps), _marginals(scores, steps)
+    path, chances = best_path(scores, steps), _marginals(scores, steps)
     spans = spans_from_tags([tags[k] for k in path])
     names = tuple(tags_from_spans(spans, len(tokens), "IOB2"))
     return Tagged(tuple(tokens), names, spans, _picked(chances, path))
@@ -72,7 +83,10 @@ def _picked(chances: Array, path: NDArray[np.int64]) -> tuple[float, ...]:
     return tuple(chances[np.arange(len(path)), path].tolist())
 
 
-def _best_path(scores: Array, steps: Steps) -> NDArray[np.int64]:
+def best_path(scores: Array, steps: Steps) -> NDArray[np.int64]:
+    """The tags with the highest sum of scores (Viterbi), (time, tags) to (time,)."""
+    if not len(scores):
+        return np.zeros(0, np.int64)
     best = scores[0] + steps.first
     before = []
     for row in scores[1:]:
@@ -80,14 +94,14 @@ def _best_path(scores: Array, steps: Steps) -> NDArray[np.int64]:
         before.append(paths.argmax(0))
         best = paths.max(0) + row
     path = [int((best + steps.last).argmax())]
-    for places in reversed(before):
-        path.append(int(places[path[-1]]))
+    for row in reversed(before):
+        path.append(int(row[path[-1]]))
     return np.array(path[::-1])
 
 
 def _marginals(scores: Array, steps: Steps) -> Array:
-    """The probability of each tag at each place, over all allowed paths, (time, tags)."""
-    # Both directions at once, scaled at each place: a third of the time of sums of logarithms.
+    """The probability of each tag at each position, over all allowed paths, (time, tags)."""
+    # Both directions at once, scaled at each position: a third of the time of sums of logarithms.
     # The floor keeps the sums above 0.
     here = np.exp(np.maximum(scores - scores.max(1, keepdims=True), -100), dtype=np.float64)
     moves = np.exp(np.stack([steps.between, steps.between.T]), dtype=np.float64)
@@ -106,6 +120,14 @@ def softmax(scores: Array) -> Array:
     """Probabilities from scores, over the last axis."""
     powers = np.exp(scores - scores.max(-1, keepdims=True))
     return np.asarray(powers / powers.sum(-1, keepdims=True))
+
+
+def class_labels_fit(labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether labels from a file are those of a classifier whose weights have these shapes."""
+    if labels.get("kind") == "number":
+        numbers = all(type(labels.get(key)) in (int, float) for key in ("mean", "scale"))
+        return numbers and shapes.get("output.bias") == (1,)
+    return labels.get("kind") in ("label", "labels") and names_fit(labels.get("classes"), shapes)
 
 
 def classified(scores: Array, labels: Mapping[str, Any]) -> Classified:

@@ -17,7 +17,7 @@ from elmore.text.segmenter import Tokenizer
 if TYPE_CHECKING:
     from elmore.tasks.task import Task
 
-__all__ = ["TASKS", "TaskEntry", "load", "task_class"]
+__all__ = ["PAPER_TASKS", "TASKS", "TaskEntry", "load", "task_class"]
 
 
 class TaskEntry(NamedTuple):
@@ -55,6 +55,9 @@ TASKS: dict[str, TaskEntry] = {
         "elmore.tasks.paper.coref", "Coref", "which words corefer (CoNLL-2012 clusters)"
     ),
 }
+
+# The models of the paper, which its studies compare.
+PAPER_TASKS = tuple(name for name, entry in TASKS.items() if ".paper." in entry.module)
 
 
 def task_class(name: str) -> type[Task[Any, Any]]:

@@ -1,4 +1,7 @@
-"""Everything that shapes the training of a task, in one value; shipped and own ones are TOML."""
+"""Everything that shapes the training of a task, in one value.
+
+Shipped and own recipes are TOML files that state what differs from the defaults here.
+"""
 
 from __future__ import annotations
 
@@ -54,18 +57,18 @@ class ElmoRecipe:
         trainable: train the biLM too; its layers are then computed in each step.
     """
 
-    input: bool
-    output: bool
-    layers: Literal["all", "top", "each"]
-    penalty: NonNegative
-    dropout: BelowOne
+    input: bool = True
+    output: bool = False
+    layers: Literal["all", "top", "each"] = "all"
+    penalty: NonNegative = 0.001
+    dropout: BelowOne = 0.0
     layer_norm: LayerNorm | None = None
-    trainable: bool
+    trainable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordsRecipe:
-    """The word vectors beside ELMo.
+    """The word vectors next to ELMo.
 
     Attributes:
         dim: size of vectors that are learned from nothing; 0 for no word vectors at all. Ignored
@@ -77,11 +80,11 @@ class WordsRecipe:
         most: words of the file that are kept for texts to come, from its start.
     """
 
-    dim: Whole
-    trainable: bool
-    unit: bool
-    min_count: Whole
-    most: Whole
+    dim: Whole = 100
+    trainable: bool = False
+    unit: bool = False
+    min_count: Whole = 2
+    most: Whole = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +98,10 @@ class CharactersRecipe:
         dropout: on the bytes' vectors.
     """
 
-    dim: Count
-    filters: Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=LIMITS.filters)]
-    max_chars: Count
-    dropout: BelowOne
+    dim: Count = 16
+    filters: Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=LIMITS.filters)] = ()
+    max_chars: Count = 20
+    dropout: BelowOne = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,31 +113,31 @@ class DataRecipe:
         max_length: longer training examples are left out; 0 for no bound.
     """
 
-    batch_size: Whole
-    max_length: Whole
+    batch_size: Whole = 32
+    max_length: Whole = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecipe:
     """What happens around the steps; evaluations come after each epoch."""
 
-    log_steps: Count
-    save_minutes: NonNegative
+    log_steps: Count = 50
+    save_minutes: NonNegative = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRecipe:
     """All settings of a task's training; `model` is the task's own section."""
 
-    name: str
-    elmo: ElmoRecipe
-    words: WordsRecipe
-    characters: CharactersRecipe
+    name: str = "own"
+    elmo: ElmoRecipe = ElmoRecipe()
+    words: WordsRecipe = WordsRecipe()
+    characters: CharactersRecipe = CharactersRecipe()
     model: Any
-    data: DataRecipe
-    optimizer: LearningRecipe
-    schedule: PaceRecipe
-    run: RunRecipe
+    data: DataRecipe = DataRecipe()
+    optimizer: LearningRecipe = dataclasses.field(default_factory=LearningRecipe)
+    schedule: PaceRecipe = dataclasses.field(default_factory=PaceRecipe)
+    run: RunRecipe = RunRecipe()
 
     @classmethod
     def load(
@@ -164,7 +167,7 @@ class TaskRecipe:
     def from_json(cls, data: Mapping[str, Any], model: type, *, what: str) -> TaskRecipe:
         """Build a recipe from parsed TOML or JSON; unknown and missing keys are errors."""
         own: Any = from_json(model, data.get("model"), what=what, key="model", fix=MISSING)
-        return from_json(cls, {"name": "own", **data, "model": own}, what=what, fix=MISSING)
+        return from_json(cls, {**data, "model": own}, what=what, fix=MISSING)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""

@@ -47,15 +47,15 @@ class LearningRecipe:
         average: decay of a running mean of the weights, which evaluations use; 0 for none.
     """
 
-    name: Literal["adam", "adadelta", "adagrad"]
-    lr: Positive
-    beta1: BelowOne
-    beta2: BelowOne
-    epsilon: Positive
+    name: Literal["adam", "adadelta", "adagrad"] = "adam"
+    lr: Positive = 0.001
+    beta1: BelowOne = 0.9
+    beta2: BelowOne = 0.999
+    epsilon: Positive = 1e-8
     clip_norm: Positive | None = None
     clip_value: Positive | None = None
-    l2: NonNegative
-    average: BelowOne
+    l2: NonNegative = 0.0
+    average: BelowOne = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +72,12 @@ class PaceRecipe:
         decay_steps: steps between.
     """
 
-    epochs: Whole
+    epochs: Whole = 0
     steps: Count | None = None
-    patience: Whole
-    halve_patience: Annotated[int, Meta(ge=-1)]
-    decay: Positive
-    decay_steps: Count
+    patience: Whole = 0
+    halve_patience: Annotated[int, Meta(ge=-1)] = -1
+    decay: Positive = 1.0
+    decay_steps: Count = 1
 
 
 class LengthBatches(Generic[Example]):

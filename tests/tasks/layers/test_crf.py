@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from elmore.tasks.layers.crf import Crf, Transitions, viterbi
-
-
-def anything(n_tags: int) -> Transitions:
-    every = torch.ones(n_tags, dtype=torch.bool)
-    return Transitions(torch.ones(n_tags, n_tags, dtype=torch.bool), every, every)
+from elmore.tasks.data.tags import FORBIDDEN
+from elmore.tasks.decoding import Steps, best_path, steps_of
+from elmore.tasks.layers.crf import Crf
 
 
 def path_score(scores: Tensor, transitions: Tensor, path: tuple[int, ...]) -> Tensor:
@@ -24,7 +22,7 @@ def path_score(scores: Tensor, transitions: Tensor, path: tuple[int, ...]) -> Te
 @pytest.mark.parametrize("length", [1, 2, 4])
 def test_likelihood_is_that_of_all_paths(length: int) -> None:
     torch.manual_seed(length)
-    crf = Crf(anything(3)).double()
+    crf = Crf(3).double()
     scores = torch.randn(2, 5, 3, dtype=torch.float64)
     tags = torch.randint(3, (2, 5))
     found = crf(scores, tags, torch.tensor([length, 5]))
@@ -40,24 +38,22 @@ def test_likelihood_is_that_of_all_paths(length: int) -> None:
 
 def test_padding_does_not_count() -> None:
     torch.manual_seed(0)
-    crf = Crf(anything(3))
+    crf = Crf(3)
     scores, tags = torch.randn(1, 4, 3), torch.randint(3, (1, 4))
     padded = torch.cat([scores, torch.full((1, 3, 3), 1e3)], dim=1)
     more = torch.cat([tags, torch.ones(1, 3, dtype=torch.long)], dim=1)
     lengths = torch.tensor([4])
     torch.testing.assert_close(crf(padded, more, lengths), crf(scores, tags, lengths))
-    assert crf.decode(padded, lengths) == crf.decode(scores, lengths)
 
 
 def test_an_empty_sentence_is_certain() -> None:
-    crf = Crf(anything(3))
+    crf = Crf(3)
     lengths = torch.tensor([0, 2])
     tags = torch.zeros(2, 2, dtype=torch.long)
     likelihood = crf(torch.randn(2, 2, 3), tags, lengths)
     assert likelihood[0] == 0
-    assert crf.decode(torch.randn(2, 2, 3), lengths)[0] == []
     assert crf(torch.randn(2, 0, 3), tags[:, :0], lengths * 0).tolist() == [0, 0]
-    assert crf.decode(torch.randn(2, 0, 3), lengths * 0) == [[], []]
+    assert best_path(np.zeros((0, 3), np.float32), steps_of(["O", "B-A", "I-A"], "IOB2")).size == 0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -67,9 +63,10 @@ def test_the_best_allowed_path_is_found(seed: int) -> None:
     allowed = torch.rand(3, 3) > 0.3
     allowed.fill_diagonal_(True)
     first, last = torch.tensor([True, True, False]), torch.tensor([True, False, True])
-    rules = Transitions(allowed, first, last)
-    costs, start, end = rules.costs()
-    (found,) = viterbi(scores[None], torch.tensor([4]), transitions + costs, start, end)
+    between, start, end = (
+        np.where(mask.numpy(), 0, FORBIDDEN).astype(np.float32) for mask in (allowed, first, last)
+    )
+    found = best_path(scores.numpy(), Steps(transitions.numpy() + between, start, end))
     legal = [
         path
         for path in itertools.product(range(3), repeat=4)
@@ -80,15 +77,3 @@ def test_the_best_allowed_path_is_found(seed: int) -> None:
     assert len(legal) < 3**4
     best = max(legal, key=lambda path: float(path_score(scores, transitions, path)))
     assert tuple(found) == best
-
-
-def test_constraints_touch_decoding_only() -> None:
-    torch.manual_seed(0)
-    free, bound = Crf(anything(2)), Crf(anything(2))
-    bound.load_state_dict(free.state_dict())
-    bound.constraints.allowed[0, 1] = False
-    scores = torch.tensor([[[5.0, 0.0], [0.0, 5.0]]])
-    tags, lengths = torch.tensor([[0, 1]]), torch.tensor([2])
-    assert torch.equal(free(scores, tags, lengths), bound(scores, tags, lengths))
-    assert free.decode(scores, lengths) == [[0, 1]]
-    assert bound.decode(scores, lengths) != [[0, 1]]

@@ -522,13 +522,14 @@ def label_table(
         ConfigError: another model or format.
         InputError: naming the file, line and column at fault.
     """
-    if model.name not in ("tag", "classify"):
+    tagger = "conll" in model.formats
+    if not tagger and model.name != "classify":
         raise ConfigError(f"{model.name} does not read tables; use a tagger or classifier")
     if format not in ("csv", "tsv", "jsonl"):
         raise ConfigError(f"format={format!r}; tables are written as csv, tsv or jsonl")
     rows = table(source)
     first = next(rows)
-    column = _find(first, text, _TEXT if model.name == "classify" else (*_TEXT, *_TOKENS), "text")
+    column = _find(first, text, (*_TEXT, *_TOKENS) if tagger else _TEXT, "text")
     kept: deque[TableRow] = deque()
 
     def texts() -> Iterator[Text]:
@@ -537,7 +538,7 @@ def label_table(
             yield _content(row, column)
 
     if format != "jsonl":
-        added = ("label", "probability") if model.name == "classify" else ("tokens", "tags")
+        added = ("tokens", "tags") if tagger else ("label", "probability")
         yield _line([*first.cells, *(_free_name(name, first.cells) for name in added)], format)
     for found in model.pipe(texts()):
         cells = kept.popleft().cells

@@ -17,6 +17,7 @@ __all__ = [
     "split_tags",
     "tag_names",
     "tag_rules",
+    "tagger_labels_fit",
     "tags_fit",
     "tags_from_spans",
 ]
@@ -126,6 +127,16 @@ def names_fit(names: Any, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return False
     return shapes.get("output.bias") == (len(names),)
+
+
+def tagger_labels_fit(labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether labels from a file are those of a tagger whose weights have these shapes."""
+    if labels.get("kind") != "spans":
+        plain = "crf.transitions" not in shapes
+        return plain and labels.get("kind") == "tags" and names_fit(labels.get("tags"), shapes)
+    n_tags = shapes.get("output.bias", (0,))[0]
+    square = shapes.get("crf.transitions") == (n_tags, n_tags)
+    return square and tags_fit(labels, shapes, "BIOUL")
 
 
 def tags_fit(

@@ -25,8 +25,7 @@ from elmore.tasks.data.labelled import (
     read_texts,
     split_labels,
 )
-from elmore.tasks.data.tags import names_fit
-from elmore.tasks.decoding import classified, cut_text
+from elmore.tasks.decoding import class_labels_fit, classified, cut_text
 from elmore.tasks.fitting import split_held_out
 from elmore.tasks.layers.features import Network, TokenFeatures
 from elmore.tasks.layers.window import TextNetwork
@@ -151,12 +150,8 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         return found
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        kind, sizes = labels.get("kind"), (labels.get("mean"), labels.get("scale"))
-        self.metric = _METRICS.get(str(kind), self.metric)
-        if kind == "number":
-            numbers = all(isinstance(size, float | int) for size in sizes)
-            return numbers and shapes.get("output.bias") == (1,)
-        return kind in _METRICS and names_fit(labels.get("classes"), shapes)
+        self.metric = _METRICS.get(str(labels.get("kind")), self.metric)
+        return class_labels_fit(labels, shapes)
 
     def label_counts(self, examples: Iterable[ClassifyExample]) -> Counter[str]:
         if self.labels["kind"] == "number":

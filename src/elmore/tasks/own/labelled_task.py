@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -44,11 +44,13 @@ class LabelledTask(Task[Example, Prediction]):
 
     Attributes:
         baseline_name: what the baseline is.
+        elmo_at_output: whether the network can read ELMo at its output too.
         kind: of the labels, by all of the data; None before `fit`. A part of them may look
             different.
     """
 
     baseline_name: str
+    elmo_at_output: ClassVar[bool] = False
     kind: str | None = None
     guess_size = 64
 
@@ -62,7 +64,7 @@ class LabelledTask(Task[Example, Prediction]):
         **options: Any,
     ) -> None:
         super().__init__(elmo, **options)
-        if self.recipe.elmo.output:
+        if self.recipe.elmo.output and not self.elmo_at_output:
             raise ConfigError(f"{self.name} reads ELMo at its input only; set elmo.output=false")
         self.columns = Columns(text=text, label=label, separator=separator)
 
@@ -228,9 +230,10 @@ class LabelledTask(Task[Example, Prediction]):
     def mix_table(self) -> list[Row]:
         """The learned mix, or how much of the first layer's weights reads each layer (percent)."""
         elmo, features = self.elmo, self.network.features
-        if elmo is None or features.elmo is None or features.elmo.mixes:
+        project = getattr(self.network, "project", None)
+        if elmo is None or features.elmo is None or features.elmo.mixes or project is None:
             return super().mix_table()
-        weight: torch.Tensor = self.network.project.weight.detach()  # type: ignore[union-attr, operator]
+        weight: torch.Tensor = project.weight.detach()
         squares = (weight[:, features.own_dim :] ** 2).sum(0)
         parts = squares.reshape(elmo.n_layers, elmo.dim).sum(1)
         shares = (100 * parts / parts.sum()).tolist()

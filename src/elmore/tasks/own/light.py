@@ -26,8 +26,8 @@ from elmore.elmo import Elmo
 from elmore.embedding.inputs import sentence_from_tokens
 from elmore.embedding.stream import embed_stream
 from elmore.errors import ConfigError, FormatError
-from elmore.tasks.data.tags import split_tags
-from elmore.tasks.decoding import classified, cut_text, steps_of, tagged
+from elmore.tasks.data.tags import split_tags, tagger_labels_fit
+from elmore.tasks.decoding import class_labels_fit, classified, cut_text, steps_of, tagged
 from elmore.tasks.decoding import softmax as _softmax
 from elmore.tasks.folder import TaskFolder, bilm_of, find_model, read_task, ready_models
 from elmore.tasks.predictions import (
@@ -76,6 +76,8 @@ class _Network:
     def __init__(self, content: TaskFolder, what: str, n_layers: int, dim: int) -> None:
         weights = {name: np.asarray(w, np.float32) for name, w in content.weights.items()}
         self._choice = _setting(content, "elmo", "layers", what)
+        if self._choice not in ("all", "top", "each"):
+            raise FormatError(f"'{what}' has a wrong elmo.layers in its recipe; restore it")
         self._weights, self._what = weights, what
         self._rows = None if content.words is None else content.words.rows()
         self._table = None
@@ -315,11 +317,10 @@ class LightTagger(Light[Tagged]):
         self, content: TaskFolder, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
     ) -> None:
         super().__init__(content, elmo, what, tokenizer)
-        self.tags: list[str] = _names(content.labels, "tags", what, self._network.outputs)
+        _check_labels(tagger_labels_fit, content, what)
+        self.tags: list[str] = content.labels["tags"]
         moves = content.weights.get("crf.transitions")
-        if moves is not None and moves.shape != (len(self.tags), len(self.tags)):
-            raise FormatError(f"'{what}' has a wrong shape at 'crf.transitions'; restore it")
-        self._steps = None if moves is None else steps_of(moves, self.tags)
+        self._steps = None if moves is None else steps_of(self.tags, "BIOUL", moves)
         self.tag_parts = split_tags(self.tags)
 
     @property
@@ -362,10 +363,11 @@ class LightClassifier(Light[Classified]):
         self, content: TaskFolder, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
     ) -> None:
         super().__init__(content, elmo, what, tokenizer)
-        number = content.labels.get("kind") == "number"
-        n_classes = 0 if number else self._network.outputs
-        self.classes: list[str] = _names(content.labels, "classes", what, n_classes)
-        self._max_tokens = int(_setting(content, "model", "max_tokens", what))
+        _check_labels(class_labels_fit, content, what)
+        self.classes: list[str] = content.labels.get("classes", [])
+        self._max_tokens = _setting(content, "model", "max_tokens", what)
+        if type(self._max_tokens) is not int or self._max_tokens < 1:
+            raise FormatError(f"'{what}' has a wrong model.max_tokens in its recipe; restore it")
 
     def _cut(self, item: str | Sequence[str]) -> tuple[tuple[str, ...], ...]:
         if isinstance(item, str):
@@ -385,11 +387,9 @@ class LightClassifier(Light[Classified]):
         return {"text": as_text(example), **found.to_json()}
 
 
-def _names(labels: Mapping[str, Any], key: str, what: str, n: int) -> list[str]:
-    names = labels.get(key, [])
-    if not isinstance(names, list) or len(names) != n or not all(isinstance(x, str) for x in names):
+def _check_labels(fit: Callable[[Any, Any], bool], content: TaskFolder, what: str) -> None:
+    if not fit(content.labels, {name: w.shape for name, w in content.weights.items()}):
         raise FormatError(f"'{what}' has labels that do not fit its outputs; restore it")
-    return names
 
 
 # --------------------------------------------------------------------- loading

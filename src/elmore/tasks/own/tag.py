@@ -10,7 +10,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -26,16 +26,15 @@ from elmore.tasks.data.labelled import (
 )
 from elmore.tasks.data.tags import (
     is_tag,
-    names_fit,
     spans_from_tags,
     split_tags,
     tag_names,
-    tags_fit,
+    tagger_labels_fit,
     tags_from_spans,
 )
 from elmore.tasks.decoding import steps_of, tagged
-from elmore.tasks.layers.crf import Crf, tag_transitions
-from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
+from elmore.tasks.layers.crf import Crf
+from elmore.tasks.layers.features import Network, TokenFeatures
 from elmore.tasks.layers.window import WindowNetwork
 from elmore.tasks.own.labelled_task import LabelledTask, mistake_tables, refuse_single
 from elmore.tasks.predictions import Tagged, conll_lines, show_tagged
@@ -81,7 +80,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
 
     name = "tag"
     metric = "accuracy"
-    sizes = TagSizes
+    sizes: ClassVar[type] = TagSizes
     example = TagExample
     needs = ("seqeval.metrics", "sklearn.metrics")
     formats = ("text", "jsonl", "conll")
@@ -107,7 +106,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
     def find_labels(self, examples: Sequence[TagExample]) -> dict[str, Any]:
         kind = self.kind or self.find_kind(examples)
         names = sorted({tag for example in examples for tag in example.tags})
-        if examples:
+        if examples and kind == "tags":
             refuse_single(names, "tag")
         self.metric = "f1" if kind == "spans" else "accuracy"
         if kind == "spans":
@@ -130,10 +129,8 @@ class Tagger(LabelledTask[TagExample, Tagged]):
                 )
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        if labels.get("kind") == "spans":
-            self.metric = "f1"
-            return tags_fit(labels, shapes, "BIOUL")
-        return labels.get("kind") == "tags" and names_fit(labels.get("tags"), shapes)
+        self.metric = "f1" if labels.get("kind") == "spans" else "accuracy"
+        return tagger_labels_fit(labels, shapes)
 
     def label_counts(self, examples: Iterable[TagExample]) -> Counter[str]:
         if not self._spans:
@@ -152,17 +149,27 @@ class Tagger(LabelledTask[TagExample, Tagged]):
 
     def build(self, features: TokenFeatures) -> Network:
         sizes: TagSizes = self.recipe.model
-        return _TagNetwork(features, sizes, self.labels["tags"], crf=self._spans)
+        return _TagNetwork(features, sizes, len(self.labels["tags"]), crf=self._spans)
 
     def loss(self, examples: Sequence[TagExample]) -> Tensor:
         """The mean negative log-likelihood of a sentence's tags, or of a token's."""
         tokens = self.tokens([example.tokens for example in examples])
         ids = {tag: k for k, tag in enumerate(self.labels["tags"])}
-        tags = torch.full_like(tokens.words, -1)
+        tags = torch.full_like(tokens.words, -1)  # what cross_entropy ignores below
         for row, example in enumerate(examples):
             names = self._names(example)
             tags[row, : len(names)] = torch.tensor([ids[n] for n in names], dtype=torch.long)
-        return self.network.loss(tokens, tags)  # type: ignore[operator, no-any-return]
+        scores: Tensor = self.network(tokens)
+        crf: Crf | None = getattr(self.network, "crf", None)
+        if crf is not None:
+            likelihood: Tensor = crf(scores, tags.clamp(min=0), tokens.lengths)
+            return -likelihood.mean()
+        if not scores.numel():
+            return scores.sum()
+        sums = nn.functional.cross_entropy(
+            scores.flatten(0, 1), tags.flatten(), ignore_index=-1, reduction="sum"
+        )
+        return sums / tokens.mask.sum().clamp(min=1)
 
     def _names(self, example: TagExample) -> Sequence[str]:
         """The tags that the network learns."""
@@ -174,7 +181,8 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         scores = self.network(self.tokens([e.tokens for e in examples])).cpu().numpy()
         crf = getattr(self.network, "crf", None)
         names = self.labels["tags"]
-        steps = None if crf is None else steps_of(crf.transitions.detach().cpu().numpy(), names)
+        moves = None if crf is None else crf.transitions.detach().cpu().numpy()
+        steps = None if moves is None else steps_of(names, "BIOUL", moves)
         return [
             tagged(example.tokens, scores[row, : len(example.tokens)], names, steps)
             for row, example in enumerate(examples)
@@ -268,25 +276,9 @@ def _by_part(right: Sequence[str], guessed: Sequence[str]) -> dict[str, float]:
 class _TagNetwork(WindowNetwork):
     """The light network, with a CRF where tags mark spans."""
 
-    def __init__(
-        self, features: TokenFeatures, sizes: TagSizes, tags: Sequence[str], *, crf: bool
-    ) -> None:
+    def __init__(self, features: TokenFeatures, sizes: TagSizes, n_tags: int, *, crf: bool) -> None:
         lstm = sizes.context == "lstm"
         dropout = sizes.lstm_dropout if lstm else sizes.dropout
-        super().__init__(features, sizes.hidden, dropout, len(tags), lstm=lstm)
+        super().__init__(features, sizes.hidden, dropout, n_tags, lstm=lstm)
         if crf:
-            self.crf = Crf(tag_transitions(tags, "BIOUL"))
-
-    def loss(self, tokens: Tokens, tags: Tensor) -> Tensor:
-        """The mean loss of a sentence (CRF) or of a token; `tags` are -1 at padding, ()."""
-        scores: Tensor = self(tokens)
-        if hasattr(self, "crf"):
-            likelihood: Tensor = self.crf(scores, tags.clamp(min=0), tokens.lengths)
-            return -likelihood.mean()
-        if not scores.numel():
-            return scores.sum()
-        sums = nn.functional.cross_entropy(
-            scores.flatten(0, 1), tags.flatten(), ignore_index=-1, reduction="sum"
-        )
-        loss: Tensor = sums / tokens.mask.sum().clamp(min=1)
-        return loss
+            self.crf = Crf(n_tags)

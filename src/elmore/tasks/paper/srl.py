@@ -28,7 +28,7 @@ from elmore.tasks.data.tags import (
     tags_fit,
     tags_from_spans,
 )
-from elmore.tasks.layers.crf import tag_transitions, viterbi
+from elmore.tasks.decoding import best_path, steps_of
 from elmore.tasks.layers.encoders import AlternatingLstm
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans
@@ -124,7 +124,7 @@ class Srl(Task[SrlExample, Frames]):
         return known and tags_fit(labels, shapes, "IOB2")
 
     def build(self, features: TokenFeatures) -> Network:
-        return _SrlNetwork(features, self.recipe.model, self.labels["tags"])
+        return _SrlNetwork(features, self.recipe.model, len(self.labels["tags"]))
 
     def loss(self, examples: Sequence[SrlExample]) -> Tensor:
         """The cross-entropy, summed over tokens and averaged over predicates."""
@@ -142,14 +142,13 @@ class Srl(Task[SrlExample, Frames]):
         return total / max(1, len(rows))
 
     def guess(self, examples: Sequence[SrlExample]) -> list[Frames]:
-        network: Any = self.network
-        allowed, first, last = network.transitions.costs()
         names = self.labels["tags"]
+        steps = steps_of(names, "IOB2")
         frames: list[list[tuple[Span, ...]]] = [[] for _ in examples]
         for scores, rows, tokens in self._parts(examples, _MAX_TOKENS):
-            logs = torch.log_softmax(scores, dim=2)
-            paths = viterbi(logs, tokens.lengths[rows], allowed, first, last)
-            for row, path in zip(rows.tolist(), paths, strict=True):
+            logs = torch.log_softmax(scores, dim=2).cpu().numpy()
+            for row, own in zip(rows.tolist(), logs, strict=True):
+                path = best_path(own[: int(tokens.lengths[row])], steps)
                 frames[row].append(spans_from_tags([names[k] for k in path]))
         return [tuple(frame) for frame in frames]
 
@@ -269,16 +268,15 @@ def join_continuations(spans: Sequence[Span]) -> list[Argument]:
 class _SrlNetwork(Network):
     """Features and the predicate's mark, alternating LSTM, a score for each tag."""
 
-    def __init__(self, features: TokenFeatures, sizes: SrlSizes, tags: Sequence[str]) -> None:
+    def __init__(self, features: TokenFeatures, sizes: SrlSizes, n_tags: int) -> None:
         super().__init__(features)
         self.mark = nn.Embedding(2, sizes.predicate_dim)
         self.encoder = AlternatingLstm(
             features.dim + sizes.predicate_dim, sizes.dim, sizes.n_layers, sizes.dropout
         )
-        self.output = nn.Linear(sizes.dim + features.output_dim, len(tags))
+        self.output = nn.Linear(sizes.dim + features.output_dim, n_tags)
         nn.init.orthogonal_(self.output.weight)
         nn.init.zeros_(self.output.bias)
-        self.transitions = tag_transitions(tags, "IOB2")
 
     def forward(
         self, x: Tensor, elmo: Tensor, lengths: Tensor, rows: Tensor, marks: Tensor
