@@ -10,7 +10,6 @@ from elmore.embedding.results import Array, Finish, all_layers
 from elmore.embedding.stream import embed_stream
 from elmore.language_model.likely_words import substitutes_at
 from elmore.language_model.scores import pipe_scores
-from elmore.language_model.sense_vectors import SenseVectors
 
 if TYPE_CHECKING:
     from elmore.language_model.sense_vectors import SenseVectors
@@ -47,7 +46,7 @@ class Scored:
 
 
 class Likely:
-    """Words that are likely at a place of a sentence."""
+    """Words that are likely at a position of a sentence."""
 
     __slots__ = ("k", "position", "sentence")
 
@@ -56,7 +55,7 @@ class Likely:
 
 
 class Senses:
-    """Sense vectors of places in a sentence: whatever `finish` makes of them."""
+    """Sense vectors of positions in a sentence: whatever `finish` makes of them."""
 
     __slots__ = ("finish", "positions", "sentence")
 
