@@ -58,15 +58,15 @@ _NAMES = {"tag": ("pos", "chunk"), "classify": ("sentiment", "sentiment-5")}
 
 @dataclass(frozen=True, kw_only=True)
 class TaskJson:
-    """What task.json says; `precision` and `start` are missing in older folders."""
+    """What task.json says."""
 
     task: str
     recipe: dict[str, Any]
     labels: dict[str, Any]
     n_trained_words: int | None
     elmo: str | None
-    precision: ComputePrecision | None = None
-    start: Start | None = None
+    precision: ComputePrecision | None
+    start: Start
     scores: dict[str, Any]
     sha256: dict[str, Any]
 
@@ -172,9 +172,8 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
         words=words,
         weights=weights,
         elmo=facts.elmo,
-        # Without a precision: as the biLM inside is stored.
         precision=facts.precision,
-        start=facts.start or "zeros",
+        start=facts.start,
         scores=facts.scores,
     )
     inside = place / _ELMO

@@ -71,18 +71,17 @@ class ClassifySizes:
             "auto" decides by the data.
         max_tokens: of longer texts, the first so many tokens are read.
         bag: "on" if training words have scores of their own; "auto" decides by the size of the
-            data. Missing in older models.
+            data.
         context: what the second layer reads: a "window" of three tokens, or all of the text by an
-            "lstm" in both directions; "auto" decides by the size of the data. Missing in older
-            models.
+            "lstm" in both directions; "auto" decides by the size of the data.
     """
 
     hidden: Count
     dropout: BelowOne
     output: Literal["auto", "label", "labels", "number"]
     max_tokens: Count
-    bag: Literal["auto", "on", "off"] = "off"
-    context: Literal["auto", "window", "lstm"] = "window"
+    bag: Literal["auto", "on", "off"]
+    context: Literal["auto", "window", "lstm"]
 
 
 class Classifier(LabelledTask[ClassifyExample, Classified]):

@@ -63,8 +63,8 @@ class TagSizes:
 
     hidden: Count
     dropout: BelowOne
-    lstm_dropout: BelowOne = 0.5
-    context: Literal["auto", "window", "lstm"] = "window"  # what earlier folders have
+    lstm_dropout: BelowOne
+    context: Literal["auto", "window", "lstm"]
 
 
 class Tagger(LabelledTask[TagExample, Tagged]):
