@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from small_models import make_checkpoint, make_options
 from bulk.conftest import digests
 from elmore.bulk import embed_files
 from elmore.bulk.job import Job, ShardEmbedder
+from elmore.compute.native import native
 from elmore.errors import ConfigError, InputError
 
 FLAGS = {"tokenized": True, "shard_bytes": 2500, "format": "npz", "pool": None}
@@ -183,15 +185,16 @@ def lines(corpus):
 @pytest.mark.parametrize("layers", ["all", [0.2, 0.3, 0.5]])
 def test_a_shard_does_not_depend_on_earlier_ones(model, lines, tmp_path, layers):
     job = Job(model=model, tokenized=True, format="npz", layers=layers)
-    embedder = ShardEmbedder(Job.from_json(json.loads(json.dumps(job.to_json()))))
+    embedder = ShardEmbedder(pickle.loads(pickle.dumps(job)))
     first = embedder.write_shard(tmp_path / "a", 0, lines[:30])
     embedder.write_shard(tmp_path / "b", 0, lines[30:])
-    assert len(embedder.elmo.engine.cache._young) > 0
     misses = embedder.elmo.engine.cache.misses
     again = embedder.write_shard(tmp_path / "c", 0, lines[:30])
     assert first == again
+    # Our kernels give a word the same bits in any batch, so it is computed once per process.
     words = {word for line in lines[:30] for word in line.split()}
-    assert embedder.elmo.engine.cache.misses - misses >= len(words)
+    computed = embedder.elmo.engine.cache.misses - misses
+    assert computed == 0 if native().module is not None else computed >= len(words)
 
 
 def test_what_a_worker_refuses_is_reported_once(model, corpus, tmp_path):

@@ -81,7 +81,9 @@ def spreadsheet_safe(cell: str) -> str:
 
 def wants_colour(stream: Any) -> bool:
     """Whether to write colours: to a terminal, unless NO_COLOR is set (https://no-color.org)."""
-    return not os.environ.get("NO_COLOR") and bool(getattr(stream, "isatty", bool)())
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(getattr(stream, "isatty", bool)())
 
 
 def readable_bytes(n: float) -> str:

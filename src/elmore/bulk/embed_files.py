@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ def embed_files(
 
     If it is interrupted, call it again to resume. The files in the folder have the same bytes for
     any number of workers and any interruption: where a shard ends depends on the text alone, and
-    every shard starts with an empty word cache.
+    no vector depends on what was computed before.
 
     Args:
         inputs: files, plain or compressed (gz, bz2, xz, zst), read in this order.
@@ -85,7 +84,7 @@ def run_job(
         Pool(
             start_embedder,
             workers,
-            setup=job.to_json(),
+            setup={"job": job},
             environment=dict.fromkeys(names, str(job.threads or 1)),
         ) as pool,
     ):
@@ -109,8 +108,7 @@ def run_job(
                     continue
                 path = str(folder.shard(shard.number))
                 place = {"number": shard.number, "first": shard.first, "path": path}
-                data = json.dumps(shard.texts).encode()
-                yield Request(place, data)
+                yield Request({**place, "texts": shard.texts})
 
         for request, reply in pool.map(requests()):
             folder.add(

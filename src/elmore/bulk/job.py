@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,10 +31,6 @@ __all__ = ["SHARD_BYTES", "Job", "JobOptions", "ShardEmbedder", "start_embedder"
 
 # Of text in a shard, about 100,000 tokens of English: what is lost when a worker is killed.
 SHARD_BYTES = 1 << 19
-# The manifest names the model by its digest, which is the same wherever it is stored.
-_PLACES = ("model",)
-# Left out where they are not used, as in the manifests of versions that had no such choice.
-_NEW = ("tokenizer", "field", "column", "conllu")
 
 
 class JobOptions(ComputeOptions, OutputOptions, total=False):
@@ -111,30 +106,12 @@ class Job(Compute, Output):
 
     def settings(self) -> dict[str, Any]:
         """What the manifest says about the job, as JSON."""
-        fields = self.to_json()
-        for name in _NEW:
-            if not fields[name]:
-                del fields[name]
-        return {name: value for name, value in fields.items() if name not in _PLACES}
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it as JSON."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        fields["model"] = _names(self.model)
+        # Not the model: the manifest has its digest, which is the same wherever it is stored.
+        names = (field.name for field in dataclasses.fields(self) if field.name != "model")
+        values = {name: getattr(self, name) for name in names}
         if not isinstance(self.layers, str | int):
-            fields["layers"] = [float(weight) for weight in self.layers]
-        return fields
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Job:
-        """Undo `to_json`."""
-        # Several files are a tuple, which JSON turns into a list.
-        places = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in fields.items()
-            if name in _PLACES
-        }
-        return cls(**{**fields, **places})
+            values["layers"] = [float(weight) for weight in self.layers]
+        return values
 
     def writer_settings(self, config: BiLmConfig, first: int) -> Settings:
         """What the writer of a shard must know; `first` is the number of its first sentence."""
@@ -148,22 +125,15 @@ class Job(Compute, Output):
         )
 
 
-def _names(paths: ModelPath | tuple[str | Path, ...] | None) -> str | list[str] | None:
-    if paths is None or isinstance(paths, str | Path):
-        return None if paths is None else str(paths)
-    return [str(path) for path in paths]
-
-
 # --------------------------------------------------------------------------- in a worker process
 
 
 def start_embedder(setup: Mapping[str, Any]) -> Worker:
-    """Load the model of a job, given as JSON."""
-    job = Job.from_json(setup)
-    embedder = ShardEmbedder(job)
+    """Load the model of a job."""
+    embedder = ShardEmbedder(setup["job"])
 
-    def perform(fields: Mapping[str, Any], data: bytes) -> dict[str, Any]:
-        return embedder.write_shard(Path(fields["path"]), fields["first"], json.loads(data))
+    def perform(fields: Mapping[str, Any], _: bytes) -> dict[str, Any]:
+        return embedder.write_shard(Path(fields["path"]), fields["first"], fields["texts"])
 
     return Worker(perform, embedder.facts())
 
@@ -197,13 +167,22 @@ class ShardEmbedder:
             },
         }
 
+    def forget_words(self) -> None:
+        """Empty the word cache where a word's vector depends on the batch it was computed in.
+
+        Our kernels always give the same bits. In numpy and torch, words that an earlier shard left
+        may differ in their last bits from those computed again after an interruption.
+        """
+        from elmore.compute.native import native
+
+        if native().module is None or self.elmo.engine.device != "cpu":
+            self.elmo.engine.cache.clear()
+
     def write_shard(self, path: Path, first: int, texts: Sequence[Text]) -> dict[str, Any]:
         """Embed texts into a file; `first` is the number of the first of them."""
         from elmore.embedding.stream import embed_records
 
-        # Words that an earlier shard left in the cache were computed in other batches, and may
-        # differ in their last bits.
-        self.elmo.engine.cache.clear()
+        self.forget_words()
         counts = Counts()
         reading = self.job.reading(self.elmo.tokenize)
         reader = SentenceReader(reading, self.elmo.checkpoint.alphabet)

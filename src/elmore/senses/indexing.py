@@ -164,7 +164,7 @@ def build_index(
             start_indexer,
             workers,
             setup={
-                "job": job.to_json(),
+                "job": job,
                 "k": k,
                 "layers": keeps_layers,
                 "elmo": elmo,
@@ -443,7 +443,7 @@ def _estimate(table: Mapping[str, int], max_uses: int, use_bytes: int) -> str:
 
 def start_indexer(setup: Mapping[str, Any]) -> Worker:
     """Load the model of a job."""
-    indexer = _Indexer(Job.from_json(setup["job"]), setup)
+    indexer = _Indexer(setup["job"], setup)
 
     def perform(fields: Mapping[str, Any], data: bytes) -> dict[str, Any]:
         if fields["do"] == "words":
@@ -518,8 +518,7 @@ class _Indexer:
                 word: (number, min(_HASHES, max(_HASHES * most // count, draw + 1)))
                 for number, (word, (count, draw)) in enumerate(counts.items())
             }
-        # As in bulk runs: vectors of words must not depend on earlier shards.
-        self.elmo.engine.cache.clear()
+        self._embedder.forget_words()
         chosen, lines, words = [], [], []
         for k, text in enumerate(texts):
             sentence = self.reading.sentence(text)

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, InputError
+from elmore.limits import LIMITS
 from elmore.text.conll import conllu_sentences
 
 __all__ = [
@@ -30,6 +31,8 @@ Text: TypeAlias = str | Sequence[str]
 Lines: TypeAlias = Iterator[tuple[int, str]]
 
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+# Python's own limit, 131,072 characters, is shorter than many documents.
+csv.field_size_limit(max(csv.field_size_limit(), LIMITS.text_line_bytes))
 
 
 def as_text(text: Text) -> str:
@@ -176,6 +179,11 @@ def table_rows(lines: Lines, name: str) -> Iterator[tuple[int, list[str]]]:
             numbers.clear()
     except csv.Error as error:
         problem = f"not a table: {shown(error, 60)}; check the quotes"
+        if "limit" in str(error):
+            problem = (
+                f"a cell has more than the {csv.field_size_limit()} characters allowed; shorten "
+                "it, or close its quotes"
+            )
         raise InputError(problem, file=shown(name, 120), line=numbers[0]) from None
 
 
