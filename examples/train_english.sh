@@ -38,5 +38,4 @@ python "$here/grow.py" "$work/run/checkpoint" -o "$work/start" --dim 768 --proje
     --set schedule.warmup_tokens=300000 --set optimizer.lr=0.0028 --set optimizer.muon_lr=0.007 \
     --set loss.negatives=2048 --set data.batch_tokens=4096 --set data.batch_rows=128
 elmore convert "$work/last/checkpoint" -o "$work/english" --precision float16
-elmore plot "$work/last" -o "$work/curve.svg" --force
-elmore perplexity "$work/english" "$corpus/wiki-core.test.txt.xz"
+elmore score "$corpus/wiki-core.test.txt.xz" --total --model "$work/english"

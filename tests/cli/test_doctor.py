@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from elmore.cli import doctor_checks as doctor
+from elmore.cli import doctor
 
 
 def test_doctor(cli, tmp_path, monkeypatch):

@@ -100,7 +100,7 @@ def test_options_and_checkpoint_as_arguments(cli, tmp_path: Path) -> None:
     text.write_text("the bank\n")
     files = (folder / "options.json", folder / "model.ckpt-7")
     assert "words_out" in cli("info", *files, "--json").out
-    result = cli("embed", "--model", *files, text, "--layers", "top")
+    result = cli("embed", "--model", "{},{}".format(*files), text, "--layers", "top")
     assert len(result.out.splitlines()) == 1
 
 

@@ -3,59 +3,73 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 import warnings
 
 import pytest
 
 import elmore
-from elmore.base import messages as _messages
 from elmore.base import optional as _imports
 from elmore.cli import main as program
+from elmore.cli.console import fitted
 from elmore.cli.main import VERBS
+from elmore.cli.options import ComputeChoice
 from elmore.errors import MissingExtra
 
 
-def test_help_lists_every_verb(cli):
+def test_help_groups_every_verb(cli):
     result = cli("--help")
     assert result.code == 0
-    assert all(f"  {name}" in result.out for name in VERBS)
+    for heading, verbs in VERBS.items():
+        section = result.out.partition(f"{heading}:\n")[2].partition("\n\n")[0]
+        assert [line.split()[0] for line in section.splitlines()] == list(verbs)
+    assert cli().out == result.out
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", [name for verbs in VERBS.values() for name in verbs])
 def test_help_of_a_verb_ends_with_examples(cli, name):
     result = cli(name, "--help")
     assert result.code == 0
     examples = result.out.partition("examples:\n")[2]
     assert examples.count("elmore ") >= 2
-    assert max(map(len, examples.splitlines())) <= 100
+    assert max(map(len, result.out.splitlines())) <= 104
 
 
 @pytest.mark.parametrize(
     ("line", "own", "other"),
     [
-        ("task train", "--dev", "--trained"),
-        ("task evaluate", "--trained", "--vectors"),
-        ("task predict", "--trained", "--seeds"),
         ("analyze pos", "--tags", "--query"),
-        ("analyze wsd", "--no-random", "--tags"),
-        ("analyze neighbors", "--query", "--no-random"),
+        ("analyze neighbors", "--query", "--seed"),
+        ("analyze blimp", "--limit", "--cache"),
         ("analyze layers", "--recipe", "--shares"),
-        ("analyze placement", "--runs", "--layers"),
-        ("analyze sample-size", "--shares", "--limit"),
         ("analyze mix", "--plot", "--model"),
-        ("recipes list", "--json", "NAME"),
-        ("recipes show", "NAME", "--json"),
     ],
 )
-def test_an_action_shows_its_own_flags(cli, line, own, other):
-    verb, action = line.split()
-    assert f"    {action}" in cli(verb, "--help").out
-    help_, _, examples = cli(verb, action, "--help").out.partition("examples:\n")
-    assert help_.startswith(f"usage: elmore {line} ")
+def test_an_analysis_shows_its_own_flags(cli, line, own, other):
+    help_ = cli(*line.split(), "--help").out
+    assert help_.startswith(f"Usage: elmore {line} ")
     assert own in help_
     assert other not in help_
-    assert examples.count(f"elmore {verb}") >= 2
-    assert max(map(len, examples.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("elmore fi", {"find", "fine-tune"}),
+        ("elmore embed --pre", {"--precision"}),
+        ("elmore embed --precision f", {"float32", "float16"}),
+        ("elmore analyze sa", {"sample-size"}),
+    ],
+)
+def test_completion(line, wanted):
+    words = {"_ELMORE_COMPLETE": "bash_complete", "COMP_WORDS": line}
+    environment = {**os.environ, **words, "COMP_CWORD": str(len(line.split()) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-m", "elmore"], env=environment, capture_output=True, text=True
+    )
+    assert {word.partition(",")[2] for word in done.stdout.split()} == wanted
 
 
 def test_version(cli):
@@ -63,9 +77,7 @@ def test_version(cli):
 
 
 def test_log_and_warnings_are_lines_on_stderr(cli, tiny_folder, text, monkeypatch):
-    from elmore.cli import embed
-
-    load = embed._load
+    load = ComputeChoice.load
 
     def chatty(*arguments):
         logging.getLogger("elmore.test").info("loading")
@@ -73,7 +85,7 @@ def test_log_and_warnings_are_lines_on_stderr(cli, tiny_folder, text, monkeypatc
         warnings.warn("for developers", DeprecationWarning, stacklevel=1)
         return load(*arguments)
 
-    monkeypatch.setattr(embed, "_load", chatty)
+    monkeypatch.setattr(ComputeChoice, "load", chatty)
     base = ["embed", text, "--model", tiny_folder]
     assert cli(*base).err.splitlines()[0] == "elmore: warning: mind\\nthis"
     assert "elmore: info: loading" in cli(*base, "-v").err
@@ -81,16 +93,11 @@ def test_log_and_warnings_are_lines_on_stderr(cli, tiny_folder, text, monkeypatc
     assert not [h for h in logging.getLogger("elmore").handlers if type(h) is logging.StreamHandler]
 
 
-def test_a_bar_only_on_a_terminal(monkeypatch):
-    from elmore.cli.report import make_progress
-
-    assert make_progress(unit="words") is _messages.SILENT
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    bar = make_progress(unit="words", total=2)
-    assert bar is not _messages.SILENT
-    bar.update(1)
-    bar.close()
-    assert make_progress(unit="words", quiet=True) is _messages.SILENT
+def test_tables_fit_the_terminal(monkeypatch):
+    assert fitted("x" * 500) == "x" * 500
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    assert fitted("x" * 500 + "\ny") == "x" * 39 + "…\ny"
 
 
 def test_require():

@@ -108,10 +108,10 @@ def test_many_unknown_words_are_warned_about_and_drawn(cli, tmp_path):
     last = Run(out).log()[-1]["heldout"]
     assert last["oov_rate"] > 0.1
     assert last["without_unknown"] > 1
-    picture = tmp_path / "run.svg"
-    assert cli("plot", out, "-o", picture).code == 0
-    assert f"without &lt;UNK&gt; {last['without_unknown']:.1f};" in picture.read_text()
-    tuned = cli("fine-tune", out / "best", tmp_path / "text.txt", "-o", tmp_path / "b", *flags())
+    picture = (out / "curve.svg").read_text()
+    assert f"without &lt;UNK&gt; {last['without_unknown']:.1f};" in picture
+    texts = [tmp_path / "text.txt", "--model", out / "best"]
+    tuned = cli("fine-tune", *texts, "-o", tmp_path / "b", *flags())
     assert tuned.code == 0, tuned.err
     assert "of the words are <UNK>)" in tuned.err
     assert "elmore: warning: " in tuned.err
@@ -199,3 +199,50 @@ def test_signals_save_and_end_it_by_the_signal(cli, data, tmp_path):
         done = cli("pretrain", data, "-o", place, *endless(schedule__tokens=tokens), *more, "-q")
         assert done.code == 0, done.err
     assert digest(out) == digest(tmp_path / "whole")
+
+
+def test_force_replaces_a_run(cli, data, tmp_path):
+    out = tmp_path / "run"
+    assert cli("pretrain", data, "-o", out, *flags(), "-q").code == 0
+    before = digest(out)
+    done = cli("pretrain", data, "-o", out, *flags(), "--seed", 1, "--force", "-q")
+    assert (done.code, done.err) == (0, "")
+    assert digest(out) != before
+    text, tuned = tmp_path / "text.txt", tmp_path / "tuned"
+    text.write_text("wa wb\n" * 60)
+    base = ["fine-tune", text, "--model", out / "best", "-o", tuned, *flags()]
+    said = cli(*base).err
+    assert f"fine-tuning {out / 'best'}" in said
+    assert "--resume" in cli(*base).err
+    assert cli(*base, "--force", "-q").err == ""
+    both = cli(*base, "--force", "--resume")
+    assert (both.code, "exclude each other" in both.err) == (2, True)
+
+
+def test_a_plan(cli, data, tmp_path):
+    done = cli("pretrain", data, "--plan", *flags(schedule__tokens=900))
+    assert (done.code, done.err) == (0, "")
+    names = [line.split()[0] for line in done.out.splitlines()]
+    assert names[:9] == "recipe data model run speed time memory disk perplexity".split()
+    report = json.loads(cli("pretrain", data, "--plan", "--json", *flags()).out)
+    assert report["total_tokens"] == 300
+    run = cli("pretrain", data, "-o", tmp_path / "run", *flags())
+    assert run.err.startswith("plan: 300 tokens at ")
+    assert run.err.count("plan:") == 1
+
+
+def test_recipes(cli):
+    assert {"laptop", "tiny", "ner-paper"} <= set(
+        json.loads(cli("pretrain", "--recipes", "--json").out)
+    )
+    assert "laptop  " in cli("pretrain", "--recipes").out
+    assert "[optimizer]" in cli("pretrain", "--show-recipe", "laptop").out
+    assert "did you mean 'laptop'" in cli("pretrain", "--show-recipe", "lapto").err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"), [([], "name the DATA"), (["data"], "pass -o FOLDER")]
+)
+def test_what_is_missing(cli, words, message):
+    done = cli("pretrain", *words)
+    assert (done.code, message in done.err) == (2, True)

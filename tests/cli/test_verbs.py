@@ -1,4 +1,4 @@
-"""`info`, `convert`, `cache`."""
+"""`info` and `convert`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from small_models import DATA
 from small_tasks import quick_recipe, task_class, write_data
 
 from elmore import Elmo
-from elmore.cli.info import FIELDS
 from elmore.formats import allennlp_hdf5
 
 
@@ -78,7 +77,7 @@ def test_info_of_two_files_and_a_zip(cli, tiny_checkpoint, tmp_path):
     ]
 
 
-def test_info_and_plot_of_a_task(cli, tiny_elmo, tmp_path):
+def test_info_of_a_task(cli, tiny_elmo, tmp_path):
     data, run = write_data("ner", tmp_path), tmp_path / "run"
     task = task_class("ner")(tiny_elmo, recipe=quick_recipe("ner", schedule__epochs="2"))
     report = task.fit(data, dev=data, out=run)
@@ -89,49 +88,11 @@ def test_info_and_plot_of_a_task(cli, tiny_elmo, tmp_path):
     assert found["network"]["lstm"] == [12]
     assert (found["elmo"]["dim"], found["elmo"]["layers"]) == (tiny_elmo.dim, tiny_elmo.n_layers)
     assert "  at                input" in cli("info", run).out
-    picture = tmp_path / "run.svg"
-    assert cli("plot", run, "-o", picture).code == 0
-    text = picture.read_text()
-    assert all(part in text for part in ("ner, laptop: run", "training loss", "precision"))
     facts = run / "checkpoint" / "task.json"
     facts.write_text('{"format": "elmore-task", "recipe": []}')
     assert "is not the folder of a trained task" in cli("info", run).err
     shutil.rmtree(run / "checkpoint")
     assert "run without a checkpoint yet" in cli("info", run).err
-
-
-def names(report: dict, prefix: str = "") -> set[str]:
-    """The fields of a report as `FIELDS` names them; what recipes and notes contain is free."""
-    free = ("notes", "network", "scores", "files")
-    found = {prefix + key for key in report}
-    for key, value in report.items():
-        if isinstance(value, dict) and key not in free:
-            found |= names(value, f"{prefix}{key}.")
-    return found
-
-
-def test_every_field_is_explained(cli, tiny_elmo, tmp_path):
-    data = write_data("ner", tmp_path)
-    task_class("ner")(tiny_elmo, recipe=quick_recipe("ner")).fit(data, out=tmp_path / "run")
-    vectors = tmp_path / "vectors.hdf5"
-    cli("embed", "-o", vectors, stdin=b"It fell .")
-    (tmp_path / "text.txt").write_text("It fell .\n")
-    cli("index", tmp_path / "text.txt", "--min-count", 1, "-o", tmp_path / "uses")
-    shown = set()
-    for model in (
-        vectors,
-        tmp_path / "uses",
-        "english",
-        DATA / "manylangs_both",
-        DATA / "tf1_characters",
-        tmp_path / "run",
-    ):
-        shown |= names(json.loads(cli("info", model, "--system", "--json").out))
-    assert shown <= set(FIELDS)
-    assert set(FIELDS) - shown == {"certificate.probes"}
-    help_ = cli("info", "--help").out
-    for name, text in FIELDS.items():
-        assert f"{name.rpartition('.')[2].replace('_', ' ')}: {text}\n" in help_
 
 
 def test_info_of_a_run(cli, tiny_folder, tmp_path):
@@ -207,15 +168,23 @@ def test_convert_that_does_not_verify_leaves_nothing(cli, tiny_folder, tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cache_writes_token_vectors(cli, tiny_elmo, tiny_folder, text, tmp_path, monkeypatch):
-    monkeypatch.setattr("elmore.cli.cache._BLOCK", 2)
-    words = tmp_path / "vocab.txt"
-    words.write_text("<S>\n</S>\nIt\nfell\n.\n")
-    out = tmp_path / "tokens.hdf5"
-    result = cli("cache", tiny_folder, words, "-o", out)
-    assert (result.code, result.out) == (0, "")
-    with h5py.File(out) as file:
-        assert set(file) == {"embedding"}
-        expected = tiny_elmo.engine.token_vectors(["<S>", "</S>", "It", "fell", "."])
-        np.testing.assert_allclose(file["embedding"][...], expected, atol=1e-6)
-    assert cli("cache", tiny_folder, words, "-o", out).code == 2
+def test_info_of_prepared_text(cli, tmp_path):
+    words = " ".join(f"w{k} " * (k + 1) for k in range(200))
+    (tmp_path / "many.txt").write_text(words + "\n")
+    assert cli("prepare", tmp_path / "many.txt", "-o", tmp_path / "data", "-q").code == 0
+    report = json.loads(cli("info", tmp_path / "data", "--json").out)
+    assert report["training"]["tokens"] == 20_100
+    assert list(report["coverage"]) == ["100 words", "200 words", "203 words"]
+    assert report["coverage"]["203 words"].startswith("100.00% of the tokens")
+
+
+def test_info_of_an_index(cli, lm_model, text, tmp_path):
+    out = tmp_path / "uses"
+    assert cli("index", text, "--model", lm_model, "--min-count", 1, "-o", out).code == 0
+    report = json.loads(cli("info", out, "--verify", "--json").out)["index"]
+    assert report["uses"] > 3
+    assert "files compared" in report["checksums"]
+
+
+def test_info_names_the_language_of_the_included_models(cli):
+    assert "languages           en\n" in cli("info", "english").out

@@ -204,7 +204,7 @@ def test_nothing_of_it_needs_torch(context: str, tiny_elmo: Elmo, tmp_path: Path
 import elmore
 from elmore.cli.main import main
 print(elmore.tagger({str(tmp_path / "model")!r}, threads=1).predict(["Ada fell ."])[0].tags)
-main(["tag", "Ada fell .", "--trained", {str(tmp_path / "model")!r}, "-q"])
+main(["predict", {str(tmp_path / "model")!r}, "Ada fell .", "-q"])
 """
     done = subprocess.run(
         [sys.executable, "-c", BLOCK_TORCH + code], capture_output=True, text=True, check=True

@@ -44,7 +44,7 @@ def test_a_shipped_recipe(name: str, tmp_path: Path) -> None:
     recipe = Recipe.load(name)
     assert recipe.name == name
     text = recipe_text(name)
-    assert text.startswith("# ")  # `elmore recipes` shows that line
+    assert text.startswith("# ")  # `elmore pretrain --recipes` shows that line
     # every number stands in the file; what may be none may be left out
     for key in KEYS:
         _, field = key.split(".")

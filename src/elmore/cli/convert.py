@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from elmore.base.atomic import atomic_folder
-from elmore.cli import flags
-from elmore.cli.parsing import Parser
-from elmore.cli.report import say, write_json
+from elmore.cli import options
+from elmore.cli.console import Console, common, write_json
 from elmore.errors import ConfigError, ElmoreError
 from elmore.text.tokenizer import CONVENTIONS
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from elmore.embedding.load import ModelPath
     from elmore.formats.checkpoint import Checkpoint
 
-__all__ = ["EXAMPLES", "add_arguments", "run"]
+__all__ = ["convert"]
 
-EXAMPLES = """\
+_EXAMPLES = """\
   elmore convert options.json weights.hdf5 -o my-model
   elmore convert my-model -o quarter/ --precision int8
   elmore convert model.ckpt-10 -o old/ --to allennlp
@@ -33,69 +33,77 @@ EXAMPLES = """\
 _TOLERANCE = {"float32": 1e-6, "float16": 0.05, "int8": 1e-6}
 
 
-def add_arguments(parser: Parser) -> None:
-    """Declare the arguments."""
-    flags.add_model(parser, positional=True)
-    flags.add_output(parser, "folder to create", required=True)
-    parser.add_argument(
-        "--to", choices=("folder", "allennlp"), default="folder", help="format (default: folder)"
-    )
-    flags.add(
-        parser,
-        "--precision",
-        choices=tuple(_TOLERANCE),
-        default="float32",
-        help="type of the stored weights (default: float32)",
-    )
-    flags.add(
-        parser,
-        "--tokenizer",
-        choices=CONVENTIONS,
-        help=f"store how raw text is split: {', '.join(CONVENTIONS)} (default: as it was)",
-    )
-    flags.add(parser, "--start")
-    parser.add_argument(
-        "--no-verify",
-        action="store_true",
-        help="do not embed a text with both models to compare them",
-    )
-    flags.add_common(parser)
+@click.command(epilog=options.examples(_EXAMPLES))
+@click.argument("model", nargs=-1, required=True, metavar="MODEL")
+@options.offline
+@options.force_output("Folder to create.", required=True)
+@click.option(
+    "--to", type=click.Choice(["folder", "allennlp"]), default="folder", help="Format to write."
+)
+@click.option(
+    "--precision",
+    type=click.Choice(tuple(_TOLERANCE)),
+    default="float32",
+    help="Type of the stored weights.",
+)
+@click.option(
+    "--tokenizer",
+    type=click.Choice(CONVENTIONS),
+    metavar="NAME",
+    help=f"Store how raw text is split: {', '.join(CONVENTIONS)}; by default as it was.",
+)
+@options.start
+@click.option(
+    "--no-verify", is_flag=True, help="Do not embed a text with both models to compare them."
+)
+@common()
+def convert(
+    *,
+    model: tuple[str, ...],
+    output: Path,
+    force: bool,
+    to: str,
+    precision: Any,
+    tokenizer: Any,
+    start: str,
+    no_verify: bool,
+    console: Console,
+) -> None:
+    """Convert a model into another format or precision.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Write a copy of a model; it appears under its name only after it was verified."""
+    MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS. The copy appears under
+    its name only after it was verified.
+    """
     from elmore.formats import allennlp_hdf5, elmore_folder
 
-    if args.to == "allennlp" and (args.precision != "float32" or args.start != "zeros"):
+    if to == "allennlp" and (precision != "float32" or start != "zeros"):
         raise ConfigError("AllenNLP's files store float32 and no start state; use --to folder")
-    if not args.model and not args.model_words:
-        raise ConfigError("name the MODEL to convert; see `elmore convert --help`")
-    model, output = flags.chosen_model(args), Path(args.output)
-    _refuse_itself(model, output)
-    checkpoint = flags.read_model(model).with_tokenizer(args.tokenizer)
+    source = options.model_path(list(model))
+    _refuse_itself(source, output)
+    checkpoint = options.read_model(source).with_tokenizer(tokenizer)
     # --force deletes only folders that are models, never others that happen to have the name.
-    looks_ours = elmore_folder.is_folder if args.to == "folder" else allennlp_hdf5.is_folder
-    difference = None
-    with atomic_folder(output, overwrite=args.force, looks_ours=looks_ours) as temporary:
-        certificate = _write(args, checkpoint, temporary)
-        if not args.no_verify:
-            difference = _verify(checkpoint, temporary, args.precision)
-    left_out = _left_out(args.to, checkpoint)
-    if args.json:
-        report = {"output": args.output, "format": args.to, "max_difference": difference}
+    looks_ours = elmore_folder.is_folder if to == "folder" else allennlp_hdf5.is_folder
+    difference = certificate = None
+    with atomic_folder(output, overwrite=force, looks_ours=looks_ours) as temporary:
+        if to == "allennlp":
+            allennlp_hdf5.write(checkpoint, temporary)
+        else:
+            certificate = _write(checkpoint, temporary, precision, start, measure=not no_verify)
+        if not no_verify:
+            difference = _verify(checkpoint, temporary, precision)
+    left_out = _left_out(to, checkpoint)
+    if console.json:
+        report = {"output": str(output), "format": to, "max_difference": difference}
         write_json({**report, "left_out": left_out, "certificate": certificate})
-    elif not args.quiet:
-        verified = (
-            "not verified"
-            if difference is None
-            else f"verified: vectors differ by {difference:.2g} at most"
-        )
-        if certificate is not None:
-            cosine = ", ".join(f"{value:.5f}" for value in certificate["mean_cosine"])
-            verified += f"; mean cosine to float32 by layer {cosine}"
-        lost = f"; left out: {', '.join(left_out)}" if left_out else ""
-        say(f"wrote '{args.output}' ({args.to}, {args.precision}); {verified}{lost}")
-    return 0
+        return
+    verified = "not verified"
+    if difference is not None:
+        verified = f"verified: vectors differ by {difference:.2g} at most"
+    if certificate is not None:
+        cosine = ", ".join(f"{value:.5f}" for value in certificate["mean_cosine"])
+        verified += f"; mean cosine to float32 by layer {cosine}"
+    lost = f"; left out: {', '.join(left_out)}" if left_out else ""
+    console.say(f"wrote '{output}' ({to}, {precision}); {verified}{lost}")
 
 
 def _left_out(to: str, checkpoint: Checkpoint) -> list[str]:
@@ -120,27 +128,25 @@ def _refuse_itself(model: ModelPath | None, output: Path) -> None:
                 raise ConfigError(f"'{output}' is the model itself; choose another -o")
 
 
-def _write(args: argparse.Namespace, checkpoint: Checkpoint, path: Path) -> dict[str, Any] | None:
-    """Write the model; returns what its precision costs, if that was measured."""
-    from elmore.formats import allennlp_hdf5, elmore_folder
+def _write(
+    checkpoint: Checkpoint, path: Path, precision: Any, start: str, *, measure: bool
+) -> dict[str, Any] | None:
+    """Write our format; returns what its precision costs, if that was measured."""
+    from elmore.formats import elmore_folder
 
-    if args.to == "allennlp":
-        allennlp_hdf5.write(checkpoint, path)
-        return None
-    if args.precision != "float32" and not args.no_verify:
+    certificate: dict[str, Any] | None = None
+    if precision != "float32" and measure:
         from elmore.embedding.certificate import CERTIFICATE, certified
 
-        checkpoint = certified(checkpoint, args.precision)
-        certificate: dict[str, Any] | None = dict(checkpoint.notes[CERTIFICATE])
-    else:
-        certificate = None
-    if args.start == "warm":
+        checkpoint = certified(checkpoint, precision)
+        certificate = dict(checkpoint.notes[CERTIFICATE])
+    if start == "warm":
         from elmore.embedding.engine import Engine
         from elmore.options import Compute
 
-        start = Engine(checkpoint, Compute(start="warm")).start_state
-        checkpoint = dataclasses.replace(checkpoint, start_state=start)
-    elmore_folder.write(checkpoint, path, precision=args.precision)
+        warm = Engine(checkpoint, Compute(start="warm")).start_state
+        checkpoint = dataclasses.replace(checkpoint, start_state=warm)
+    elmore_folder.write(checkpoint, path, precision=precision)
     return certificate
 
 

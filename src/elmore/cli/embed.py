@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import itertools
 import json
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
-from elmore.base.messages import readable_time
-from elmore.cli import flags
-from elmore.cli.parsing import Parser
-from elmore.cli.report import (
-    make_progress,
+import click
+
+from elmore.base.messages import readable_bytes, readable_time
+from elmore.cli import options
+from elmore.cli.console import (
+    Console,
+    common,
     reading_notes,
-    say,
-    say_waiting,
     several,
     write_json,
     write_result,
@@ -31,277 +29,191 @@ from elmore.options import Output
 
 if TYPE_CHECKING:
     from elmore.base.messages import Progress
+    from elmore.cli.options import ComputeChoice, TextInput
     from elmore.elmo import Elmo
     from elmore.embedding.load import ModelPath
     from elmore.formats.checkpoint import Checkpoint
     from elmore.language_model.sense_vectors import SenseVectors
+    from elmore.options import LayerChoice, Pooling
     from elmore.text.reading import Counts
     from elmore.text.sentence import Sentence
 
-__all__ = ["EXAMPLES", "add_arguments", "run"]
+__all__ = ["embed"]
 
-Item = TypeVar("Item")
-
-EXAMPLES = """\
-  echo "A plant grew ." | elmore embed --model my-model
-  elmore embed --model my-model news.txt -o news.hdf5 --layers all --tokenized
-  elmore embed --model options.json weights.hdf5 book.txt --split-sentences --pool mean -o book.npz
+_EXAMPLES = """\
+  elmore embed "A plant grew ."
+  elmore embed news.txt -o news.hdf5 --layers all --tokenized
+  elmore embed book.txt --split-sentences --pool mean -o book.npz
   elmore embed reviews.csv --column review --pool mean -o reviews.npy
-  elmore embed --model my-model corpus/*.txt --workers 4 -f parquet --dtype float16 -o vectors/
+  elmore embed corpus/*.txt --dry-run
+  elmore embed corpus/*.txt --workers 4 -f parquet --dtype float16 -o vectors/
   echo "She sat on the bank ." | elmore embed --view substitutes
 
 formats:
-  jsonl  one object per sentence: {"tokens": [...], "spans": [...], "vectors": [[...], ...]};
-         "layers" with --layers all, "vector" with --pool
-  npz    arrays "0", "1", ... (time, dim) for numpy.load; with --pool one matrix "vectors"
-  npy    one matrix for numpy.load, with --pool only
-  hdf5   datasets "0", "1", ... and sentence_to_index, as the `allennlp elmo` command wrote them;
-         tokens and spans are attributes of each dataset
-  parquet      one row per sentence: number, tokens, spans, vectors; needs elmore[parquet]
+  jsonl    one object per sentence: {"tokens": [...], "spans": [...], "vectors": [[...], ...]};
+           "layers" with --layers all, "vector" with --pool
+  npz      arrays "0", "1", ... (time, dim) for numpy.load; with --pool one matrix "vectors"
+  npy      one matrix for numpy.load, with --pool only
+  hdf5     datasets "0", "1", ... and sentence_to_index, as the `allennlp elmo` command wrote them;
+           tokens and spans are attributes of each dataset
+  parquet  one row per sentence: number, tokens, spans, vectors; needs elmore[parquet]
 
 --view senses writes sense vectors, which separate the senses of a word better than layers do: one
 short vector per token. --view substitutes writes what they are made of, as jsonl: "senses" has for
-each token the words that could stand in its place, with weights.
+each token the words that fit its position, with weights.
 
 With --workers, -o is a folder: shards in the order of the input, and manifest.json when all are
 there. An interrupted run resumes when it is started again. The bytes are the same for any number of
 workers.
 """
 
-
-_VIEWS = ("layers", "senses", "substitutes")
 # Words of each token with --view substitutes: what a person can read.
 _WORDS = 10
 
 
-def add_arguments(parser: Parser) -> None:
-    """Declare the arguments."""
-    flags.add_inputs(parser)
-    flags.add_model(parser)
-    flags.add_output(parser, "file to create; - or none for stdout (jsonl)")
-    flags.add(parser, "--format", "--layers", "--pool")
-    parser.add_argument(
-        "--view",
-        choices=_VIEWS,
-        default="layers",
-        help="what a vector is made of: layers, or substitutes of the word (default: layers)",
-    )
-    parser.add_argument(
-        "--dtype",
-        choices=("float32", "float16"),
-        default="float32",
-        help="type of the stored vectors (default: float32)",
-    )
-    parser.add_argument(
-        "--sentence-index",
-        action=argparse.BooleanOptionalAction,
-        help="hdf5: write sentence_to_index (default: up to a million lines)",
-    )
-    flags.add(
-        parser, "--workers", help="processes, one thread each, that fill a folder with shards"
-    )
-    parser.add_argument(
-        "--shard-bytes",
-        type=flags.parse_count,
-        metavar="N",
-        help="with --workers: bytes of text per shard (default: 524288)",
-    )
-    flags.add(parser, "--start")
-    flags.add_compute(parser)
-    flags.add_common(parser)
+@click.command(epilog=options.examples(_EXAMPLES))
+@options.text_input
+@options.model()
+@options.force_output("File to create; stdout by default, for jsonl.")
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    type=click.Choice(tuple(WRITERS)),
+    help="Output format, by default from the suffix of -o, else jsonl.",
+)
+@options.layers(more="; all for each layer")
+@options.pool
+@click.option(
+    "--view",
+    type=click.Choice(["layers", "senses", "substitutes"]),
+    default="layers",
+    help="What a vector is made of: layers, or substitutes of the word.",
+)
+@options.dtype
+@click.option(
+    "--sentence-index/--no-sentence-index",
+    default=None,
+    help="hdf5: write sentence_to_index, by default up to a million lines.",
+)
+@click.option(
+    "--workers",
+    type=options.CPUS,
+    metavar="N",
+    help="Processes, one thread each, that fill a folder with shards.",
+)
+@click.option(
+    "--shard-bytes",
+    type=options.COUNT,
+    metavar="N",
+    help="With --workers: bytes of text per shard, by default 524288.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only check the text and predict time, memory and size: whether it fits the model.",
+)
+@options.compute()
+@common()
+def embed(
+    *,
+    text: TextInput,
+    model: ModelPath | None,
+    output: Path | None,
+    force: bool,
+    form: str | None,
+    layers: LayerChoice,
+    pool: Pooling | None,
+    view: str,
+    dtype: Any,
+    sentence_index: bool | None,
+    workers: int | None,
+    shard_bytes: int | None,
+    dry_run: bool,
+    compute: ComputeChoice,
+    console: Console,
+) -> None:
+    """Vectors for text.
 
+    INPUT is a UTF-8 text file with one sentence per line (plain, gz, bz2, xz or zst), or a sentence
+    in quotes; - or none reads stdin.
+    """
+    from elmore.embedding.results import value_shape
+    from elmore.text.reading import check_rereadable
 
-def run(args: argparse.Namespace) -> int:
-    """Embed text."""
-    from elmore.text.reading import check_inputs, check_rereadable
-
-    model, inputs = flags.chosen_model(args), args.inputs
-    output = None if args.output in (None, "-") else Path(args.output)
-    form = _format(args, output)
+    wanted = Output(layers=layers, pool=pool, dtype=dtype)
+    if not dry_run:
+        form = _format(form, output, pool)
+        _check_flags(form, output, view, wanted, workers, shard_bytes, sentence_index, console)
     # Everything that can be wrong is found before anything slow is loaded.
-    checkpoint = flags.read_model(model)
-    _settings(args, checkpoint)
-    # A job that resumes reads its input again, so pipes are refused.
-    if args.workers is not None:
-        check_rereadable(inputs)
+    checkpoint = options.read_model(model)
+    shape = value_shape(checkpoint.config, wanted)
+    if workers is not None:
+        check_rereadable(text.inputs)  # a job that resumes reads its input again
     else:
-        check_inputs(inputs, output)
-    say_waiting(inputs, quiet=args.quiet)
-    total = flags.count_inputs(args)
-    progress = make_progress(unit="sentences", total=total, quiet=args.quiet)
-    try:
-        if args.workers is not None:
-            counts = _run_bulk(args, model, inputs, form, progress)
-        elif args.view == "substitutes":
-            counts = _run_substitutes(args, checkpoint, inputs, progress)
-        else:
-            counts = _run_single(args, checkpoint, inputs, form, progress)
-    finally:
-        progress.close()
-    if args.json:
-        write_json({**dataclasses.asdict(counts), "output": args.output, "format": form})
-    elif not args.quiet:
-        done = f"{several(counts.sentences, 'sentence')} ({several(counts.tokens, 'token')})"
-        say(", ".join([f"embedded {done}", *reading_notes(counts, checkpoint)]))
-    return 0
+        text.check(console, output)
+    if dry_run:
+        _predict(text, compute.load(checkpoint, text.tokenizer), wanted, console)
+        return
+    with console.progress("sentences", text.count(console)) as progress:
+        if workers is not None:
+            from elmore.bulk.embed_files import run_job
+            from elmore.bulk.job import SHARD_BYTES, Job
+            from elmore.published.catalog import bundled_model
 
-
-def _run_single(
-    args: argparse.Namespace,
-    checkpoint: Checkpoint,
-    inputs: list[str],
-    form: str,
-    progress: Progress,
-) -> Counts:
-    """Embed into one file, or to stdout."""
-    from elmore.text.reading import Counts
-
-    counts, times = Counts(), _Times()
-    output = None if args.output in (None, "-") else Path(args.output)
-    with open_writer(form, output, _settings(args, checkpoint)) as writer:
-        with times.of("loading"):
-            from elmore.embedding.stream import embed_records
-
-            elmo = _load(args, checkpoint)
-        records: Iterator[Record]
-        if args.view == "senses":
-            records = (
-                Record(text, sentence.tokens, sentence.spans, found.dense())
-                for text, sentence, found in _senses(args, elmo, inputs, counts)
+            job = Job(
+                model=bundled_model() if model is None else model,
+                format=str(form),
+                layers=layers,
+                pool=pool,
+                dtype=dtype,
+                sentence_index=sentence_index,
+                shard_bytes=shard_bytes or SHARD_BYTES,
+                **{**compute.options(), "threads": compute.threads or 1},
+                **text.options(),
+            )
+            counts = run_job(
+                job,
+                text.inputs,
+                str(output),
+                workers=workers,
+                overwrite=force,
+                progress=progress,
+            ).counts
+        elif view == "substitutes":
+            counts = _write_substitutes(
+                text, compute.load(checkpoint, text.tokenizer), output, force, progress
             )
         else:
-            sentences = flags.make_reader(args, elmo).read(inputs, counts)
-            some = times.each("reading", itertools.islice(sentences, args.limit))
-            records = embed_records(elmo.engine, some, _output(args))
-        # The sentences of a batch are read before it is computed.
-        for record in times.each("reading and computing", records):
-            with times.of("writing"):
-                writer.write(record)
-            progress.update(1)
-    if args.verbose and not args.quiet:
-        say(times.summary(counts.tokens, elmo))
-    return counts
+            settings = Settings(
+                shape=(None, checkpoint.config.lstm.projection_dim) if view == "senses" else shape,
+                dtype=dtype,
+                texts=text.split_sentences or text.column is not None,
+                sentence_index=sentence_index,
+                overwrite=force,
+            )
+            counts = _write_vectors(
+                text,
+                checkpoint,
+                compute,
+                str(form),
+                output,
+                settings,
+                wanted,
+                view,
+                progress,
+                console,
+            )
+    if console.json:
+        path = None if output is None else str(output)
+        write_json({**dataclasses.asdict(counts), "output": path, "format": form})
+    else:
+        done = f"{several(counts.sentences, 'sentence')} ({several(counts.tokens, 'token')})"
+        console.say(", ".join([f"embedded {done}", *reading_notes(counts, checkpoint)]))
 
 
-def _run_substitutes(
-    args: argparse.Namespace, checkpoint: Checkpoint, inputs: list[str], progress: Progress
-) -> Counts:
-    """Write the words that could stand in each place, one line of JSON per sentence."""
-    from elmore.base.atomic import atomic_file
-    from elmore.text.reading import Counts
-
-    counts, elmo = Counts(), _load(args, checkpoint)
-    to_file = args.output not in (None, "-")
-    with atomic_file(Path(args.output), overwrite=args.force) if to_file else nullcontext() as file:
-        for text, sentence, found in _senses(args, elmo, inputs, counts):
-            fields: dict[str, Any] = {"text": text} if args.split_sentences else {}
-            fields["tokens"] = sentence.tokens
-            if sentence.spans is not None:
-                fields["spans"] = sentence.spans
-            fields["senses"] = [
-                [[word, round(weight, 3)] for word, weight in found.words(row, _WORDS)]
-                for row in range(len(found))
-            ]
-            line = json.dumps(fields, ensure_ascii=False)
-            if file is None:
-                write_result(line)
-            else:
-                file.write(line.encode("utf-8", "replace") + b"\n")
-            progress.update(1)
-    return counts
-
-
-def _senses(
-    args: argparse.Namespace, elmo: Elmo, inputs: list[str], counts: Counts
-) -> Iterator[tuple[str, Sentence, SenseVectors]]:
-    """Each sentence of the inputs with the sense vectors of its tokens."""
-    some = itertools.islice(flags.make_reader(args, elmo).read(inputs, counts), args.limit)
-    read, again = itertools.tee(some)
-    found = elmo.sense_space.pipe(
-        ((sentence, range(len(sentence))) for _, sentence in again),
-        batch_tokens=elmo.engine.batch_tokens,
-    )
-    for (text, sentence), vectors in zip(read, found, strict=True):
-        yield text, sentence, vectors
-
-
-class _Times:
-    """How long each stage takes, for --verbose."""
-
-    def __init__(self) -> None:
-        self._seconds = dict.fromkeys(
-            ("loading", "reading", "reading and computing", "writing"), 0.0
-        )
-
-    @contextlib.contextmanager
-    def of(self, stage: str) -> Iterator[None]:
-        """Count the time of a block."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._seconds[stage] += time.perf_counter() - start
-
-    def each(self, stage: str, items: Iterable[Item]) -> Iterator[Item]:
-        """Count the time that items take to come."""
-        iterator = iter(items)
-        while True:
-            with self.of(stage):
-                item = next(iterator, None)
-            if item is None:
-                return
-            yield item
-
-    def summary(self, tokens: int, elmo: Elmo) -> str:
-        """One line: seconds, tokens per second, and how many words the cache knew."""
-        both = self._seconds["reading and computing"]
-        stages = {**self._seconds, "computing": both - self._seconds["reading"]}
-        names = ("loading", "reading", "computing", "writing")
-        parts = [f"{name} {readable_time(stages[name])}" for name in names]
-        cache = elmo.engine.cache
-        looked_up = max(1, cache.hits + cache.misses)
-        parts.append(f"{tokens / max(both, 1e-9):,.0f} tokens per second")
-        parts.append(f"word cache: {100 * cache.hits / looked_up:.0f} % of {looked_up} words found")
-        return ", ".join(parts)
-
-
-def _run_bulk(
-    args: argparse.Namespace,
-    model: ModelPath | None,
-    inputs: list[str],
-    form: str,
-    progress: Progress,
-) -> Counts:
-    """Embed into a folder of shards."""
-    from elmore.bulk.embed_files import run_job
-    from elmore.bulk.job import SHARD_BYTES, Job
-
-    job = Job(
-        model=cast("ModelPath", model),
-        format=form,
-        layers=args.layers,
-        pool=args.pool,
-        dtype=args.dtype,
-        tokenized=args.tokenized,
-        split_sentences=args.split_sentences,
-        field=args.field,
-        column=args.column,
-        conllu=args.conllu,
-        errors=args.errors,
-        limit=args.limit,
-        sentence_index=args.sentence_index,
-        shard_bytes=args.shard_bytes or SHARD_BYTES,
-        threads=args.threads or 1,
-        **_load_options(args),
-    )
-    result = run_job(
-        job, inputs, args.output, workers=args.workers, overwrite=args.force, progress=progress
-    )
-    return result.counts
-
-
-def _format(args: argparse.Namespace, output: Path | None) -> str:
-    form: str | None = args.format
+def _format(form: str | None, output: Path | None, pool: str | None) -> str:
+    """The format of -f, or of the suffix of -o."""
     if form is None:
         suffix = "" if output is None else output.suffix.lower()
         known = {suffix: name for name, info in WRITERS.items() for suffix in info.suffixes}
@@ -309,62 +221,146 @@ def _format(args: argparse.Namespace, output: Path | None) -> str:
             # JSON lines in a file called x.pt would be a surprise later.
             raise ConfigError(f"'{output}' has an unknown suffix; pass -f {', '.join(WRITERS)}")
         form = known.get(suffix, "jsonl")
-    if args.workers is None and args.shard_bytes is not None:
-        raise ConfigError("--shard-bytes is for --workers; leave it out or pass --workers N")
-    if args.workers is not None and output is None:
-        raise ConfigError("--workers fills a folder; pass -o FOLDER")
-    if output is None and not WRITERS[form].streams:
-        raise ConfigError(f"{form} cannot be written to stdout; pass -o FILE")
-    check_format(form, pooled=args.pool is not None)
-    if output is None and args.json:
-        raise ConfigError("--json would mix with the vectors on stdout; pass -o FILE")
-    if args.view != "layers":
-        _check_view(args, form)
-    if args.sentence_index is not None and form != "hdf5":
-        raise ConfigError(f"--sentence-index is for hdf5, not {form}; leave it out")
+    check_format(form, pooled=pool is not None)
     return form
 
 
-def _check_view(args: argparse.Namespace, form: str) -> None:
-    view = args.view
-    if args.layers != "mean" or args.pool:
+def _check_flags(
+    form: str,
+    output: Path | None,
+    view: str,
+    wanted: Output,
+    workers: int | None,
+    shard_bytes: int | None,
+    sentence_index: bool | None,
+    console: Console,
+) -> None:
+    if workers is None and shard_bytes is not None:
+        raise ConfigError("--shard-bytes is for --workers; leave it out or pass --workers N")
+    if workers is not None and output is None:
+        raise ConfigError("--workers fills a folder; pass -o FOLDER")
+    if output is None and not WRITERS[form].streams:
+        raise ConfigError(f"{form} cannot be written to stdout; pass -o FILE")
+    if output is None and console.json:
+        raise ConfigError("--json would mix with the vectors on stdout; pass -o FILE")
+    if sentence_index is not None and form != "hdf5":
+        raise ConfigError(f"--sentence-index is for hdf5, not {form}; leave it out")
+    if view == "layers":
+        return
+    if wanted.layers != "mean" or wanted.pool:
         raise ConfigError(f"--view {view} has neither layers nor pooling; leave them out")
-    if args.workers is not None:
+    if workers is not None:
         raise ConfigError(f"--view {view} runs in one process; for a corpus use `elmore index`")
     if view == "substitutes" and form != "jsonl":
         raise ConfigError(f"substitutes are words, which {form} cannot hold; pass -f jsonl")
 
 
-def _settings(args: argparse.Namespace, checkpoint: Checkpoint) -> Settings:
-    from elmore.embedding.results import value_shape
+# --------------------------------------------------------------------------- one file, or stdout
 
-    return Settings(
-        shape=(None, checkpoint.config.lstm.projection_dim)
-        if args.view == "senses"
-        else value_shape(checkpoint.config, _output(args)),
-        dtype=args.dtype,
-        texts=args.split_sentences or args.field is not None or args.column is not None,
-        sentence_index=args.sentence_index,
-        overwrite=args.force,
+
+def _write_vectors(
+    text: TextInput,
+    checkpoint: Checkpoint,
+    compute: ComputeChoice,
+    form: str,
+    output: Path | None,
+    settings: Settings,
+    wanted: Output,
+    view: str,
+    progress: Progress,
+    console: Console,
+) -> Counts:
+    from elmore.text.reading import Counts
+
+    counts = Counts()
+    with open_writer(form, output, settings) as writer:
+        from elmore.embedding.stream import embed_records
+
+        elmo = compute.load(checkpoint, text.tokenizer)
+        start = time.perf_counter()
+        records: Iterator[Record]
+        if view == "senses":
+            records = (
+                Record(line, sentence.tokens, sentence.spans, found.dense())
+                for line, sentence, found in _senses(text, elmo, counts)
+            )
+        else:
+            records = embed_records(elmo.engine, text.read(elmo, counts), wanted)
+        for record in records:
+            writer.write(record)
+            progress.update(1)
+    if console.verbose:
+        console.say(_summary(counts, elmo, time.perf_counter() - start))
+    return counts
+
+
+def _write_substitutes(
+    text: TextInput, elmo: Elmo, output: Path | None, force: bool, progress: Progress
+) -> Counts:
+    """Write the words that fit each position, one line of JSON per sentence."""
+    from elmore.base.atomic import atomic_file
+    from elmore.text.reading import Counts
+
+    counts = Counts()
+    opened = contextlib.nullcontext() if output is None else atomic_file(output, overwrite=force)
+    with opened as file:
+        for line, sentence, found in _senses(text, elmo, counts):
+            record: dict[str, Any] = {"text": line} if text.split_sentences else {}
+            record["tokens"] = sentence.tokens
+            if sentence.spans is not None:
+                record["spans"] = sentence.spans
+            record["senses"] = [
+                [[word, round(weight, 3)] for word, weight in found.words(row, _WORDS)]
+                for row in range(len(found))
+            ]
+            written = json.dumps(record, ensure_ascii=False)
+            if file is None:
+                write_result(written)
+            else:
+                file.write(written.encode("utf-8", "replace") + b"\n")
+            progress.update(1)
+    return counts
+
+
+def _senses(
+    text: TextInput, elmo: Elmo, counts: Counts
+) -> Iterator[tuple[str, Sentence, SenseVectors]]:
+    """Each sentence of the inputs with the sense vectors of its tokens."""
+    read, again = itertools.tee(text.read(elmo, counts))
+    found = elmo.sense_space.pipe(
+        ((sentence, range(len(sentence))) for _, sentence in again),
+        batch_tokens=elmo.engine.batch_tokens,
     )
+    for (line, sentence), vectors in zip(read, found, strict=True):
+        yield line, sentence, vectors
 
 
-def _output(args: argparse.Namespace) -> Output:
-    return Output(layers=args.layers, pool=args.pool, dtype=args.dtype)
+def _summary(counts: Counts, elmo: Elmo, seconds: float) -> str:
+    """One line: time, tokens per second, and how many words the cache knew."""
+    cache = elmo.engine.cache
+    looked_up = max(1, cache.hits + cache.misses)
+    speed = f"{readable_time(seconds)}, {counts.tokens / max(seconds, 1e-9):,.0f} tokens per second"
+    return f"{speed}, word cache: {100 * cache.hits / looked_up:.0f} % of {looked_up} words found"
 
 
-def _load(args: argparse.Namespace, checkpoint: Checkpoint) -> Elmo:
-    from elmore.elmo import Elmo
-
-    return Elmo(checkpoint, threads=args.threads, **_load_options(args))
+# --------------------------------------------------------------------------- --dry-run
 
 
-def _load_options(args: argparse.Namespace) -> dict[str, Any]:
-    """The options that `Elmo` and a bulk job share."""
-    return {
-        "device": args.device,
-        "precision": args.precision,
-        "start": args.start,
-        "batch_tokens": args.batch_tokens,
-        "tokenizer": args.tokenizer,
-    }
+def _predict(text: TextInput, elmo: Elmo, wanted: Output, console: Console) -> None:
+    """Show what the text has that does not fit the model, and what embedding it costs."""
+    from elmore.embedding.dry_run import dry_run
+    from elmore.text.reading import Counts
+
+    found = dry_run(elmo, text.read(elmo, Counts()), wanted, tokenized=text.tokenized)
+    if console.json:
+        write_json({"model": elmo.checkpoint.origin, **dataclasses.asdict(found)})
+        return
+    lines = [
+        f"{several(found.sentences, 'sentence')}, {several(found.tokens, 'token')}; the longest "
+        f"sentence has {found.longest}",
+        f"not in the vocabulary: {found.unknown}; cut: {found.cut}",
+        *found.warnings,
+        f"embedding takes about {readable_time(found.seconds)} and writes about "
+        f"{readable_bytes(found.size_bytes)} in a binary format, three times as much as text",
+    ]
+    write_result("\n".join(lines))

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from elmore.base.messages import shown
-from elmore.cli import flags
-from elmore.cli.parsing import Parser
-from elmore.cli.report import write_json, write_result
+import click
+
+from elmore.base.messages import printable, shown, wants_colour
+from elmore.cli import options
+from elmore.cli.console import Console, common, write_json, write_result
 from elmore.errors import ConfigError, InputError
-from elmore.text.reading import read_input
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from elmore.cli.options import ComputeChoice
     from elmore.elmo import Elmo
+    from elmore.embedding.load import ModelPath
     from elmore.language_model.word_uses import WordUses
+    from elmore.options import LayerChoice
     from elmore.text.sentence import Sentence
 
-__all__ = ["EXAMPLES", "add_arguments", "run"]
+__all__ = ["explore"]
 
-EXAMPLES = """\
+_EXAMPLES = """\
   elmore explore "I sat on the bank ." "The bank lent money ."
   elmore explore "They play chess ." "The play was long ." "We play ." --word play --layers all
   head -n 20 sentences.txt | elmore explore --json
 
 Each number is the cosine of two uses of the word: green is similar, red is not.
 """
-
 _MAX_USES = 40
 # Background colours of the 256, from different to similar.
 _RAMP = (88, 130, 136, 100, 64, 28)
@@ -40,77 +40,86 @@ _HIGH = 0.8  # the scale spans at least from here to 1, so that tiny differences
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-def add_arguments(parser: Parser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "inputs", nargs="*", metavar="SENTENCE", help="sentences; - or none: lines of stdin"
-    )
-    flags.add_model(parser)
-    parser.add_argument("--word", help="the word (default: the rarest one that is repeated)")
-    flags.add(parser, "--layers", help=f"{flags.LAYERS}; all for one table per layer")
-    flags.add(parser, "--top", default=8, help="likely words in its place (default: 8)")
-    parser.add_argument(
-        "--color",
-        choices=("auto", "always", "never"),
-        default="auto",
-        help="colours (default: in a terminal, unless NO_COLOR is set)",
-    )
-    flags.add(parser, "--tokenizer", "--start")
-    flags.add_compute(parser, batches=False)
-    flags.add_common(parser)
+@click.command(epilog=options.examples(_EXAMPLES))
+@click.argument("inputs", nargs=-1, metavar="[SENTENCE]...")
+@options.model()
+@click.option("--word", help="The word, by default the rarest one that is repeated.")
+@options.layers(more="; all for one table per layer")
+@click.option(
+    "--top",
+    type=click.IntRange(0),
+    default=8,
+    metavar="K",
+    help="How many words that fit its position.",
+)
+@options.tokenizer()
+@options.compute(batches=False)
+@common()
+def explore(
+    *,
+    inputs: Sequence[str],
+    model: ModelPath | None,
+    word: str | None,
+    layers: LayerChoice,
+    top: int,
+    tokenizer: str | None,
+    compute: ComputeChoice,
+    console: Console,
+) -> None:
+    """Compare a word in several contexts, in the terminal.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Compare the uses of a word."""
+    SENTENCE is a sentence in quotes, or a text file with one per line; - or none reads stdin.
+    """
     from elmore.language_model.word_uses import find_uses, shared_word, word_uses
 
-    if args.top < 0:
-        raise ConfigError(f"--top {args.top} is not a number of words; use 0 or more")
-    texts = _texts(args.inputs)
-    checkpoint = flags.read_model(flags.chosen_model(args))
-    elmo = flags.make_elmo(args, checkpoint)
+    texts = [text for text in _texts(inputs) if text.strip()]
+    if not texts:
+        raise InputError("there is no sentence; pass one or more")
+    checkpoint = options.read_model(model)
+    elmo = compute.load(checkpoint, tokenizer)
     sentences = [elmo.tokenize(text) for text in texts]
     tokens = [sentence.tokens for sentence in sentences]
-    word = args.word or shared_word(tokens, checkpoint.vocabulary)
+    word = word or shared_word(tokens, checkpoint.vocabulary)
     if word is None:
         raise InputError("no word occurs twice in these sentences; name one with --word")
-    places = find_uses(tokens, word)
-    if not places:
+    found = find_uses(tokens, word)
+    if not found:
         raise InputError(f"'{shown(word, 60)}' is in none of the sentences; name another --word")
-    uses = word_uses(list(elmo.pipe(sentences, layers="all")), places[:_MAX_USES])
-    tables = _tables(uses, args.layers, elmo.n_layers)
-    likely = _likely(elmo, sentences, uses, args.top)
-    if args.json:
+    uses = word_uses(list(elmo.pipe(sentences, layers="all")), found[:_MAX_USES])
+    tables = _tables(uses, layers, elmo.n_layers)
+    likely = _likely(elmo, sentences, uses, top)
+    if console.json:
         write_json(_report(word, sentences, uses, tables, likely))
-        return 0
-    colored = _colored(args.color)
+        return
+    colour = wants_colour(sys.stdout)
     for title, table in tables:
-        write_result(_table(f"{shown(word, 60)}: {title}", table, sentences, uses, colored))
-    if len(places) > len(uses.places):
-        write_result(f"\n{len(places) - len(uses.places)} more uses are left out")
+        write_result(_table(f"{shown(word, 60)}: {title}", table, sentences, uses, colour))
+    if len(found) > len(uses.places):
+        write_result(f"\n{len(found) - len(uses.places)} more uses are left out")
     if any(likely):
         write_result("\nwords that the language model would put there")
         for number, words in enumerate(likely, 1):
             write_result(f"{number:>4}  {', '.join(shown(name, 40) for name, _ in words)}")
-    return 0
 
 
-def _texts(inputs: Sequence[str]) -> list[str]:
-    if inputs and list(inputs) != ["-"]:
-        texts = list(inputs)
-    else:
-        if sys.stdin is not None and sys.stdin.isatty():
-            raise ConfigError('no sentence; pass some: elmore explore "One ." "Another one ."')
-        texts = [line for _, line in read_input("-")]
-    texts = [text for text in texts if text.strip()]
-    if not texts:
-        raise InputError("there is no sentence; pass one or more")
-    return texts
+def _texts(inputs: Sequence[str]) -> Iterator[str]:
+    from elmore.text.reading import check_inputs, read_input
+
+    if not inputs and sys.stdin is not None and sys.stdin.isatty():
+        raise ConfigError('no sentence; pass some: elmore explore "One ." "Another one ."')
+    for word in inputs or ["-"]:
+        if options.is_sentence(word) or not word:
+            yield word
+        else:
+            check_inputs([word], None)
+            yield from (line for _, line in read_input(word))
 
 
-def _tables(uses: WordUses, layers: Any, n_layers: int) -> list[tuple[str, NDArray[np.float32]]]:
+def _tables(
+    uses: WordUses, layers: LayerChoice, n_layers: int
+) -> list[tuple[str, NDArray[np.float32]]]:
     """The tables to show, each with its title."""
-    if layers == flags.ALL_LAYERS:
+    if layers == options.ALL_LAYERS:
         names = ["layer 0, without context", *(f"layer {k}" for k in range(1, n_layers))]
         return [(name, uses.similarity(k)) for k, name in enumerate(names)]
     title = {"mean": "mean of all layers", "top": "the top layer"}.get(str(layers))
@@ -127,8 +136,8 @@ def _likely(
     # Published HDF5 weights have no softmax; the comparison works without it.
     if not k or elmo.checkpoint.softmax is None or elmo.checkpoint.vocabulary is None:
         return [[] for _ in uses.places]
-    places = [(sentences[use.sentence], use.position) for use in uses.places]
-    return substitutes_at(elmo, places, k)
+    positions = [(sentences[use.sentence], use.position) for use in uses.places]
+    return substitutes_at(elmo, positions, k)
 
 
 def _report(
@@ -158,23 +167,14 @@ def _report(
     }
 
 
-def _colored(choice: str) -> bool:
-    # NO_COLOR (no-color.org) and TERM=dumb are how users turn colours off everywhere.
-    if choice != "auto":
-        return choice == "always"
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return False
-    return sys.stdout is not None and sys.stdout.isatty()
-
-
 def _table(
     title: str,
     table: NDArray[np.float32],
     sentences: Sequence[Sentence],
     uses: WordUses,
-    colored: bool,
+    colour: bool,
 ) -> str:
-    bold, plain = (_BOLD, _PLAIN) if colored else ("", "")
+    bold, plain = (_BOLD, _PLAIN) if colour else ("", "")
     lines = [f"\n{bold}{title}{plain}"]
     lines.append("      " + "".join(f"{k:>5} " for k in range(1, len(table) + 1)))
     # Shades start at the lowest cosine of this table: all may be high, and the difference counts.
@@ -184,28 +184,28 @@ def _table(
         cells = ""
         for value in row.tolist():
             shade = min(max((value - low) / (1 - low), 0.0), 1.0)
-            cells += _cell(f"{value:5.2f} ", shade, colored)
+            cells += _cell(f"{value:5.2f} ", shade, colour)
         tokens = sentences[use.sentence].tokens
-        context = _context(tokens, use.position, colored)
+        context = _context(tokens, use.position, colour)
         lines.append(f"{number + 1:>4}  {cells} {context}")
     return "\n".join(lines)
 
 
-def _cell(text: str, shade: float, colored: bool) -> str:
-    if not colored:
+def _cell(text: str, shade: float, colour: bool) -> str:
+    if not colour:
         return text
     color = _RAMP[min(int(shade * len(_RAMP)), len(_RAMP) - 1)]
     return f"\x1b[48;5;{color}m\x1b[38;5;231m{text}{_PLAIN}"
 
 
-def _context(tokens: Sequence[str], position: int, colored: bool, words: int = 6) -> str:
+def _context(tokens: Sequence[str], position: int, colour: bool, words: int = 6) -> str:
     """The words around a use, which is marked."""
     before = tokens[max(0, position - words) : position]
     after = tokens[position + 1 : position + 1 + words]
-    marked = f"{_BOLD}{{}}{_PLAIN}" if colored else "[{}]"
+    word = printable(tokens[position])
     parts = ["…"] if position > words else []
-    parts += [shown(token, 30) for token in before]
-    parts.append(marked.replace("{}", shown(tokens[position], 30)))
-    parts += [shown(token, 30) for token in after]
+    parts += [printable(token) for token in before]
+    parts.append(f"{_BOLD}{word}{_PLAIN}" if colour else f"[{word}]")
+    parts += [printable(token) for token in after]
     parts += ["…"] if position + 1 + words < len(tokens) else []
     return " ".join(parts)

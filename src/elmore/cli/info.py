@@ -1,23 +1,24 @@
-"""`elmore info`: describes a model, a trained task or the system; no torch."""
+"""`elmore info`: describes a model, a trained task, an index, prepared text or the system."""
 
 from __future__ import annotations
 
-import argparse
 import platform
 import re
+from collections.abc import Iterator
 from contextlib import closing
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from elmore._version import __version__
 from elmore.base.io import sha256_stream
 from elmore.base.json import read_json
 from elmore.base.machine import available_threads
 from elmore.base.messages import shown
-from elmore.cli import flags
-from elmore.cli.parsing import Parser
-from elmore.cli.report import write_json, write_result
+from elmore.cli import options
+from elmore.cli.console import Console, common, write_json, write_result
 from elmore.errors import ConfigError, FormatError
 
 if TYPE_CHECKING:
@@ -25,108 +26,19 @@ if TYPE_CHECKING:
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.containers.sources import Source
 
-__all__ = ["EXAMPLES", "FIELDS", "add_arguments", "run"]
+__all__ = ["info"]
 
-# What each printed field means; nested fields have a dot in their name.
-FIELDS = {
-    "model": "where the model was read from",
-    "format": "the file format: folder, allennlp, tensorflow, manylangs or allennlp-archive",
-    "dim": "size of a token's vector, both directions together",
-    "layers": "layers to choose from with --layers, including layer 0 (without context)",
-    "parameters": "number of weights, without the softmax",
-    "languages": "languages, where the model's files name them",
-    "tokens": "how a token becomes a vector, before the LSTMs",
-    "tokens.alphabet": "unit of spelling: bytes (UTF-8) or characters",
-    "tokens.characters": "number of different units",
-    "tokens.max_chars": "longest word in units, with its two markers; longer words are cut",
-    "tokens.char_dim": "size of the embedding of one unit",
-    "tokens.filters": "convolutions over the spelling, as [width, count] pairs",
-    "tokens.activation": "function after the convolutions",
-    "tokens.highways": "number of highway layers after the convolutions",
-    "tokens.words": "words in the input word table, if the model has one",
-    "tokens.word_dim": "size of an input word embedding",
-    "tokens.projected": "whether a linear layer maps the features to the LSTM's input size",
-    "lstm": "the two stacks of LSTM layers",
-    "lstm.dim": "cells per layer and direction",
-    "lstm.projection_dim": "size of a layer's output per direction",
-    "lstm.layers": "LSTM layers per direction",
-    "lstm.directions": "2, or 1 for a forward language model",
-    "lstm.cell_clip": "cell state is clipped to +- this value",
-    "lstm.proj_clip": "output is clipped to +- this value",
-    "lstm.skip_connections": "whether layers add their input to their output",
-    "lstm.mixed": "whether each layer reads both directions (ELMoForManyLangs' lstm encoder)",
-    "tokenizer": "tokenization of the training text, used for your text too",
-    "vocabulary": "words that the language model can predict",
-    "softmax": "whether it can predict words: needed by score and perplexity",
-    "lexicons": "entries of the lookup tables",
-    "lexicons.characters": "units of spelling",
-    "lexicons.words_in": "words that can be read",
-    "lexicons.words_out": "words that can be predicted",
-    "warm_start": "whether the state for --start warm is stored with the model",
-    "mixes": "trained layer weights that came with the model",
-    "precision": "type of the stored weights; the model runs in it by default",
-    "weights": "whether --verify read every weight: none NaN or infinite, checksums right",
-    "bytes": "size of all files",
-    "files": "name, size and SHA-256 of each file",
-    "certificate": "how far a reduced precision is from float32, on a fixed text",
-    "certificate.precision": "the reduced precision",
-    "certificate.against": "what it is compared with",
-    "certificate.tokens": "tokens of the fixed text",
-    "certificate.mean_cosine": "mean cosine of the vectors, per layer",
-    "certificate.min_cosine": "lowest cosine, per layer",
-    "certificate.max_error": "largest difference of a number, per layer",
-    "certificate.max_value": "largest absolute number, per layer",
-    "certificate.probes": "accuracy of probes in both precisions, if they were measured",
-    "notes": "what the model's files say about its training",
-    "task": "name of the trained task",
-    "folder": "where the trained task is",
-    "recipe": "training recipe",
-    "scores": "scores on the development data",
-    "network": "sizes of the task's network, as in the recipe",
-    "elmo": "the biLM below the task; none for a baseline",
-    "elmo.digest": "checksum of its weights",
-    "elmo.at": "where its vectors enter: input, output or both",
-    "elmo.mixes": "layers it offers to the task's mix, as in the recipe",
-    "elmo.precision": "precision it runs in",
-    "elmo.model": "where it is",
-    "elmo.dim": "size of its vectors",
-    "elmo.layers": "its layers, including layer 0",
-    "elmo.weights": "whether --verify read them",
-    "index": "a folder that `elmore index` wrote",
-    "index.path": "where it is",
-    "index.words": "number of indexed words",
-    "index.uses": "number of their uses",
-    "index.sources": "number of text files",
-    "index.made_with": "name or path of its model, if it has one",
-    "index.tokenizer": "how its text was split",
-    "index.bytes": "size of all files",
-    "index.checksums": "whether --verify compared all files with their SHA-256",
-    "system": "the machine, with --system",
-    "system.elmore": "version of elmore",
-    "system.python": "version of Python",
-    "system.torch": "version, or none if it is not installed; the same for the next three",
-    "system.numpy": "version",
-    "system.h5py": "version",
-    "system.safetensors": "version",
-    "system.platform": "operating system",
-    "system.processors": "CPUs that this process may use",
-    "system.native": "whether the C extension is used",
-    "system.native_reason": "why it is used, or why not",
-}
-
-EXAMPLES = """\
+_EXAMPLES = """\
   elmore info english
   elmore info runs/ner
   elmore info options.json weights.hdf5 --json
   elmore info my-model --verify
-  elmore info uses/ --verify
+  elmore info uses/
   elmore info --system
 
-fields (a model, then a trained task, an index, and the system):
-""" + "".join(
-    f"{'  ' * name.count('.')}  {name.rpartition('.')[2].replace('_', ' ')}: {text}\n"
-    for name, text in FIELDS.items()
-)
+Layers include layer 0, without context. Parameters are without the softmax; a model without a
+softmax cannot predict words, which `score` needs. The precision is that of the stored weights.
+"""
 
 # A model's folder may contain anything else too; only these are hashed.
 _MODEL_FILES = (
@@ -137,40 +49,44 @@ _MODEL_FILES = (
 _SHARD = re.compile(r"\.data-\d{5}-of-\d{5}$")
 
 
-def add_arguments(parser: Parser) -> None:
-    """Declare the arguments."""
-    flags.add_model(parser, positional=True)
-    parser.add_argument(
-        "--system",
-        action="store_true",
-        help="describe the machine and the versions of packages instead",
-    )
-    parser.add_argument(
-        "--verify",
-        action="store_true",
-        help="read every weight: NaN, infinity and wrong checksums are errors",
-    )
-    flags.add_common(parser)
+# 100, 200, 500, 1,000, ...: the sizes of vocabularies whose coverage is shown.
+_SIZES = tuple(k * 10**n for n in range(2, 8) for k in (1, 2, 5))
+_N_SPECIALS = 3  # <S>, </S> and <UNK>
 
 
-def run(args: argparse.Namespace) -> int:
-    """Describe a model, a trained task, the machine, or both."""
+@click.command(epilog=options.examples(_EXAMPLES))
+@click.argument("path", nargs=-1, metavar="[MODEL|FOLDER]")
+@options.offline
+@click.option(
+    "--system", is_flag=True, help="Describe the machine and the versions of packages instead."
+)
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Read every weight and file: NaN, infinity and wrong checksums are errors.",
+)
+@common()
+def info(*, path: tuple[str, ...], system: bool, verify: bool, console: Console) -> None:
+    """Describe a model, a trained task, an index of uses, prepared text, or the machine.
+
+    MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS; by default english.
+    """
     report: dict[str, Any] = {}
-    if args.model or args.model_words or not args.system:
-        report.update(_describe_any(flags.chosen_model(args), args.verify))
-    elif args.verify:
+    if path or not system:
+        report.update(_describe_any(options.model_path(list(path) or ["english"]), verify))
+    elif verify:
         raise ConfigError("--verify needs a model; name one or leave --verify out")
-    if args.system:
+    if system:
         report["system"] = _system()
-    if args.json:
+    if console.json:
         write_json(report)
     else:
         write_result("\n".join(_lines(report)))
-    return 0
 
 
 def _describe_any(model: ModelPath, verify: bool) -> dict[str, Any]:
-    """Describe a model, a trained task, an index, or what a run has produced of either."""
+    """Describe what a path is: a trained task, an index, prepared text, a run, or a model."""
+    from elmore.corpus.prepared import is_prepared
     from elmore.senses.index import is_index
     from elmore.tasks.folder import find_task
 
@@ -179,18 +95,75 @@ def _describe_any(model: ModelPath, verify: bool) -> dict[str, Any]:
     path = Path(model)
     if is_index(path):
         return {"index": _describe_index(path, verify)}
+    if is_prepared(path):
+        return _describe_prepared(path, verify)
     # The order matters: a trained task contains a biLM, and a run contains either of them.
     if (trained := find_task(path)) is not None:
         return _describe_task(trained, verify)
     if not (path / "recipe.json").is_file() or (path / "config.json").is_file():
         return _describe(model, verify)
     # The best checkpoint exists once there was an evaluation.
-    for place in (path / "best", path / "checkpoint"):
-        if place.is_dir():
-            return _describe(place, verify)
+    for saved in (path / "best", path / "checkpoint"):
+        if saved.is_dir():
+            return _describe(saved, verify)
     raise FormatError(
         f"'{shown(path, 140)}' is a run without a checkpoint yet; let it train a little longer"
     )
+
+
+def _describe_index(path: Path, verify: bool) -> dict[str, Any]:
+    from elmore.senses import index as uses
+
+    if verify:
+        uses.verify(path)
+    index = uses.Index.open(path)
+    files, name = index.manifest["files"], index.manifest.get("model_name")
+    return {
+        "path": str(path),
+        "words": len(index.words),
+        "uses": len(index),
+        "sources": len(index.sources),
+        "made_with": ", ".join(name) if isinstance(name, list) else name,
+        "tokenizer": index.manifest.get("tokenizer"),
+        "bytes": sum(entry["size"] for entry in files.values()),
+        "checksums": f"{len(files)} files compared" if verify else "not compared; use --verify",
+    }
+
+
+def _describe_prepared(path: Path, verify: bool) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from elmore.corpus.prepared import COUNTS, Prepared
+    from elmore.corpus.words import read_counts
+
+    prepared = Prepared.open(path, verify=verify)
+    # Sorted by count, so the first n words are the vocabulary of size n.
+    counts = (count for _, count in read_counts(prepared.folder / COUNTS))
+    return {
+        "prepared": str(path),
+        "training": asdict(prepared.training),
+        "heldout": asdict(prepared.heldout),
+        "shards": len(prepared.shards),
+        "vocabulary": len(prepared.vocabulary),
+        "tokenizer": prepared.tokenizer,
+        "not_in_the_vocabulary": f"{prepared.oov_rate:.2%} of the training tokens",
+        "coverage": {
+            f"{size:,} words": f"{covered / prepared.n_tokens:.2%} of the tokens, each at least "
+            f"{last:,} times"
+            for size, last, covered in _coverage(counts)
+        },
+    }
+
+
+def _coverage(counts: Iterator[int]) -> Iterator[tuple[int, int, int]]:
+    """Vocabulary size, count of its last word and tokens covered; last of all words."""
+    size, covered, last = _N_SPECIALS, 0, 0
+    for last in counts:
+        size, covered = size + 1, covered + last
+        if size in _SIZES:
+            yield size, last, covered
+    if size not in _SIZES and covered:
+        yield size, last, covered
 
 
 def _describe_task(place: Path, verify: bool) -> dict[str, Any]:
@@ -217,30 +190,11 @@ def _describe_task(place: Path, verify: bool) -> dict[str, Any]:
         return {**report, "elmo": None}
     elmo: dict[str, Any] = {"digest": digest, "at": places, "mixes": layers, "precision": precision}
     if (place / "elmo").is_dir():
-        checkpoint = flags.read_model(place / "elmo")
+        checkpoint = options.read_model(place / "elmo")
         config = checkpoint.config
         elmo |= {"model": checkpoint.origin, "dim": config.dim, "layers": config.n_layers}
         elmo["weights"] = _verified(checkpoint, verify)
     return {**report, "elmo": elmo}
-
-
-def _describe_index(path: Path, verify: bool) -> dict[str, Any]:
-    from elmore.senses import index as uses
-
-    if verify:
-        uses.verify(path)
-    index = uses.Index.open(path)
-    files, name = index.manifest["files"], index.manifest.get("model_name")
-    return {
-        "path": str(path),
-        "words": len(index.words),
-        "uses": len(index),
-        "sources": len(index.sources),
-        "made_with": ", ".join(name) if isinstance(name, list) else name,
-        "tokenizer": index.manifest.get("tokenizer"),
-        "bytes": sum(entry["size"] for entry in files.values()),
-        "checksums": f"{len(files)} files compared" if verify else "not compared; use --verify",
-    }
 
 
 def _verified(checkpoint: Checkpoint, verify: bool) -> str:
@@ -255,7 +209,7 @@ def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
     from elmore.embedding.load import open_model
     from elmore.formats.detect import detect
 
-    checkpoint = flags.read_model(model)
+    checkpoint = options.read_model(model)
     config, notes = checkpoint.config, dict(checkpoint.notes)
     with open_model(model) as source:
         form = detect(source)
@@ -295,7 +249,12 @@ def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
 
 
 def _languages(checkpoint: Checkpoint) -> str | None:
-    """The languages that the model's own files name."""
+    """The languages that the model's own files or the catalogue name."""
+    from elmore.published.catalog import INCLUDED, bundled_model
+
+    for name, published in INCLUDED.items():
+        if checkpoint.origin == str(bundled_model(name)):
+            return published.language
     known = checkpoint.notes.get("languages", checkpoint.notes.get("language"))
     if isinstance(known, str):
         return known

@@ -1,79 +1,120 @@
 """The command line: picks the verb, runs it, and reports errors in one line.
 
-Exit codes: 0 done, 1 failed while running, 2 wrong usage. An interrupt ends the process by its
-signal; a closed stdout ends it quietly. A new verb needs one line in `VERBS` and one file, see
-flags.py.
+Exit codes: 0 done, 1 failed while running, 2 wrong usage. On SIGINT and SIGTERM elmore ends by that
+signal; a closed stdout ends it quietly. A new verb is one line in `VERBS` and one command in a file
+of this folder; options.py has the options that verbs share.
 """
 
 from __future__ import annotations
 
 import _thread
-import argparse
 import contextlib
+import difflib
 import importlib
-import logging
 import os
 import signal
 import sys
 import threading
 import time
 import traceback
-import warnings
 from collections.abc import Iterator, Sequence
-from typing import NoReturn, Protocol, TextIO, cast
+from typing import NoReturn
+
+import click
 
 from elmore._version import __version__
-from elmore.base.messages import shown
+from elmore.base.messages import say, shown
 from elmore.base.optional import missing_extra
-from elmore.cli.parsing import Parser, nearest
-from elmore.cli.report import one_line, say
+from elmore.cli.console import one_line
 from elmore.errors import ConfigError, ElmoreError
 
-__all__ = ["VERBS", "Verb", "main"]
+__all__ = ["VERBS", "cli", "main"]
 
-# The module of a verb is imported only when the verb is used: help must not wait for h5py. The
-# order is that of `elmore --help`.
-VERBS: dict[str, tuple[str, str]] = {
-    "embed": ("elmore.cli.embed", "vectors for text"),
-    "check": ("elmore.cli.check", "whether a text fits a model, and what embedding it costs"),
-    "info": ("elmore.cli.info", "what a model is; --system describes the machine"),
-    "convert": ("elmore.cli.convert", "convert a model into another format or precision"),
-    "models": ("elmore.cli.models", "list published models and delete downloads"),
-    "cache": ("elmore.cli.cache", "compute the token vectors of a vocabulary once, for a file"),
-    "centroids": ("elmore.cli.centroids", "one vector per word or sense, averaged over a text"),
-    "index": ("elmore.cli.index", "index the uses of words in a corpus, with their sense vectors"),
-    "find": ("elmore.cli.find", "the uses of a word that are most similar to a given one"),
-    "senses": ("elmore.cli.senses", "the uses of words, grouped by sense"),
-    "change": ("elmore.cli.change", "words that two corpora use differently"),
-    "prepare": ("elmore.cli.prepare", "turn text files into shards and a vocabulary to train on"),
-    "vocab": ("elmore.cli.vocab", "make a vocabulary from text, or inspect one"),
-    "recipes": ("elmore.cli.recipes", "list or show training recipes"),
-    "plan": ("elmore.cli.plan", "what a training run will cost and bring"),
-    "pretrain": ("elmore.cli.pretrain", "train a biLM on prepared text"),
-    "fine-tune": ("elmore.cli.fine_tune", "adapt a biLM to your text"),
-    "plot": ("elmore.cli.plot", "draw the training curves of a run"),
-    "perplexity": ("elmore.cli.perplexity", "how well a model predicts text, in both directions"),
-    "score": ("elmore.cli.score", "log probabilities of sentences and tokens; likely words"),
-    "tag": ("elmore.cli.tag", "label words: parts of speech, phrases, or your own tags"),
-    "classify": ("elmore.cli.classify", "label texts: sentiment, or your own classes"),
-    "task": ("elmore.cli.task", "train and evaluate taggers, classifiers and the paper's tasks"),
-    "analyze": ("elmore.cli.analyze", "the paper's analyses: probes of layers, studies of tasks"),
-    "explore": ("elmore.cli.explore", "compare a word in several contexts, in the terminal"),
-    "serve": ("elmore.cli.serve", "HTTP service with a demo page"),
-    "doctor": ("elmore.cli.doctor", "what works on this machine, and what does not"),
+# Headings of `elmore --help`, with the verbs below them and what each does.
+VERBS: dict[str, dict[str, str]] = {
+    "Vectors": {
+        "embed": "vectors for text",
+        "words": "static word vectors, of a vocabulary or averaged over a corpus",
+    },
+    "Language model": {
+        "score": "probabilities of sentences and tokens; likely words; perplexity",
+    },
+    "Senses": {
+        "index": "index the uses of words in a corpus, with their sense vectors",
+        "find": "the uses of a word that are most similar to a given one",
+        "senses": "the uses of words, grouped by sense",
+        "change": "words that two corpora use differently",
+        "explore": "compare a word in several contexts, in the terminal",
+    },
+    "Labels": {
+        "train": "train a tagger, a classifier or one of the paper's tasks",
+        "evaluate": "score a trained model on labelled files",
+        "predict": "label text with a trained model, such as pos or sentiment",
+    },
+    "Training language models": {
+        "prepare": "turn text files into shards and a vocabulary to train on",
+        "pretrain": "train a biLM on prepared text",
+        "fine-tune": "adapt a biLM to your text",
+    },
+    "Models and system": {
+        "models": "list published models and delete downloads",
+        "info": "describe a model, a trained task, an index or the machine",
+        "convert": "convert a model into another format or precision",
+        "serve": "HTTP service with a demo page",
+        "analyze": "the paper's analyses: probes of layers, studies of tasks",
+        "doctor": "what works on this machine, and what does not",
+    },
 }
+# Verbs that share a file with another one.
+_FILES = {"find": "senses", "change": "senses", "evaluate": "train"}
+# A suggestion must be this similar to what was typed.
+_SIMILAR = 0.7
 
 
-class Verb(Protocol):
-    """What a module needs to be in `VERBS`."""
+class _Verbs(click.Group):
+    """Imports a verb only when it is used: help must not wait for numpy."""
 
-    EXAMPLES: str
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for verbs in VERBS.values() for name in verbs]
 
-    def add_arguments(self, parser: Parser) -> None:
-        """Declare its arguments, or its actions with theirs."""
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(ctx):
+            return None
+        file, function = _FILES.get(name, name).replace("-", "_"), name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"elmore.cli.{file}"), function)
+        return command
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Do the work; returns the exit code."""
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        wide = max(map(len, self.list_commands(ctx)))
+        for heading, verbs in VERBS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(wide), what) for name, what in verbs.items()])
+
+
+@click.command(
+    "elmore",
+    cls=_Verbs,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+        "auto_envvar_prefix": "ELMORE",
+    },
+    epilog="""\b
+examples:
+  elmore embed "A plant grew ."
+  elmore predict pos "Ada lives in Rome."
+  elmore score "A plant grew ."
+  elmore info english
+
+\b
+`elmore VERB --help` explains a verb. Tab completes verbs and flags after
+  eval "$(_ELMORE_COMPLETE=bash_source elmore)"      (also zsh_source, fish_source)
+""",
+)
+@click.version_option(__version__, prog_name="elmore", message="%(prog)s %(version)s")
+def cli() -> None:
+    """A maintained, fast ELMo: contextual word vectors."""
 
 
 class _Terminated(BaseException):
@@ -84,12 +125,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; `argv` is without the name of the program."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments  # needed before the arguments are parsed
+    if "_ELMORE_COMPLETE" in os.environ:
+        cli.main(prog_name="elmore")  # answers the shell and exits
     try:
         with _terminable():
-            code = _dispatch(arguments)
+            _run(arguments)
             if sys.stdout is not None:
                 sys.stdout.flush()
-            return code
+            return 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except KeyboardInterrupt:
         return _end_by(signal.SIGINT)
     except _Terminated:
@@ -97,6 +142,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _drop_stdout()
         return 0  # the reader, such as `head`, has seen enough
+    except click.UsageError as error:
+        return _fail(error, _usage(error), 2, debug)
     except ConfigError as error:
         return _fail(error, str(error), 2, debug)
     except ElmoreError as error:
@@ -113,121 +160,40 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(error, what, 1, debug)
 
 
-def _dispatch(arguments: list[str]) -> int:
-    if not arguments:
-        raise ConfigError(f"name a verb: one of {', '.join(VERBS)}, or `elmore --help`")
-    name = arguments[0]
-    if name in ("-h", "--help"):
-        print(_help())
-        return 0
-    if name == "--version":
-        print(f"elmore {__version__}")
-        return 0
-    if name == "--completion":
-        from elmore.cli.completion import completion_script
-
-        print(completion_script(arguments[1:], VERBS), end="")
-        return 0
-    if name not in VERBS:
-        known = [*VERBS, "--help", "--version", "--completion"]
-        what = "flag" if name.startswith("-") else "verb"
-        hint = nearest(name, known) or f"use one of {', '.join(VERBS)}"
-        raise ConfigError(f"unknown {what} '{shown(name, 60)}'; {hint}")
-    module, summary = VERBS[name]
-    verb = cast(Verb, importlib.import_module(module))
-    parser = Parser(prog=f"elmore {name}", summary=summary, examples=verb.EXAMPLES)
-    verb.add_arguments(parser)
-    try:
-        args = parser.parse(arguments[1:])
-    except SystemExit:  # --help was printed
-        return 0
-    with _reporting(args), _offline(args):
+def _run(arguments: list[str]) -> None:
+    # Not `cli.main`, which takes care of signals and errors in its own way.
+    with cli.make_context("elmore", arguments or ["--help"]) as context:
         try:
-            return verb.run(args)
+            cli.invoke(context)
         except ModuleNotFoundError as error:
             # Only training needs torch; whoever lacks it gets the name of the extra.
             if error.name != "torch":
                 raise
-            raise missing_extra("torch", "torch", f"elmore {name}") from None
+            verb = f"elmore {context.invoked_subcommand}"
+            raise missing_extra("torch", "torch", verb) from None
 
 
-def _help() -> str:
-    lines = [
-        "usage: elmore VERB [INPUT ...] [--model NAME|PATH] [--flags]",
-        "",
-        "A maintained, fast ELMo: contextual word vectors.",
-        "",
-        "verbs:",
-        *(f"  {name:<12}{summary}" for name, (_, summary) in VERBS.items()),
-        "",
-        "flags:",
-        "  -h, --help  this text; `elmore VERB --help` explains a verb",
-        "  --version   the version",
-        "  --completion bash|zsh|fish   a script that lets Tab complete verbs, flags and files",
-        "",
-        "examples:",
-        '  echo "A plant grew ." | elmore embed',
-        '  elmore tag "Ada lives in Rome."',
-        '  elmore score "A plant grew ."',
-        "  elmore info english",
-    ]
-    return "\n".join(lines)
+def _usage(error: click.UsageError) -> str:
+    """What is wrong in the words of click, and what to do."""
+    command = error.ctx.command_path if error.ctx else "elmore"
+    hint = f"see `{command} --help`"
+    option, name = getattr(error, "option_name", None), getattr(error, "command_name", None)
+    if option is not None and error.ctx:
+        known = [opt for param in error.ctx.command.params for opt in param.opts]
+        what = f"{command} has no option {shown(option, 40)}"
+        return f"{what}; {_nearest(option, known) or hint}"
+    if name is not None and isinstance(error.ctx and error.ctx.command, click.Group):
+        known = error.ctx.command.list_commands(error.ctx)  # type: ignore[union-attr]
+        near = _nearest(name, known) or f"use one of {', '.join(known)}"
+        return f"{command} has no command '{shown(name, 40)}'; {near}"
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return f"{message[:1].lower()}{message[1:]}; {hint}"
 
 
-@contextlib.contextmanager
-def _reporting(args: argparse.Namespace) -> Iterator[None]:
-    """Show the log and warnings on stderr, as -v and -q say."""
-    quiet, verbose = getattr(args, "quiet", False), getattr(args, "verbose", False)
-    logger = logging.getLogger("elmore")
-    handler = logging.StreamHandler()
-    handler.setFormatter(_OneLine())
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING)
-
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        if not quiet:
-            say(f"elmore: warning: {one_line(message)}")
-
-    try:
-        with warnings.catch_warnings():
-            # Only warnings for users. Deprecations are for developers, who see them in the tests.
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("default", UserWarning)
-            warnings.showwarning = show
-            yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
-
-
-@contextlib.contextmanager
-def _offline(args: argparse.Namespace) -> Iterator[None]:
-    """Forbid the network while a verb runs, for child processes too: hence the environment."""
-    if not getattr(args, "offline", False):
-        yield
-        return
-    before = os.environ.get("ELMORE_OFFLINE")
-    os.environ["ELMORE_OFFLINE"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["ELMORE_OFFLINE"]
-        else:
-            os.environ["ELMORE_OFFLINE"] = before
-
-
-class _OneLine(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return f"elmore: {record.levelname.lower()}: {one_line(record.getMessage())}"
+def _nearest(word: str, known: Sequence[str]) -> str:
+    """Guess what was meant; empty if nothing is similar."""
+    near = difflib.get_close_matches(word, known, 1, _SIMILAR)
+    return f"did you mean {near[0]}?" if near else ""
 
 
 def _fail(error: BaseException, message: str, code: int, debug: bool) -> int:
@@ -237,6 +203,9 @@ def _fail(error: BaseException, message: str, code: int, debug: bool) -> int:
     for note in getattr(error, "__notes__", ()):  # such as full addresses, which need lines
         say(note)
     return code
+
+
+# --------------------------------------------------------------------------- signals
 
 
 @contextlib.contextmanager

@@ -2,92 +2,85 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-from typing import Any
 
-from elmore.cli import flags
-from elmore.cli.parsing import Parser
-from elmore.cli.report import say, write_json, write_result
+import click
+
+from elmore.cli import options
+from elmore.cli.console import Console, common, fitted, write_json, write_result
 from elmore.errors import ConfigError, ModelNotFound
 from elmore.published import hub
 from elmore.published.catalog import INCLUDED, Published, catalog, find_published
 from elmore.report import aligned
 
-__all__ = ["EXAMPLES", "add_arguments", "run"]
+__all__ = ["models"]
 
-EXAMPLES = """\
+_EXAMPLES = """\
   elmore models --language de
   elmore models --downloaded --json
-  elmore models --prune small medium
+  elmore models --prune small --prune medium
 
 A name is used like a path: `elmore embed --model small text.txt` downloads the model the first
 time. Downloads are in ELMORE_HOME (default: the cache folder of the system). Models that no
-program can download are listed in docs/formats.md.
+program can download are listed in docs/formats.md. A terminal shows the start of long lines; a pipe
+gets all of them.
 """
-
 _COLUMNS = ("name", "language", "dim", "MB", "files", "here", "licence", "trained on")
-_ALL = "all"
+_ALL, _PARTS = "all", "parts"
 
 
-def add_arguments(parser: Parser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--language", metavar="CODE", help="only models of this language (ISO 639)")
-    parser.add_argument(
-        "--downloaded", action="store_true", help="only models that are on this machine"
-    )
-    parser.add_argument(
-        "--prune",
-        nargs="*",
-        metavar="NAME",
-        help="delete unfinished downloads and the downloads of these models; "
-        f"{_ALL} for all of them",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="with --prune: only list what would be deleted"
-    )
-    flags.add_common(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """List the catalogue, or delete downloads."""
-    if args.prune is not None:
-        return _prune(args)
-    if args.dry_run:
+@click.command(epilog=options.examples(_EXAMPLES))
+@click.option("--language", metavar="CODE", help="Only models of this language (ISO 639).")
+@click.option("--downloaded", is_flag=True, help="Only models that are on this machine.")
+@click.option(
+    "--prune",
+    multiple=True,
+    metavar="NAME",
+    help=f"Delete the download of this model, and unfinished downloads; may be repeated; {_ALL} "
+    f"for all of them, {_PARTS} for unfinished ones alone.",
+)
+@click.option("--dry-run", is_flag=True, help="With --prune: only list what would be deleted.")
+@common()
+def models(
+    *,
+    language: str | None,
+    downloaded: bool,
+    prune: tuple[str, ...],
+    dry_run: bool,
+    console: Console,
+) -> None:
+    """List published models and delete downloads."""
+    if prune:
+        if language or downloaded:
+            raise ConfigError("--prune takes names; leave --language and --downloaded out")
+        _prune(prune, dry_run, console)
+        return
+    if dry_run:
         raise ConfigError("--dry-run needs --prune; add --prune or leave it out")
     everything = (*INCLUDED.values(), *catalog().values())
-    models = [m for m in everything if args.language in (None, m.language)]
-    if not models:
+    chosen = [model for model in everything if language in (None, model.language)]
+    if not chosen:
         known = ", ".join(sorted({model.language for model in everything}))
-        raise ModelNotFound(f"there is no model for language {args.language!r}; use one of {known}")
-    if args.downloaded:
-        models = [model for model in models if _is_here(model)]
-    if args.json:
-        write_json([_record(model) for model in models])
-        return 0
-    write_result(aligned([_COLUMNS, *(_row(model) for model in models)]))
-    if not args.quiet:
-        say(f"downloads: {hub.home()}")
-    return 0
+        raise ModelNotFound(f"there is no model for language {language!r}; use one of {known}")
+    if downloaded:
+        chosen = [model for model in chosen if _is_here(model)]
+    if console.json:
+        write_json([{**dataclasses.asdict(m), "on_disk": _is_here(m)} for m in chosen])
+        return
+    write_result(fitted(aligned([_COLUMNS, *(_row(model) for model in chosen)])))
+    console.say(f"downloads: {hub.home()}")
 
 
-def _prune(args: argparse.Namespace) -> int:
-    if args.language or args.downloaded:
-        raise ConfigError("--prune takes names; leave --language and --downloaded out")
-    chosen = None if _ALL in args.prune else [find_published(name) for name in args.prune]
-    gone = hub.prune(chosen, dry_run=args.dry_run)
-    if args.json:
+def _prune(names: tuple[str, ...], dry_run: bool, console: Console) -> None:
+    named = [find_published(name) for name in names if name not in (_ALL, _PARTS)]
+    chosen = None if _ALL in names else named
+    gone = hub.prune(chosen, dry_run=dry_run)
+    if console.json:
         write_json([str(path) for path in gone])
     else:
         for path in gone:
             write_result(str(path))
-    if not args.quiet:
-        say(f"{'would delete' if args.dry_run else 'deleted'}: {len(gone)}")
-    return 0
-
-
-def _record(model: Published) -> dict[str, Any]:
-    return {**dataclasses.asdict(model), "on_disk": _is_here(model)}
+    console.say(f"{'would delete' if dry_run else 'deleted'}: {len(gone)}")
 
 
 def _is_here(model: Published) -> bool:
@@ -95,13 +88,7 @@ def _is_here(model: Published) -> bool:
 
 
 def _row(model: Published) -> tuple[str, ...]:
-    return (
-        model.name,
-        model.language,
-        "?" if model.dim is None else str(model.dim),
-        "?" if model.megabytes is None else str(model.megabytes),
-        model.form,
-        "yes" if _is_here(model) else "no",
-        model.licence,
-        model.trained_on,
-    )
+    dim, size = ("?" if n is None else str(n) for n in (model.dim, model.megabytes))
+    here = "yes" if _is_here(model) else "no"
+    facts = (model.form, here, model.licence, model.trained_on)
+    return (model.name, model.language, dim, size, *facts)

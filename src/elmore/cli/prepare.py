@@ -1,98 +1,160 @@
-"""`elmore prepare`: turn text files into a corpus to train on."""
+"""`elmore prepare`: turn text files into a corpus to train on, or only into a vocabulary."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
-from contextlib import closing
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore.cli import flags
-from elmore.cli.parsing import Parser
-from elmore.cli.report import make_progress, say, write_json
+import click
+
+from elmore.cli import options
+from elmore.cli.console import Console, check_new, common, write_json
+from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
+    from elmore.cli.options import TextInput
     from elmore.corpus.prepared import Prepared
 
-__all__ = ["EXAMPLES", "Stopwatch", "add_arguments", "run"]
+__all__ = ["prepare"]
 
-EXAMPLES = """\
+_EXAMPLES = """\
   elmore prepare corpus/*.txt.gz -o data/
   elmore prepare books/*.txt --split-sentences --vocabulary 100000 -o data/
   elmore prepare train/* --tokenized --heldout-files 'heldout/*' --vocabulary vocab.txt -o data/
+  elmore prepare corpus/*.txt.gz --vocabulary 50000 -o vocab.txt
 
-Blank lines separate documents. An interrupted run resumes when it is started again.
+Blank lines separate documents. If -o ends in .txt, only a vocabulary is written. An interrupted run
+resumes when it is started again. `elmore info data/` shows what vocabularies of other sizes cover.
 """
 
 
-def add_arguments(parser: Parser) -> None:
-    """Declare the arguments."""
-    flags.add_corpus(parser, "+")
-    flags.add_output(parser, "folder to create", required=True)
-    parser.add_argument(
-        "--vocabulary",
-        type=_vocabulary,
-        metavar="N|FILE",
-        help="number of words, with <S> </S> <UNK>, or a vocabulary file (default: 50000 words, "
-        "without those that occur once)",
-    )
-    flags.add(parser, "--min-count")
-    flags.add(parser, "--heldout", default=0.005)
-    parser.add_argument(
-        "--heldout-files",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="hold out this file or pattern instead; may be repeated",
-    )
-    flags.add_seed(parser)
-    parser.add_argument(
-        "--shard-tokens",
-        type=int,
-        default=1_000_000,
-        metavar="N",
-        help="approximate tokens per shard (default: 1000000)",
-    )
-    flags.add_common(parser)
+@click.command(epilog=options.examples(_EXAMPLES))
+@options.corpus
+@options.force_output("Folder to create, or NAME.txt for a vocabulary alone.", required=True)
+@click.option(
+    "--vocabulary",
+    metavar="N|FILE",
+    help="Number of words, with <S> </S> <UNK>, or a vocabulary file; by default 50000 words, "
+    "without those that occur once.",
+)
+@click.option("--min-count", type=int, metavar="N", help="Leave out words that occur less often.")
+@click.option(
+    "--heldout",
+    type=float,
+    default=0.005,
+    metavar="SHARE",
+    help="Share of the documents to hold out.",
+)
+@click.option(
+    "--heldout-files",
+    multiple=True,
+    metavar="FILE",
+    help="Hold out this file or pattern instead; may be repeated.",
+)
+@options.seed
+@click.option(
+    "--shard-tokens",
+    type=int,
+    default=1_000_000,
+    metavar="N",
+    help="Approximate tokens per shard.",
+)
+@common()
+def prepare(
+    *,
+    text: TextInput,
+    workers: int | None,
+    output: Path,
+    force: bool,
+    vocabulary: str | None,
+    min_count: int | None,
+    heldout: float,
+    heldout_files: tuple[str, ...],
+    seed: int,
+    shard_tokens: int,
+    console: Console,
+) -> None:
+    """Turn text files into shards and a vocabulary to train on.
 
+    INPUT are UTF-8 text files or patterns (plain, gz, bz2, xz or zst).
+    """
+    from elmore.corpus.prepare import prepare as prepare_corpus
 
-def run(args: argparse.Namespace) -> int:
-    """Prepare a corpus."""
-    from elmore.corpus.prepare import prepare
-
-    watch = Stopwatch()
-    with closing(make_progress(unit="tokens", quiet=args.quiet)) as progress:
-        prepared = prepare(
-            args.inputs,
-            args.output,
-            vocabulary=args.vocabulary,
-            min_count=args.min_count,
-            tokenized=args.tokenized,
-            split_sentences=args.split_sentences,
-            tokenizer=args.tokenizer,
-            errors=args.errors,
-            heldout=args.heldout,
-            heldout_files=args.heldout_files,
-            seed=args.seed,
-            shard_tokens=args.shard_tokens,
-            workers=args.workers,
-            overwrite=args.force,
+    # A file whose name is a number can be written as ./50000.
+    words = int(vocabulary) if vocabulary is not None and vocabulary.isdecimal() else vocabulary
+    if output.suffix == ".txt":
+        if isinstance(words, str):
+            raise ConfigError("--vocabulary FILE is a vocabulary already; pass a number of words")
+        _write_vocabulary(text, workers, output, force, words, min_count, console)
+        return
+    start = time.perf_counter()
+    with console.progress("tokens") as progress:
+        prepared = prepare_corpus(
+            text.inputs,
+            output,
+            vocabulary=words,
+            min_count=min_count,
+            tokenized=text.tokenized,
+            split_sentences=text.split_sentences,
+            tokenizer=text.tokenizer or "ptb",
+            errors=text.errors,
+            heldout=heldout,
+            heldout_files=heldout_files,
+            seed=seed,
+            shard_tokens=shard_tokens,
+            workers=workers,
+            overwrite=force,
             progress=progress,
         )
-    cost = watch.report(prepared.n_tokens + prepared.heldout.tokens)
-    if args.json:
-        write_json({**_facts(prepared), **cost})
-    elif not args.quiet:
-        for line in _lines(prepared, cost):
-            say(line)
-    return 0
+    seconds = time.perf_counter() - start
+    if console.json:
+        write_json({**_facts(prepared), "seconds": round(seconds, 2)})
+    else:
+        for line in _lines(prepared, seconds):
+            console.say(line)
 
 
-# A file whose name is a number can be written as ./50000.
-def _vocabulary(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
+def _write_vocabulary(
+    text: TextInput,
+    workers: int | None,
+    output: Path,
+    force: bool,
+    size: int | None,
+    min_count: int | None,
+    console: Console,
+) -> None:
+    """Count the words of the text and write the most frequent ones."""
+    from elmore.base.atomic import atomic_file
+    from elmore.corpus.words import VocabularyChoice, count_words
+
+    choice = VocabularyChoice.of(size, min_count)
+    check_new(output, force=force)
+    with console.progress("tokens") as progress:
+        counts = count_words(
+            text.inputs,
+            tokenized=text.tokenized,
+            split_sentences=text.split_sentences,
+            tokenizer=text.tokenizer or "ptb",
+            errors=text.errors,
+            workers=workers,
+            progress=progress,
+        )
+    words = choice.make(counts)
+    with atomic_file(output, overwrite=force) as stream:
+        stream.write(words.to_bytes())
+    missing = 1 - counts.covered(words) / counts.n_tokens
+    if console.json:
+        facts = {"words": len(words), "types": len(counts), "tokens": counts.n_tokens}
+        write_json({**facts, "oov_rate": missing, "output": str(output)})
+        return
+    console.say(
+        f"{len(words):,} words, <S> </S> <UNK> included, cover {1 - missing:.2%} of "
+        f"{counts.n_tokens:,} tokens; the text has {len(counts):,} different words"
+    )
+    if counts.pruned:
+        console.say("note: counts are approximate, because rare words were dropped to save memory")
 
 
 def _facts(prepared: Prepared) -> dict[str, Any]:
@@ -110,7 +172,7 @@ def _facts(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def _lines(prepared: Prepared, cost: dict[str, float]) -> list[str]:
+def _lines(prepared: Prepared, seconds: float) -> list[str]:
     training, heldout = prepared.training, prepared.heldout
     oov = f"not in it: {prepared.oov_rate:.2%} of the training tokens"
     if heldout.tokens:
@@ -121,45 +183,8 @@ def _lines(prepared: Prepared, cost: dict[str, float]) -> list[str]:
         f"held out: {heldout.tokens:,} tokens, {heldout.sentences:,} sentences, "
         f"{heldout.documents:,} documents",
         f"vocabulary: {len(prepared.vocabulary):,} words; {oov}",
-        f"time: {cost['seconds']:.1f} s; "
-        f"{cost['tokens_per_cpu_second']:,.0f} tokens per CPU second",
+        f"time: {seconds:.1f} s, "
+        f"{(training.tokens + heldout.tokens) / max(seconds, 0.01):,.0f} tokens per second",
         *(f"note: {note}" for note in prepared.notes),
         f"wrote '{prepared.folder}'",
     ]
-
-
-class Stopwatch:
-    """Measures elapsed and CPU time, child processes included."""
-
-    def __init__(self) -> None:
-        self._start = time.perf_counter(), _cpu_seconds()
-
-    def report(self, n_tokens: int) -> dict[str, float]:
-        """What was spent since the start, and memory where the system reports it."""
-        seconds = time.perf_counter() - self._start[0]
-        cpu = _cpu_seconds() - self._start[1]
-        report = {
-            "seconds": round(seconds, 2),
-            "cpu_seconds": round(cpu, 2),
-            "tokens_per_cpu_second": round(n_tokens / max(cpu, 0.01)),
-        }
-        if sys.platform == "linux":  # macOS counts ru_maxrss in bytes, Linux in kilobytes
-            import resource
-
-            own, children = (
-                resource.getrusage(who).ru_maxrss
-                for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-            )
-            report["peak_bytes_of_a_process"] = 1024 * max(own, children)
-        return report
-
-
-def _cpu_seconds() -> float:
-    if sys.platform == "win32":
-        return time.process_time()
-    import resource
-
-    return sum(
-        usage.ru_utime + usage.ru_stime
-        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    )

@@ -1,181 +1,206 @@
-"""`elmore score`: log probabilities of sentences and tokens, and likely words."""
+"""`elmore score`: probabilities of sentences and tokens, likely words, and perplexity."""
 
 from __future__ import annotations
 
-import argparse
-import itertools
+import dataclasses
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from elmore.cli import flags
-from elmore.cli.parsing import Parser
-from elmore.cli.report import make_progress, reading_notes, say, several, write_result
-from elmore.errors import ConfigError
-from elmore.text.reading import Counts
+import click
+
+from elmore.cli import options
+from elmore.cli.console import Console, common, fitted, write_json, write_result
+from elmore.errors import ConfigError, InputError
+from elmore.report import aligned
 
 if TYPE_CHECKING:
+    from elmore.cli.options import ComputeChoice, TextInput
     from elmore.elmo import Elmo
+    from elmore.embedding.load import ModelPath
+    from elmore.language_model.perplexity import Perplexity
     from elmore.text.sentence import Sentence
 
-__all__ = ["EXAMPLES", "add_arguments", "run"]
+__all__ = ["score"]
 
-EXAMPLES = """\
+Kind = Literal["sentences", "tokens", "next", "previous", "substitutes", "total"]
+
+_EXAMPLES = """\
   elmore score "A plant grew ."
-  elmore score lines.txt --model my-model --per-token --format tsv
+  elmore score lines.txt --per-token --format tsv
   elmore score "The cat sat on the" --next --top 5
   echo "She sat on the bank ." | elmore score --substitutes --position 4
+  elmore score heldout.txt --total
 
 One record per line of input, blank lines too; all logarithms are natural, from the full softmax.
   forward   log p(token | tokens before it); end: of </S> after the last token
   backward  log p(token | tokens after it); begin: of <S> before the first token
   log_prob  of the sentence, mean of both directions
-Words that are not in the vocabulary are scored as <UNK> and marked "unknown". An INPUT with spaces
-in it that is not a file is a sentence.
-"""
+Words that are not in the vocabulary are scored as <UNK> and marked "unknown".
 
+--total prints the perplexity of each file, and of all of them: roughly how many words the model is
+choosing between at each step; lower is better. Each sentence is scored by itself. "without <UNK>"
+leaves out the predictions of unknown words. Empty lines are not counted.
+"""
 _DEFAULT_TOP = 10
 _TSV = {
     "sentences": "log_prob forward backward perplexity n_tokens sentence",
     "tokens": "sentence position token forward backward unknown",
     "words": "sentence position rank word log_prob",
 }
+_COLUMNS = ("file", "forward", "backward", "mean", "without <UNK>", "tokens", "sentences", "<UNK>")
 
 
-def add_arguments(parser: Parser) -> None:
-    """Declare the arguments."""
-    flags.add_model(parser)
-    flags.add_inputs(parser, model_first=True, more=" or sentences in quotes")
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--per-token", action="store_true", help="also the value of each token")
-    kind.add_argument("--next", action="store_true", help="words likely to follow each line")
-    kind.add_argument("--previous", action="store_true", help="words likely to come before it")
-    kind.add_argument(
-        "--substitutes", action="store_true", help="words likely in the place of each token"
-    )
-    flags.add(parser, "--top", help=f"how many words (default: {_DEFAULT_TOP})")
-    parser.add_argument(
-        "--position", type=int, metavar="N", help="with --substitutes: only this token, from 0"
-    )
-    flags.add(
-        parser,
-        "--format",
-        choices=("jsonl", "tsv"),
-        default="jsonl",
-        help="output format (default: jsonl)",
-    )
-    flags.add(parser, "--start")
-    flags.add_compute(parser)
-    flags.add_common(parser, json=False)
+@click.command(epilog=options.examples(_EXAMPLES))
+@options.text_input
+@options.model()
+@click.option("--per-token", is_flag=True, help="Also the value of each token.")
+@click.option("--next", "following", is_flag=True, help="Words likely to follow each line.")
+@click.option("--previous", is_flag=True, help="Words likely to come before it.")
+@click.option("--substitutes", is_flag=True, help="Words likely at the position of each token.")
+@click.option("--total", is_flag=True, help="The perplexity of each file and of all of them.")
+@click.option(
+    "--top", type=options.COUNT, metavar="K", help=f"How many words, by default {_DEFAULT_TOP}."
+)
+@click.option(
+    "--position",
+    type=click.IntRange(0),
+    metavar="N",
+    help="With --substitutes: only this token, from 0.",
+)
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "tsv"]),
+    default="jsonl",
+    help="Output format of records.",
+)
+@options.compute()
+@common()
+def score(
+    *,
+    text: TextInput,
+    model: ModelPath | None,
+    per_token: bool,
+    following: bool,
+    previous: bool,
+    substitutes: bool,
+    total: bool,
+    top: int | None,
+    position: int | None,
+    form: str,
+    compute: ComputeChoice,
+    console: Console,
+) -> None:
+    """Probabilities of sentences and tokens, likely words, and perplexity.
 
+    INPUT is a text file with one sentence per line, or a sentence in quotes; - or none reads stdin.
+    """
+    flags: dict[Kind, bool] = {
+        "tokens": per_token,
+        "next": following,
+        "previous": previous,
+        "substitutes": substitutes,
+        "total": total,
+    }
+    chosen: list[Kind] = [kind for kind, wanted in flags.items() if wanted]
+    if len(chosen) > 1:
+        raise ConfigError(
+            "--per-token, --next, --previous, --substitutes and --total exclude each other; leave "
+            "all but one out"
+        )
+    kind: Kind = chosen[0] if chosen else "sentences"
+    if top is not None and kind not in ("next", "previous", "substitutes"):
+        raise ConfigError("--top lists words; add --next, --previous or --substitutes")
+    if position is not None and not substitutes:
+        raise ConfigError("--position is for --substitutes; add it")
+    if console.json and not total:
+        raise ConfigError("--json is for --total; records are JSON lines without it")
+    checkpoint = options.read_model(model)
+    text.check(console)
+    elmo = compute.load(checkpoint, text.tokenizer)
+    if total:
+        _print_total(text, elmo, compute.start, console)
+        return
+    from elmore.text.reading import Counts
 
-def run(args: argparse.Namespace) -> int:
-    """Score each line, or list words for it."""
-    _check(args)
-    model, inputs = flags.model_and_inputs(args)
-    checkpoint = flags.read_model(model)
-    flags.check_words(args, inputs)
-    elmo, counts = flags.make_elmo(args, checkpoint), Counts()
-    read = flags.read_words(flags.make_reader(args, elmo), inputs, counts)
-    missing = 0
-    with closing(make_progress(unit="sentences", quiet=args.quiet)) as progress:
-        records = _records(args, elmo, itertools.islice(read, args.limit))
+    counts, missing = Counts(), 0
+    with console.progress("sentences", text.count(console)) as progress:
+        sentences = (sentence for _, sentence in text.read(elmo, counts))
+        records = _records(elmo, sentences, kind, top or _DEFAULT_TOP, position)
         for number, record in enumerate(records):
             # With the first record, so that an early error leaves stdout empty.
-            if args.format == "tsv" and number == 0:
-                kind = "tokens" if args.per_token else "words" if _listed(args) else "sentences"
-                write_result(_TSV[kind].replace(" ", "\t"))
+            if form == "tsv" and number == 0:
+                write_result(_TSV.get(kind, _TSV["words"]).replace(" ", "\t"))
             # A short sentence has no token at --position; it is counted, not an error.
-            missing += args.position is not None and not record["substitutes"]
-            if args.format == "jsonl":
+            missing += position is not None and not record["substitutes"]
+            if form == "jsonl":
                 write_result(json.dumps(record, ensure_ascii=False))
             else:
-                for row in _rows(args, number, record):
+                for row in _rows(kind, number, record):
                     write_result("\t".join(map(_cell, row)))
             progress.update(1)
-    notes = reading_notes(counts, checkpoint)
-    if missing:
-        notes.append(f"{missing} without a token {args.position}")
-    if notes and not args.quiet:
-        say(f"read {several(counts.sentences, 'sentence')}: {', '.join(notes)}")
-    return 0
-
-
-def _listed(args: argparse.Namespace) -> bool:
-    return bool(args.next or args.previous or args.substitutes)
-
-
-def _check(args: argparse.Namespace) -> None:
-    if args.top is not None and not _listed(args):
-        raise ConfigError("--top lists words; add --next, --previous or --substitutes")
-    if args.top is not None and args.top < 1:
-        raise ConfigError(f"--top {args.top} is not a number of words; use 1 or more")
-    if args.position is not None and not args.substitutes:
-        raise ConfigError("--position is for --substitutes; add it")
-    if args.position is not None and args.position < 0:
-        raise ConfigError(f"--position {args.position} is before the first token; count from 0")
+    console.notes(
+        counts, checkpoint, *([f"{missing} without a token {position}"] if missing else [])
+    )
 
 
 def _records(
-    args: argparse.Namespace, elmo: Elmo, sentences: Iterable[Sentence]
+    elmo: Elmo, sentences: Iterable[Sentence], kind: Kind, top: int, position: int | None
 ) -> Iterator[dict[str, Any]]:
-    from elmore.embedding.stream import BATCH_TOKENS
     from elmore.language_model.likely_words import next_words, previous_words, substitutes
     from elmore.language_model.scores import pipe_scores
 
-    top = args.top or _DEFAULT_TOP
     # Likely words are computed one sentence at a time, scores in batches.
-    if args.next or args.previous:
-        key, likely = ("next", next_words) if args.next else ("previous", previous_words)
+    if kind in ("next", "previous"):
+        likely = next_words if kind == "next" else previous_words
         for sentence in sentences:
-            yield {"tokens": sentence.tokens, key: _words(likely(elmo, sentence.tokens, top))}
-    elif args.substitutes:
+            yield {"tokens": sentence.tokens, kind: _words(likely(elmo, sentence.tokens, top))}
+    elif kind == "substitutes":
         for sentence in sentences:
-            places = range(len(sentence)) if args.position is None else [args.position]
+            chosen = range(len(sentence)) if position is None else [position]
             words = [
                 {
-                    "position": place,
-                    "token": sentence.tokens[place],
-                    "words": _words(substitutes(elmo, sentence.tokens, place, top)),
+                    "position": k,
+                    "token": sentence.tokens[k],
+                    "words": _words(substitutes(elmo, sentence.tokens, k, top)),
                 }
-                for place in places
-                if place < len(sentence)
+                for k in chosen
+                if k < len(sentence)
             ]
             yield {"tokens": sentence.tokens, "substitutes": words}
     else:
-        batch_tokens = args.batch_tokens or BATCH_TOKENS
+        batch_tokens = elmo.engine.batch_tokens
         for result in pipe_scores(elmo, sentences, batch_tokens=batch_tokens):
-            yield result.to_dict(per_token=args.per_token)
+            yield result.to_dict(per_token=kind == "tokens")
 
 
 def _words(words: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
     return [{"word": word, "log_prob": round(value, 6)} for word, value in words]
 
 
-def _rows(
-    args: argparse.Namespace, number: int, record: dict[str, Any]
-) -> Iterator[tuple[object, ...]]:
+def _rows(kind: Kind, number: int, record: dict[str, Any]) -> Iterator[tuple[object, ...]]:
     """The rows of a record in a table."""
     tokens = record["tokens"]
-    if args.per_token:
+    if kind == "tokens":
         backward = record["backward"] or [None] * len(tokens)
         if record["begin"] is not None:
             yield number, -1, "<S>", None, record["begin"], False
         for k, token in enumerate(tokens):
             yield number, k, token, record["forward"][k], backward[k], record["unknown"][k]
         yield number, len(tokens), "</S>", record["end"], None, False
-    elif args.substitutes:
-        for place in record["substitutes"]:
-            for rank, word in enumerate(place["words"], 1):
-                yield number, place["position"], rank, word["word"], word["log_prob"]
-    elif _listed(args):
-        position = len(tokens) if args.next else -1
-        for rank, word in enumerate(record["next" if args.next else "previous"], 1):
-            yield number, position, rank, word["word"], word["log_prob"]
-    else:
+    elif kind == "substitutes":
+        for found in record["substitutes"]:
+            for rank, word in enumerate(found["words"], 1):
+                yield number, found["position"], rank, word["word"], word["log_prob"]
+    elif kind == "sentences":
         names = ("log_prob", "forward_log_prob", "backward_log_prob", "perplexity")
         yield (*(record[name] for name in names), len(tokens), " ".join(tokens))
+    else:
+        position = len(tokens) if kind == "next" else -1
+        for rank, word in enumerate(record[kind], 1):
+            yield number, position, rank, word["word"], word["log_prob"]
 
 
 def _cell(value: object) -> str:
@@ -185,3 +210,75 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return str(int(value))
     return str(value).replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+
+
+# --------------------------------------------------------------------------- --total
+
+
+def _print_total(text: TextInput, elmo: Elmo, start: str, console: Console) -> None:
+    """Measure each input, and all of them together."""
+    from elmore.text.reading import Counts
+
+    counts = Counts()
+    results = _measure(text, elmo, counts, console)
+    total = sum((result for _, result in results[1:]), start=results[0][1])
+    if console.json:
+        files = [{"file": name, **result.to_dict()} for name, result in results]
+        report = {"model": elmo.checkpoint.origin, "start": start, "files": files}
+        write_json({**report, "total": total.to_dict()})
+    else:
+        write_result(fitted(_table(results if len(results) == 1 else [*results, ("total", total)])))
+    console.warn_if_misleading(total.oov_rate)
+    console.notes(counts, elmo.checkpoint)
+
+
+def _measure(
+    text: TextInput, elmo: Elmo, counts: Any, console: Console
+) -> list[tuple[str, Perplexity]]:
+    """Measure the inputs one by one; those that --limit does not reach are left out."""
+    from elmore.language_model.perplexity import perplexity
+
+    results: list[tuple[str, Perplexity]] = []
+    with console.progress("sentences", text.count(console)) as progress:
+        for name in text.words:
+            left = None if text.limit is None else text.limit - counts.sentences
+            if left == 0:
+                break  # --limit counts over all files
+            one = dataclasses.replace(text, inputs=(name,), limit=left)
+            label = "stdin" if name == "-" else name
+            try:
+                result = perplexity(
+                    elmo,
+                    (sentence.tokens for _, sentence in one.read(elmo, counts)),
+                    tokenized=True,
+                    batch_tokens=elmo.engine.batch_tokens,
+                    progress=progress,
+                )
+            except InputError as error:
+                if error.file is None:  # there was no sentence
+                    raise InputError(str(error), file=label) from None
+                raise
+            results.append((label, result))
+    return results
+
+
+def _table(results: Sequence[tuple[str, Perplexity]]) -> str:
+    rows: list[tuple[str, ...]] = [_COLUMNS]
+    for name, result in results:
+        rows.append(
+            (
+                name,
+                f"{result.forward:.2f}",
+                "none" if result.backward is None else f"{result.backward:.2f}",
+                f"{result.mean:.2f}",
+                f"{result.without_unknown:.2f}",
+                str(result.n_tokens),
+                str(result.n_sentences),
+                f"{result.oov_rate:.2%}",
+            )
+        )
+    return (
+        f"{aligned(rows, right=range(1, len(_COLUMNS)))}\n"
+        "tokens: predictions per direction, the words and one marker per sentence; "
+        "<UNK>: share of the words"
+    )

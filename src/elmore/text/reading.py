@@ -320,8 +320,8 @@ def check_rereadable(inputs: Sequence[str]) -> None:
         if name == STDIN or _is_pipe(name):
             what = "stdin" if name == STDIN else f"'{shown(name, 120)}'"
             raise ConfigError(
-                f"--workers reads its input again when it resumes, but {what} can be read only "
-                "once; save it to a file first"
+                f"{what} can be read only once, and a run that resumes reads its input again; save "
+                "it to a file first"
             )
     check_inputs(inputs, None)
 

@@ -49,7 +49,7 @@ class Records:
     Attributes:
         field: JSON lines: the key of a text, or of a list of tokens; null is an empty text.
         column: CSV or TSV: the name of the column in the first line, or its number from 1 in a
-            file without names.
+            file without names. For JSON lines it means the same as `field`.
         conllu: CoNLL-U: the words of column 2. As in a treebank's syntax, contractions are taken
             apart: *du* is *de le*.
     """
@@ -84,15 +84,14 @@ class Records:
         if self.field is not None:
             return _json_texts(lines, name, self.field)
         if self.column is not None:
+            if suffix in (".jsonl", ".ndjson"):
+                return _json_texts(lines, name, str(self.column))
             return _column_texts(lines, name, self.column)
         if self.conllu or suffix == ".conllu":
             return ((one.line, one.words) for one in conllu_sentences(lines, name))
-        if suffix in (".jsonl", ".csv", ".tsv"):
-            flag = "--field" if suffix == ".jsonl" else "--column"
-            raise InputError(
-                f"{suffix} is not a text with one sentence per line; name what to read with {flag}",
-                file=shown(name, 120),
-            )
+        if suffix in (".jsonl", ".ndjson", ".csv", ".tsv"):
+            problem = f"{suffix} is not a text with one sentence per line; name what to read with "
+            raise InputError(f"{problem}--column", file=shown(name, 120))
         return lines
 
 

@@ -21,9 +21,9 @@ __all__ = [
 ]
 
 # What to do about a missing key or section of a recipe, for messages.
-MISSING = "copy a recipe with `elmore recipes show laptop`"
+MISSING = "copy a recipe with `elmore pretrain --show-recipe laptop`"
 _FOLDER = Path(__file__).parent / "recipes"
-# Only a path: the modules of the tasks need torch, and `elmore recipes` works without it.
+# Only a path: the modules of the tasks need torch, and listing recipes works without it.
 _TASK_FOLDER = Path(__file__).parents[2] / "tasks" / "recipes"
 
 
@@ -97,7 +97,9 @@ def _override(data: dict[str, Any], key: str, text: str) -> None:
         example = f"{places[0]}.{key}={text}" if places else "optimizer.lr=0.002"
         raise ConfigError(f"--set {key}={text}: name the section too, e.g. {example}")
     if section == "name" or not isinstance(data.setdefault(section, {}), dict):
-        raise ConfigError(f"--set {key}={text}: {section!r} is not a section; see `elmore recipes`")
+        raise ConfigError(
+            f"--set {key}={text}: {section!r} is not a section; see `elmore pretrain --recipes`"
+        )
     if text == "null":  # TOML has no word for it
         data[section][name] = None
         return

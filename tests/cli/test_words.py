@@ -1,4 +1,4 @@
-"""`centroids`, and `cache` in word2vec's form."""
+"""`elmore words`: of a vocabulary, and of a corpus."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def words(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", ["out.bin", "out.txt"])
 def test_words_of_a_text(cli, tiny_folder: Path, tiny_elmo: Elmo, text, words, tmp_path, name):
     out = tmp_path / name
-    result = cli("centroids", text, "--model", tiny_folder, "--words", words, "-o", out)
+    result = cli("words", text, "--model", tiny_folder, "--words", words, "-o", out)
     assert (result.code, result.out) == (0, "")
     assert "wrote 3 vectors of 4 uses" in result.err
     keyed = KeyedVectors.load_word2vec_format(str(out), binary=name.endswith("bin"))
@@ -35,7 +35,7 @@ def test_words_of_a_text(cli, tiny_folder: Path, tiny_elmo: Elmo, text, words, t
 
 
 def test_senses_counts_and_json(cli, tiny_folder: Path, text, words, tmp_path):
-    base = ["centroids", text, "--model", tiny_folder, "--words", words, "--json"]
+    base = ["words", text, "--model", tiny_folder, "--words", words, "--json"]
     report = json.loads(cli(*base, "--senses", "2", "-o", tmp_path / "senses.txt").out)
     assert (report["vectors"], report["uses"], report["words"]) == (4, 4, 4)
     keyed = KeyedVectors.load_word2vec_format(str(tmp_path / "senses.txt"))
@@ -45,7 +45,7 @@ def test_senses_counts_and_json(cli, tiny_folder: Path, text, words, tmp_path):
 
 
 def test_the_models_own_words(cli, text, tmp_path):
-    assert cli("centroids", text, "-o", tmp_path / "out.bin").code == 0
+    assert cli("words", text, "-o", tmp_path / "out.bin").code == 0
     keyed = KeyedVectors.load_word2vec_format(str(tmp_path / "out.bin"), binary=True)
     assert keyed.vector_size == INCLUDED["english"].dim
     assert {"It", "fell", "He", "said", "no"} <= set(keyed.index_to_key)
@@ -54,11 +54,11 @@ def test_the_models_own_words(cli, text, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "part"),
     [
-        ([], "pass -o FILE"),
+        ([], "missing option '-o'"),
         (["-o", "-"], "pass -o FILE"),
         (["-o", "x.bin"], "name the words with --words"),
         (["-o", "x.bin", "--layers", "all"], "a word has one vector"),
-        (["-o", "x.bin", "--senses", "0"], "from 1"),
+        (["-o", "x.bin", "--senses", "0"], "range"),
         (["-o", "x.bin", "--words", "{w}", "--senses", "9", "--uses", "2"], "uses >= senses"),
         (["-o", "x.bin", "--words", "{w}", "--layers", "7"], "layers 0..2"),
     ],
@@ -66,23 +66,23 @@ def test_the_models_own_words(cli, text, tmp_path):
 def test_misuse(cli, tiny_folder: Path, text, words, tmp_path, monkeypatch, flags, part):
     monkeypatch.chdir(tmp_path)
     flags = [flag.format(w=words) for flag in flags]
-    result = cli("centroids", text, "--model", tiny_folder, *flags)
+    result = cli("words", text, "--model", tiny_folder, *flags)
     assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
     assert part in result.err
     assert not (tmp_path / "x.bin").exists()
 
 
 @pytest.mark.parametrize("name", ["out.bin", "out.vec"])
-def test_cache_for_gensim(
+def test_words_without_context(
     cli, tiny_folder: Path, tiny_elmo: Elmo, words, tmp_path, name, monkeypatch
 ):
-    monkeypatch.setattr("elmore.cli.cache._BLOCK", 3)
+    monkeypatch.setattr("elmore.cli.words._BLOCK", 3)
     out = tmp_path / name
-    assert cli("cache", tiny_folder, words, "-o", out).code == 0
+    assert cli("words", "--model", tiny_folder, "--words", words, "-o", out).code == 0
     keyed = KeyedVectors.load_word2vec_format(str(out), binary=name.endswith("bin"))
     assert keyed.index_to_key == ["fell", "It", "never", "."]
     np.testing.assert_allclose(
         keyed.vectors, tiny_elmo.engine.token_vectors(keyed.index_to_key), atol=1e-6
     )
     assert keyed.most_similar("fell", topn=1)[0][0] in keyed
-    assert cli("cache", tiny_folder, words, "-o", out).code == 2
+    assert cli("words", "--model", tiny_folder, "--words", words, "-o", out).code == 2

@@ -1,4 +1,4 @@
-"""`elmore task`."""
+"""`elmore train`, `evaluate` and `predict` for all tasks."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def settings(name: str, epochs: int = 1) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_train_evaluate_predict(name: str, cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
     data, out = write_data(name, tmp_path), tmp_path / "out"
-    train = ["task", "train", name, data, "--dev", data, "--model", tiny_folder, "-o", out]
+    train = ["train", name, data, "--dev", data, "--model", tiny_folder, "-o", out]
     result = cli(*train, *settings(name), "--json", "--threads", 1)
     assert result.code == 0, result.err
     assert json.loads(result.out)["name"] == name
     assert "epoch 1: " in result.err
     assert json.loads((out / "results.json").read_text())["name"] == name
-    result = cli("task", "evaluate", name, data, "--trained", out, "--json")
+    result = cli("evaluate", out, data, "--json")
     assert result.code == 0, result.err
     assert json.loads(result.out)["measured_on"]["examples"] == 8
-    result = cli("task", "predict", name, "--trained", out, "--json", stdin=PLAIN[name])
+    result = cli("predict", out, "-f", "jsonl", stdin=PLAIN[name])
     assert result.code == 0, result.err
     assert len(result.records()) == N_LINES[name]
-    result = cli("task", "predict", name, "--trained", out, stdin=PLAIN[name])
+    result = cli("predict", out, stdin=PLAIN[name])
     assert result.code == 0, result.err
     assert "\x1b" not in result.out  # colours are for terminals
     assert len(result.out.splitlines()) >= N_LINES[name]
@@ -62,7 +62,7 @@ def test_train_evaluate_predict(name: str, cli: Any, tiny_folder: Path, tmp_path
 
 def test_seeds_test_files_and_resume(cli: Any, tmp_path: Path) -> None:
     data, out = write_data("sentiment", tmp_path), tmp_path / "out"
-    train = ["task", "train", "sentiment", data, "--dev", data, "--test", data, "--no-elmo"]
+    train = ["train", "sentiment", data, "--dev", data, "--test", data, "--no-elmo"]
     train += [*settings("sentiment"), "-o", out, "--seeds", 2, "--seed", 3]
     result = cli(*train)
     assert result.code == 0, result.err
@@ -80,34 +80,30 @@ def test_seeds_test_files_and_resume(cli: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("fit ner x", "invalid choice"),
-        ("train parsing x -o {t}/o", "invalid choice"),
-        ("train ner -o {t}/o --no-elmo", "required: INPUT"),
-        ("train ner {d} --no-elmo", "required: -o/--output"),
+        ("train parsing x -o {t}/o", "is not one of"),
+        ("train ner -o {t}/o --no-elmo", "missing argument 'INPUT"),
+        ("train ner {d} --no-elmo", "missing option '-o'"),
         ("train ner {d} -o {t}/o --no-elmo --model {m}", "leave one out"),
-        ("train ner {d} -o {t}/o --no-elmo --seeds 0", "number from 1"),
-        ("train ner {d} -o {t}/o --no-elmo --trained {t}", "leave it out for train"),
+        ("train ner {d} -o {t}/o --no-elmo --seeds 0", "not in the range"),
+        ("train ner {d} -o {t}/o --no-elmo --trained {t}", "no option --trained"),
         ("train ner {d} -o {t}/o --no-elmo --recipe srl-laptop", "unknown key"),
         ("train ner {d} -o {t}/o --no-elmo --recipe lapto", "no recipe is called"),
-        ("train ner {d} -o {t}/o --no-elmo --set model.dropout=2", "model.dropout=2.0"),
-        ("train ner {d} -o {t}/o --no-elmo --set data.batch_size=-1", "use 0 or more"),
-        ("train ner {d} -o {t}/o --no-elmo --set optimizer.lr=-1", "a positive number"),
-        ("train ner {d} -o {t}/o --no-elmo --set elmo.dropout=1", "share from 0"),
-        ("evaluate ner {d}", "required: --trained"),
-        ("evaluate ner --trained {t}", "required: INPUT"),
-        ("evaluate ner {d} --trained {t} --dev {d}", "--dev is for train"),
-        ("predict ner {d} --trained {t} -o {t}/x", "-o is for train"),
-        ("predict ner {d} --trained {t} --seeds 3", "--seeds is for train"),
-        ("predict ner {d} --trained {t} --recipe paper", "--recipe is for train"),
-        ("predict ner {d} --trained {t} --precision int8", "--precision needs --model"),
+        ("train ner {d} -o {t}/o --no-elmo --set model.dropout=2", "model.dropout=2"),
+        ("train ner {d} -o {t}/o --no-elmo --set data.batch_size=-1", "data.batch_size=-1"),
+        ("train ner {d} -o {t}/o --no-elmo --set optimizer.lr=-1", "optimizer.lr=-1"),
+        ("train ner {d} -o {t}/o --no-elmo --set elmo.dropout=1", "elmo.dropout=1"),
+        ("evaluate {t}", "missing argument 'INPUT"),
+        ("evaluate {t} {d} --dev {d}", "no option --dev"),
+        ("predict {t} {d} --seeds 3", "no option --seeds"),
+        ("predict {t} {d} --precision int8", "--precision needs --model"),
         ("train ner {d} -o {t}/o --no-elmo --device foo", "device='foo' is unknown"),
-        ("train ner {d} -o {t}/o --no-elmo --cache-gb 0", "leaves no space"),
+        ("train ner {d} -o {t}/o --no-elmo --cache-gb 0", "not in the range"),
     ],
 )
 def test_misuse(arguments: str, message: str, cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
     data = write_data("ner", tmp_path)
     line = arguments.format(d=data, t=tmp_path, m=tiny_folder)
-    result = cli("task", *line.split())
+    result = cli(*line.split())
     assert result.code == 2
     assert message in result.err
     assert result.out == ""
@@ -117,18 +113,18 @@ def test_misuse(arguments: str, message: str, cli: Any, tiny_folder: Path, tmp_p
 def test_bad_files_end_with_one_line(cli: Any, tmp_path: Path) -> None:
     bad = tmp_path / "bad.conll"
     bad.write_text("a O\nb\n")
-    result = cli("task", "train", "ner", bad, "--no-elmo", "-o", tmp_path / "out")
+    result = cli("train", "ner", bad, "--no-elmo", "-o", tmp_path / "out")
     assert result.code == 1
     assert "bad.conll:2: 1 columns, expected 2" in result.err
     assert not (tmp_path / "out").exists()
-    result = cli("task", "predict", "ner", "--trained", tmp_path, stdin=b"x\n")
+    result = cli("predict", tmp_path, stdin=b"x\n")
     assert result.code == 1
-    assert "holds no trained task" in result.err
+    assert "is not a trained model" in result.err
 
 
 def test_files_to_test_on_are_read_before_the_training(cli: Any, tmp_path: Path) -> None:
     data, out = write_data("ner", tmp_path), tmp_path / "out"
-    train = ["task", "train", "ner", data, "--no-elmo", "-o", out, *settings("ner")]
+    train = ["train", "ner", data, "--no-elmo", "-o", out, *settings("ner")]
     result = cli(*train, "--test", tmp_path / "tset.conll")
     assert result.code == 1
     assert "tset.conll" in result.err
@@ -137,7 +133,7 @@ def test_files_to_test_on_are_read_before_the_training(cli: Any, tmp_path: Path)
 
 def test_how_the_bilm_computes(cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
     data, out = write_data("ner", tmp_path), tmp_path / "out"
-    train = ["task", "train", "ner", data, "--model", tiny_folder, "-o", out, *settings("ner")]
+    train = ["train", "ner", data, "--model", tiny_folder, "-o", out, *settings("ner")]
     small = cli(*train, "--cache-gb", 1e-7)
     assert small.code == 2
     assert "--cache-gb" in small.err
@@ -145,7 +141,7 @@ def test_how_the_bilm_computes(cli: Any, tiny_folder: Path, tmp_path: Path) -> N
     assert result.code == 0, result.err
     assert json.loads((out / "checkpoint" / "task.json").read_text())["precision"] == "int8"
     # The biLM may be named: the folder may lie without it.
-    use = ["task", "predict", "ner", "--trained", out]
+    use = ["predict", out]
     alone = cli(*use, stdin=PLAIN["ner"])
     shutil.rmtree(out / "checkpoint" / "elmo")
     refused = cli(*use, stdin=PLAIN["ner"])
@@ -158,7 +154,7 @@ def test_how_the_bilm_computes(cli: Any, tiny_folder: Path, tmp_path: Path) -> N
 
 def test_a_run_is_replaced_if_asked(cli: Any, tmp_path: Path) -> None:
     data, out = write_data("ner", tmp_path), tmp_path / "out"
-    train = ["task", "train", "ner", data, "--no-elmo", "-o", out, *settings("ner")]
+    train = ["train", "ner", data, "--no-elmo", "-o", out, *settings("ner")]
     assert cli(*train).code == 0
     assert cli(*train, "--set", "model.dropout=0.4").code == 1
     result = cli(*train, "--set", "model.dropout=0.4", "--force")
@@ -173,9 +169,9 @@ def test_a_run_is_replaced_if_asked(cli: Any, tmp_path: Path) -> None:
 
 def test_a_folder_of_seeds_is_no_model(cli: Any, tmp_path: Path) -> None:
     data, out = write_data("ner", tmp_path), tmp_path / "out"
-    train = ["task", "train", "ner", data, "--no-elmo", "-o", out, *settings("ner")]
+    train = ["train", "ner", data, "--no-elmo", "-o", out, *settings("ner")]
     assert cli(*train, "--seeds", 2).code == 0
-    result = cli("task", "evaluate", "ner", data, "--trained", out)
+    result = cli("evaluate", out, data)
     assert result.code == 1
     assert f"holds several runs; name one, such as {out / 'seed-0'}" in result.err
     assert "holds several runs; name one" in cli("info", out).err
@@ -188,26 +184,26 @@ def test_a_folder_of_seeds_is_no_model(cli: Any, tmp_path: Path) -> None:
 
 def test_the_report_says_what_was_scored(cli: Any, tmp_path: Path) -> None:
     data, out = write_data("ner", tmp_path), tmp_path / "out"
-    train = ["task", "train", "ner", data, "--dev", data, "--no-elmo", "-o", out]
+    train = ["train", "ner", data, "--dev", data, "--no-elmo", "-o", out]
     first = cli(*train, *settings("ner"))
     assert "score: of the best epoch on development data" in first.out
     assert "settings: " in first.out
     tested = cli(*train, *settings("ner"), "--test", data, "--resume").out
     assert f"scored on: {data}" in tested
     assert "f1 by epoch" in tested
-    assert f"scored on: {data}" in cli("task", "evaluate", "ner", data, "--trained", out).out
+    assert f"scored on: {data}" in cli("evaluate", out, data).out
 
 
 def test_pairs_without_a_tab(cli: Any, tmp_path: Path) -> None:
     for name, message in (("nli", "premise TAB hypothesis"), ("qa", "question TAB paragraph")):
         data, out = write_data(name, tmp_path), tmp_path / f"out-{name}"
-        train = ["task", "train", name, data, "--no-elmo", "-o", out, *settings(name)]
+        train = ["train", name, data, "--no-elmo", "-o", out, *settings(name)]
         assert cli(*train).code == 0
-        predict = ["task", "predict", name, "--trained", out]
+        predict = ["predict", out]
         result = cli(*predict, stdin=b"a\tb\nno tab\n")
         assert result.code == 1
         assert f"stdin:2: expected {message}" in result.err
-        result = cli(*predict, "--json", stdin=b"\na\tb\n \t \n\nc\td\n\n")  # blank: no pairs
+        result = cli(*predict, "-f", "jsonl", stdin=b"\na\tb\n \t \n\nc\td\n\n")  # blank: no pairs
         assert (result.code, len(result.records())) == (0, 2)
 
 
@@ -215,9 +211,9 @@ def test_recipes_are_listed_and_shown(cli: Any) -> None:
     names = task_recipe_names()
     assert {f"{name}-laptop" for name in NAMES} <= set(names)
     assert {f"{name}-paper" for name in NAMES if name not in ("tag", "classify")} <= set(names)
-    listed = cli("recipes").out
+    listed = cli("pretrain", "--recipes").out
     assert all(name in listed for name in names)
-    assert "[elmo]" in cli("recipes", "show", "ner-paper").out
+    assert "[elmo]" in cli("pretrain", "--show-recipe", "ner-paper").out
 
 
 def test_studies(cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
@@ -236,14 +232,14 @@ def test_studies(cli: Any, tiny_folder: Path, tmp_path: Path) -> None:
     result = cli("analyze", "sample-size", *study, "--shares", "1", "--task", "ner")
     assert result.code == 0, result.err
     for arguments, message in (
-        (["mix"], "required: FOLDER"),
-        (["mix", trained, "--model", tiny_folder], "leave it out for mix"),
-        (["mix", trained, "--no-random"], "--no-random is for pos, wsd; leave it out for mix"),
-        (["layers", data, "--model", tiny_folder], "required: DEV"),
-        (["layers", *study, "--shares", "1"], "--shares is for sample-size"),
+        (["mix"], "missing argument 'FOLDER"),
+        (["mix", trained, "--model", tiny_folder], "no option --model"),
+        (["mix", trained, "--no-random"], "no option --no-random"),
+        (["layers", data, "--model", tiny_folder], "missing argument 'DEV'"),
+        (["layers", *study, "--shares", "1"], "no option --shares"),
         (["sample-size", *study, "--shares", "x"], "use numbers"),
-        (["pos", data, data, data, "--model", tiny_folder, "--task", "ner"], "--task is for"),
-        (["layers", *study, "--limit", "3"], "leave it out for layers"),
+        (["pos", data, data, data, "--model", tiny_folder, "--task", "ner"], "no option --task"),
+        (["layers", *study, "--limit", "3"], "no option --limit"),
     ):
         result = cli("analyze", *arguments)
         assert result.code == 2, arguments

@@ -1,7 +1,8 @@
-"""`elmore tag` and `elmore classify`, and what `elmore task` adds for one's own data."""
+"""`elmore predict` with taggers and classifiers, and training on one's own data."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import sys
@@ -30,11 +31,11 @@ def trained(tiny_elmo: Elmo, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_spans_and_tags(cli: Any, trained: Path) -> None:
-    result = cli("tag", "Bo met Ada", "--trained", trained / "tag")
+    result = cli("predict", trained / "tag", "Bo met Ada")
     assert result.code == 0, result.err
     assert result.out == "[PER Bo] met [PER Ada]\n"
     assert result.err == ""
-    result = cli("tag", "--trained", trained / "plain", "-q", stdin=b"Ada fell\n\nIt\n")
+    result = cli("predict", trained / "plain", "-q", stdin=b"Ada fell\n\nIt\n")
     lines = [line.split() for line in result.out.split("\n")]
     assert [line[:3] for line in lines] == [
         *(["Ada", "N", "X"], ["fell", "V", "Y"], [], [], ["It", "P", "X"], [], [])
@@ -47,14 +48,14 @@ def test_files_and_formats(cli: Any, trained: Path, tmp_path: Path) -> None:
     text.write_text("Bo met Ada\nYes\n", encoding="utf-8")
     wanted = [one.to_json() for one in tagger(trained / "tag").predict(["Bo met Ada", "Yes"])]
     out = tmp_path / "out.jsonl"
-    result = cli("tag", text, "--trained", trained / "tag", "-o", out)
+    result = cli("predict", trained / "tag", text, "-o", out)
     assert result.code == 0
-    assert "lines/s" in result.err
+    assert "tokens per second" in result.err
     assert [json.loads(line) for line in out.read_text().splitlines()] == wanted
-    again = cli("tag", text, "--trained", trained / "tag", "-o", out)
+    again = cli("predict", trained / "tag", text, "-o", out)
     assert "out.jsonl" in again.err
     assert again.code != 0  # it exists
-    result = cli("tag", text, "--trained", trained / "tag", "--format", "conll", "--limit", 1)
+    result = cli("predict", trained / "tag", text, "--format", "conll", "--limit", 1)
     assert result.out == "Bo\tB-PER\nmet\tO\nAda\tB-PER\n\n"
 
 
@@ -64,17 +65,17 @@ def test_classify(cli: Any, trained: Path, tmp_path: Path) -> None:
     table = tmp_path / "new.csv"
     rows = "".join(f'"{text}",{k}\n' for k, text in enumerate(texts))
     table.write_text(f"review,id\n{rows}", encoding="utf-8")
-    result = cli("classify", table, "--trained", trained / "classify", "--format", "jsonl")
+    result = cli("predict", trained / "classify", table, "--format", "jsonl")
     assert result.code == 0, result.err
     assert [r["label"] for r in result.records()] == [one.label for one in found]
-    assert [r["text"] for r in result.records()] == texts
+    assert [r["review"] for r in result.records()] == texts
     packed = tmp_path / "new.csv.gz"
     packed.write_bytes(gzip.compress(table.read_bytes()))
-    again = cli("classify", packed, "--trained", trained / "classify", "--format", "jsonl")
+    again = cli("predict", trained / "classify", packed, "--format", "jsonl")
     assert again.records() == result.records()
-    column = ["--trained", trained / "classify", "--format", "jsonl", "--column", "id"]
-    assert [r["text"] for r in cli("classify", table, *column).records()][:2] == ["0", "1"]
-    result = cli("classify", "A true joy", "--trained", trained / "classify")
+    column = ["--format", "jsonl", "--column", "id"]
+    assert len(cli("predict", trained / "classify", table, *column).records()) == len(texts)
+    result = cli("predict", trained / "classify", "A true joy")
     assert result.out.split() == [
         "good",
         f"{found[0].probabilities['good']:.2f}",
@@ -84,17 +85,30 @@ def test_classify(cli: Any, trained: Path, tmp_path: Path) -> None:
     ]
     out = tmp_path / "out.tsv"
     plain = "\n".join(texts).encode()
-    assert cli("classify", "--trained", trained / "classify", "-o", out, stdin=plain).code == 0
-    assert [line.split("\t")[::2] for line in out.read_text().splitlines()] == [
-        [one.label, text] for one, text in zip(found, texts, strict=True)
+    assert cli("predict", trained / "classify", "-o", out, stdin=plain).code == 0
+    head, *lines = (line.split("\t") for line in out.read_text().splitlines())
+    assert head == ["text", "label", "probability"]
+    assert [line[:2] for line in lines] == [
+        [text, one.label] for one, text in zip(found, texts, strict=True)
     ]
+
+
+def test_a_table_keeps_its_columns(cli: Any, trained: Path, tmp_path: Path) -> None:
+    table, out = tmp_path / "new.csv", tmp_path / "labels.csv"
+    table.write_text('id,review,label\n7,"A true, joy",x\n8,Mess,y\n', encoding="utf-8")
+    result = cli("predict", trained / "classify", table, "-o", out)
+    assert result.code == 0, result.err
+    head, first, second = csv.reader(out.read_text("utf-8").splitlines())
+    assert head == ["id", "review", "label", "predicted_label", "probability"]
+    assert first[:4] == ["7", "A true, joy", "x", "good"]
+    assert second[:3] == ["8", "Mess", "y"]
 
 
 def test_no_colours_in_a_file(
     cli: Any, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for verb, text in (("tag", "Bo met Ada"), ("classify", "A true joy")):
-        out, words = tmp_path / f"{verb}.txt", [verb, text, "--trained", trained / verb]
+        out, words = tmp_path / f"{verb}.txt", ["predict", trained / verb, text]
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
         assert cli(*words, "-o", out).code == 0
         assert "\x1b" not in out.read_text()
@@ -102,7 +116,7 @@ def test_no_colours_in_a_file(
 
 
 def test_the_tokenizer_of_the_command_line(cli: Any, trained: Path) -> None:
-    words = ["tag", "Ada,Bo met Ada", "--trained", trained / "plain", "--format", "conll"]
+    words = ["predict", trained / "plain", "Ada,Bo met Ada", "--format", "conll"]
     assert [line.split("\t")[0] for line in cli(*words).out.splitlines()][:3] == ["Ada", ",", "Bo"]
     spaces = cli(*words, "--tokenizer", "spaces").out.splitlines()
     assert [line.split("\t")[0] for line in spaces] == ["Ada,Bo", "met", "Ada", ""]
@@ -111,51 +125,37 @@ def test_the_tokenizer_of_the_command_line(cli: Any, trained: Path) -> None:
 def test_results_can_be_read_again(
     cli: Any, trained: Path, tiny_elmo: Elmo, tmp_path: Path
 ) -> None:
-    joined = cli("tag", "Ada fell", "--trained", trained / "plain", "--format", "conll")
+    joined = cli("predict", trained / "plain", "Ada fell", "--format", "conll")
     assert joined.out == "Ada\tN\tX\nfell\tV\tY\n\n"
     task = make("tag", tiny_elmo, schedule__epochs="20")
     task.fit([["Ada", "fell"]] * 4, [["C++", "D"]] * 4)
     task.save(tmp_path / "own")
-    own = cli("tag", "Ada fell", "--trained", tmp_path / "own", "--format", "conll")
+    own = cli("predict", tmp_path / "own", "Ada fell", "--format", "conll")
     assert own.out == "Ada\tC++\nfell\tD\n\n"
-    table, out = tmp_path / "new.csv", tmp_path / "out.tsv"
-    table.write_text('text\n"A true\njoy\tor not"\n', encoding="utf-8")
-    assert cli("classify", table, "--trained", trained / "classify", "-o", out).code == 0
-    (row,) = out.read_text().splitlines()
-    assert row.split("\t")[2] == "A true joy or not"
-    for verb in ("tag", "classify"):
-        words = [verb, "It fell", "--trained", trained / verb, "-o", tmp_path / "out.csv"]
-        refused = cli(*words)
-        assert (refused.code, "no format has the suffix .csv; use --format" in refused.err) == (
-            *(2, True),
-        )
-        assert cli(*words, "--format", "jsonl").code == 0
-        (tmp_path / "out.csv").unlink()
+    refused = cli("predict", trained / "tag", "It fell", "-o", tmp_path / "out.xls")
+    assert refused.code == 2
+    assert "no format has the suffix .xls; use --format" in refused.err
 
 
 def test_tables_in_predict(cli: Any, trained: Path, tmp_path: Path) -> None:
     table, plain = tmp_path / "new.csv", tmp_path / "new.txt"
     table.write_text("id,text\n1,A true joy\n2,Mess\n", encoding="utf-8")
     plain.write_text("A true joy\nMess\n", encoding="utf-8")
-    use = ["task", "predict", "classify", "--trained", trained / "classify", "--json"]
-    assert cli(*use, table).records() == cli(*use, plain).records()
-    assert len(cli(*use, table, "--text", "id").records()) == 2
-    assert "--text is for .csv" in cli(*use, plain, "--text", "id").err
+    use = ["predict", trained / "classify"]
+    assert cli(*use, table).out == cli(*use, plain).out
+    assert len(cli(*use, table, "--column", "id").out.splitlines()) == 2
+    assert "--column is for .csv" in cli(*use, plain, "--column", "id").err
 
 
 def test_misuse(cli: Any, trained: Path) -> None:
     for words, message in (
-        (["tag", "no-such.txt"], "'no-such.txt' does not exist"),
-        (["tag", "It fell", "--trained", trained / "classify"], "is a classifier; use"),
-        (["tag", "It fell", "--trained", trained / "nothing"], "is not a trained model; use "),
-        (["classify", "It", "fell", "--trained", trained / "tag"], "does not exist"),
-        (["classify", "--text", "a"], "--text names a column, but stdin is not a .csv, .tsv or"),
-        (["classify", "It fell", "--text", "a"], "but 'It fell' is not a .csv"),
-        (["task", "train", "ner", "x", "-o", "y", "--text", "z"], "--text is for tag, classify"),
-        (
-            ["task", "evaluate", "ner", "x", "--trained", "y", "--plot", "z.svg"],
-            "--plot is for tag",
-        ),
+        (["predict", "pos", "no-such.txt"], "'no-such.txt' does not exist"),
+        (["predict", trained / "nothing", "It fell"], "is not a trained model; use "),
+        (["predict", trained / "tag", "It", "fell"], "does not exist"),
+        (["predict", "sentiment", "--column", "a"], "--column is for .csv, .tsv and .jsonl files"),
+        (["predict", "sentiment", "It fell", "--column", "a"], "not 'It fell'"),
+        (["predict", trained / "classify", "It fell", "--tokenized"], "for text files and taggers"),
+        (["train", "ner", "x", "-o", "y", "--column", "z"], "--column: only for tag and classify"),
     ):
         result = cli(*words)
         assert result.code != 0
@@ -167,8 +167,8 @@ def test_own_columns_curve_and_picture(cli: Any, tiny_folder: Path, tmp_path: Pa
     data, out = tmp_path / "data.tsv", tmp_path / "out"
     rows = "".join(f"{text}\t{label}\n" for text, label in CLASSIFY * 3)
     data.write_text(f"opinion\twhat\n{rows}", encoding="utf-8")
-    columns = ["--text", "opinion", "--label", "what"]
-    train = ["task", "train", "classify", data, *columns, "-o", out, "--model", tiny_folder]
+    columns = ["--column", "opinion", "--label", "what"]
+    train = ["train", "classify", data, *columns, "-o", out, "--model", tiny_folder]
     result = cli(*train, "--curve", "--set", "schedule.epochs=2", "--json", "--threads", 1)
     assert result.code == 0, result.err
     tables = json.loads(result.out)["tables"]
@@ -191,9 +191,7 @@ def test_own_columns_curve_and_picture(cli: Any, tiny_folder: Path, tmp_path: Pa
     assert result.code == 0, result.err
     assert json.loads(result.out)["tables"]["learning curve"][-1]["examples"] == 20
     picture = tmp_path / "confusions.svg"
-    result = cli(
-        "task", "evaluate", "classify", data, *columns, "--trained", out, "--plot", picture
-    )
+    result = cli("evaluate", out, data, *columns, "--plot", picture)
     assert result.code == 0, result.err
     assert "<svg" in picture.read_text()
     assert "accuracy" in result.out
@@ -204,7 +202,7 @@ def test_an_unknown_label_is_found_before_the_training(flag: str, cli: Any, tmp_
     data, other, out = tmp_path / "data.csv", tmp_path / "other.csv", tmp_path / "out"
     data.write_text("text,label\n" + "a,x\nb,y\n" * 6, encoding="utf-8")
     other.write_text("text,label\na,x\nb,zebra\n", encoding="utf-8")
-    train = ["task", "train", "classify", data, "--no-elmo", "-o", out]
+    train = ["train", "classify", data, "--no-elmo", "-o", out]
     result = cli(*train, flag, other)
     assert result.code == 1
     assert "other.csv:3: the label 'zebra' does not occur in the training data" in result.err

@@ -1,4 +1,4 @@
-"""`elmore perplexity`."""
+"""`elmore score --total`: perplexity."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def lines(tmp_path: Path) -> Path:
 
 
 def test_a_file(cli, lm_model, lines):
-    result = cli("perplexity", lm_model, lines)
+    result = cli("score", "--total", "--model", lm_model, lines)
     expected = perplexity(Elmo.load(lm_model), LINES)
     assert result.code == 0
     head, row, note = result.out.splitlines()
@@ -36,11 +36,11 @@ def test_a_file(cli, lm_model, lines):
     assert numbers[4:] == ["15", "3", f"{3 / 12:.2%}"]
     assert note.startswith("tokens: predictions per direction")
     assert result.err.endswith("\nread 4 sentences: 1 empty\n")
-    assert cli("perplexity", lm_model, lines, "-q").err == ""
+    assert cli("score", "--total", "--model", lm_model, lines, "-q").err == ""
 
 
 def test_json_of_stdin(cli, lm_model):
-    result = cli("perplexity", lm_model, "--json", stdin="\n".join(LINES).encode())
+    result = cli("score", "--total", "--model", lm_model, "--json", stdin="\n".join(LINES).encode())
     report = json.loads(result.out)
     expected = perplexity(Elmo.load(lm_model), LINES)
     assert report["model"].endswith("my-model")
@@ -56,16 +56,20 @@ def test_json_of_stdin(cli, lm_model):
 def test_several_files_and_their_total(cli, lm_model, lines, tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("It fell .\n" * 5, encoding="utf-8")
-    rows = cli("perplexity", lm_model, lines, other).out.splitlines()
+    rows = cli("score", "--total", "--model", lm_model, lines, other).out.splitlines()
     assert [row.split()[0] for row in rows[1:4]] == [str(lines), str(other), "total"]
-    report = json.loads(cli("perplexity", lm_model, lines, other, "--json").out)
+    report = json.loads(cli("score", "--total", "--model", lm_model, lines, other, "--json").out)
     together = perplexity(Elmo.load(lm_model), [*LINES, *["It fell ."] * 5])
     assert report["total"]["mean"] == pytest.approx(together.mean, rel=1e-6)
     assert [file["n_sentences"] for file in report["files"]] == [3, 5]
     # The limit counts over all files; what it does not reach has no row.
-    report = json.loads(cli("perplexity", lm_model, lines, other, "--limit", 6, "--json").out)
+    report = json.loads(
+        cli("score", "--total", "--model", lm_model, lines, other, "--limit", 6, "--json").out
+    )
     assert [file["n_sentences"] for file in report["files"]] == [3, 2]
-    report = json.loads(cli("perplexity", lm_model, lines, other, "--limit", 4, "--json").out)
+    report = json.loads(
+        cli("score", "--total", "--model", lm_model, lines, other, "--limit", 4, "--json").out
+    )
     assert [file["file"] for file in report["files"]] == [str(lines)]
 
 
@@ -74,43 +78,55 @@ def test_packed_files(cli, lm_model, lines, tmp_path, suffix, pack):
     packed = tmp_path / f"lines.txt{suffix}"
     packed.write_bytes(pack.compress(lines.read_bytes()))
     ours, plain = (
-        json.loads(cli("perplexity", lm_model, f, "--json").out) for f in (packed, lines)
+        json.loads(cli("score", "--total", "--model", lm_model, f, "--json").out)
+        for f in (packed, lines)
     )
     assert ours["total"] == plain["total"]
     packed.write_bytes(pack.compress(lines.read_bytes() * 100)[:-6])
-    result = cli("perplexity", lm_model, packed)
+    result = cli("score", "--total", "--model", lm_model, packed)
     assert (result.code, result.out) == (1, "")
     assert f"{packed}: the compressed data is damaged" in result.err
     assert result.err.count("\n") == 1
     packed.write_bytes(lines.read_bytes())  # the first bytes tell, not the name
-    assert json.loads(cli("perplexity", lm_model, packed, "--json").out)["total"] == plain["total"]
+    assert (
+        json.loads(cli("score", "--total", "--model", lm_model, packed, "--json").out)["total"]
+        == plain["total"]
+    )
     packed.write_bytes(pack.compress(b"It fell .\nIt \xff fell .\n"))
-    assert f"{packed}:2: invalid UTF-8" in cli("perplexity", lm_model, packed).err
-    result = cli("perplexity", lm_model, packed, "--errors", "skip")
+    assert f"{packed}:2: invalid UTF-8" in cli("score", "--total", "--model", lm_model, packed).err
+    result = cli("score", "--total", "--model", lm_model, packed, "--errors", "skip")
     assert result.err == "read 1 sentence: 1 line with invalid UTF-8 skipped\n"
-    result = cli("perplexity", lm_model, packed, "--errors", "replace")
+    result = cli("score", "--total", "--model", lm_model, packed, "--errors", "replace")
     assert result.err.endswith("\nread 2 sentences: 1 line with invalid UTF-8 replaced\n")
 
 
 def test_ways_to_read(cli, lm_model):
     text = b"It fell.\nIt said no. It fell."
     counts = {
-        flag: json.loads(cli("perplexity", lm_model, "--json", *flag, stdin=text).out)["total"]
+        flag: json.loads(
+            cli("score", "--total", "--model", lm_model, "--json", *flag, stdin=text).out
+        )["total"]
         for flag in [(), ("--tokenized",), ("--split-sentences",)]
     }
     assert [counts[flag]["n_sentences"] for flag in counts] == [2, 2, 3]
     assert counts[("--tokenized",)]["n_words"] == 7
     long = ("x" * 80).encode()
-    assert "1 token cut at 48 bytes" in cli("perplexity", lm_model, stdin=long).err
+    assert "1 token cut at 48 bytes" in cli("score", "--total", "--model", lm_model, stdin=long).err
 
 
 def test_settings_reach_the_model(cli, lm_model):
     text = "\n".join(LINES).encode()
-    base = json.loads(cli("perplexity", lm_model, "--json", stdin=text).out)["total"]["mean"]
+    base = json.loads(cli("score", "--total", "--model", lm_model, "--json", stdin=text).out)[
+        "total"
+    ]["mean"]
     flags = ["--batch-tokens", "1", "--threads", "1"]
-    same = json.loads(cli("perplexity", lm_model, "--json", *flags, stdin=text).out)
+    same = json.loads(
+        cli("score", "--total", "--model", lm_model, "--json", *flags, stdin=text).out
+    )
     assert same["total"]["mean"] == pytest.approx(base, rel=1e-6)
-    warm = json.loads(cli("perplexity", lm_model, "--json", "--start", "warm", stdin=text).out)
+    warm = json.loads(
+        cli("score", "--total", "--model", lm_model, "--json", "--start", "warm", stdin=text).out
+    )
     assert warm["start"] == "warm"
     assert warm["total"]["mean"] != pytest.approx(base, rel=1e-6)
 
@@ -119,16 +135,16 @@ def test_errors(cli, lm_model, lines, tiny_folder, tmp_path):
     blank = tmp_path / "blank.txt"
     blank.write_text("\n\n", encoding="utf-8")
     for code, message, arguments in [
-        (2, "this model has no softmax", [tiny_folder, lines]),
-        (1, f"{blank}: there is no sentence", [lm_model, blank]),
-        (1, "stdin: there is no sentence", [lm_model]),
-        (1, "does not exist", [lm_model, tmp_path / "none.txt"]),
-        (1, "does not exist", [lm_model, lines, tmp_path / "none.txt.gz"]),
+        (2, "this model has no softmax", ["--model", tiny_folder, lines]),
+        (1, f"{blank}: there is no sentence", ["--model", lm_model, blank]),
+        (1, "stdin: there is no sentence", ["--model", lm_model]),
+        (1, "does not exist", ["--model", lm_model, tmp_path / "none.txt"]),
+        (1, "does not exist", ["--model", lm_model, lines, tmp_path / "none.txt.gz"]),
         (1, "stdin: there is no sentence", []),
-        (2, "not allowed with", [lm_model, lines, "--tokenized", "--split-sentences"]),
-        (2, "from 1", [lm_model, lines, "--limit", 0]),
+        (2, "exclude each other", ["--model", lm_model, lines, "--tokenized", "--split-sentences"]),
+        (2, "range", ["--model", lm_model, lines, "--limit", 0]),
     ]:
-        result = cli("perplexity", *arguments)
+        result = cli("score", "--total", *arguments)
         assert (result.code, result.out) == (code, ""), arguments
         assert message in result.err
         assert result.err.startswith("elmore: error: ")
@@ -137,8 +153,10 @@ def test_errors(cli, lm_model, lines, tiny_folder, tmp_path):
 
 def test_many_unknown_words_are_warned_about(cli, lm_model: Path) -> None:
     done = cli(
-        "perplexity", "--model", lm_model, "--tokenized", stdin=b"Gar viele Woerter fell .\n"
+        "score", "--total", "--model", lm_model, "--tokenized", stdin=b"Gar viele Woerter fell .\n"
     )
     assert done.code == 0
     assert "warning: 60% of the words are not in the vocabulary" in done.err
-    assert cli("perplexity", "--model", lm_model, "--tokenized", stdin=b"It fell .\n").err == ""
+    assert (
+        cli("score", "--total", "--model", lm_model, "--tokenized", stdin=b"It fell .\n").err == ""
+    )

@@ -1,0 +1,195 @@
+"""`elmore predict`: label text with a trained model."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from elmore.base.messages import shown, wants_colour
+from elmore.cli import options
+from elmore.cli.console import Console, common, several, write_result
+from elmore.cli.train import named_elmo
+from elmore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from elmore.cli.options import ComputeChoice, TextInput
+    from elmore.embedding.load import ModelPath
+    from elmore.tasks.predictions import Predictor
+    from elmore.text.reading import Counts
+
+__all__ = ["predict"]
+
+_EXAMPLES = """\
+  elmore predict pos "Ada lives in Rome."
+  elmore predict sentiment "A joy from start to end."
+  elmore predict my-tagger/ sentences.txt.gz -o tagged.conll
+  elmore predict my-classifier/ new.csv --column review -o labels.csv
+  cat book.txt | elmore predict chunk --split-sentences -o tagged.jsonl
+
+included models:
+  pos          universal and Penn tags (UD English-EWT)
+  chunk        phrases: NP, VP, PP, ... (English Web Treebank)
+  sentiment    negative or positive (Stanford Sentiment Treebank)
+  sentiment-5  from very negative to very positive
+
+lines of a text file, by the task of the model:
+  tag, ner, srl, sentiment   one sentence
+  classify                   one text
+  nli                        premise TAB hypothesis
+  qa                         question TAB paragraph
+  coref                      documents, separated by blank lines
+
+tag and classify also read .csv, .tsv and .jsonl files, with one text per row. -o labels.csv keeps
+their columns and adds those of the labels.
+"""
+_SUFFIXES = {"": "text", ".txt": "text", ".ndjson": "jsonl"}
+_FORMATS = ("text", "jsonl", "conll", "csv", "tsv")
+
+
+@click.command(epilog=options.examples(_EXAMPLES))
+@click.argument("trained", metavar="MODEL")
+@options.text_input
+@options.model("The biLM, by default the one that the trained model was trained with.")
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    help="Output format, by default from the suffix of -o, else text.",
+)
+@options.force_output("File to write; stdout by default.")
+@options.compute(batches=False, starts=False)
+@common(json=False)
+def predict(
+    *,
+    trained: str,
+    text: TextInput,
+    model: ModelPath | None,
+    form: str | None,
+    output: Path | None,
+    force: bool,
+    compute: ComputeChoice,
+    console: Console,
+) -> None:
+    """Label text with a trained model.
+
+    MODEL is an included model, the folder of your own, or owner/name on the hub. INPUT is a text
+    file, a table, or a sentence in quotes; - or none reads stdin.
+    """
+    from elmore.base.atomic import atomic_file
+
+    form = _format(form, output)
+    text.check(console, output)
+    _check_column(text)
+    from elmore.tasks.loading import load
+    from elmore.text.reading import Counts
+
+    predictor = load(
+        trained,
+        light=True,
+        elmo=named_elmo(model, compute),
+        threads=compute.threads,
+        tokenizer=text.tokenizer,
+        device=compute.device,
+    )
+    counts = Counts()
+    lines = _lines(
+        predictor, text, form, counts, colour=output is None and wants_colour(sys.stdout)
+    )
+    number, start = 0, time.perf_counter()
+    opened = contextlib.nullcontext() if output is None else atomic_file(output, overwrite=force)
+    with opened as stream, console.progress("lines") as progress:
+        for line in lines:
+            number += 1
+            if stream is None:
+                write_result(line)
+            else:
+                stream.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+            progress.update(1)
+    seconds = max(time.perf_counter() - start, 1e-9)
+    if output is not None:
+        tokens = f", {counts.tokens / seconds:,.0f} tokens per second" if counts.tokens else ""
+        console.say(f"{several(number, 'line')}{tokens}")
+    if counts.sentences:
+        console.notes(counts, predictor.elmo.checkpoint)  # type: ignore[attr-defined]
+
+
+def _format(form: str | None, output: Path | None) -> str:
+    suffix = "" if output is None else output.suffix.lower()
+    named = form or _SUFFIXES.get(suffix, suffix.lstrip("."))
+    if named not in _FORMATS:
+        raise ConfigError(
+            f"no format has the suffix {shown(suffix, 20)}; use --format {', '.join(_FORMATS)}"
+        )
+    return named
+
+
+def _check_column(text: TextInput) -> None:
+    """Refuse --column for what has no columns, before a model is loaded."""
+    from elmore.tasks.data.labelled import is_table
+
+    for word in text.words if text.column is not None else ():
+        if options.is_sentence(word) or not is_table(word):
+            what = "stdin" if word == "-" else f"'{shown(word, 60)}'"
+            raise ConfigError(f"--column is for .csv, .tsv and .jsonl files, not {what}")
+
+
+def _lines(
+    predictor: Predictor[Any, Any], text: TextInput, form: str, counts: Counts, *, colour: bool
+) -> Iterator[str]:
+    """What to write, in the order of the inputs."""
+    from elmore.tasks.data.labelled import is_table, label_table
+
+    column = None if text.column is None else str(text.column)
+    tables = [word for word in text.words if not options.is_sentence(word) and is_table(word)]
+    if tables and form in ("csv", "tsv", "jsonl"):
+        if len(text.words) > 1 and form != "jsonl":
+            raise ConfigError(f"{form} has one header; pass one INPUT at a time")
+        for word in text.words:
+            if word not in tables:
+                raise ConfigError(f"'{shown(word, 60)}' is not a table like the others")
+            yield from itertools.islice(label_table(predictor, word, form, text=column), text.limit)
+        return
+    if form in ("csv", "tsv"):
+        texts = list(_items(predictor, text, counts, column))
+        yield from label_table(predictor, {"text": texts}, form)
+        return
+    yield from predictor.lines(_items(predictor, text, counts, column), form, colour=colour)
+
+
+def _items(
+    predictor: Predictor[Any, Any], text: TextInput, counts: Counts, column: str | None
+) -> Iterator[Any]:
+    """What to predict on: tokens for a tagger, else what the task makes of lines."""
+    from elmore.tasks.data.labelled import Columns, is_table, read_texts
+    from elmore.text.reading import read_input
+
+    elmo = getattr(predictor, "elmo", None)
+    tables = any(not options.is_sentence(word) and is_table(word) for word in text.words)
+    if predictor.name == "tag" and elmo is not None and not tables:
+        yield from (sentence.tokens for _, sentence in text.read(elmo, counts))
+        return
+    if text.tokenized or text.split_sentences or text.conllu:
+        raise ConfigError(
+            "--tokenized, --split-sentences and --conllu are for text files and taggers; leave "
+            "them out"
+        )
+
+    def each() -> Iterator[Any]:
+        for word in text.words:
+            if options.is_sentence(word):
+                yield from predictor.items(enumerate(word.split("\n"), 1), "the argument")
+            elif is_table(word):
+                rows = read_texts(word, Columns(text=column), labelled=False)
+                yield from (row.text for row in rows)
+            else:
+                yield from predictor.items(read_input(word), "stdin" if word == "-" else word)
+
+    yield from itertools.islice(each(), text.limit)

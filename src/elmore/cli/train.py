@@ -1,0 +1,320 @@
+"""`elmore train` and `elmore evaluate`: taggers, classifiers and the paper's six tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from elmore.base.optional import require
+from elmore.cli import options
+from elmore.cli.console import Console, check_new, common, fitted, write_json, write_result
+from elmore.cli.pretrain import ending_by_signal
+from elmore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from elmore.cli.options import ComputeChoice
+    from elmore.elmo import Elmo
+    from elmore.embedding.load import ModelPath
+    from elmore.report import Report
+
+__all__ = ["evaluate", "named_elmo", "require_tasks", "train"]
+
+_TRAIN = """\
+  elmore train classify reviews.csv --column review --label stars -o reviews/
+  elmore train tag en_ewt-ud-train.conllu --label upos -o tagger/ --curve
+  elmore train ner train.conll --dev dev.conll --vectors glove.txt -o ner/
+  elmore train ner train.conll --dev dev.conll --no-elmo --seeds 5 -o baseline/
+  elmore train ner train.conll --dev dev.conll -o ner/ --resume
+
+tasks:
+  tag        your own tags or spans (CoNLL, CSV, JSONL)
+  classify   your own classes (CSV, JSONL)
+  ner        names and what they are names of (CoNLL columns)
+  sentiment  five-way sentiment (SST trees)
+  nli        does one sentence follow from another (SNLI)
+  srl        who did what to whom (CoNLL-2012 PropBank columns)
+  qa         the answer to a question in a paragraph (SQuAD)
+  coref      which words corefer (CoNLL-2012 clusters)
+
+Ctrl-C saves the run and stops it; --resume continues.
+"""
+_EVALUATE = """\
+  elmore evaluate ner/ test.conll
+  elmore evaluate reviews/ test.csv --plot confusions.svg --json
+"""
+_TASKS = ("tag", "classify", "ner", "sentiment", "nli", "srl", "qa", "coref")
+# Tasks on data of any form, whose columns have names.
+_OWN = ("tag", "classify")
+
+
+def require_tasks(verb: str) -> None:
+    """Refuse to begin where a package is missing that the end of a run needs."""
+    for module in ("torch", "sklearn", "seqeval"):
+        require(module, "tasks", verb)
+
+
+def _columns(function: options.Function) -> options.Function:
+    """--column, --label and --separator; the function gets those that are given as `columns`."""
+
+    @functools.wraps(function)
+    def run(
+        *, column: str | int | None, label: str | None, separator: str | None, **given: Any
+    ) -> Any:
+        text = None if column is None else str(column)
+        values = {"text": text, "label": label, "separator": separator}
+        return function(columns={k: v for k, v in values.items() if v is not None}, **given)
+
+    made: options.Function = run
+    for option in (
+        click.option(
+            "--separator", metavar="TEXT", help="classify: between several labels of a text."
+        ),
+        click.option(
+            "--label",
+            metavar="COLUMN",
+            help="tag, classify: of the labels; a number from 1 in CoNLL columns; upos, xpos, "
+            "feats or upos+xpos in CoNLL-U.",
+        ),
+        options.column,
+    ):
+        made = option(made)
+    return made
+
+
+def _check_columns(task: str, columns: dict[str, str]) -> None:
+    if columns and task not in _OWN:
+        names = ", ".join("--column" if name == "text" else f"--{name}" for name in columns)
+        raise ConfigError(f"{names}: only for {' and '.join(_OWN)}; leave it out for {task}")
+
+
+@click.command(epilog=options.examples(_TRAIN))
+@click.argument("task", type=click.Choice(_TASKS), metavar="TASK")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@options.force_output("Folder of the run.", required=True)
+@click.option(
+    "--dev", multiple=True, metavar="FILE", help="Development data, to choose the best epoch."
+)
+@click.option("--test", multiple=True, metavar="FILE", help="Test data, scored last.")
+@_columns
+@options.model()
+@click.option("--no-elmo", is_flag=True, help="Train the baseline without ELMo.")
+@options.tokenizer()
+@click.option("--curve", is_flag=True, help="tag, classify: also train on parts of the data.")
+@options.vectors
+@options.recipe("laptop")
+@options.seed
+@options.seeds
+@options.resume
+@options.caching
+@options.compute(batches=False, starts=False)
+@common()
+def train(
+    *,
+    task: str,
+    inputs: tuple[str, ...],
+    output: Path,
+    force: bool,
+    dev: tuple[str, ...],
+    test: tuple[str, ...],
+    columns: dict[str, str],
+    model: ModelPath | None,
+    no_elmo: bool,
+    tokenizer: str | None,
+    curve: bool,
+    vectors: Path | None,
+    recipe: str,
+    settings: tuple[str, ...],
+    seed: int,
+    seeds: int,
+    resume: bool,
+    cache: Path | None,
+    max_bytes: int,
+    compute: ComputeChoice,
+    console: Console,
+) -> None:
+    """Train a tagger, a classifier or one of the paper's tasks on labelled files.
+
+    INPUT are labelled files (plain, gz, bz2, xz or zst).
+    """
+    _check_columns(task, columns)
+    if curve and task not in _OWN:
+        raise ConfigError(f"--curve: only for {' and '.join(_OWN)}; leave it out for {task}")
+    if no_elmo and model is not None:
+        raise ConfigError("--no-elmo and --model exclude each other; leave one out")
+    if resume and force:
+        raise ConfigError("--resume and --force exclude each other; leave one out")
+    require_tasks("elmore train")
+    _check_folder(output, several=seeds > 1)
+    elmo = None if no_elmo else compute.load(options.read_model(model), tokenizer)
+    from elmore.tasks.loading import task_class
+    from elmore.tasks.recipe import TaskRecipe
+    from elmore.tasks.reports import over_seeds
+    from elmore.training.display import Display
+    from elmore.training.run import Run
+
+    _set_threads(compute.threads)
+    kind: Any = task_class(task)  # those of `_OWN` take columns, and have more methods
+    chosen = TaskRecipe.load(recipe, task, kind.sizes, options.overrides(settings))
+    # Read before the training: a missing file or an unknown label must not waste it.
+    # With the model, whose tokenizer reads the text of some tasks.
+    reader = kind(elmo, recipe=chosen, **columns)
+    train_data, dev_data, test_data = (
+        reader.examples(files) if files else None for files in (inputs, dev, test)
+    )
+    if task in _OWN:
+        reader.labels = reader.find_labels(reader.for_training(train_data))
+        reader.check_labels([*(dev_data or ()), *(test_data or ())])
+
+    def once(number: int) -> Report:
+        folder = output if seeds == 1 else output / f"seed-{number}"
+        if force:
+            Run(folder).clear()
+        prefix = f"seed {number}: " if seeds > 1 else ""
+        with (
+            console.progress("sentences") as progress,
+            Display(
+                folder, metric=kind.metric, resume=resume, prefix=prefix, quiet=console.quiet
+            ) as display,
+        ):
+            learner = kind(
+                elmo,
+                recipe=chosen,
+                vectors=vectors,
+                cache=cache,
+                max_bytes=max_bytes,
+                seed=number,
+                device=compute.device,
+                progress=progress,
+                **columns,
+            )
+            report: Report = learner.fit(
+                train_data, dev=dev_data, out=folder, resume=resume, progress=display.show
+            )
+            if curve:
+                rows = learner.curve(train_data, dev=dev_data)
+                tables = {**report.tables, "learning curve": rows}
+                report = dataclasses.replace(report, tables=tables)
+            return _tested(report, learner.evaluate(test_data), test) if test else report
+
+    with ending_by_signal():
+        report = over_seeds(range(seed, seed + seeds), once) if seeds > 1 else once(seed)
+    report.save(output / "results.json", overwrite=True)
+    _show(report, console)
+    where = output if seeds == 1 else f"{output / f'seed-{seed}'} and its neighbours"
+    console.say(f"the model is in {where}")
+
+
+def _check_folder(out: Path, *, several: bool) -> None:
+    """Keep runs with one and with several seeds apart: both write results.json."""
+    from elmore.training.run import Run
+
+    if several and Run(out).exists():
+        raise ConfigError(f"'{out}' has a run with one seed; use another folder")
+    if not several and any(Run(folder).exists() for folder in out.glob("seed-*")):
+        raise ConfigError(f"'{out}' has runs with several seeds; use another folder")
+
+
+def _tested(trained: Report, tested: Report, files: tuple[str, ...]) -> Report:
+    """The report of a training with the scores on test data."""
+    about = {**trained.measured_on, **tested.measured_on, "scored on": ", ".join(files)}
+    about.pop("score")  # it says that the scores are on development data
+    tables = {**trained.tables, **tested.tables}
+    notes = [*trained.notes, *tested.notes]
+    return dataclasses.replace(tested, measured_on=about, tables=tables, notes=notes)
+
+
+def _show(report: Report, console: Console) -> None:
+    if console.json:
+        write_json(report.to_dict())
+        return
+    scores = "  ".join(f"{name} {value:.2f}" for name, value in report.metrics.items())
+    # A report without tables shows the scores itself.
+    write_result(fitted(f"{report}\n\n{scores}" if scores and report.tables else str(report)))
+
+
+def _set_threads(threads: int | None) -> None:
+    """Set the threads of torch. It is a global setting, so only a program may change it."""
+    if threads is not None:
+        require("torch", "tasks", "a task").set_num_threads(threads)
+
+
+# --------------------------------------------------------------------------- evaluate
+
+
+@click.command(epilog=options.examples(_EVALUATE))
+@click.argument("trained", metavar="MODEL")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@_columns
+@options.model("The biLM, by default the one stored with the trained model.")
+@click.option(
+    "--plot",
+    type=options.PATH,
+    metavar="PICTURE",
+    help="tag, classify: draw the confusions: svg, png or pdf.",
+)
+@options.force
+@options.caching
+@options.compute(batches=False, starts=False)
+@common()
+def evaluate(
+    *,
+    trained: str,
+    inputs: tuple[str, ...],
+    columns: dict[str, Any],
+    model: ModelPath | None,
+    plot: Path | None,
+    force: bool,
+    cache: Path | None,
+    max_bytes: int,
+    compute: ComputeChoice,
+    console: Console,
+) -> None:
+    """Score a trained model on labelled files.
+
+    MODEL is the folder of `elmore train`, or the name of an included model; INPUT are labelled
+    files.
+    """
+    from elmore.report import check_picture
+    from elmore.tasks.folder import find_model, read_facts
+
+    name = read_facts(find_model(trained)).task
+    _check_columns(name, columns)
+    if plot is not None:
+        if name not in _OWN:
+            raise ConfigError(f"--plot: only for {' and '.join(_OWN)}; leave it out for {name}")
+        check_new(plot, force=force)
+        check_picture(plot)
+    require_tasks("elmore evaluate")
+    from elmore.tasks.loading import load
+
+    _set_threads(compute.threads)
+    task: Any = load(
+        trained,
+        elmo=named_elmo(model, compute),
+        cache=cache,
+        max_bytes=max_bytes,
+        device=compute.device,
+        threads=compute.threads,
+        **columns,
+    )
+    _show(task.evaluate(inputs), console)
+    if plot is not None:
+        from elmore.analysis.plots import plot_confusions
+
+        examples = task.examples(inputs)
+        plot_confusions(
+            task.pairs(examples, task.predict_examples(examples)), plot, overwrite=force
+        )
+
+
+def named_elmo(model: ModelPath | None, compute: ComputeChoice) -> Elmo | None:
+    """The biLM of --model, or None for the trained model's own."""
+    if model is not None:
+        return compute.load(options.read_model(model))
+    if compute.precision is not None:
+        raise ConfigError("--precision needs --model; without it elmore computes as in training")
+    return None
