@@ -30,7 +30,7 @@ def recipe(**settings: object) -> Recipe:
     quick = {
         "run.save_minutes": 1000,
         "run.evaluate_tokens": 200,
-        "schedule.tokens": "none",
+        "schedule.tokens": "null",
         "schedule.epochs": 2,
         "optimizer.lr": 0.02,
         "loss.negatives": 8,

@@ -28,8 +28,8 @@ BILM = {
     "model.tokens": "words",
     "model.dim": 16,
     "model.projection_dim": 8,
-    "model.cell_clip": "none",
-    "model.proj_clip": "none",
+    "model.cell_clip": "null",
+    "model.proj_clip": "null",
     "model.skip_connections": "false",
     "data.batch_rows": 2,
     "data.unroll": 10,
@@ -263,7 +263,7 @@ def test_the_best_model_is_not_the_last(data: Prepared, tmp_path: Path) -> None:
 
 
 def test_epochs_count_every_prediction(data: Prepared, tmp_path: Path) -> None:
-    recipe = small(**{"schedule.epochs": 1.5, "schedule.tokens": "none"})
+    recipe = small(**{"schedule.epochs": 1.5, "schedule.tokens": "null"})
     run = pretrain(data, tmp_path / "run", recipe=recipe, threads=1)
     per_epoch = data.n_tokens + data.n_sentences  # a marker a sentence; pieces add a few
     seen = run.log()[-1]["tokens"]

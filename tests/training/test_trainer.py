@@ -31,7 +31,7 @@ STEADY = {
     "loss.kind": "full",
     "optimizer.name": "adagrad",
     "optimizer.lr": 0.1,
-    "optimizer.clip_norm": "none",
+    "optimizer.clip_norm": "null",
     "schedule.warmup_tokens": 0,
     "schedule.decay": "constant",
 }

@@ -1,4 +1,8 @@
-"""Everything that shapes a training run, in one value; recipes are TOML files."""
+"""Everything that shapes a training run, in one value; recipes are TOML files.
+
+The defaults are the recipe `laptop`; a file states what differs from them. The comment of each key
+is part of it, and `recipe_text` prints all of them.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,10 @@ from elmore.errors import ConfigError
 from elmore.text.characters import ByteAlphabet
 from elmore.training.bilm.recipe_files import (
     MISSING,
+    key,
     override,
     read_recipe,
-    recipe_text,
+    shipped_text,
 )
 
 __all__ = [
@@ -41,34 +46,36 @@ Decay = Literal["constant", "cosine", "linear"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRecipe:
-    """The shape of the biLM.
+    """The shape of the biLM."""
 
-    Attributes:
-        tokens: what goes in: "characters" or complete "words"; "model" for what the model reads
-            that a run starts from, such as both (ELMoForManyLangs).
-        max_chars: bytes or characters of a word that are read, with its two markers.
-        vectors: file of word vectors to start a word table from, or None.
-        alphabet: what `tokens = "characters"` reads: "bytes" of UTF-8, as the published models, or
-            Unicode "characters", those of the training text. Bytes cut words of many scripts
-            short: a Thai or Hindi letter has three.
-    """
-
-    tokens: TokenInput
-    char_dim: int
-    max_chars: int
-    filters: tuple[tuple[int, int], ...]
-    activation: Activation
-    n_highway: int
-    dim: int
-    projection_dim: int
-    n_layers: int
-    cell_clip: float | None = None
-    proj_clip: float | None = None
-    skip_connections: bool
-    bidirectional: bool
-    tied_softmax: bool
-    vectors: str | None = None
-    alphabet: AlphabetName = "bytes"
+    tokens: TokenInput = key(
+        "characters",
+        'input: "characters" of words, or complete "words" from a table; "model": that of a start',
+    )
+    char_dim: int = key(16, "size of a character's vector")
+    max_chars: int = key(50, "bytes (or characters) of a word that are read, two markers included")
+    alphabet: AlphabetName = key(
+        "bytes", 'or "characters" of Unicode, for scripts with several bytes per letter'
+    )
+    filters: tuple[tuple[int, int], ...] = key(
+        ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256)),
+        "[width, number] of the character convolutions; fewer are faster",
+    )
+    activation: Activation = key("relu", 'after the convolutions: "relu" or "tanh"')
+    n_highway: int = key(1, "highway layers after the convolutions")
+    dim: int = key(512, "LSTM cells per direction; the main size of the model")
+    projection_dim: int = key(128, "LSTM output per direction; a vector has twice as many numbers")
+    n_layers: int = key(2, "LSTM layers; the published models have 2")
+    cell_clip: float | None = key(3.0, "bound of the cell state; keeps long texts stable")
+    proj_clip: float | None = key(3.0, "bound of the projected output")
+    skip_connections: bool = key(True, "upper layers add their input to their output")
+    bidirectional: bool = key(True, "false trains the forward direction only")
+    tied_softmax: bool = key(False, 'one table for input and softmax; only with tokens = "words"')
+    vectors: str | None = key(
+        None,
+        'start the word table from word vectors; only with tokens = "words"',
+        example="glove.txt",
+    )
 
     @classmethod
     def from_config(cls, config: BiLmConfig, *, alphabet: AlphabetName = "bytes") -> ModelRecipe:
@@ -158,131 +165,105 @@ class ModelRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecipe:
-    """How text becomes batches.
+    """How text becomes batches."""
 
-    Attributes:
-        regime: "sentences" starts each sentence from zeros; "stream" is bilm-tf's packed windows
-            with carried state.
-        batch_tokens: token budget of a batch of sentences.
-        max_length: longer sentences are cut into pieces of this many tokens.
-        pool_sentences: sentences that are shuffled and sorted by length together.
-        batch_rows: rows of a stream batch, and of a batch of long windows.
-        unroll: steps of a stream batch, and of a batch of long windows.
-        long_share: with regime "sentences", the share of tokens that is read as long windows:
-            running text across sentence borders, `unroll` steps at a time with the state carried
-            on. A model that only ever sees sentences from zeros may diverge on paragraphs.
-        long_tokens: length of the longest window.
-    """
-
-    regime: Regime
-    batch_tokens: Count
-    max_length: Count
-    pool_sentences: Count
-    batch_rows: Count
-    unroll: Count
-    long_share: Fraction = 0.0
-    long_tokens: Count = 2048
+    regime: Regime = key(
+        "sentences", '"sentences" from zero state, or bilm-tf\'s "stream" with carried state'
+    )
+    batch_tokens: Count = key(
+        1024, "tokens per batch of sentences; more needs more memory and a higher lr"
+    )
+    max_length: Count = key(80, "longer sentences are cut into parts of this many tokens")
+    pool_sentences: Count = key(
+        16_384, "sentences sorted by length together; more means evener batches"
+    )
+    batch_rows: Count = key(32, "rows of a batch of running text (stream and long windows)")
+    unroll: Count = key(32, "steps of a batch of running text")
+    long_share: Fraction = key(
+        0.25, "share of tokens read as running text; 0 risks divergence on paragraphs"
+    )
+    long_tokens: Count = key(2048, "longest running text; what the model should be able to read")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossRecipe:
-    """The objective.
+    """The objective."""
 
-    Attributes:
-        kind: "sampled", "full" or "adaptive" softmax.
-        negatives: words that each target is compared with.
-        cutoffs: where the clusters of the adaptive softmax begin.
-        shared: "directions": one draw for both directions; "none": one draw for each.
-        times_unroll: multiply the loss by the steps of a stream batch, as bilm-tf does.
-        unigram_bias: start the softmax bias from the log frequency of the words.
-        dropout: on LSTM inputs and on the top output.
-    """
-
-    kind: LossKind
-    negatives: Count
-    cutoffs: tuple[int, ...]
-    shared: SharedNegatives
-    times_unroll: bool
-    unigram_bias: bool
-    dropout: BelowOne
+    kind: LossKind = key(
+        "sampled", '"sampled" (fast), "full" (small vocabularies) or "adaptive" softmax'
+    )
+    negatives: Count = key(
+        1024, "words each target is compared with; more is slower and closer to full"
+    )
+    cutoffs: tuple[int, ...] = key(
+        (4000, 20_000), 'first word of each cluster; only for kind = "adaptive"'
+    )
+    shared: SharedNegatives = key(
+        "directions", 'negatives drawn once for both "directions", or "none": for each'
+    )
+    times_unroll: bool = key(False, "multiply the loss by unroll, as bilm-tf does; stream only")
+    unigram_bias: bool = key(True, "start the softmax bias from word frequencies")
+    dropout: BelowOne = key(
+        0.0, "on LSTM inputs and the top output; raise it when held-out loss rises"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerRecipe:
-    """How gradients become steps.
+    """How gradients become steps."""
 
-    Attributes:
-        name: "muon" orthogonalises the momentum of the LSTMs' matrices and is Adam for all other
-            weights.
-        lr: the highest learning rate.
-        accumulator: what Adagrad's sums of squares start from.
-        beta1: decay of Adam's mean of gradients.
-        beta2: decay of Adam's mean of squares.
-        epsilon: guard of Adam's division.
-        weight_decay: of matrices, times the learning rate; Adam and Muon.
-        clip_norm: largest norm of all gradients together, or None.
-        accumulate: batches of one step.
-        muon_lr: the highest learning rate of the LSTMs' matrices with "muon": the spectral norm of
-            one step. It rises and decays as `lr` does.
-        muon_momentum: decay of Muon's mean of gradients.
-    """
-
-    name: OptimizerName
-    lr: Positive
-    accumulator: Positive
-    beta1: BelowOne
-    beta2: BelowOne
-    epsilon: Positive
-    weight_decay: NonNegative
-    clip_norm: Positive | None = None
-    accumulate: Count
-    muon_lr: Positive = 0.02
-    muon_momentum: BelowOne = 0.95
+    name: OptimizerName = key(
+        "muon", '"muon" (Adam for all but the LSTM matrices), "adam", or bilm-tf\'s "adagrad"'
+    )
+    lr: Positive = key(
+        0.008, "highest learning rate, each optimizer has its own; halve it if the loss becomes NaN"
+    )
+    accumulator: Positive = key(1.0, "where Adagrad's sums of squares start")
+    beta1: BelowOne = key(0.9, "Adam: decay of the mean gradient")
+    beta2: BelowOne = key(0.999, "Adam: decay of the mean square")
+    epsilon: Positive = key(1e-8, "Adam: guard of the division")
+    weight_decay: NonNegative = key(0.0, "Adam and Muon, matrices only")
+    clip_norm: Positive | None = key(1.0, "largest norm of all gradients together")
+    accumulate: Count = key(1, "batches per step; raise it for larger batches in the same memory")
+    muon_lr: Positive = key(
+        0.02, "Muon: highest rate of the LSTM matrices, the spectral norm of a step"
+    )
+    muon_momentum: BelowOne = key(0.95, "Muon: decay of the mean gradient")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleRecipe:
-    """The learning rate over the run, in tokens.
+    """The learning rate over the run, in tokens."""
 
-    Attributes:
-        epochs: passes over the data; with `tokens` set, that wins.
-        tokens: tokens of the complete run, or None to go by epochs.
-        warmup_tokens: tokens of the linear rise.
-        decay: "constant", "cosine" or "linear".
-        decay_share: the last share of the run over which the rate falls (1: from the start).
-        floor: share of the rate that is left at the end.
-        frozen_tokens: at the start only the softmax learns, for this many tokens.
-    """
-
-    epochs: Positive
-    tokens: Count | None = None
-    warmup_tokens: Whole
-    decay: Decay
-    decay_share: Fraction
-    floor: Fraction
-    frozen_tokens: Whole
+    epochs: Positive = key(2.0, "passes over the data, unless tokens is set; more for little text")
+    tokens: Count | None = key(
+        None, "length of the run in tokens; wins over epochs", example=10_000_000
+    )
+    warmup_tokens: Whole = key(
+        100_000, "the rate rises over these; lengthen it if the start diverges"
+    )
+    decay: Decay = key("linear", '"linear", "cosine" or "constant"')
+    decay_share: Fraction = key(0.2, "last share of the run over which the rate falls")
+    floor: Fraction = key(0.02, "share of the rate left at the end")
+    frozen_tokens: Whole = key(0, "only the softmax learns for this long; for fine-tuning")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecipe:
-    """What happens around the steps.
+    """What happens around the steps."""
 
-    Attributes:
-        log_steps: steps between lines of the log.
-        save_minutes: minutes between saves for a resume.
-        evaluate_tokens: training tokens between evaluations; 0 for the end only.
-        heldout_tokens: held-out tokens that an evaluation reads.
-        autocast: round the factors and results of matrix products to bfloat16, which pays where
-            the hardware is fast at it; sums, gates, cells, logits and weights stay in float32.
-        patience: end after this many evaluations without a better one; 0 for never.
-    """
-
-    log_steps: Count
-    save_minutes: NonNegative
-    evaluate_tokens: Whole
-    heldout_tokens: Count
-    patience: Whole
-    autocast: bool
+    log_steps: Count = key(20, "steps between lines of the log")
+    save_minutes: NonNegative = key(5.0, "minutes between states to resume from")
+    evaluate_tokens: Whole = key(
+        2_000_000, "training tokens between evaluations; 0 for the end only"
+    )
+    heldout_tokens: Count = key(
+        20_000, "held-out tokens per evaluation; more is slower and less noisy"
+    )
+    patience: Whole = key(0, "end after this many evaluations without a better one; 0 for never")
+    autocast: bool = key(
+        False, "matrix products in bfloat16; true where the hardware is fast at it"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,12 +271,12 @@ class Recipe:
     """All settings of a training run."""
 
     name: str = "own"
-    model: ModelRecipe
-    data: DataRecipe
-    loss: LossRecipe
-    optimizer: OptimizerRecipe
-    schedule: ScheduleRecipe
-    run: RunRecipe
+    model: ModelRecipe = ModelRecipe()
+    data: DataRecipe = DataRecipe()
+    loss: LossRecipe = LossRecipe()
+    optimizer: OptimizerRecipe = OptimizerRecipe()
+    schedule: ScheduleRecipe = ScheduleRecipe()
+    run: RunRecipe = RunRecipe()
 
     @classmethod
     def load(cls, source: str | Path, overrides: Mapping[str, str] | None = None) -> Recipe:
@@ -305,12 +286,12 @@ class Recipe:
             source: name or path.
             overrides: "section.key" to a value in TOML's notation, as `--set` gives them.
         """
-        data = read_recipe(source, overrides, named=recipe_text)
+        data = read_recipe(source, overrides, named=shipped_text)
         return cls.from_json(data, what=str(source))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, what: str) -> Recipe:
-        """Build a recipe from parsed TOML or JSON; unknown and missing keys are errors."""
+        """Build a recipe from parsed TOML or JSON; missing keys have their defaults."""
         return from_json(cls, data, what=what, fix=MISSING)
 
     def changed(self, settings: Mapping[str, str]) -> Recipe:
