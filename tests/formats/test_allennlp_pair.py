@@ -270,14 +270,6 @@ def test_wrong_options_name_the_first_tensor_that_differs(
     assert f"dim {lstm['dim']}, projection_dim {lstm['projection_dim']}, n_highway 1" in message
 
 
-def test_missing_tensor(tmp_path: Path) -> None:
-    weights = random_weights(make_options(), 0)
-    del weights["RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/B"]
-    write_pair(tmp_path, make_options(), weights)
-    with pytest.raises(FormatError, match="Cell1/LSTMCell/B is missing"):
-        read_checkpoint(tmp_path)
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_weights_that_are_not_finite(bad: float, tmp_path: Path) -> None:
     weights = random_weights(make_options(), 0)
@@ -367,26 +359,6 @@ def test_a_softmax_that_does_not_fit_its_vocabulary(tmp_path: Path) -> None:
     write_hdf5(tmp_path / "softmax.hdf5", {"softmax/W": zeros((5, 16)), "softmax/b": zeros(5)})
     with pytest.raises(FormatError, match="softmax of 5 words but no vocabulary"):
         read_checkpoint(tmp_path)
-
-
-def test_truncated_weights(tmp_path: Path) -> None:
-    options, weights = write_pair(tmp_path, make_options())
-    data = weights.read_bytes()
-    for length in [*range(0, len(data), len(data) // 60), len(data) - 1]:
-        weights.write_bytes(data[:length])
-        with pytest.raises(FormatError) as caught:
-            Elmo.load((options, weights))
-        one_line(caught.value)
-
-
-def test_truncated_options(tmp_path: Path) -> None:
-    options, weights = write_pair(tmp_path, make_options())
-    text = options.read_text()
-    for length in range(0, len(text), 7):
-        options.write_text(text[:length])
-        with pytest.raises(FormatError) as caught:
-            Elmo.load((options, weights))
-        one_line(caught.value)
 
 
 # Tampered numbers --------------------------------------------------------------------------------

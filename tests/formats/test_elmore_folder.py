@@ -284,7 +284,7 @@ def setter(*keys: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (setter("version", to=3), "format version 3, this elmore reads up to 2; upgrade elmore"),
+        (setter("version", to=3), "format version 3, this elmore reads up to 1; upgrade elmore"),
         (setter("version", to=0), "has version 0"),
         (setter("version", to=True), "has version True"),
         (setter("version", to="1"), "has version 1"),
@@ -366,7 +366,7 @@ def test_tensors_of_the_wrong_shape(tmp_path: Path) -> None:
         "softmax.bias": dataclasses.replace(
             checkpoint, softmax=Softmax(checkpoint.softmax.weight, np.zeros(3, np.float32))
         ),
-        "start.memory": dataclasses.replace(
+        "start.cell": dataclasses.replace(
             checkpoint,
             start_state=StartState(checkpoint.start_state.hidden, np.zeros((2, 2, 5), np.float32)),
         ),

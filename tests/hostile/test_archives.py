@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from elmore.embedding.load import read_checkpoint
+from elmore.errors import FormatError
 from elmore.formats.detect import open_source
 
-from .attack import SECRET, check_reason, refused, table
+from .attack import SECRET, check_message, check_reason, refused, table
 
 OPTIONS = b'{"lstm": {"dim": 8}}'
 
@@ -459,6 +461,10 @@ def test_the_makers_can_make_good_files(tmp_path: Path) -> None:
         assert file.getnames() == ["options.json"]
 
 
-def test_enough_attacks() -> None:
-    assert len(ZIPS) >= 25
-    assert len(TARS) >= 25
+def test_names_in_a_message_are_printable(tmp_path: Path) -> None:
+    """Escape sequences in the names of members do not reach a terminal."""
+    path = tmp_path / "model.zip"
+    _zip(path, ("\x1b[31mred\x7f", b"x"), ("model.safe\rtensors", b"x"))
+    with pytest.raises(FormatError, match="is not a known model") as caught:
+        read_checkpoint(path)
+    check_message(caught.value)

@@ -186,7 +186,3 @@ def test_followed_links_lead_to_regular_files_only(tmp_path: Path) -> None:
         link.symlink_to(target)
         source = FolderSource(tmp_path, follow_links=True)
         refused(lambda source=source: source.read("options.json", 100))
-
-
-def test_enough_attacks() -> None:
-    assert len(ATTACKS) >= 10

@@ -375,7 +375,3 @@ def test_cut_and_flipped_files_do_no_harm(tmp_path: Path) -> None:
         except FormatError:
             outcomes["refused"] += 1
     assert min(outcomes.values()) > 10, outcomes
-
-
-def test_enough_attacks() -> None:
-    assert len(ATTACKS) >= 30

@@ -359,10 +359,6 @@ def test_attacks(attack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     }
 
 
-def test_there_are_enough_attacks() -> None:
-    assert len(ATTACKS) >= 60
-
-
 def test_what_is_allowed(tmp_path: Path) -> None:
     """The very builders of the attacks make a file that is read, so that they fail for cause."""
     (tmp_path / "good.pkl").write_bytes(row(state(tensor(4, (2, 2), (2, 1))), ["0"], numbers(4)))

@@ -75,11 +75,6 @@ class StartState(NamedTuple):
     hidden: NDArray[np.float32]
     cell: NDArray[np.float32]
 
-    @property
-    def memory(self) -> NDArray[np.float32]:
-        """The earlier name of `cell`."""
-        return self.cell
-
 
 class LazyWeights(Mapping[str, NDArray[np.float32]]):
     """Weights that are read on request, each by a function of its own.

@@ -83,7 +83,7 @@ def detect(source: Source) -> Format:
         raise FormatError(
             f"'{source.name}' has an HDF5 file but no options.json; pass (options, weights)"
         )
-    found = ", ".join(names[:5]) or "nothing"
+    found = shown(", ".join(names[:5]), 100) or "nothing"  # names of an archive may be anything
     raise FormatError(
         f"'{source.name}' is not a known model (found {found}); expected config.json with "
         "model.safetensors, encoder.pkl or weights.th, or options.json with *.hdf5 or *.index"

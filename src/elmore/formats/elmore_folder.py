@@ -60,12 +60,8 @@ __all__ = ["NAME", "is_folder", "read", "sniff", "stored_types", "write"]
 
 NAME = "folder"
 
-# Version 2 has int8 matrices with scales, which readers of version 1 would misread.
-_VERSIONS = {"float32": 1, "float16": 1, "int8": 2}
 _AGAIN = "copy the folder again"
-_FORMAT = FolderFormat(
-    name="elmore", version=max(_VERSIONS.values()), label="an elmore folder", fix=_AGAIN
-)
+_FORMAT = FolderFormat(name="elmore", version=1, label="an elmore folder", fix=_AGAIN)
 _SCALES = ".scales"
 _FLOATS = ("F16", "F32", "F64")
 _CONFIG, _MODEL, _MANIFEST = "config.json", "model.safetensors", "manifest.json"
@@ -75,7 +71,7 @@ _HASHED_BYTES = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class _ConfigJson:
-    """What config.json says, besides the format and version; defaults are for older folders."""
+    """What config.json says, besides the format and version."""
 
     config: BiLmConfig
     alphabet: AlphabetFacts | None = None
@@ -186,8 +182,7 @@ def write(
             tensors[f"softmax.{part}"] = as_stored(array, kind, what="softmax")
     if checkpoint.start_state is not None:
         tensors["start.hidden"] = checkpoint.start_state.hidden
-        # The first name of the cell state, which older versions look for.
-        tensors["start.memory"] = checkpoint.start_state.cell
+        tensors["start.cell"] = checkpoint.start_state.cell
     if checkpoint.whitening is not None:
         tensors["sif.mean"], tensors["sif.matrix"] = checkpoint.whitening
     with atomic_folder(path, overwrite=overwrite, looks_ours=is_folder) as folder:
@@ -197,15 +192,13 @@ def write(
         )
         write_lexicons(folder, checkpoint.alphabet, checkpoint.vocabulary)
         # Last: without its manifest an unfinished folder is refused.
-        head = {**_FORMAT.head(), "version": _VERSIONS[precision]}
-        text = json.dumps({**head, "files": file_entries(folder)}, indent=2)
+        text = json.dumps({**_FORMAT.head(), "files": file_entries(folder)}, indent=2)
         (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
 def _config_text(checkpoint: Checkpoint, precision: Precision) -> str:
     data = {
         **_FORMAT.head(),
-        "version": _VERSIONS[precision],
         "elmore": __version__,
         "config": config_to_json(checkpoint.config),
         "alphabet": alphabet_json(checkpoint.alphabet),
@@ -291,10 +284,10 @@ def _read_start(view: SafetensorsView, config: BiLmConfig) -> StartState | None:
     layers = (len(config.directions), config.lstm.n_layers)
     wanted = {
         "start.hidden": (*layers, config.lstm.projection_dim),
-        "start.memory": (*layers, config.lstm.dim),
+        "start.cell": (*layers, config.lstm.dim),
     }
     arrays = _extra_arrays(view, wanted)
-    return StartState(arrays["start.hidden"], arrays["start.memory"])
+    return StartState(arrays["start.hidden"], arrays["start.cell"])
 
 
 def _read_whitening(view: SafetensorsView, config: BiLmConfig) -> Whitening | None:

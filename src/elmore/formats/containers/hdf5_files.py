@@ -60,16 +60,15 @@ class Hdf5View:
     Made by `open_hdf5`; valid until that block ends.
     """
 
-    def __init__(self, file: Any, *, what: str, size: int, walk: bool = True) -> None:
+    def __init__(self, file: Any, *, what: str, size: int) -> None:
         self._file = file
         self._what = shown(what, 100)
         self._size = size
         self._datasets: dict[str, Any] = {}
         self._infos: dict[str, Hdf5Dataset] = {}
         self._stored = 0
-        if walk:
-            with self._library():
-                self._walk()
+        with self._library():
+            self._walk()
 
     def _error(
         self, problem: str, fix: str = "convert it to plain float32 datasets"
@@ -225,58 +224,6 @@ class Hdf5View:
 
     # ------------------------------------------------------------- what readers use
 
-    def links(self) -> list[str]:
-        """The names at the top of the file, in its order; nothing is opened."""
-        found: list[bytes] = []
-        with self._library():
-            self._file.id.links.iterate(found.append)
-        return [name.decode("utf-8", "surrogateescape") for name in found]
-
-    def visit(self, name: str) -> Hdf5Dataset:
-        """Check a dataset at the top of a file that was opened with `walk=False`.
-
-        It can be read until the next one is visited: the library needs memory for each that is
-        open.
-        """
-        if name not in self._infos:
-            self._datasets, self._infos, self._stored = {}, {}, 0
-            link = name.encode("utf-8", "surrogateescape")
-            with self._library(name):
-                self._check_link(self._file.id, link, name)
-                item = h5py.h5o.open(self._file.id, link)
-                if not isinstance(item, h5py.h5d.DatasetID):
-                    raise self._error(f"has a group '{shown(name, 80)}' where a dataset belongs")
-                self._check_dataset(item, name)
-        return self._infos[name]
-
-    def attribute(self, name: str, key: str) -> Any:
-        """An attribute of numbers or strings of a visited dataset; None if it has none."""
-        dataset = self._datasets[name]
-        with self._library(name):
-            if not h5py.h5a.exists(dataset, key.encode()):
-                return None
-            kind = h5py.h5a.open(dataset, key.encode()).get_type().get_class()
-            if kind not in (h5py.h5t.INTEGER, h5py.h5t.STRING):
-                raise self._error(f"has the attribute '{key}' of a type that is not ours")
-            return h5py.Dataset(dataset).attrs[key]
-
-    def pooled(self) -> bool:
-        """Whether the file has the attribute `pooled`."""
-        with self._library():
-            return bool(h5py.h5a.exists(self._file.id, b"pooled"))
-
-    def text(self, name: str) -> str:
-        """The first string of a dataset of strings at the top of the file."""
-        with self._library(name):
-            self._check_link(self._file.id, name.encode(), name)
-            item = h5py.h5o.open(self._file.id, name.encode())
-            plan = item.get_create_plist()
-            elsewhere = plan.get_layout() == h5py.h5d.VIRTUAL or plan.get_external_count()
-            if elsewhere or item.get_type().get_class() != h5py.h5t.STRING:
-                raise self._error(f"has no text of its own in '{name}'", "store the data itself")
-            value = h5py.Dataset(item)[0]
-        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
     def names(self) -> dict[str, Hdf5Dataset]:
         """Return every dataset by its full name, such as 'CNN/W_cnn_0', without reading it."""
         return dict(self._infos)
@@ -319,14 +266,12 @@ def _is_written(dataset: Any, shape: tuple[int, ...]) -> bool:
 
 
 @contextlib.contextmanager
-def open_hdf5(source: BinaryIO | Path, *, what: str, walk: bool = True) -> Iterator[Hdf5View]:
+def open_hdf5(source: BinaryIO | Path, *, what: str) -> Iterator[Hdf5View]:
     """Open an HDF5 file and check all of it except the values.
 
     Args:
         source: a path, or a seekable stream, which stays open.
         what: the file for messages.
-        walk: check every object now. Otherwise `visit` checks a dataset before it is read: a file
-            of vectors may have millions.
 
     Raises:
         FormatError: not HDF5, truncated, or with anything that this module refuses.
@@ -350,4 +295,4 @@ def open_hdf5(source: BinaryIO | Path, *, what: str, walk: bool = True) -> Itera
             raise FormatError(
                 f"{what} is a broken HDF5 file: {shown(error, 90)}; download it again"
             ) from error
-        yield Hdf5View(file, what=what, size=size, walk=walk)
+        yield Hdf5View(file, what=what, size=size)

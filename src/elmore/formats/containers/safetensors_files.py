@@ -67,14 +67,10 @@ class SafetensorsView:
         """Every tensor by name, without reading it."""
         return {name: info for name, (info, _) in self._tensors.items()}
 
-    def read(self, name: str, *, check: bool = True) -> NDArray[Any]:
+    def read(self, name: str) -> NDArray[Any]:
         """Read a tensor in its own type; NaN and infinite values are refused.
 
         A local file is mapped: the array is read-only, and the processes of a machine share it.
-
-        Args:
-            name: one of `names()`.
-            check: look for NaN and infinite values, which reads all of it.
         """
         label = f"'{shown(name, 80)}'"
         if name not in self._tensors:
@@ -92,8 +88,7 @@ class SafetensorsView:
         if data.ctypes.data % dtype.itemsize:
             data = data.copy()  # other writers need not align
         array = data.view(dtype).reshape(info.shape)
-        if check:
-            check_finite(array, what=self._what, name=name)
+        check_finite(array, what=self._what, name=name)
         return array
 
     def _check_size(self) -> None:
