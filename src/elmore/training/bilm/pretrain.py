@@ -32,7 +32,7 @@ from elmore.training.bilm.streams import (
 from elmore.training.bilm.trainer import LmTrainer
 from elmore.training.display import TrainingProgress, reporting
 from elmore.training.distributed import Group, join_group
-from elmore.training.loop import Cadence, train
+from elmore.training.loop import Cadence, Stopped, train
 from elmore.training.run import Run, load_state
 
 __all__ = ["finish_recipe", "make_trainer", "one_thread", "pretrain", "start_run", "train_run"]
@@ -126,7 +126,11 @@ def train_run(
         with one_thread(), reporting(progress if group.main else False, None, run.path) as read:
             if plan is not None:
                 read({"step": 0, "tokens": 0, "total": trainer.total(), "plan": plan})
-            train(trainer, run, cadence, main=group.main, report=read, agree=group.any)
+            try:
+                train(trainer, run, cadence, main=group.main, report=read, agree=group.any)
+            except Stopped:
+                group.leave()  # together: one that ends alone makes the others abort
+                raise
 
 
 @contextmanager
