@@ -18,6 +18,7 @@ import numpy as np
 
 from elmore.base.messages import Progress, ProgressOption, progress_of, shown, size_of
 from elmore.base.optional import require, require_torch
+from elmore.compute.softmax import LogSoftmax
 from elmore.config import BiLmConfig, ComputePrecision, Precision
 from elmore.embedding.certificate import certified
 from elmore.embedding.engine import Engine
@@ -40,8 +41,10 @@ from elmore.embedding.results import (
     unit,
     value_shape,
 )
+from elmore.embedding.sif import known_whitening
 from elmore.embedding.stateful import Stream
 from elmore.embedding.stream import embed_stream, finish_of
+from elmore.embedding.warm_start import burn_in
 from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint
@@ -93,6 +96,10 @@ class Elmo:
         self._split = split_function(checkpoint.tokenizer if chosen is None else chosen)
         self._checkpoint = checkpoint.with_tokenizer(chosen)
         self._engine = Engine(self._checkpoint, compute)
+        if compute.start == "warm":
+            if checkpoint.config.lstm.mixed:
+                raise ConfigError("this model's LSTM carries no state; use start='zeros'")
+            self._engine.start_state = checkpoint.start_state or burn_in(self._engine)
         self._warned_of_tokenizer = chosen is not None
         self._warned_of_words = False
         self._model: str | tuple[str, ...] | None = None  # what `load` was asked for
@@ -176,6 +183,17 @@ class Elmo:
         return self._engine
 
     @cached_property
+    def log_softmax(self) -> LogSoftmax:
+        """The softmax, packed when it is first used.
+
+        Raises:
+            ConfigError: the model has none.
+        """
+        if self._checkpoint.softmax is None:
+            raise ConfigError("this model has no softmax; use a checkpoint that has one")
+        return LogSoftmax(*self._checkpoint.softmax)
+
+    @cached_property
     def digest(self) -> str:
         """A digest of all that the vectors of a sentence depend on, in hexadecimal."""
         engine = self._engine
@@ -194,7 +212,7 @@ class Elmo:
         for name, weight in self._checkpoint.checked_weights():
             add(name, list(weight.shape))
             digest.update(np.ascontiguousarray(weight).data)
-        for part in (engine.start_state or ()) if engine.start == "warm" else ():
+        for part in engine.start_state or ():
             digest.update(np.ascontiguousarray(part).data)
         return digest.hexdigest()
 
@@ -629,7 +647,9 @@ class Elmo:
         # So did the whitening of pool="sif", if somebody asked for it.
         engine = self._engine
         checkpoint = dataclasses.replace(
-            self._checkpoint, start_state=engine.start_state, whitening=engine.whitening
+            self._checkpoint,
+            start_state=engine.start_state or self._checkpoint.start_state,
+            whitening=known_whitening(engine),
         )
         checkpoint = certified(checkpoint, precision)
         elmore_folder.write(checkpoint, Path(path), overwrite=overwrite, precision=precision)

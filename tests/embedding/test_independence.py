@@ -196,5 +196,5 @@ def test_a_default_type_of_the_program_changes_nothing(tiny_elmo: Elmo) -> None:
 def test_a_window_with_one_long_row(tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [["the"] * 70, ["fell"], ["schools", "fell"], []]
     expected = one_by_one(tiny_elmo, rows)
-    monkeypatch.setattr(stream_module, "_MAX_PLACES", 100)
+    monkeypatch.setattr(stream_module, "_MAX_POSITIONS", 100)
     assert_close(list(tiny_elmo.pipe(rows, tokenized=True, batch_tokens=30)), expected)

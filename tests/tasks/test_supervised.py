@@ -162,7 +162,7 @@ def test_a_warm_start_is_found_again(tiny_elmo: Elmo, tmp_path: Path) -> None:
     task = make("ner", Elmo.load(tmp_path / "model", start="warm"), schedule__epochs="1")
     task.fit(data, out=tmp_path / "run")
     loaded = task_class("ner").load(tmp_path / "run")
-    assert loaded.elmo.engine.start == "warm"
+    assert loaded.elmo.engine.compute.start == "warm"
     assert loaded.predict(["Ada lives in Rome ."]) == task.predict(["Ada lives in Rome ."])
 
 

@@ -122,7 +122,7 @@ def random_model(elmo: Elmo, seed: int = 0) -> Elmo:
         device=engine.device,
         precision=elmo.precision,
         threads=engine.workers.threads,
-        start=engine.start,
+        start=engine.compute.start,
         tokenizer=engine.compute.tokenizer,
     )
 

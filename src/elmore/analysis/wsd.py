@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from elmore.analysis.probe import LayerProbe, Views, percent
 from elmore.elmo import Elmo
-from elmore.embedding.results import layer_weights
+from elmore.embedding.results import layer_weights, unit
 from elmore.errors import ConfigError, InputError
 from elmore.language_model.sense_vectors import SubstituteSpace
 from elmore.report import Report, Row, Value

@@ -142,9 +142,9 @@ def _write(
         certificate = dict(checkpoint.notes[CERTIFICATE])
     if start == "warm":
         from elmore.embedding.engine import Engine
-        from elmore.options import Compute
+        from elmore.embedding.warm_start import burn_in
 
-        warm = Engine(checkpoint, Compute(start="warm")).start_state
+        warm = checkpoint.start_state or burn_in(Engine(checkpoint))
         checkpoint = dataclasses.replace(checkpoint, start_state=warm)
     elmore_folder.write(checkpoint, path, precision=precision)
     return certificate

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from elmore.config import Precision
 from elmore.embedding.engine import Engine
+from elmore.embedding.warm_start import burn_in_text
 from elmore.formats.checkpoint import Checkpoint
 from elmore.options import Compute
 
@@ -22,7 +22,6 @@ __all__ = ["CERTIFICATE", "certified", "certify", "fixed_text"]
 
 # Key in `Checkpoint.notes`.
 CERTIFICATE = "certificate"
-_BURN_IN = Path(__file__).parent.parent / "data" / "burn_in.txt"
 # Long words, other scripts and repeats, so that every part of a model is used.
 _TEXT = (
     "The bank by the river lent no money to the bank .".split(" "),
@@ -35,8 +34,7 @@ def fixed_text(checkpoint: Checkpoint) -> list[list[str]]:
     """Token lists to embed; if a model knows only words, words of its vocabulary."""
     if checkpoint.config.tokens.n_words and checkpoint.vocabulary is not None:
         return [list(checkpoint.vocabulary.words[:40])]
-    lines = _BURN_IN.read_text(encoding="utf-8").split("\n")
-    return [*(line.split(" ") for line in lines if line), *_TEXT]
+    return [*burn_in_text(), *_TEXT]
 
 
 def certified(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -15,17 +13,15 @@ from numpy.typing import NDArray
 
 from elmore.compute.native import native
 from elmore.compute.network import BiLmArrays, LstmState, Network, in_turn
-from elmore.compute.softmax import LogSoftmax
 from elmore.compute.workers import Workers, one_blas_thread
-from elmore.config import BiLmConfig, ComputePrecision, Precision, count_parameters
-from elmore.embedding.sif import Sif, common_words, whitening_of
-from elmore.embedding.torch_network import BiLmTensors, build_bilm, find_device
+from elmore.config import BiLmConfig, Precision, count_parameters
+from elmore.embedding.device import choose_precision, find_device
+from elmore.embedding.torch_network import BiLmTensors, build_bilm
 from elmore.embedding.word_cache import WordCache
-from elmore.errors import ConfigError, InputError
+from elmore.errors import InputError
 from elmore.formats.checkpoint import Checkpoint, StartState
 from elmore.options import BATCH_TOKENS, Compute
 from elmore.text.batching import Batch, TokenIndexer
-from elmore.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from elmore.nn.bilm import BiLm
@@ -43,11 +39,8 @@ _LARGE = 5_000_000
 _WORDS_AT_ONCE = 576
 # Each may hold a batch; with more processors than this, use several processes.
 _MAX_WORKERS = 16
-_BURN_IN = Path(__file__).parent.parent / "data" / "burn_in.txt"
 # All layers of a sentence are in memory: 1.2 GB for so many in the largest published model.
 MAX_TOKENS = 100_000
-# A model may diverge on sequences that are this many times longer than those it was trained on.
-_MUCH_LONGER = 4
 
 
 class Engine:
@@ -62,22 +55,16 @@ class Engine:
         self.compute = compute = compute or Compute()
         self.device = find_device(compute.device)
         config = checkpoint.config
-        if compute.start == "warm" and config.lstm.mixed:
-            raise ConfigError("this model's LSTM carries no state; use start='zeros'")
         self.config = config
         self.indexer = TokenIndexer(
             checkpoint.alphabet if config.tokens.n_characters else None,
             checkpoint.vocabulary if config.tokens.n_words else None,
         )
         self.checkpoint = checkpoint
-        self.precision = _precision(compute.precision, checkpoint, self.device)
+        self.precision = choose_precision(compute.precision, checkpoint, self.device)
         self.batch_tokens = compute.batch_tokens or BATCH_TOKENS
         self._lock = threading.Lock()
         self._bilm: BiLm | None = None
-        self._softmax: LogSoftmax | None = None
-        self.whitening = checkpoint.whitening
-        self._whitening_lock = threading.Lock()
-        self._warned = False
         self.workers = Workers(compute.threads, _MAX_WORKERS)
         self._network: Network
         if self.on_cpu:
@@ -94,11 +81,7 @@ class Engine:
             if self.precision == "float32":
                 self._bilm = network.bilm
         self.cache = WordCache(config.lstm.projection_dim)
-        self.start = compute.start
-        self.start_state = checkpoint.start_state
-        if self.start == "warm" and self.start_state is None:
-            self.start_state = self._burn_in()
-        self._start = self.start_state if self.start == "warm" else None
+        self.start_state: StartState | None = None  # the state before each sentence; None for zeros
 
     @property
     def bilm(self) -> BiLm:
@@ -107,47 +90,6 @@ class Engine:
             if self._bilm is None:
                 self._bilm = build_bilm(self.checkpoint, self.device)
             return self._bilm
-
-    def log_softmax(self) -> LogSoftmax:
-        """The model's softmax, packed when it is first used.
-
-        Raises:
-            ConfigError: the model has none.
-        """
-        if self.checkpoint.softmax is None:
-            raise ConfigError("this model has no softmax; use a checkpoint that has one")
-        with self._lock:
-            if self._softmax is None:
-                self._softmax = LogSoftmax(*self.checkpoint.softmax)
-            return self._softmax
-
-    def sif(self) -> Sif:
-        """What makes sentence vectors of token-layer vectors, made ready on first use.
-
-        Raises:
-            ConfigError: the model has no vocabulary.
-        """
-        words = common_words(self.checkpoint.vocabulary)
-        with self._whitening_lock:  # not `_lock`: the token layer is computed inside
-            if self.whitening is None:
-                ranks = np.array([rank for rank, _ in words])
-                self.whitening = whitening_of(self.token_vectors([w for _, w in words]), ranks)
-            return Sif(cast(Vocabulary, self.checkpoint.vocabulary), self.whitening)
-
-    def warn_of_length(self, n_tokens: int) -> None:
-        """Warn once of a sequence much longer than any that the model was trained on."""
-        training = self.checkpoint.notes.get("training")
-        longest = training.get("longest") if isinstance(training, dict) else None
-        if not isinstance(longest, int) or n_tokens <= _MUCH_LONGER * longest:
-            return
-        with self._lock:
-            first, self._warned = not self._warned, True
-        if first:
-            warnings.warn(
-                f"a sequence of {n_tokens} tokens, but the model was trained on at most {longest}; "
-                "its vectors may be meaningless, so split the text into sentences",
-                stacklevel=2,
-            )
 
     def zero_state(self, rows: int) -> LstmState:
         """The state before any text, for `rows` sentences."""
@@ -218,9 +160,9 @@ class Engine:
 
     def initial_state(self, rows: int) -> LstmState:
         """The state in which `rows` sentences start."""
-        if self._start is None:
+        if self.start_state is None:
             return self.zero_state(rows)
-        hidden, cell = self._start.hidden, self._start.cell
+        hidden, cell = self.start_state
         return LstmState(
             np.repeat(hidden[:, :, None], rows, axis=2), np.repeat(cell[:, :, None], rows, axis=2)
         )
@@ -267,31 +209,6 @@ class Engine:
         """Whether so many multiplications are worth waking other threads."""
         busy = self.on_cpu and self.workers.count > 1
         return busy and products > _HAND_OVER * _RATES[self.precision]
-
-    def _burn_in(self) -> StartState:
-        """Read the burn-in text with carried state, and return the state after it."""
-        state = self.zero_state(1)
-        for line in _BURN_IN.read_text(encoding="utf-8").split("\n"):
-            if line:
-                _, state = self.run(self.indexer.batch([line.split(" ")]), state)
-        return StartState(state.hidden[:, :, 0].copy(), state.cell[:, :, 0].copy())
-
-
-def _precision(
-    wanted: ComputePrecision | None, checkpoint: Checkpoint, device: str
-) -> ComputePrecision:
-    mixed = checkpoint.config.lstm.mixed
-    if wanted is None:
-        return checkpoint.precision if device == "cpu" and not mixed else "float32"
-    if wanted == "int8" and device != "cpu":
-        raise ConfigError(f"precision='int8' needs device='cpu'; use float16 on {device}")
-    if wanted == "bfloat16" and device == "cpu":
-        raise ConfigError("precision='bfloat16' needs a GPU; use float16 on the CPU")
-    if wanted != "float32" and mixed:
-        raise ConfigError(
-            f"precision={wanted!r} is not for an LSTM that mixes its directions; use 'float32'"
-        )
-    return wanted
 
 
 def _lstm_products(config: BiLmConfig) -> int:

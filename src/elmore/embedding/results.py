@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,7 @@ __all__ = [
 
 Array = NDArray[np.float32]
 Result = TypeVar("Result", covariant=True)
+Floats = TypeVar("Floats", bound=NDArray[np.floating])
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -194,10 +195,10 @@ def cosine(a: ArrayLike, b: ArrayLike) -> float | Array:
     return float(result) if np.ndim(result) == 0 else result
 
 
-def unit(vectors: Array) -> Array:
+def unit(vectors: Floats) -> Floats:
     """Scale each vector to length 1, (..., dim); zeros stay zeros."""
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.asarray(vectors / np.where(norms == 0, 1, norms), np.float32)
+    return cast(Floats, np.asarray(vectors / np.where(norms == 0, 1, norms), vectors.dtype))
 
 
 # --------------------------------------------------------------------------- finishing a sentence

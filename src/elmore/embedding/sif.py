@@ -13,16 +13,21 @@ the token layer is better than the layers above it.
 
 from __future__ import annotations
 
+import threading
+from typing import cast
+from weakref import WeakKeyDictionary
+
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.embedding.engine import Engine
 from elmore.embedding.results import Array, finite, unit
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Whitening
 from elmore.text.sentence import Sentence
 from elmore.text.vocabulary import Vocabulary
 
-__all__ = ["N_WORDS", "Sif", "common_words", "whitening_of"]
+__all__ = ["N_WORDS", "Sif", "common_words", "known_whitening", "make_sif", "whitening_of"]
 
 # The constant a of the paper; SNLI retrieval changed by less than a point from 1e-4 to 1e-3.
 _SMOOTHING = 1e-3
@@ -30,6 +35,9 @@ _SMOOTHING = 1e-3
 N_WORDS = 10_000
 # Directions with less variance than this share of the largest are noise, and are not blown up.
 _SMALLEST = 1e-4
+# Made once for each model in memory.
+_WHITENINGS: WeakKeyDictionary[Engine, Whitening] = WeakKeyDictionary()
+_LOCK = threading.Lock()
 
 
 class Sif:
@@ -64,6 +72,28 @@ class Sif:
             if found is not None:
                 return found
         return len(self._vocabulary)
+
+
+def make_sif(engine: Engine) -> Sif:
+    """What makes sentence vectors of token-layer vectors, made ready on first use.
+
+    Raises:
+        ConfigError: the model has no vocabulary.
+    """
+    vocabulary = engine.checkpoint.vocabulary
+    words = common_words(vocabulary)
+    with _LOCK:
+        if engine not in _WHITENINGS:
+            stored, ranks = engine.checkpoint.whitening, np.array([rank for rank, _ in words])
+            _WHITENINGS[engine] = stored or whitening_of(
+                engine.token_vectors([word for _, word in words]), ranks
+            )
+        return Sif(cast(Vocabulary, vocabulary), _WHITENINGS[engine])
+
+
+def known_whitening(engine: Engine) -> Whitening | None:
+    """The whitening that came with a model or was made for it; None before `make_sif`."""
+    return _WHITENINGS.get(engine, engine.checkpoint.whitening)
 
 
 def common_words(vocabulary: Vocabulary | None) -> list[tuple[int, str]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Literal, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from elmore.base.messages import SILENT, Progress
 from elmore.embedding.engine import Engine
 from elmore.embedding.results import Array, Finish, check_sif, choose_finish
-from elmore.embedding.sif import Sif
+from elmore.embedding.sif import Sif, make_sif
 from elmore.embedding.vector_files import Record
 from elmore.options import BATCH_TOKENS, LayerChoice, Output, Pooling
 from elmore.text.batching import Batch, plan_batches
@@ -36,6 +38,9 @@ _WINDOW_SENTENCES = 1024
 _WINDOW_TOKENS = 65_536
 # Positions in the index of a complete window (sentences times the longest), 8 bytes each.
 _MAX_POSITIONS = 4_000_000
+# A model may diverge on sequences that are this many times longer than those it was trained on.
+_MUCH_LONGER = 4
+_WARNED: WeakSet[Engine] = WeakSet()
 
 
 def embed_stream(
@@ -71,7 +76,7 @@ def finish_of(
     if pool != "sif":
         return choose_finish(layers, pool, engine.config.n_layers)
     check_sif(layers)
-    return engine.sif()
+    return make_sif(engine)
 
 
 def embed_records(
@@ -123,7 +128,7 @@ def _embed_window(
         parts = np.split(flat, ends[:-1])
         progress.update(len(window))
         return [finish(s, part[None]) for s, part in zip(window, parts, strict=True)]
-    engine.warn_of_length(max((len(sentence) for sentence in window), default=0))
+    _warn_of_length(engine, max((len(sentence) for sentence in window), default=0))
     nothing = np.zeros((engine.config.n_layers, 0, engine.config.dim), np.float32)
     # An empty sentence needs no computation, whatever its markers would give.
     busy = [k for k, sentence in enumerate(window) if len(sentence)]
@@ -132,6 +137,20 @@ def _embed_window(
     if busy:
         _embed_batches(engine, window, busy, finish, batch_tokens, results, progress)
     return [results[k] for k in range(len(window))]
+
+
+def _warn_of_length(engine: Engine, n_tokens: int) -> None:
+    """Warn once of a sequence much longer than any that the model was trained on."""
+    training = engine.checkpoint.notes.get("training")
+    longest = training.get("longest") if isinstance(training, dict) else None
+    if not isinstance(longest, int) or n_tokens <= _MUCH_LONGER * longest or engine in _WARNED:
+        return
+    _WARNED.add(engine)
+    warnings.warn(
+        f"a sequence of {n_tokens} tokens, but the model was trained on at most {longest}; "
+        "its vectors may be meaningless, so split the text into sentences",
+        stacklevel=2,
+    )
 
 
 def _embed_batches(

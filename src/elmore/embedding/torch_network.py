@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from elmore.base.optional import require_torch
 from elmore.compute.network import LstmState, Runner, in_turn
 from elmore.config import ComputePrecision
-from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -23,10 +22,7 @@ if TYPE_CHECKING:
 
     from elmore.nn.bilm import BiLm
 
-__all__ = ["BiLmTensors", "build_bilm", "find_device"]
-
-# What torch calls the kinds of devices that people have.
-_DEVICES = ("cpu", "cuda", "mps", "xpu")
+__all__ = ["BiLmTensors", "build_bilm"]
 
 Array = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -101,27 +97,3 @@ class BiLmTensors:
 def _array(tensor: Tensor) -> Array:
     array: Array = tensor.cpu().float().numpy()
     return array
-
-
-def find_device(name: str) -> str:
-    """Check that a device can be used, or say why not; "cpu" needs no torch.
-
-    Returns:
-        its full name.
-    """
-    if name == "cpu":
-        return name
-    if name.partition(":")[0] not in _DEVICES:
-        raise ConfigError(f"device={name!r} is unknown; use cpu, cuda, cuda:0 or mps")
-    torch = require_torch(f"device={name!r}")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ConfigError(f"device={name!r} is unknown; use cpu, cuda, cuda:0 or mps") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device={name!r} but torch finds no CUDA here; use device='cpu'")
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, NotImplementedError, AssertionError):
-        raise ConfigError(f"device={name!r} cannot be used here; use device='cpu'") from None
-    return str(device)

@@ -135,7 +135,7 @@ class PlacePredictor:
 
     def __init__(self, elmo: Elmo, n_words: int | None = None) -> None:
         self.model = model = LanguageModel(elmo)
-        self.table = model.engine.log_softmax()
+        self.table = elmo.log_softmax
         if n_words is not None and n_words < len(model.vocabulary):
             if model.softmax.cutoffs:
                 raise ConfigError("a softmax with clusters judges all words; leave out candidates")

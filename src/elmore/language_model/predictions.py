@@ -44,7 +44,7 @@ class LanguageModel:
             raise ConfigError(
                 f"elmo={shown(repr(elmo), 60)} is not a loaded model; pass Elmo.load(...)"
             )
-        checkpoint, engine = elmo.checkpoint, elmo.engine
+        checkpoint = elmo.checkpoint
         softmax, vocabulary = checkpoint.softmax, checkpoint.vocabulary
         if softmax is None or vocabulary is None:
             raise ConfigError(
@@ -65,7 +65,8 @@ class LanguageModel:
                     f"the vocabulary of {checkpoint.origin} has no {marker}, which a language "
                     "model predicts; pass the vocabulary that it was trained with"
                 )
-        self.softmax, self.vocabulary, self.engine = softmax, vocabulary, engine
+        self.elmo, self.engine = elmo, elmo.engine
+        self.softmax, self.vocabulary = softmax, vocabulary
         self.markers = vocabulary.markers
         self.bidirectional = elmo.config.lstm.bidirectional
         self.unknown = -1 if vocabulary.unknown is None else vocabulary.unknown
@@ -113,7 +114,7 @@ class LanguageModel:
     def log_probs(self, hidden: Array, targets: Ids) -> Logs:
         """The log probability of each target, (n,), from vectors of one direction, (n, dim)."""
         # Rows are independent, so each thread takes a share of them.
-        table, count = self.engine.log_softmax(), self.engine.workers.count
+        table, count = self.elmo.log_softmax, self.engine.workers.count
         parts = zip(np.array_split(hidden, count), np.array_split(targets, count), strict=True)
         with self.engine.alone():
             done = self.engine.workers.share([partial(table.of, h, t) for h, t in parts if len(t)])
@@ -124,7 +125,7 @@ class LanguageModel:
 
     def log_distribution(self, hidden: Array, direction: int) -> Logs:
         """The log probability of every word, (n, n_words), from top-layer vectors (n, dim)."""
-        return self.engine.log_softmax().all(np.ascontiguousarray(self.half(hidden, direction)))
+        return self.elmo.log_softmax.all(np.ascontiguousarray(self.half(hidden, direction)))
 
 
 def read_sentences(elmo: Elmo, items: Iterable[Any], tokenized: bool) -> Iterator[Sentence]:

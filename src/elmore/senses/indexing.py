@@ -147,7 +147,7 @@ def build_index(
     if elmo is not None:
         if workers > 1:
             raise ConfigError("several workers load the model themselves; pass its name or path")
-        options["precision"], options["start"] = elmo.precision, elmo.engine.start
+        options["precision"], options["start"] = elmo.precision, elmo.engine.compute.start
         if options.get("tokenizer") is None:
             options["tokenizer"] = _tokenizer_name(elmo)
     named = bundled_model() if model is None else model

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from starlette.responses import Response
 
 from elmore.base.messages import shown
+from elmore.embedding.results import unit
 from elmore.errors import ElmoreError
-from elmore.language_model.sense_vectors import unit
 from elmore.senses.find import read_place
 from elmore.senses.groups import principal_axes
 from elmore.senses.index import Index, Rows, Use

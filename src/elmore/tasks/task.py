@@ -21,8 +21,8 @@ from torch import Tensor
 from elmore.base.messages import ProgressOption, shown
 from elmore.base.optional import require
 from elmore.elmo import Elmo
+from elmore.embedding.device import find_device
 from elmore.embedding.layer_cache import MAX_BYTES, cache_folder
-from elmore.embedding.torch_network import find_device
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row
 from elmore.tasks.fitting import Split, fit_task, split_held_out
@@ -341,7 +341,7 @@ class Task(Predictor[Example, Prediction]):
             weights=weights,
             elmo=None if self.elmo is None else self.elmo.digest,
             precision=None if self.elmo is None else self.elmo.precision,
-            start="zeros" if self.elmo is None else self.elmo.engine.start,
+            start="zeros" if self.elmo is None else self.elmo.engine.compute.start,
             scores=self.scores,
         )
         write_task(Path(path), content, self.elmo if with_elmo else None, overwrite=overwrite)
