@@ -7,13 +7,13 @@
 /* Shapes are those of lstm_gates.h with a leading axis of rows; all arrays are contiguous. */
 typedef struct {
     const char *name;
-    void (*forward)(float *output, float *gates, float *memory, float *kept_memory,
-                    float *kept_squashed, float clip, int64_t rows, int64_t cells);
-    void (*backward)(float *d_gates, float *d_memory, const float *d_output, const float *gates,
-                     const float *memory, const float *squashed, const float *before, float clip,
+    void (*forward)(float *output, float *gates, float *cell, float *kept_cell,
+                    float *kept_tanh_cell, float clip, int64_t rows, int64_t cells);
+    void (*backward)(float *d_gates, float *d_cell, const float *d_output, const float *gates,
+                     const float *cell, const float *tanh_cell, const float *before, float clip,
                      int64_t rows, int64_t cells);
     /* Up to 16 cells of one row from `first` on; see some_cells in lstm_gates.h. */
-    void (*cells)(float *output, float *memory, const float *tile, const float *gates, float clip,
+    void (*cells)(float *output, float *cell, const float *tile, const float *gates, float clip,
                   int64_t cells, int64_t first);
 } lstm_kernels;
 

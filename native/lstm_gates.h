@@ -32,9 +32,9 @@ static inline TARGET float NAME(ratio_sigmoid)(float x)
 static TARGET void NAME(forward_row)(
     float *restrict output,        /* (cells,) */
     float *restrict gates,         /* (4 * cells,): in, forget, candidate, out; activated here */
-    float *restrict memory,        /* (cells,): before, then after */
-    float *restrict kept_memory,   /* (cells,) */
-    float *restrict kept_squashed, /* (cells,) */
+    float *restrict cell,        /* (cells,): before, then after */
+    float *restrict kept_cell,   /* (cells,) */
+    float *restrict kept_tanh_cell, /* (cells,) */
     float clip, int64_t cells)
 {
     float *in = gates, *forget = gates + cells, *candidate = gates + 2 * cells,
@@ -42,61 +42,61 @@ static TARGET void NAME(forward_row)(
     for (int64_t k = 0; k < cells; k++) {
         float i = NAME(ratio_sigmoid)(in[k]), f = NAME(ratio_sigmoid)(forget[k]);
         float g = NAME(ratio_tanh)(candidate[k]), o = NAME(ratio_sigmoid)(out[k]);
-        float c = MADD(i, g, f * memory[k]);
+        float c = MADD(i, g, f * cell[k]);
         c = c > clip ? clip : c;
         c = c < -clip ? -clip : c;
-        float squashed = NAME(ratio_tanh)(c);
+        float tanh_cell = NAME(ratio_tanh)(c);
         in[k] = i;
         forget[k] = f;
         candidate[k] = g;
         out[k] = o;
-        memory[k] = c;
-        kept_memory[k] = c;
-        kept_squashed[k] = squashed;
-        output[k] = o * squashed;
+        cell[k] = c;
+        kept_cell[k] = c;
+        kept_tanh_cell[k] = tanh_cell;
+        output[k] = o * tanh_cell;
     }
 }
 
 /* Some cells of one row whose state product lies in a tile of panels.h; nothing is kept. */
 static inline TARGET void NAME(some_cells)(
     float *restrict output,      /* (cells,) */
-    float *restrict memory,      /* (cells,): before, then after */
+    float *restrict cell,      /* (cells,): before, then after */
     const float *restrict tile,  /* (4, 16): the state's share of the gates of cells `first`... */
     const float *restrict gates, /* (4 * cells,): the input's share with biases */
     float clip, int64_t cells, int64_t first, int64_t count)
 {
     gates += first;
     output += first;
-    memory += first;
+    cell += first;
     for (int64_t k = 0; k < count; k++) {
         float i = NAME(ratio_sigmoid)(gates[k] + tile[k]);
         float f = NAME(ratio_sigmoid)(gates[cells + k] + tile[16 + k]);
         float g = NAME(ratio_tanh)(gates[2 * cells + k] + tile[32 + k]);
         float o = NAME(ratio_sigmoid)(gates[3 * cells + k] + tile[48 + k]);
-        float c = MADD(i, g, f * memory[k]);
+        float c = MADD(i, g, f * cell[k]);
         c = c > clip ? clip : c;
         c = c < -clip ? -clip : c;
-        memory[k] = c;
+        cell[k] = c;
         output[k] = o * NAME(ratio_tanh)(c);
     }
 }
 
-static TARGET void NAME(cells)(float *output, float *memory, const float *tile, const float *gates,
+static TARGET void NAME(cells)(float *output, float *cell, const float *tile, const float *gates,
                                float clip, int64_t cells, int64_t first)
 {
     if (cells - first >= 16)
-        NAME(some_cells)(output, memory, tile, gates, clip, cells, first, 16);
+        NAME(some_cells)(output, cell, tile, gates, clip, cells, first, 16);
     else
-        NAME(some_cells)(output, memory, tile, gates, clip, cells, first, cells - first);
+        NAME(some_cells)(output, cell, tile, gates, clip, cells, first, cells - first);
 }
 
 static TARGET void NAME(backward_row)(
     float *restrict d_gates,         /* (4 * cells,) */
-    float *restrict d_memory,        /* (cells,): of the cell after, then of the cell before */
+    float *restrict d_cell,        /* (cells,): of the cell after, then of the cell before */
     const float *restrict d_output,  /* (cells,) */
     const float *restrict gates,     /* (4 * cells,), activated */
-    const float *restrict memory,    /* (cells,), after the clip */
-    const float *restrict squashed,  /* (cells,) */
+    const float *restrict cell,    /* (cells,), after the clip */
+    const float *restrict tanh_cell,  /* (cells,) */
     const float *restrict before,    /* (cells,) */
     float clip, int64_t cells)
 {
@@ -105,34 +105,34 @@ static TARGET void NAME(backward_row)(
     float *d_in = d_gates, *d_forget = d_gates + cells, *d_candidate = d_gates + 2 * cells,
           *d_out = d_gates + 3 * cells;
     for (int64_t k = 0; k < cells; k++) {
-        float i = in[k], f = forget[k], g = candidate[k], o = out[k], s = squashed[k];
-        float d = d_memory[k] + d_output[k] * o * (1.0f - s * s);
-        float c = memory[k];
+        float i = in[k], f = forget[k], g = candidate[k], o = out[k], s = tanh_cell[k];
+        float d = d_cell[k] + d_output[k] * o * (1.0f - s * s);
+        float c = cell[k];
         d = ((c < clip) & (c > -clip)) ? d : 0.0f;
         d_out[k] = d_output[k] * s * (o * (1.0f - o));
         d_in[k] = d * g * (i * (1.0f - i));
         d_forget[k] = d * before[k] * (f * (1.0f - f));
         d_candidate[k] = d * i * (1.0f - g * g);
-        d_memory[k] = d * f;
+        d_cell[k] = d * f;
     }
 }
 
 static TARGET void NAME(forward)(
-    float *output, float *gates, float *memory, float *kept_memory, float *kept_squashed,
+    float *output, float *gates, float *cell, float *kept_cell, float *kept_tanh_cell,
     float clip, int64_t rows, int64_t cells)
 {
     for (int64_t r = 0; r < rows; r++)
-        NAME(forward_row)(output + r * cells, gates + r * 4 * cells, memory + r * cells,
-                          kept_memory + r * cells, kept_squashed + r * cells, clip, cells);
+        NAME(forward_row)(output + r * cells, gates + r * 4 * cells, cell + r * cells,
+                          kept_cell + r * cells, kept_tanh_cell + r * cells, clip, cells);
 }
 
 static TARGET void NAME(backward)(
-    float *d_gates, float *d_memory, const float *d_output, const float *gates,
-    const float *memory, const float *squashed, const float *before, float clip, int64_t rows,
+    float *d_gates, float *d_cell, const float *d_output, const float *gates,
+    const float *cell, const float *tanh_cell, const float *before, float clip, int64_t rows,
     int64_t cells)
 {
     for (int64_t r = 0; r < rows; r++)
-        NAME(backward_row)(d_gates + r * 4 * cells, d_memory + r * cells, d_output + r * cells,
-                           gates + r * 4 * cells, memory + r * cells, squashed + r * cells,
+        NAME(backward_row)(d_gates + r * 4 * cells, d_cell + r * cells, d_output + r * cells,
+                           gates + r * 4 * cells, cell + r * cells, tanh_cell + r * cells,
                            before + r * cells, clip, cells);
 }

@@ -65,36 +65,36 @@ static PyObject *native_force(PyObject *self, PyObject *args)
     Py_RETURN_TRUE;
 }
 
-/* lstm_forward(output, gates, memory, kept_memory, kept_squashed, clip, rows, cells) */
+/* lstm_forward(output, gates, cell, kept_cell, kept_tanh_cell, clip, rows, cells) */
 static PyObject *native_lstm_forward(PyObject *self, PyObject *args)
 {
     (void)self;
-    unsigned long long output, gates, memory, kept_memory, kept_squashed;
+    unsigned long long output, gates, cell, kept_cell, kept_tanh_cell;
     float clip;
     long long rows, cells;
-    if (!PyArg_ParseTuple(args, "KKKKKfLL", &output, &gates, &memory, &kept_memory, &kept_squashed,
+    if (!PyArg_ParseTuple(args, "KKKKKfLL", &output, &gates, &cell, &kept_cell, &kept_tanh_cell,
                           &clip, &rows, &cells))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    FLUSHED(lstm->forward(POINTER(output), POINTER(gates), POINTER(memory), POINTER(kept_memory),
-                          POINTER(kept_squashed), clip, rows, cells));
+    FLUSHED(lstm->forward(POINTER(output), POINTER(gates), POINTER(cell), POINTER(kept_cell),
+                          POINTER(kept_tanh_cell), clip, rows, cells));
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
-/* lstm_backward(d_gates, d_memory, d_output, gates, memory, squashed, before, clip, rows, cells) */
+/* lstm_backward(d_gates, d_cell, d_output, gates, cell, tanh_cell, before, clip, rows, cells) */
 static PyObject *native_lstm_backward(PyObject *self, PyObject *args)
 {
     (void)self;
-    unsigned long long d_gates, d_memory, d_output, gates, memory, squashed, before;
+    unsigned long long d_gates, d_cell, d_output, gates, cell, tanh_cell, before;
     float clip;
     long long rows, cells;
-    if (!PyArg_ParseTuple(args, "KKKKKKKfLL", &d_gates, &d_memory, &d_output, &gates, &memory,
-                          &squashed, &before, &clip, &rows, &cells))
+    if (!PyArg_ParseTuple(args, "KKKKKKKfLL", &d_gates, &d_cell, &d_output, &gates, &cell,
+                          &tanh_cell, &before, &clip, &rows, &cells))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    FLUSHED(lstm->backward(POINTER(d_gates), POINTER(d_memory), POINTER(d_output), POINTER(gates),
-                           POINTER(memory), POINTER(squashed), POINTER(before), clip, rows,
+    FLUSHED(lstm->backward(POINTER(d_gates), POINTER(d_cell), POINTER(d_output), POINTER(gates),
+                           POINTER(cell), POINTER(tanh_cell), POINTER(before), clip, rows,
                            cells));
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
@@ -166,24 +166,24 @@ static PyObject *native_panels_affine(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* recurrence(output, memory, gates, rows, hidden, sizes, state, project, cell_clip, output_clip,
+/* recurrence(output, cell, gates, rows, hidden, sizes, state, project, cell_clip, output_clip,
  *            steps, cells, dim, workspace, packed, batch, n_gates) -> whether sizes and rows fit the
  * three numbers of rows; if not, nothing was done. State and project as the matrix above. */
 static PyObject *native_recurrence(PyObject *self, PyObject *args)
 {
     (void)self;
-    unsigned long long output, memory, gates, rows, hidden, sizes, workspace, state[3], project[3];
+    unsigned long long output, cell, gates, rows, hidden, sizes, workspace, state[3], project[3];
     long long state_n, state_k, project_n, project_k, steps, cells, dim, packed, batch, n_gates;
     int state_kind, project_kind;
     float cell_clip, output_clip;
-    if (!PyArg_ParseTuple(args, "KKKKKK(KKKLLi)(KKKLLi)ffLLLKLLL", &output, &memory, &gates, &rows,
+    if (!PyArg_ParseTuple(args, "KKKKKK(KKKLLi)(KKKLLi)ffLLLKLLL", &output, &cell, &gates, &rows,
                           &hidden, &sizes, &state[0], &state[1], &state[2], &state_n, &state_k,
                           &state_kind, &project[0], &project[1], &project[2], &project_n,
                           &project_k, &project_kind, &cell_clip, &output_clip, &steps, &cells, &dim,
                           &workspace, &packed, &batch, &n_gates))
         return NULL;
     recurrence run = {
-        POINTER(output), POINTER(memory), POINTER(gates), ADDRESS(int64_t, rows), POINTER(hidden),
+        POINTER(output), POINTER(cell), POINTER(gates), ADDRESS(int64_t, rows), POINTER(hidden),
         ADDRESS(int64_t, sizes),
         {ADDRESS(void, state[0]), POINTER(state[1]), ADDRESS(int32_t, state[2]), state_n, state_k,
          state_kind},

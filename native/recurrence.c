@@ -72,11 +72,11 @@ static void step(const panels_kernels *kernels, const lstm_kernels *lstm, const 
                 const float *gates = gates_of(run, row + r + s) + first;
                 for (int64_t gate = 0; gate < 4; gate++)
                     PREFETCH(gates + gate * cells);
-                PREFETCH(run->memory + (place + r + s) * cells + first);
+                PREFETCH(run->cell + (place + r + s) * cells + first);
             }
             kernels->tile(tile, &run->state, &x, r, few, first / PANEL, 0, dim);
             for (int64_t s = 0; s < few; s++) {
-                lstm->cells(to + (r + s) * cells, run->memory + (place + r + s) * cells,
+                lstm->cells(to + (r + s) * cells, run->cell + (place + r + s) * cells,
                             tile + s * GROUP, gates_of(run, row + r + s), run->cell_clip, cells,
                             first);
             }

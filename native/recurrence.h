@@ -7,7 +7,7 @@
 
 typedef struct {
     float *output;         /* (sum of sizes, dim) */
-    float *memory;         /* (sizes[0], cells): before, then after each row's last step */
+    float *cell;         /* (sizes[0], cells): before, then after each row's last step */
     const float *gates;    /* (n, 4 * cells): the inputs' share of the gates with all biases */
     const int64_t *rows;   /* (sum of sizes,): row of `gates` of each packed row; NULL: in order */
     const float *hidden;   /* (sizes[0], dim): output before the first step */

@@ -37,7 +37,7 @@ from elmore.embedding.results import (
     SentenceLayers,
     all_layers,
     cosine,
-    mixed,
+    layer_weights,
     unit,
     value_shape,
 )
@@ -275,7 +275,7 @@ class Elmo:
             >>> elmo.embed(["Stocks", "fell", "."], tokenized=True).shape
             (3, 32)
         """
-        return self._results(texts, tokenized, self._mixed(layers), **how)
+        return self._results(texts, tokenized, self._finish(layers), **how)
 
     def encode(
         self,
@@ -306,7 +306,7 @@ class Elmo:
             >>> elmo.encode(["Stocks fell .", "She fell ."]).shape
             (2, 32)
         """
-        vectors = self._results(texts, tokenized, self._mixed(layers, pool), **how)
+        vectors = self._results(texts, tokenized, self._finish(layers, pool), **how)
         if isinstance(vectors, list):
             shape = value_shape(self.config, Output(pool=pool))
             vectors = np.stack(vectors) if vectors else np.zeros((0, shape[0] or 0), np.float32)
@@ -397,7 +397,7 @@ class Elmo:
             if pool is not None:
                 raise ConfigError(f"pool={pool!r} needs one vector per token; choose other layers")
             return self._stream(sentences, all_layers, size_of(texts), **how)
-        return self._stream(sentences, self._mixed(layers, pool), size_of(texts), **how)
+        return self._stream(sentences, self._finish(layers, pool), size_of(texts), **how)
 
     def stateful(self) -> Stream:
         """Make an object that carries state from batch to batch, as the published programs do.
@@ -762,10 +762,10 @@ class Elmo:
         )
         return _closing(report, found)
 
-    def _mixed(self, layers: LayerChoice, pool: Pooling | None = None) -> Finish[Array]:
-        if pool == "sif":
-            return finish_of(self._engine, layers, pool)
-        return mixed(layers, pool, self.n_layers)  # which refuses "all", as `layers` is for that
+    def _finish(self, layers: LayerChoice, pool: Pooling | None = None) -> Finish[Array]:
+        if isinstance(layers, str) and pool != "sif":
+            layer_weights(layers, self.n_layers)  # refuses "all", as `layers` is for that
+        return finish_of(self._engine, layers, pool)
 
     def __repr__(self) -> str:
         name = BUNDLED if self._model == BUNDLED else self._checkpoint.origin  # not a long path

@@ -1,4 +1,4 @@
-"""Every instruction set that the machine has gives what the twin defines."""
+"""Every instruction set that the machine has gives what the reference defines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_unknown_sets_are_refused() -> None:
 # Sizes around the widths of vectors, where tails are cut.
 @pytest.mark.parametrize("cells", [1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127])
 @pytest.mark.parametrize("rows", [1, 5])
-def test_both_passes_equal_the_twin(instruction_set: str, rows: int, cells: int) -> None:
+def test_both_passes_equal_the_reference(instruction_set: str, rows: int, cells: int) -> None:
     generator = torch.Generator().manual_seed(rows * 1000 + cells)
     gates = torch.randn(rows, 4 * cells, generator=generator) * 4
     memory = torch.randn(rows, cells, generator=generator) * 2

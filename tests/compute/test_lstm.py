@@ -185,7 +185,7 @@ def test_the_given_state_is_left_alone() -> None:
         np.testing.assert_array_equal(inputs[name].detach(), value)
 
 
-# The kernel in C, which takes float32 only: what stands above goes through its twin. ----------
+# The kernel in C, which takes float32 only: what stands above goes through its reference. --------
 
 
 def choose(monkeypatch: pytest.MonkeyPatch, choice: str) -> None:
@@ -237,7 +237,7 @@ def test_float32_equals_plain_autograd(
     projected=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_kernel_and_twin_agree(
+def test_kernel_and_reference_agree(
     lengths: list[int], cells: int, scale: float, clips: Clips, projected: bool, seed: int
 ) -> None:
     """All widths of vectors and their rests; gates that saturate too."""
@@ -249,8 +249,8 @@ def test_kernel_and_twin_agree(
         choose(patch, "auto")
         ours = results(LstmSteps, sizes, in_float32(inputs), clips)
         patch.setenv("ELMORE_NATIVE", "0")
-        twin = results(LstmSteps, sizes, in_float32(inputs), clips)
-    for a, b in zip(ours, twin, strict=True):
+        plain = results(LstmSteps, sizes, in_float32(inputs), clips)
+    for a, b in zip(ours, plain, strict=True):
         assert a.isfinite().all()
         # Where tanh is 1 the kernel may be an ulp beside it, which 1 - tanh^2 shows.
         torch.testing.assert_close(a, b, rtol=1e-4, atol=5e-5)

@@ -1,4 +1,4 @@
-"""Packed products: every instruction set against the twin, and row by row."""
+"""Packed products: every instruction set against the reference, and row by row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stored(weight: np.ndarray, kind: str) -> Stored:
     return quantize(weight) if kind == "int8" else Stored(weight.astype(kind))
 
 
-def twin_of(numbers: Stored, monkeypatch: pytest.MonkeyPatch) -> Matrix:
+def reference_of(numbers: Stored, monkeypatch: pytest.MonkeyPatch) -> Matrix:
     with monkeypatch.context() as patch:
         patch.setenv("ELMORE_NATIVE", "0")
         return Matrix(numbers)
@@ -43,14 +43,14 @@ def random(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:
 @given(
     rows=st.integers(1, 20), n=st.integers(1, 140), k=st.integers(1, 600), seed=st.integers(0, 99)
 )
-def test_products_equal_the_twin(
+def test_products_equal_the_reference(
     instruction_set: str, monkeypatch: pytest.MonkeyPatch, kind: str,
     rows: int, n: int, k: int, seed: int,
 ) -> None:  # fmt: skip
     numbers = stored(random(seed, n, k, scale=0.1), kind)
     inputs, bias = random(seed + 1, rows, k), random(seed, n)
     found = Matrix(numbers).affine(inputs, bias, clip=1.5)
-    expected = twin_of(numbers, monkeypatch).affine(inputs, bias, clip=1.5)
+    expected = reference_of(numbers, monkeypatch).affine(inputs, bias, clip=1.5)
     if kind == "int8":  # the same sums and the same operations on them, in another order
         np.testing.assert_allclose(found, expected, atol=1e-6, rtol=1e-6)
     else:
@@ -94,7 +94,7 @@ def test_integer_sums_do_not_saturate(instruction_set: str, signs: str) -> None:
     assert np.array_equal(whole_product(x, w), (x @ w.T).astype(np.float32))
 
 
-def test_the_twins_sums_are_exact() -> None:
+def test_the_references_sums_are_exact() -> None:
     x, w = np.full((3, 4096), 127), np.full((5, 4096), -127)
     found = exact_product(x.astype(np.float32), w.astype(np.float32))
     assert found.dtype == np.int32

@@ -1,4 +1,4 @@
-"""The recurrent loop over packed weights: against its twin, and against float64."""
+"""The recurrent loop over packed weights: against its reference, and against float64."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Case:
 @pytest.mark.parametrize("kind", KINDS)
 @drawn(15)
 @given(cells=st.integers(1, 70), dim=st.integers(1, 40), seed=st.integers(0, 99), data=st.data())
-def test_steps_equal_the_twin(
+def test_steps_equal_the_reference(
     instruction_set: str, monkeypatch: pytest.MonkeyPatch, kind: str,
     cells: int, dim: int, seed: int, data: st.DataObject,
 ) -> None:  # fmt: skip

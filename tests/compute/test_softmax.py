@@ -82,19 +82,19 @@ def test_extreme_logits_and_no_rows() -> None:
 
 
 @pytest.mark.parametrize(("n_words", "k"), [(9000, 64), (4096, 200), (130, 130), (70, 1), (16, 9)])
-def test_the_kernel_ranks_as_its_twin(n_words: int, k: int) -> None:
+def test_the_kernel_ranks_as_its_reference(n_words: int, k: int) -> None:
     rng = np.random.default_rng(n_words)
     values = rng.normal(size=(5, n_words)).astype(np.float32) * 9
     values[1] = np.round(values[1])  # many equal values: the smaller id is first
     values[2, : n_words - k] = -np.inf
     values[3] += 1e6
-    found, wanted = softmax._rank(values, k), softmax._rank_twin(values, k)
+    found, wanted = softmax._rank(values, k), softmax._rank_reference(values, k)
     np.testing.assert_array_equal(found.ids, wanted.ids)
     np.testing.assert_array_equal(found.values, wanted.values)
     np.testing.assert_allclose(found.total, wanted.total, rtol=1e-6, atol=2e-6)
 
 
-def test_too_few_values_and_nan_are_left_to_the_twin() -> None:
+def test_too_few_values_and_nan_are_left_to_the_reference() -> None:
     values = np.full((2, 300), -np.inf, np.float32)
     values[:, 7] = 1
     assert softmax._rank(values, 3).ids[:, 0].tolist() == [7, 7]

@@ -113,7 +113,7 @@ class FilterTables:
         if not len(ids):
             return result
         if self._module is None:
-            self._twin(ids, result)
+            self._reference(ids, result)
             return result
         n_words, chars = ids.shape
         ids = np.ascontiguousarray(ids, np.int32)
@@ -142,7 +142,7 @@ class FilterTables:
             first += len(bias)
         return result
 
-    def _twin(self, ids: NDArray[np.int32], result: Array) -> None:
+    def _reference(self, ids: NDArray[np.int32], result: Array) -> None:
         """Sum table rows in numpy; the definition of the kernel."""
         for members, columns in groups_by_length(ids, max(self._widths)):
             group = ids[members, :columns].astype(np.int64) - 1

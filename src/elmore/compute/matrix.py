@@ -85,13 +85,13 @@ class Matrix:
 
     def __init__(self, stored: Stored, *, gates: bool = False) -> None:
         self.shape: tuple[int, int] = stored.values.shape
-        self.kind = stored.values.dtype.name
+        self.dtype = stored.values.dtype.name
         self.gates = gates
         chosen = native()
         # In float32 numpy's BLAS is faster than our plain C.
-        usable = chosen.vectors or self.kind != "float32"
+        usable = chosen.vectors or self.dtype != "float32"
         self._module: Any = chosen.module if usable else None
-        # The twin's form: float32 values, which are integers for int8, and scales.
+        # For numpy: float32 values, which are integers for int8, and scales.
         self.values: Array | None = None
         self.scales: Array | None = None
         self._owned: tuple[object, ...] = ()
@@ -107,7 +107,7 @@ class Matrix:
         return self._module is not None
 
     def _pack(self, stored: Stored) -> None:
-        (n, k), kind = self.shape, KINDS[self.kind]
+        (n, k), kind = self.shape, KINDS[self.dtype]
         # A group holds the four gates of the same 16 cells, so that a step finds them in one place.
         columns = 4 * _up(n // 4, _GROUP // 4) if self.gates else _up(n, _GROUP)
         values = np.ascontiguousarray(stored.values)
@@ -127,7 +127,7 @@ class Matrix:
     def affine(self, inputs: Array, bias: Array | None = None, clip: float | None = None) -> Array:
         """Multiply rows of float32, add a bias, (n,), and clip: (rows, k) to (rows, n)."""
         if self._module is None:
-            return self._twin(inputs, bias, clip)
+            return self._reference(inputs, bias, clip)
         (n, k), rows = self.shape, inputs.shape[0]
         inputs = np.ascontiguousarray(inputs)
         output = aligned(rows, n)
@@ -142,10 +142,10 @@ class Matrix:
         )
         return output
 
-    def _twin(self, inputs: Array, bias: Array | None, clip: float | None) -> Array:
+    def _reference(self, inputs: Array, bias: Array | None, clip: float | None) -> Array:
         """Multiply in numpy; the definition of the kernel."""
         if self.values is None:
-            raise RuntimeError("a packed matrix has no twin")
+            raise RuntimeError("a packed matrix has no values for numpy")
         if self.scales is None:
             output = inputs @ self.values.T
         else:

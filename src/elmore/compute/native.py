@@ -23,7 +23,7 @@ _LINE = 64
 
 
 class Native(NamedTuple):
-    """The extension, or None where the twins run, and why."""
+    """The extension, or None where numpy computes, and why."""
 
     module: ModuleType | None
     reason: str

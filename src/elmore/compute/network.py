@@ -120,7 +120,7 @@ class BiLmArrays:
         """Run the LSTMs over ready token vectors."""
         packing = Packing.plan(lengths, index.shape[1])
         if self._projection is not None:  # it keeps no state, so what comes in goes out
-            return self._mixed(vectors, index, packing, run)[None], state
+            return self._joint(vectors, index, packing, run)[None], state
         hidden, cell = state
         if len(packing.order) > 1:
             hidden, cell = hidden[:, :, packing.order], cell[:, :, packing.order]
@@ -171,7 +171,7 @@ class BiLmArrays:
             inputs = output
         return outputs, np.stack([f[0] for f in finals]), np.stack([f[1] for f in finals])
 
-    def _mixed(self, vectors: Array, index: Ints, packing: Packing, run: Runner) -> Array:
+    def _joint(self, vectors: Array, index: Ints, packing: Packing, run: Runner) -> Array:
         """The `lstm` encoder of ELMoForManyLangs: each layer reads both directions below it.
 
         The original runs over the padded batch, so that its backward direction begins in the

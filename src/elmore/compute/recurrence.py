@@ -107,7 +107,7 @@ def run_steps(
     """
     module = native().module
     if not state.packed or module is None:
-        _twin(output, cell, gates, rows, hidden, sizes, state, projection, clips)
+        _reference(output, cell, gates, rows, hidden, sizes, state, projection, clips)
         return
     (n_rows, dim), cells = output.shape, cell.shape[1]
     batch, n_gates = min(cell.shape[0], hidden.shape[0]), gates.shape[0]
@@ -152,11 +152,13 @@ def _fitting(state: Matrix, projection: Matrix | None, cells: int, dim: int) -> 
     if projection is None:
         return dim == cells
     return (
-        projection.shape == (dim, cells) and not projection.gates and projection.kind == state.kind
+        projection.shape == (dim, cells)
+        and not projection.gates
+        and projection.dtype == state.dtype
     )
 
 
-def _twin(
+def _reference(
     output: Array,
     cell: Array,
     gates: Array,

@@ -153,7 +153,7 @@ def _rank(values: Array, k: int) -> Likeliest:
     (n, n_words), module = values.shape, native().module
     k = min(k, n_words)
     if module is None or not n or not k:
-        return _rank_twin(values, k)
+        return _rank_reference(values, k)
     ids, best, sums = np.empty((n, k), np.int32), aligned(n, k), aligned(n)
     space = workspace(module.rank_workspace(n_words))
     # False if a row has fewer than k values: minus infinity is none, and NaN neither.
@@ -167,11 +167,11 @@ def _rank(values: Array, k: int) -> Likeliest:
         n_words,
         k,
     ):
-        return _rank_twin(values, k)
+        return _rank_reference(values, k)
     return Likeliest(ids, best, best[:, 0] + np.log(sums))
 
 
-def _rank_twin(values: Array, k: int) -> Likeliest:
+def _rank_reference(values: Array, k: int) -> Likeliest:
     """As `_rank`, in numpy: the definition of the kernel.
 
     A full sort or partition of 50,000 numbers costs more than the product that made them. The

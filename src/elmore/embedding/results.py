@@ -28,7 +28,6 @@ __all__ = [
     "cosine",
     "finite",
     "layer_weights",
-    "mixed",
     "pool",
     "unit",
     "unit_length",
@@ -128,33 +127,33 @@ def value_shape(config: BiLmConfig, output: Output) -> tuple[int | None, ...]:
 
 
 def check_sif(layers: LayerChoice | Literal["all"]) -> None:
-    """Refuse a choice of layers beside `pool="sif"`, which has its own; "mean" is the default."""
+    """Refuse a choice of layers with `pool="sif"`, which has its own; "mean" is the default."""
     if not (isinstance(layers, str) and layers == "mean"):
         raise ConfigError('pool="sif" uses the token layer; leave out layers')
 
 
-def pool(vectors: Array, kind: Pooling) -> Array:
+def pool(vectors: Array, how: Pooling) -> Array:
     """Pool the vectors of a sentence's tokens; the sentence markers are not among them.
 
     Args:
         vectors: (..., time, dim).
-        kind: mean, maximum of each feature, or the first or last token's vector.
+        how: mean, maximum of each feature, or the first or last token's vector.
 
     Returns:
         (..., dim); zeros for a sentence without tokens.
     """
     if not vectors.shape[-2]:
         return np.zeros((*vectors.shape[:-2], vectors.shape[-1]), np.float32)
-    if kind == "first":
+    if how == "first":
         return vectors[..., 0, :].copy()
-    if kind == "last":
+    if how == "last":
         return vectors[..., -1, :].copy()
-    if kind == "mean":
+    if how == "mean":
         # In float64: a sum of thousands of terms in float32 is wrong in the fifth digit.
         total = vectors.sum(axis=-2, dtype=np.float64)
         return np.asarray(total / vectors.shape[-2], np.float32)
-    if kind != "max":
-        raise ConfigError(f"pool={kind!r} does not pool the vectors of tokens alone; use encode")
+    if how != "max":
+        raise ConfigError(f"pool={how!r} does not pool the vectors of tokens alone; use encode")
     largest: Array = vectors.max(axis=-2)
     return largest
 
@@ -222,15 +221,26 @@ def all_layers(sentence: Sentence, values: Array, /) -> SentenceLayers:
     return SentenceLayers(sentence.tokens, sentence.spans, values)
 
 
-def mixed(layers: LayerChoice, pool: Pooling | None, n_layers: int) -> Finish[Array]:
-    """The `Finish` that mixes the layers of each token, (time, dim), and pools if asked, (dim,)."""
+def choose_finish(
+    layers: LayerChoice | Literal["all"], pool: Pooling | None, n_layers: int
+) -> Finish[Array]:
+    """The `Finish` that mixes the layers of each token, (time, dim), and pools if asked, (dim,).
+
+    Args:
+        layers: a choice of layers; or "all" for the layers as they are, (layers, time, dim), or
+            (layers, dim) if pooled.
+        pool: how to pool the tokens, or None for one vector per token.
+        n_layers: how many layers the model has.
+    """
+    if isinstance(layers, str) and layers == "all":
+        return _finish(np.copy, pool)
     weights = layer_weights(layers, n_layers).tolist()
     terms = [(layer, np.float32(weight)) for layer, weight in enumerate(weights) if weight]
 
     def mix(values: Array) -> Array:
         if not terms:
             return np.zeros(values.shape[1:], np.float32)
-        # Layer by layer, so that the order of the sum never depends on what is beside it.
+        # Layer by layer, so that the order of the sum never depends on the rest of the batch.
         (layer, weight), *others = terms
         result: Array = values[layer] * weight
         for layer, weight in others:
@@ -238,21 +248,6 @@ def mixed(layers: LayerChoice, pool: Pooling | None, n_layers: int) -> Finish[Ar
         return result
 
     return _finish(mix, pool)
-
-
-def choose_finish(
-    layers: LayerChoice | Literal["all"], pool: Pooling | None, n_layers: int
-) -> Finish[Array]:
-    """As `mixed`, but with "all" for the layers as they are, (layers, time, dim) or (layers, dim).
-
-    Args:
-        layers: a choice of layers, or "all".
-        pool: how to pool the tokens, or None for one vector per token.
-        n_layers: how many layers the model has.
-    """
-    if isinstance(layers, str) and layers == "all":
-        return _finish(np.copy, pool)
-    return mixed(layers, pool, n_layers)
 
 
 def _finish(vectors: Callable[[Array], Array], pooling: Pooling | None) -> Finish[Array]:

@@ -126,13 +126,13 @@ def _activation(
     bound, row, forward = _bound(clip), 4 * cells, module.lstm_forward
 
     def native(start: int, place: int, size: int) -> None:
-        kept_cell, squashed, unprojected = (at + place * row for at in at_kept)
+        kept_cell, tanh_cell, unprojected = (at + place * row for at in at_kept)
         forward(
             unprojected,
             at_gates + start * 4 * row,
             at_cell,
             kept_cell,
-            squashed,
+            tanh_cell,
             bound,
             size,
             cells,
@@ -186,12 +186,12 @@ def differentiate_gates(
     """
     in_gate, forget_gate, candidate, out_gate = now.chunk(4, dim=1)
     d_in, d_forget, d_candidate, d_out_gate = d_now.chunk(4, dim=1)
-    squashed = kept.tanh_cell
-    d_cell.add_(d_unprojected * out_gate * (1 - squashed * squashed))
+    tanh_cell = kept.tanh_cell
+    d_cell.add_(d_unprojected * out_gate * (1 - tanh_cell * tanh_cell))
     if clip is not None:
         # A clipped cell does not change with what it was made of.
         d_cell.mul_(kept.cell.abs() < clip)
-    torch.mul(d_unprojected * squashed, out_gate * (1 - out_gate), out=d_out_gate)
+    torch.mul(d_unprojected * tanh_cell, out_gate * (1 - out_gate), out=d_out_gate)
     torch.mul(d_cell * candidate, in_gate * (1 - in_gate), out=d_in)
     torch.mul(d_cell * before, forget_gate * (1 - forget_gate), out=d_forget)
     torch.mul(d_cell * in_gate, 1 - candidate * candidate, out=d_candidate)

@@ -172,21 +172,21 @@ static void steps(int64_t batch, int64_t n_steps, int64_t cells, int64_t dim, in
         if (!cpu_has(cpu_sets[s]))
             continue;
         run.output = room(total * dim * 4);
-        run.memory = room(batch * cells * 4);
-        memset(run.memory, 0, (size_t)(batch * cells * 4));
+        run.cell = room(batch * cells * 4);
+        memset(run.cell, 0, (size_t)(batch * cells * 4));
         void *workspace = room(recurrence_workspace(batch, cells, dim, kind));
         recurrence_run(panels_find(cpu_sets[s]), lstm_find(cpu_sets[s]), &run, workspace);
         free(workspace);
         /* One rounding of int8 may fall the other way and is then carried along. */
         float tolerance = kind == PANELS_INT8 ? 0.05f : 1e-4f;
         compare(RECURRENCE + kind, s, run.output, expected, total * dim, tolerance);
-        compare(RECURRENCE + kind, s, run.memory, last, batch * cells, tolerance);
+        compare(RECURRENCE + kind, s, run.cell, last, batch * cells, tolerance);
         if (s == 0) {
             expected = run.output;
-            last = run.memory;
+            last = run.cell;
         } else {
             free(run.output);
-            free(run.memory);
+            free(run.cell);
         }
     }
     free(expected);
@@ -284,7 +284,7 @@ static void gates(int64_t rows, int64_t cells)
         if (!cpu_has(cpu_sets[s]))
             continue;
         const lstm_kernels *kernels = lstm_find(cpu_sets[s]);
-        /* activated gates, cell after, kept, squashed, output */
+        /* activated gates, cell after, kept, tanh_cell, output */
         float *found[5] = {room(16 * n), room(4 * n), room(4 * n), room(4 * n), room(4 * n)};
         memcpy(found[0], drawn_gates, (size_t)(16 * n));
         memcpy(found[1], before, (size_t)(4 * n));
