@@ -164,21 +164,6 @@ def test_sharing_leaves_nothing_running_after_an_error() -> None:
     assert sorted(begun) == sorted(ended)
 
 
-def test_long_jobs_are_told_of_an_error() -> None:
-    told = threading.Event()
-
-    def long() -> bool:
-        return told.wait(30)
-
-    def broken() -> None:
-        raise KeyError("broken job")
-
-    start = time.monotonic()
-    with pytest.raises(KeyError):
-        Workers(2).run([broken, long], told.set)
-    assert time.monotonic() - start < 20
-
-
 def test_later_threads_get_the_count_of_the_caller() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import pickle
 import sys
 from pathlib import Path
 
@@ -115,21 +113,5 @@ def test_pandas_is_named_if_it_is_missing(tiny_elmo: Elmo, monkeypatch: pytest.M
         tiny_elmo.to_pandas("It fell .")
 
 
-def test_save_and_load(tiny_elmo: Elmo, tmp_path: Path) -> None:
-    for overwrite in (False, True):
-        tiny_elmo.save(tmp_path / "saved", overwrite=overwrite)
-    again = Elmo.load(tmp_path / "saved", threads=1)
-    assert again.engine.workers.threads == 1
-    np.testing.assert_allclose(again.embed("Yes ."), tiny_elmo.embed("Yes ."), atol=1e-5)
-    assert pickle.loads(pickle.dumps(again)).dim == again.dim
-
-
 def test_batch_tokens_of_load(tiny_folder: Path) -> None:
     assert Elmo.load(tiny_folder, batch_tokens=7).engine.batch_tokens == 7
-
-
-def test_no_signature_says_any() -> None:
-    for name, member in inspect.getmembers(Elmo):
-        function = inspect.unwrap(getattr(member, "__func__", member))
-        if inspect.isfunction(function) and not name.startswith("_"):
-            assert "Any" not in str(inspect.signature(function)), name

@@ -19,13 +19,7 @@ from elmore.errors import ConfigError
 TEXTS = [f"It fell {k} times ." for k in range(7)] + ["", "Yes ."]
 CALLS: dict[str, Callable[..., Any]] = {
     "embed": lambda elmo, **how: elmo.embed(TEXTS, **how),
-    "embed tokens": lambda elmo, **how: elmo.embed(
-        [t.split() for t in TEXTS], **how, tokenized=True
-    ),
     "encode": lambda elmo, **how: elmo.encode(TEXTS, **how),
-    "encode tokens": lambda elmo, **how: elmo.encode(
-        [t.split() for t in TEXTS], **how, tokenized=True
-    ),
     "sif": lambda elmo, **how: elmo.encode(TEXTS, pool="sif", **how),
     "layers": lambda elmo, **how: elmo.layers(TEXTS, **how),
     "layers tokens": lambda elmo, **how: elmo.layers(

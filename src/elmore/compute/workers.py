@@ -93,7 +93,6 @@ class Workers:
     def run(
         self,
         jobs: Sequence[Callable[[], Result]],
-        give_up: Callable[[], None] = lambda: None,
         done: Callable[[Result], object] = lambda result: None,
     ) -> list[Result]:
         """Run jobs and give their results in order; the first error is raised here.
@@ -102,7 +101,6 @@ class Workers:
 
         Args:
             jobs: what to run.
-            give_up: called after an error or an interrupt, to tell long jobs that they may end.
             done: gets each result as soon as those before it are there, in the calling thread.
         """
         if _inside.workers is self:  # a thread that waited for itself would wait forever
@@ -124,7 +122,6 @@ class Workers:
                     done(results[-1])
                 return results
             except BaseException:
-                give_up()
                 _end(futures)
                 raise
 
