@@ -363,7 +363,7 @@ class _Scorer:
         def joined(lemma: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
             words, states, n_known = tables(lemma)
             states -= states[:n_known].mean(axis=0)  # what all uses of the lemma share
-            both = np.hstack([_unit(words), _CONTEXT**0.5 * _unit(states)]).astype(np.float32)
+            both = np.hstack([unit(words), _CONTEXT**0.5 * unit(states)]).astype(np.float32)
             return both[:n_known, None], both[n_known:, None]
 
         return alone, joined
@@ -442,12 +442,6 @@ def _spans(tokens_at: Tokens, instances: Sequence[Instance]) -> NDArray[np.float
     return np.asarray(sums / lengths[:, None, None].astype(np.float32))
 
 
-def _unit(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Scale vectors to length 1, (n, dim), in their own precision; zeros stay zeros."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(norms == 0, 1, norms))
-
-
 def _choose(
     seen: NDArray[np.float32],
     asked: NDArray[np.float32],
@@ -478,10 +472,10 @@ def _choose(
     for name, view in views:
         weights = layer_weights(view, seen.shape[1]).astype(np.float64)
         known = np.einsum("l,nld->nd", weights, seen)
-        queries = _unit(np.einsum("l,nld->nd", weights, asked))
-        near = np.round(queries @ _unit(member @ known).T, _DIGITS)
+        queries = unit(np.einsum("l,nld->nd", weights, asked))
+        near = np.round(queries @ unit(member @ known).T, _DIGITS)
         yield name, _METHODS[0], near.argmax(1)
-        near = np.round(queries @ _unit(known[order]).T, _DIGITS)
+        near = np.round(queries @ unit(known[order]).T, _DIGITS)
         yield name, _METHODS[1], ranks[order[near.argmax(1)]]
         best = np.argsort(-near, axis=1, kind="stable")[:, :_VOTES]
         cosines = np.maximum(np.take_along_axis(near, best, axis=1), 0)
