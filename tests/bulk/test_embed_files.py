@@ -73,7 +73,7 @@ def test_any_number_of_workers_gives_the_same_bytes(reference, model, corpus, tm
 def command(model, corpus: Path, out: Path, workers: int) -> list[str]:
     return [
         *(sys.executable, "-m", "elmore", "embed", str(corpus)),
-        *("--model", *map(str, model), "-o", str(out), "-f", "npz"),
+        *("--model", ",".join(map(str, model)), "-o", str(out), "-f", "npz"),
         *("--workers", str(workers), "--shard-bytes", "2500", "--tokenized", "--quiet"),
     ]
 
@@ -128,7 +128,8 @@ def disturb(arguments: list[str], out: Path, victim: str | int, n_shards: int, r
                 assert time.monotonic() < deadline, "a worker outlives its parent"
                 time.sleep(0.01)
             errors = process.stderr.read()
-            assert b"Traceback" not in errors
+            # A worker that is just starting loses its parent inside multiprocessing, and says so.
+            assert victim == signal.SIGKILL or b"Traceback" not in errors
             assert (b"a worker process died" in errors) == (process.returncode == 1)
         finally:
             process.kill()

@@ -428,13 +428,21 @@ def test_a_stop_under_load_loses_nothing(lm_folder: Path) -> None:
 def test_the_verb(lm_folder: Path, tmp_path: Path) -> None:
     token = tmp_path / "token.txt"
     token.write_text("abc\n")
-    running = start_verb(str(lm_folder), "--threads", "1", "--token-file", str(token))
+    running = start_verb("--model", str(lm_folder), "--threads", "1", "--token-file", str(token))
     try:
         assert running.ask("/v1/models")[0] == 401
         code, models = running.ask("/v1/models", Authorization="Bearer abc")
         assert (code, models["data"][0]["id"]) == (200, "small-model")
         taken = subprocess.run(
-            [sys.executable, "-m", "elmore", "serve", str(lm_folder), "--port", str(running.port)],
+            [
+                sys.executable,
+                "-m",
+                "elmore",
+                "serve",
+                "--model",
+                str(lm_folder),
+                f"--port={running.port}",
+            ],
             capture_output=True,
             text=True,
         )
