@@ -205,7 +205,7 @@ READY: dict[str, Ready] = {
         "joined universal and Penn tags, such as PROPN+NNP",
         EWT,
         SHARE,
-        f"{WEB} Contractions are expected as two tokens (do n't), as `elmore tag` splits them.",
+        f"{WEB} Contractions are expected as two tokens (do n't), as `elmore predict` splits them.",
         tagged("en_ewt-ud-train.conllu.xz"),
         tagged("en_ewt-ud-dev.conllu.xz"),
         {"EWT test": tagged("en_ewt-ud-test.conllu.xz"), "GUM test, other genres": penn},

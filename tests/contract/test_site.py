@@ -121,11 +121,11 @@ def test_search_works_from_the_file_system(site: Path, browser: Any) -> None:
         "index",
         "tutorial",
         "model",
-        "how-to/embed",
-        "api/elmo",
+        "embedding",
+        "reference",
         "cli",
-        "notebooks/senses",
-        "notebooks/own-model",
+        "senses",
+        "own-model",
     ],
 )
 def test_a_small_screen_does_not_scroll_sideways(site: Path, browser: Any, name: str) -> None:
