@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import builtins
 import errno
+import logging
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from elmore.base import atomic as _atomic
 from elmore.base.atomic import atomic_file, atomic_folder, atomic_path, locked
 from elmore.errors import ConfigError, ElmoreError, ResumeError
 
@@ -44,13 +44,6 @@ def test_atomic_file(tmp_path: Path) -> None:
         stream.seek(0)
         assert stream.read() == b"newer"
     assert path.read_bytes() == b"newer"
-
-
-def test_atomic_file_closed_by_its_user(tmp_path: Path) -> None:
-    with atomic_file(tmp_path / "a") as stream:
-        stream.write(b"abc")
-        stream.close()
-    assert (tmp_path / "a").read_bytes() == b"abc"
 
 
 @pytest.mark.parametrize(
@@ -259,7 +252,7 @@ def _content(path: Path) -> list[bytes]:
 
 
 WRITERS = {"file": _write_file, "path": _write_path, "folder": _write_folder}
-CODES = [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS]
+CODES = [errno.ENOSPC, errno.EIO, errno.EACCES]
 
 
 def _attempt(write: Callable[[Path], None], folder: Path) -> Exception | None:
@@ -279,13 +272,12 @@ def _check_failure(error: Exception, code: int) -> None:
     assert "out'" in message
     assert "\n" not in message
     assert len(message) <= 300
-    if code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-        assert "bytes free" in message
+    assert "bytes free" in message
 
 
 def _prepare(writer: str, target: Path, old: bool) -> None:
     for item in target.parent.iterdir():
-        _atomic._remove(item)
+        shutil.rmtree(item) if item.is_dir() else item.unlink()
     if old and writer == "folder":
         target.mkdir()
         (target / "a").write_bytes(b"old")
@@ -363,23 +355,19 @@ def test_body_errors_are_explained(tmp_path: Path) -> None:
 CHILD = """
 import resource, signal, sys
 from pathlib import Path
-from elmore.base.atomic import atomic_file, atomic_folder, atomic_path
+from elmore.base.atomic import atomic_file, atomic_folder
 from elmore.errors import ElmoreError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 folder = Path(sys.argv[1])
-data = b"x" * (3 << 20)
 def file():
     with atomic_file(folder / "out", overwrite=True) as stream:
-        for i in range(0, len(data), 1000):
-            stream.write(data[i:i + 1000])
-def path():
-    with atomic_path(folder / "out", overwrite=True) as temporary:
-        temporary.write_bytes(data)
+        for _ in range(3000):
+            stream.write(bytes(1000))
 def tree():
     with atomic_folder(folder / "model", overwrite=True, looks_ours=lambda path: True) as t:
-        (t / "weights").write_bytes(data)
-for write in (file, path, tree):
+        (t / "weights").write_bytes(bytes(3 << 20))
+for write in (file, tree):
     try:
         write()
     except ElmoreError as error:
@@ -387,51 +375,51 @@ for write in (file, path, tree):
 """
 
 
+def _old_outputs(folder: Path) -> None:
+    (folder / "out").write_bytes(b"old")
+    (folder / "model").mkdir()
+    (folder / "model" / "weights").write_bytes(b"old")
+
+
+def _check_old_outputs(folder: Path) -> None:
+    assert (folder / "out").read_bytes() == b"old"
+    assert (folder / "model" / "weights").read_bytes() == b"old"
+
+
 def test_file_size_limit(tmp_path: Path) -> None:
-    (tmp_path / "out").write_bytes(b"old")
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "weights").write_bytes(b"old")
+    _old_outputs(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", CHILD, str(tmp_path)], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    messages = done.stdout.rstrip("\n").split("\n")
-    assert len(messages) == 3
+    messages = done.stdout.splitlines()
+    assert len(messages) == 2
     assert all("file too large" in message and "bytes free" in message for message in messages)
-    assert (tmp_path / "out").read_bytes() == b"old"
-    assert (tmp_path / "model" / "weights").read_bytes() == b"old"
+    _check_old_outputs(tmp_path)
     assert names(tmp_path) == ["model", "out"]
 
 
 KILLED = """
 import os, sys
 from pathlib import Path
-from elmore.base import atomic as _atomic
+from elmore.base.atomic import atomic_file, atomic_folder
 folder = Path(sys.argv[1])
 if sys.argv[2] == "file":
-    with _atomic.atomic_file(folder / "out", overwrite=True) as stream:
+    with atomic_file(folder / "out", overwrite=True) as stream:
         stream.write(b"half")
         stream.flush()
         os.kill(os.getpid(), 9)
-with _atomic.atomic_folder(folder / "model", overwrite=True, looks_ours=lambda path: True) as t:
+with atomic_folder(folder / "model", overwrite=True, looks_ours=lambda path: True) as t:
     (t / "weights").write_bytes(b"new")
-    if sys.argv[2] == "folder":
-        os.kill(os.getpid(), 9)
-    replace = os.replace
-    def die(a, b):
-        replace(a, b)
-        os.kill(os.getpid(), 9)
-    os.replace = die  # between moving the old one aside and putting the new one in place
+    os.kill(os.getpid(), 9)
 """
 
 
-@pytest.mark.parametrize("kind", ["file", "folder", "between"])
+@pytest.mark.parametrize("kind", ["file", "folder"])
 def test_the_next_owner_of_the_lock_cleans_up_after_a_killed_writer(
     kind: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "out").write_bytes(b"old")
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "weights").write_bytes(b"old")
+    _old_outputs(tmp_path)
     (tmp_path / "mine.partial").write_bytes(b"not ours")
     (tmp_path / f".link.{'0' * 12}.partial").symlink_to("model")  # planted: only the link goes
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), kind], timeout=60)
@@ -439,8 +427,7 @@ def test_the_next_owner_of_the_lock_cleans_up_after_a_killed_writer(
     assert len(names(tmp_path)) >= 4
     with locked(tmp_path / "lock", "busy"):
         assert names(tmp_path) == ["lock", "mine.partial", "model", "out"]
-    assert (tmp_path / "out").read_bytes() == b"old"
-    assert (tmp_path / "model" / "weights").read_bytes() == b"old"
+    _check_old_outputs(tmp_path)
 
 
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
@@ -472,35 +459,8 @@ def test_another_process_waits_and_says_so(tmp_path: Path, monkeypatch: pytest.M
     other = context.Process(target=_hold, args=(tmp_path / "lock", held, go))
     other.start()
     assert held.wait(10)
-    monkeypatch.setattr(_atomic._LOGGER, "info", lambda *_: go.set())  # only now it is released
+    logger = logging.getLogger("elmore.base.atomic")
+    monkeypatch.setattr(logger, "info", lambda *_: go.set())  # only now it is released
     with locked(tmp_path / "lock", "waiting", wait=True):
         assert go.is_set()
     other.join()
-
-
-@pytest.mark.parametrize("times", [3, 100])
-def test_windows_waits_for_whoever_has_the_file_open(
-    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There, renaming onto an open file is refused; virus scanners open new files for a moment."""
-    left = [times]
-
-    def busy(real: Any) -> Any:
-        def move(source: Path, target: Path) -> None:
-            left[0] -= 1
-            if left[0] >= 0:
-                raise PermissionError(errno.EACCES, "Access is denied", str(source))
-            real(source, target)
-
-        return move
-
-    monkeypatch.setattr(_atomic.sys, "platform", "win32")
-    monkeypatch.setattr(_atomic.time, "sleep", lambda seconds: None)
-    path = tmp_path / "out.bin"
-    path.write_bytes(b"old")
-    monkeypatch.setattr(_atomic.os, "replace", busy(os.replace))
-    refused = pytest.raises(ElmoreError, match="close the programs that have it open")
-    with refused if times > 10 else nullcontext(), atomic_file(path, overwrite=True) as stream:
-        stream.write(b"new")
-    assert path.read_bytes() == (b"old" if times > 10 else b"new")
-    assert names(tmp_path) == ["out.bin"]

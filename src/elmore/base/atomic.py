@@ -1,8 +1,8 @@
 """Write files and folders completely or not at all, and keep other writers out.
 
-What has its final name is complete and synced, or it is the previous version, whatever the disk
-does and whenever the process dies. A killed writer leaves a hidden file or folder,
-`.NAME.<random>.partial`; `locked` removes it when it is safe to do so.
+What has its final name is complete and synced. Until then it has the name `.NAME.<random>.partial`
+in the same folder; what a killed writer leaves under such a name, the next owner of the folder's
+lock removes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import secrets
 import shutil
 import stat
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -36,13 +35,10 @@ __all__ = [
     "write_error",
 ]
 
-# partial: what is being written; old: a folder that is being replaced.
-_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.(?P<kind>partial|old)")
+_PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial")
 _NO_SPACE = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 # Errors of a descriptor, not of a name: inside the body of an atomic writer they are ours.
 _FAILED_WRITE = _NO_SPACE | {errno.EIO, errno.EROFS}
-# Seconds between the attempts of a rename on Windows, about three in all.
-_PAUSES = (0.01, 0.05, 0.1, 0.3, 0.6, 1.0, 1.0)
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -64,12 +60,11 @@ def write_error(error: OSError, path: Path) -> ElmoreError:
         )
     if error.errno in _NO_SPACE:
         fix = "free some space or raise the file-size limit, or choose another folder"
-    elif sys.platform == "win32" and isinstance(error, PermissionError):
-        fix = "close the programs that have it open, check the folder's rights, or choose another"
     else:
-        fix = "check the folder and its rights, or choose another"
+        # Windows renames nothing onto a file that is open.
+        fix = "check the folder's rights, close programs that have it open, or choose another"
     reason = (error.strerror or str(error)).lower()
-    return ElmoreError(f"cannot write '{shown(path, 130)}': {shown(reason, 50)}{left}; {fix}")
+    return ElmoreError(f"cannot write '{shown(path, 120)}': {shown(reason, 50)}{left}; {fix}")
 
 
 @contextlib.contextmanager
@@ -109,10 +104,9 @@ def atomic_path(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     Yields:
         The name of an empty temporary file in the same folder, to be opened and closed again.
     """
-    path = _absolute(path)
+    path = Path(os.path.abspath(path))
     _check_file(path, overwrite)
-    temporary = _temporary(path, "partial")
-    with _guarded(temporary, path):
+    with _temporary(path) as temporary:
         # O_EXCL never follows a planted link; 0o666 leaves the rights to the umask.
         with _explained(path):
             os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -126,8 +120,8 @@ def finish_file(temporary: Path, path: Path, *, overwrite: bool = True) -> None:
     _check_file(path, overwrite)
     with _explained(path):
         _sync(temporary)
-        _rename(temporary, path)
-        _sync_folder(path.parent)
+        os.replace(temporary, path)
+        _sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -145,28 +139,30 @@ def atomic_folder(
         A temporary folder next to the target, to be filled. When the block ends well it is
         synced and renamed; when it does not, it is deleted and the old folder stays.
     """
-    path = _absolute(path)
+    path = Path(os.path.abspath(path))
     _check_folder(path, overwrite, looks_ours)
-    temporary, aside = _temporary(path, "partial"), _temporary(path, "old")
-    with _guarded(temporary, path):
+    with _temporary(path) as temporary:
         with _explained(path):
             os.mkdir(temporary)
         yield temporary
-        filled = _check_folder(path, overwrite, looks_ours)
+        _check_folder(path, overwrite, looks_ours)
+        # No system replaces a filled folder in one step. A kill between these two leaves the old
+        # one under this name.
+        aside = temporary.with_suffix(".old")
         with _explained(path):
-            _sync_tree(temporary)
-            if filled:
-                _rename(path, aside)
-            elif path.is_dir():
-                path.rmdir()  # only POSIX renames over an empty folder
+            for root, _, files in os.walk(temporary, topdown=False):
+                for name in ("", *files):
+                    _sync(Path(root, name))
+            if path.exists():
+                os.replace(path, aside)
             try:
-                _rename(temporary, path)
+                os.replace(temporary, path)
             except BaseException:
-                if filled:
-                    _rename(aside, path)
+                if aside.exists():
+                    os.replace(aside, path)
                 raise
-            # Should syncing fail, the old one stays aside: a crash may still undo the renames.
-            _sync_folder(path.parent)
+            # If syncing fails, the old one stays aside: a crash may still undo the renames.
+            _sync(path.parent)
         _remove(aside)
 
 
@@ -207,49 +203,35 @@ def locked(
 
 
 def _clean(folder: Path) -> None:
-    """Remove what killed writers left in a tree of folders that nobody else writes in now.
-
-    A writer that died between moving an old folder aside and giving its name to the new one leaves
-    no folder under that name: the old one is moved back.
-    """
     for root, folders, files in os.walk(folder):
-        for match in filter(None, map(_TEMPORARY.fullmatch, [*folders, *files])):
-            entry, target = Path(root, match[0]), Path(root, match["name"])
-            with contextlib.suppress(OSError):
-                if match["kind"] == "old" and not os.path.lexists(target):
-                    os.rename(entry, target)
-                else:
-                    _remove(entry)
+        for name in filter(_PARTIAL.fullmatch, [*folders, *files]):
+            _remove(Path(root, name))
 
 
-def _temporary(path: Path, kind: str) -> Path:
-    tag = f".{secrets.token_hex(6)}.{kind}"
-    name = path.name
-    while len(os.fsencode(name)) > 254 - len(tag):  # most file systems allow 255 bytes
-        name = name[:-1]
-    return path.with_name(f".{name}{tag}")
-
-
-def _absolute(path: Path) -> Path:
-    path = Path(os.path.abspath(path))
-    if not path.name:
-        raise ConfigError(f"'{shown(path)}' cannot be written to; name a file or folder in it")
-    return path
+@contextlib.contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """Yield a temporary name; remove what has it after a failure, and explain failed writes."""
+    name = os.fsencode(path.name)[:230]  # most file systems allow 255 bytes
+    tag = f"{secrets.token_hex(6)}.partial"
+    temporary = path.with_name(f".{name.decode('utf-8', 'ignore')}.{tag}")
+    try:
+        yield temporary
+    except BaseException as error:
+        _remove(temporary)
+        # An error with a name is about something else that the block does.
+        if isinstance(error, OSError) and error.filename is None and error.errno in _FAILED_WRITE:
+            raise write_error(error, path) from error
+        raise
 
 
 def _check_file(path: Path, overwrite: bool) -> None:
     """Refuse targets that may not be replaced."""
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    except (OSError, ValueError) as error:
-        # Not the error itself, which repeats the path.
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise ConfigError(
-            f"cannot write '{shown(path, 160)}': {shown(reason, 60)}; choose another name"
-        ) from None
     label = f"'{shown(path, 160)}'"
+    with _explained(path):
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:
+            return
     if stat.S_ISDIR(mode):
         raise ConfigError(f"{label} is a folder; name a file in it")
     if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
@@ -259,10 +241,10 @@ def _check_file(path: Path, overwrite: bool) -> None:
         raise ConfigError(f"{label} exists; pass overwrite=True (--force) to replace it")
 
 
-def _check_folder(path: Path, overwrite: bool, looks_ours: Callable[[Path], bool] | None) -> bool:
-    """Refuse targets that may not be replaced; whether a filled folder is in the way."""
+def _check_folder(path: Path, overwrite: bool, looks_ours: Callable[[Path], bool] | None) -> None:
+    """Refuse targets that may not be replaced."""
     if not os.path.lexists(path):
-        return False
+        return
     label = f"'{shown(path, 140)}'"
     if path.is_symlink():
         raise ConfigError(f"{label} is a symbolic link; name the folder it points to")
@@ -270,14 +252,13 @@ def _check_folder(path: Path, overwrite: bool, looks_ours: Callable[[Path], bool
         raise ConfigError(f"{label} is not a folder; choose another name")
     with _explained(path):
         if next(path.iterdir(), None) is None:
-            return False
+            return
     if not overwrite:
         raise ConfigError(f"{label} exists; pass overwrite=True (--force) to replace it")
     if looks_ours is None or not looks_ours(path):
         raise ConfigError(
             f"{label} holds files that elmore did not write; choose another name or empty it"
         )
-    return True
 
 
 @contextlib.contextmanager
@@ -289,22 +270,6 @@ def _explained(path: Path) -> Iterator[None]:
         raise write_error(error, path) from error
 
 
-@contextlib.contextmanager
-def _guarded(temporary: Path, target: Path) -> Iterator[None]:
-    """Remove the temporary file or folder after any failure, and explain failed writes."""
-    try:
-        yield
-    except OSError as error:
-        _remove(temporary)
-        ours = error.filename is None and error.errno in _FAILED_WRITE
-        if ours and not isinstance(error, ElmoreError):
-            raise write_error(error, target) from error
-        raise
-    except BaseException:
-        _remove(temporary)
-        raise
-
-
 def _remove(path: Path) -> None:
     """Delete a file or folder without following links; never raise."""
     if path.is_dir() and not path.is_symlink():
@@ -314,48 +279,20 @@ def _remove(path: Path) -> None:
             path.unlink()
 
 
-def _rename(source: Path, target: Path) -> None:
-    """Rename, waiting a little where a reader is in the way.
-
-    Windows renames neither onto an open file nor a folder with one inside. Virus scanners and
-    indexers open what was just written, for a moment.
-    """
-    for pause in _PAUSES if sys.platform == "win32" else ():
-        try:
-            os.replace(source, target)
-        except PermissionError:
-            time.sleep(pause)
-        else:
-            return
-    os.replace(source, target)
-
-
 def _sync(path: Path) -> None:
-    """Bring a file to the disk."""
-    # Windows syncs only files that are open for writing.
-    descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk, where the system can."""
-    if sys.platform == "win32":
+    """Bring a file, or the names in a folder, to the disk."""
+    is_folder = path.is_dir()
+    if is_folder and sys.platform == "win32":
         return
     try:
-        _sync(folder)
+        # Windows syncs only files that are open for writing.
+        descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         # Some network file systems cannot sync a folder; they give no better promise.
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES):
+        unable = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)
+        if not is_folder or error.errno not in unable:
             raise
-
-
-def _sync_tree(folder: Path) -> None:
-    for root, _, files in os.walk(folder, topdown=False):
-        for name in files:
-            file = Path(root, name)
-            if not file.is_symlink():
-                _sync(file)
-        _sync_folder(Path(root))
