@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmore.tasks.loading import TASKS
+from elmore.tasks.folder import TASKS
 
 VECTORS = "glove/glove.6B.100d.40k.float16.npy"
 SYSTEMS = ("baseline", "elmo")
@@ -155,5 +155,5 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 def task_class(name: str) -> Any:
     """Import the class of a task."""
-    module, kind, _ = TASKS[name]
+    module, kind = TASKS[name]
     return getattr(importlib.import_module(module), kind)

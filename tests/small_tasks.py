@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
 
 from elmore import Elmo
-from elmore.tasks.loading import TASKS
+from elmore.tasks import folder
 from elmore.tasks.recipe import TaskRecipe
 
 NER = """-DOCSTART- -X- O O
@@ -158,15 +157,10 @@ SIZES = {
         "data.batch_size": "2",
     },
 }
-NAMES = tuple(TASKS)
+NAMES = tuple(folder.TASKS)
+task_class: Any = folder.task_class
 # What counts as learned by heart.
 PERFECT = dict.fromkeys(NAMES, 100.0)
-
-
-def task_class(name: str) -> Any:
-    """Import the class of a task."""
-    module, kind, _ = TASKS[name]
-    return getattr(importlib.import_module(module), kind)
 
 
 def quick_recipe(name: str, **changes: str) -> TaskRecipe:

@@ -23,8 +23,8 @@ from elmore import Elmo
 from elmore.errors import ConfigError, FormatError, InputError, ModelNotFound
 from elmore.tasks import label_table, load
 from elmore.tasks.data.tags import tag_names
-from elmore.tasks.decoding import _marginals, steps_of, tagged
 from elmore.tasks.own.light import classifier, load_all, tagger
+from elmore.tasks.predictions import _marginals, steps_of, tagged
 
 ITEMS = ["Ada lives in Rome .", ["Rome", "“", "fell", "”"], "", "Zürich 東京. It fell.", "Bo"]
 LAYERS = [{"elmo__layers": '"each"'}, {"elmo__layers": '"all"'}, {"elmo__layers": '"top"'}]
@@ -106,7 +106,7 @@ def test_a_training_word_adds_its_own_scores(tiny_elmo: Elmo, tmp_path: Path) ->
     assert not table[:2].any()  # padding and unknown words say nothing
     unknown = task.predict(["rain fell ."])
     with torch.no_grad():
-        table[task._words.rows()["Rain"]] = torch.tensor([0.0, 50.0])
+        table[task._words.index("Rain") + 2] = torch.tensor([0.0, 50.0])
     task.save(tmp_path / "m")
     items = ["Rain fell .", "Snow fell . Rain fell ."]
     for some in (task.predict(items), classifier(tmp_path / "m").predict(items)):

@@ -292,7 +292,7 @@ def test_a_bilm_that_is_trained_reads_sentence_by_sentence(
     texts = [[token for part in text for token in part] for text in parts]
     with task.layers([]):
         expected = task.tokens(texts, parts).layers
-    mixes, index = task.network.features.elmo, task._index
+    mixes, index = task.network.features.elmo, task.index
     mixes.bilm, index.live = tiny_elmo.engine.bilm, tiny_elmo
     for some in (slice(0, 3), slice(1, 2)):  # all of them; one without a sentence
         tokens = task.tokens(texts[some], parts[some])

@@ -21,7 +21,7 @@ from elmore.tasks import (
     SentimentExample,
     TagExample,
 )
-from elmore.tasks.reports import over_seeds, sum_up
+from elmore.tasks.fitting import over_seeds
 from elmore.tasks.scores import Measured
 from elmore.training.loop import Stopped
 
@@ -154,26 +154,21 @@ def test_global_random_state_is_left_alone(tmp_path: Path) -> None:
 
 def test_mean_and_deviation_over_seeds() -> None:
     scores = {0: 90.0, 1: 92.0, 2: 94.0}
-    report = over_seeds(scores, lambda seed: Report(name="x", metrics={"f1": scores[seed]}))
+    report = over_seeds({s: Report(name="x", metrics={"f1": f1}) for s, f1 in scores.items()})
     assert report.metrics == {"f1": 92.0, "f1 sd": 2.0}
     assert [row["seed"] for row in report.tables["seeds"]] == [0, 1, 2, "mean", "sd"]
-    one = over_seeds([7], lambda seed: Report(name="x", metrics={"f1": 1.0}))
-    assert one.metrics == {"f1": 1.0, "f1 sd": 0.0}
-    with pytest.raises(ConfigError, match="no seed"):
-        over_seeds([], lambda seed: Report(name="x", metrics={}))
     said = {0: ["of all"], 1: ["of all", "of one"]}
-    noted = over_seeds(said, lambda seed: Report(name="x", metrics={}, notes=said[seed]))
+    noted = over_seeds({s: Report(name="x", metrics={}, notes=n) for s, n in said.items()})
     assert noted.notes == ["of all", "seed 1: of one"]
 
 
 def test_learning_curves_of_several_seeds() -> None:
-    reports = []
+    reports = {}
     for seed, score in ((0, 40.0), (1, 60.0)):
         rows = [{"examples": 8, "f1": score, "baseline": 10.0}]
         rows += [{"examples": 4, "f1": 20.0, "baseline": 5.0}] if seed else []
-        tables = {"learning curve": rows}
-        reports.append((seed, Report(name="tag", metrics={}, measured_on={}, tables=tables)))
-    assert sum_up(reports).tables["learning curve"] == [
+        reports[seed] = Report(name="tag", metrics={}, tables={"learning curve": rows})
+    assert over_seeds(reports).tables["learning curve"] == [
         {"examples": 4, "f1": 20.0, "baseline": 5.0},
         {"examples": 8, "f1": 50.0, "baseline": 10.0},
     ]

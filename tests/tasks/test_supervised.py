@@ -290,7 +290,7 @@ def test_word_vectors_from_a_file(tmp_path: Path) -> None:
 
     fixed = fit(words__trainable="false", words__most="3")
     assert fixed.network.features.words.trained is None
-    assert fixed._words.words == ("rome", "bo", "zebra")  # zoo is beyond `most`
+    assert fixed._words == ("rome", "bo", "zebra")  # zoo is beyond `most`
     np.testing.assert_array_equal(
         fixed.network.features.words.fixed, [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
     )
@@ -298,9 +298,9 @@ def test_word_vectors_from_a_file(tmp_path: Path) -> None:
     assert tokens.words.tolist() == [[2, 4, 1, 2]]
     trained = fit(words__trainable="true", words__min_count="2")
     table = trained.network.features.words
-    assert trained._words.words[:2] == ("rome", "bo")
-    assert "Ada" in trained._words.words  # twice there, without a vector
-    assert "hired" not in trained._words.words
+    assert trained._words[:2] == ("rome", "bo")
+    assert "Ada" in trained._words  # twice there, without a vector
+    assert "hired" not in trained._words
     assert not np.array_equal(table.trained.detach().numpy()[0], [1, 0, 0])
     unit = fit(words__trainable="false", words__unit="true", words__most="4")
     np.testing.assert_allclose(unit.network.features.words.fixed.norm(dim=1), 1, atol=1e-6)
@@ -337,7 +337,7 @@ def test_words_that_a_folder_cannot_hold_are_unknown(
     task.fit(data)
     task.save(tmp_path / "saved")
     loaded = task_class("sentiment").load(tmp_path / "saved")
-    assert set(loaded._words.words) == {"b", "c"}
+    assert set(loaded._words) == {"b", "c"}
     assert loaded.tokens([[word, "b"]]).words.tolist() == [[1, 2]]
     assert loaded.predict_examples(data) == task.predict_examples(data)
 
@@ -428,11 +428,6 @@ def damaged(folder: Path, place: Path, **changes: Any) -> Path:
         ("ner", {"scores": 3}, "scores=3; use an object"),
         ("ner", {"elmo": 3}, "elmo=3; use a string"),
         ("ner", {"task": ["ner"]}, "task=['ner']; use a string"),
-        ("ner", {"n_trained_words": "x"}, "n_trained_words='x'; use a whole number"),
-        ("ner", {"n_trained_words": True}, "n_trained_words=True; use a whole number"),
-        ("ner", {"n_trained_words": -5}, "words, -5 of them trained, but vectors"),
-        ("ner", {"n_trained_words": 500}, "words, 500 of them trained, but vectors"),
-        ("ner", {"n_trained_words": None}, "does not fit its recipe at 'features.words."),
     ],
 )
 def test_a_damaged_task_json_is_refused(

@@ -14,7 +14,7 @@ from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES
 from elmore.errors import ConfigError, ResumeError
 from elmore.report import Report, Row
-from elmore.tasks.loading import PAPER_TASKS, task_class
+from elmore.tasks.folder import PAPER_TASKS, task_class
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.task import Task
 from elmore.training.run import Run

@@ -132,7 +132,7 @@ def _order(name: str) -> tuple[bool, int, str]:
 
 def _mixes(path: Path) -> list[LearnedMix]:
     """The mix of each place of a trained task."""
-    content, inside = read_task(path)
+    content = read_task(path)
     recipe = content.recipe.get("elmo")
     use = from_json(ElmoRecipe, recipe, what=str(path), key="elmo", fix=MISSING)
     places = [*(["input"] if use.input else []), *(["output"] if use.output else [])]
@@ -146,7 +146,7 @@ def _mixes(path: Path) -> list[LearnedMix]:
             raise FormatError(f"'{path}' has no complete mix at its {place}; restore it")
         # Shifted before exp, so that large scores do not overflow.
         powers = np.exp(scores - scores.max())
-        names = _names(use, inside, len(powers))
+        names = _names(use, content.inside, len(powers))
         weights = dict(zip(names, (powers / powers.sum()).tolist(), strict=True))
         result.append(LearnedMix(content.task, place, weights, float(gamma), use.penalty))
     return result

@@ -88,7 +88,7 @@ def predict(
     form = _format(form, output)
     text.check(console, output)
     _check_column(text)
-    from elmore.tasks.loading import load
+    from elmore.tasks.folder import load
     from elmore.text.reading import Counts
 
     predictor = load(

@@ -150,9 +150,9 @@ def train(
     require_tasks("elmore train")
     _check_folder(output, several=seeds > 1)
     elmo = None if no_elmo else compute.load(options.read_model(model), tokenizer)
-    from elmore.tasks.loading import task_class
+    from elmore.tasks.fitting import over_seeds
+    from elmore.tasks.folder import task_class
     from elmore.tasks.recipe import TaskRecipe
-    from elmore.tasks.reports import over_seeds
     from elmore.training.display import Display
     from elmore.training.run import Run
 
@@ -201,7 +201,8 @@ def train(
             return _tested(report, learner.evaluate(test_data), test) if test else report
 
     with ending_by_signal():
-        report = over_seeds(range(seed, seed + seeds), once) if seeds > 1 else once(seed)
+        reports = {number: once(number) for number in range(seed, seed + seeds)}
+    report = over_seeds(reports) if seeds > 1 else reports[seed]
     report.save(output / "results.json", overwrite=True)
     _show(report, console)
     where = output if seeds == 1 else f"{output / f'seed-{seed}'} and its neighbours"
@@ -289,7 +290,7 @@ def evaluate(
         check_new(plot, force=force)
         check_picture(plot)
     require_tasks("elmore evaluate")
-    from elmore.tasks.loading import load
+    from elmore.tasks.folder import load
 
     _set_threads(compute.threads)
     task: Any = load(

@@ -173,7 +173,7 @@ def _task_card(path: Path, name: str) -> str:
     """The card in the folder of a trained task, or one from its facts."""
     if (path / _CARD).is_file():
         return (path / _CARD).read_text(encoding="utf-8")
-    content, inside = read_task(path)
+    content = read_task(path)
     tags = content.task == "tag"
     head = {
         "library_name": "elmore",
@@ -184,7 +184,7 @@ def _task_card(path: Path, name: str) -> str:
     rows: list[tuple[str, object]] = [
         ("task", content.task),
         ("labels", ", ".join(map(str, labels[:60])) or content.labels.get("kind", "-")),
-        ("biLM", "inside" if inside else f"not inside; digest `{str(content.elmo)[:16]}`"),
+        ("biLM", "inside" if content.inside else f"not inside; digest `{str(content.elmo)[:16]}`"),
         *((key, f"{value:.2f} on development data") for key, value in content.scores.items()),
     ]
     load = "tagger" if tags else "classifier"

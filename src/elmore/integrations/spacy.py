@@ -170,6 +170,7 @@ class TaggerComponent(_Component):
         key = self._settings["key"]
         model = tagger_once(self._settings["tagger"], self._settings["threads"])
         places = [place for doc in docs for place in _sequences(doc)]
+        tag_parts = model.tag_parts
         for doc in docs if model.marks_spans else ():
             doc.spans[key] = []
         found = model.predict([[token.text for token in tokens] for tokens in places])
@@ -178,8 +179,8 @@ class TaggerComponent(_Component):
             for span in one.spans:
                 first, last = tokens[span.first].i, tokens[span.last].i
                 doc.spans[key].append(Span(doc, first, last + 1, label=span.label))
-            for token, tag in zip(tokens, () if model.marks_spans else one.tags, strict=False):
-                parts = model.tag_parts[tag]
+            for token, tag in zip(tokens, one.tags if tag_parts else (), strict=False):
+                parts = tag_parts[tag]
                 # Penn tags have a SYM too, so only one part is universal.
                 universal = next((part for part in parts if part in _UNIVERSAL), None)
                 others = [*parts]

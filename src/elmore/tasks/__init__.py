@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from elmore.tasks.data.columns import Predicate
     from elmore.tasks.data.labelled import TagExample, label_table
     from elmore.tasks.data.tags import Span
-    from elmore.tasks.loading import TASKS, load
+    from elmore.tasks.folder import TASKS, load
     from elmore.tasks.own.classify import Classifier, ClassifyExample
     from elmore.tasks.own.tag import Tagger
     from elmore.tasks.paper.coref import Coref, CorefExample
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 _NAMES = {
-    "TASKS": "elmore.tasks.loading",
+    "TASKS": "elmore.tasks.folder",
     "Classified": "elmore.tasks.predictions",
     "Classifier": "elmore.tasks.own.classify",
     "ClassifyExample": "elmore.tasks.own.classify",
@@ -77,7 +77,7 @@ _NAMES = {
     "Tagger": "elmore.tasks.own.tag",
     "TaskRecipe": "elmore.tasks.recipe",
     "label_table": "elmore.tasks.data.labelled",
-    "load": "elmore.tasks.loading",
+    "load": "elmore.tasks.folder",
     "split_paragraph": "elmore.tasks.paper.qa",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES, extra="tasks")

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
+import math
 import shutil
-from collections.abc import Callable, Hashable, Sequence
+import statistics
+import tempfile
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from torch import Tensor
 
 from elmore.base.io import sha256_file
 from elmore.base.json import read_json
-from elmore.errors import ResumeError
-from elmore.report import Report
+from elmore.base.optional import require
+from elmore.errors import ConfigError, ResumeError
+from elmore.report import Report, Row
 from elmore.tasks.predictions import Example
-from elmore.tasks.reports import fit_report
 from elmore.tasks.scores import Measured
 from elmore.training.display import TrainingProgress, reporting
 from elmore.training.loop import Cadence, Stopped
@@ -28,7 +33,7 @@ from elmore.training.task_trainer import LengthBatches, TaskTrainer
 if TYPE_CHECKING:
     from elmore.tasks.task import Task
 
-__all__ = ["Split", "fit_task", "split_held_out"]
+__all__ = ["Split", "fit_task", "over_seeds", "split_held_out"]
 
 Item = TypeVar("Item")
 _REPORT = "report.json"
@@ -81,44 +86,56 @@ def split_held_out(
 def fit_task(
     task: Task[Example, Any],
     split: Split[Example],
-    run: Run,
     *,
-    resume: bool,
-    progress: TrainingProgress,
-    evaluate_epochs: int,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: TrainingProgress = None,
+    evaluate_epochs: int | None = None,
 ) -> Report:
-    """Train a task in the folder of a run; arguments as in `Task.fit`."""
-    run.check_new(resume=resume)
-    task.prepare(split.train)
-    task.check_labels([*split.train, *split.dev])
-    facts = _facts(task, split)
-    if (report := _finished(task, run, facts)) is not None:
-        return report
-    frozen = not task.recipe.elmo.trainable
-    with (
-        task.layers([*split.train, *split.dev] if frozen else [], silent=progress is False),
-        run.locked(),
-    ):
+    """Train a task on examples that are divided already; arguments as in `Task.fit`."""
+    for module in task.needs:  # so that a run does not end for want of it
+        require(module, "tasks", f"training {task.name}")
+    often = evaluate_epochs
+    if often is None:
+        often = task.evaluate_epochs(len(split.train))
+    if often < 1:
+        raise ConfigError(f"evaluate_epochs={often}; use 1 or more")
+    with contextlib.ExitStack() as stack:
+        if out is None:
+            out = stack.enter_context(tempfile.TemporaryDirectory(prefix="elmore-task-"))
+        run = Run(out)
+        run.check_new(resume=resume)
+        task.prepare(split.train)
+        examples = [*split.train, *split.dev]
+        task.check_labels(examples)
+        facts = _facts(task, split)
+        if (report := _finished(task, run, facts)) is not None:
+            return report
+        frozen = not task.recipe.elmo.trainable
+        stack.enter_context(task.layers(examples if frozen else [], silent=progress is False))
+        stack.enter_context(run.locked())
         trainer = _trainer(task, split, run)
-        _start(task, run, trainer, facts)
+        if run.exists():
+            run.check(task.recipe, facts)
+            run.forget_after(trainer.step_number if trainer.load_state() else -1)
+        else:
+            run.start(task.recipe, facts)
         patience = task.recipe.schedule.patience
         if not (trainer.finished() or (patience and trainer.evaluations_since_best >= patience)):
             try:
-                _train(task, split, trainer, resume, progress, evaluate_epochs)
+                _train(task, split, trainer, resume, progress, often)
             except Stopped:
                 # The best model so far stays behind, for use.
                 if trainer.scores or not split.dev:
-                    _keep(task, trainer)
                     task.scores = {task.metric: trainer.best} if trainer.scores else {}
+                    _keep(task, trainer)
                     task.save(run.checkpoint_path, overwrite=True)
                 raise
         _keep(task, trainer)
         measured = task.measured(split.dev) if split.dev else Measured({})
         task.scores = measured.metrics
         task.save(run.checkpoint_path, overwrite=True)
-        report = task.explain(
-            fit_report(task, trainer, measured, split, evaluate_epochs), measured, split
-        )
+        report = task.explain(_report(task, trainer, measured, split, often), measured, split)
         report.save(run.path / _REPORT, overwrite=True)
         # With the report, the run is complete: nothing resumes from its states any more.
         shutil.rmtree(run.resume_path, ignore_errors=True)
@@ -175,15 +192,11 @@ def _trainer(task: Task[Example, Any], split: Split[Example], run: Run) -> TaskT
     def measure() -> dict[str, float]:
         return dict(task.measured(split.dev).metrics)
 
+    lengths = [task.length(example) for example in split.train]
     return TaskTrainer(
         network,
         loss,
-        LengthBatches(
-            split.train,
-            [task.length(example) for example in split.train],
-            size=recipe.data.batch_size,
-            seed=task.seed,
-        ),
+        LengthBatches(split.train, lengths, size=recipe.data.batch_size, seed=task.seed),
         measure=measure if split.dev else None,
         score=lambda found: found[task.metric],
         learning=recipe.optimizer,
@@ -191,17 +204,6 @@ def _trainer(task: Task[Example, Any], split: Split[Example], run: Run) -> TaskT
         run=run,
         seed=task.seed,
     )
-
-
-def _start(
-    task: Task[Example, Any], run: Run, trainer: TaskTrainer[Example], facts: dict[str, Any]
-) -> None:
-    """Begin the run, or take it up where its newest state is."""
-    if run.exists():
-        run.check(task.recipe, facts)
-        run.forget_after(trainer.step_number if trainer.load_state() else -1)
-    else:
-        run.start(task.recipe, facts)
 
 
 def _train(
@@ -212,25 +214,21 @@ def _train(
     progress: TrainingProgress,
     evaluate_epochs: int,
 ) -> None:
-    recipe, run = task.recipe, trainer.run
+    recipe, run, n_examples = task.recipe, trainer.run, len(split.train)
     cadence = Cadence(
         recipe.run.log_steps,
         recipe.run.save_minutes,
-        evaluate_epochs * len(split.train),
+        evaluate_epochs * n_examples,
         recipe.schedule.patience,
     )
     with reporting(progress, None, run.path, metric=task.metric, resume=resume) as read:
-
-        def with_epoch(line: dict[str, Any]) -> None:
-            read({**line, "epoch": round(line["examples"] / len(split.train))})
-
         run_loop(
             trainer,
             run,
             cadence,
             unit="examples",
             score=lambda found: found[task.metric],
-            report=with_epoch,
+            report=lambda line: read({**line, "epoch": round(line["examples"] / n_examples)}),
         )
 
 
@@ -238,3 +236,108 @@ def _keep(task: Task[Example, Any], trainer: TaskTrainer[Example]) -> None:
     """Put the best weights into the network, and a biLM that was trained into the task."""
     trainer.finish()
     task.take_trained_bilm()
+
+
+# --------------------------------------------------------------------- reports
+
+
+def _report(
+    task: Task[Any, Any],
+    trainer: TaskTrainer[Any],
+    measured: Measured,
+    split: Split[Any],
+    evaluate_epochs: int,
+) -> Report:
+    scores, metric = trainer.scores, task.metric
+    # The last evaluation may come earlier: at the end.
+    most = task.recipe.schedule.epochs
+    epochs = [min(most, k * evaluate_epochs) for k in range(1, len(scores) + 1)]
+    curve: list[Row] = [
+        {"epoch": epoch, metric: score} for epoch, score in zip(epochs, scores, strict=True)
+    ]
+    tables: dict[str, Sequence[Row]] = {f"{metric} by epoch": curve, "mix": task.mix_table()}
+    return Report(
+        name=task.name,
+        metrics=dict(measured.metrics),
+        measured_on={
+            "training examples": len(split.train),
+            "development examples": len(split.dev),
+            "steps": trainer.step_number,
+            "epochs": epochs[-1] if scores else math.ceil(trainer.seen / len(split.train)),
+            "best epoch": epochs[scores.index(max(scores))] if scores else None,
+            "score": "of the best epoch on development data" if scores else None,
+            **task.about(),
+            "vectors": None if task.vectors is None else str(task.vectors),
+            "seed": task.seed,
+        },
+        tables={name: rows for name, rows in tables.items() if rows},
+        notes=_fit_notes(task, scores, split),
+    )
+
+
+def _fit_notes(task: Task[Any, Any], scores: Sequence[float], split: Split[Any]) -> list[str]:
+    doubts = task.doubts(split.train)
+    notes = [*doubts]
+    if split.left_out:
+        notes.append(f"{split.left_out} training examples are left out: {task.left_out}")
+    if split.how:
+        notes.append(
+            f"no development data: {len(split.dev)} of {len(split.train) + len(split.dev)} "
+            f"examples were held out to evaluate on ({split.how}, seed {task.seed})"
+        )
+    if not scores:
+        notes.append("no development data: the last weights are kept, nothing is scored")
+    elif max(scores) <= 0 and not doubts:
+        notes.append(
+            "the score never rose above 0; with little data take a smaller data.batch_size, "
+            "more schedule.epochs, or a larger optimizer.lr"
+        )
+    elif len(scores) > 1:
+        notes.append(
+            "the same development data chose the epoch, so the score is a little too high; score "
+            "test data for a fair comparison"
+        )
+    return notes
+
+
+def over_seeds(reports: Mapping[int, Report]) -> Report:
+    """Sum up the reports of the same training with several seeds.
+
+    Metrics are means; `NAME sd` next to each is the standard deviation of a sample (n - 1), and
+    the table has every seed.
+    """
+    first = next(iter(reports.values()))
+    columns = {name: [r.metrics[name] for r in reports.values()] for name in first.metrics}
+    means = {name: statistics.fmean(values) for name, values in columns.items()}
+    sds = {name: statistics.stdev(v) if len(v) > 1 else 0.0 for name, v in columns.items()}
+    rows: list[Row] = [{"seed": seed, **report.metrics} for seed, report in reports.items()]
+    rows += [{"seed": "mean", **means}, {"seed": "sd", **sds}]
+    metrics: dict[str, float] = {}
+    for name in means:
+        metrics |= {name: means[name], f"{name} sd": sds[name]}
+    curves: dict[Any, list[Any]] = {}
+    # Notes that all seeds share once, the others with their seed.
+    notes: dict[str, list[str]] = {}
+    for seed, report in reports.items():
+        for row in report.tables.get("learning curve", ()):
+            curves.setdefault(row["examples"], []).append(row)
+        for note in report.notes:
+            notes.setdefault(note, []).append(str(seed))
+    curve: list[Row] = [
+        {name: statistics.fmean(row[name] for row in same) for name in same[0]} | {"examples": n}
+        for n, same in sorted(curves.items())
+    ]
+    own = ("seed", "steps", "epochs", "best epoch")  # of a single training
+    return Report(
+        name=first.name,
+        metrics=metrics,
+        measured_on={
+            **{k: v for k, v in first.measured_on.items() if k not in own},
+            "seeds": list(reports),
+        },
+        tables={"seeds": rows, **({"learning curve": curve} if curve else {})},
+        notes=[
+            note if len(seeds) == len(reports) else f"seed {', '.join(seeds)}: {note}"
+            for note, seeds in notes.items()
+        ],
+    )

@@ -7,17 +7,18 @@ folder is code, and reading it needs no torch.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import importlib
 import json
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elmore._version import __version__
 from elmore.base.atomic import atomic_folder
@@ -25,6 +26,7 @@ from elmore.base.io import open_checked, read_lines, sha256_file
 from elmore.base.json import from_json, read_json
 from elmore.base.manifest import FolderFormat, check_file
 from elmore.base.messages import shown
+from elmore.base.optional import require
 from elmore.config import ComputePrecision
 from elmore.elmo import Elmo
 from elmore.errors import ConfigError, FormatError, ModelNotFound
@@ -32,20 +34,44 @@ from elmore.formats.containers.safetensors_files import read_safetensors, write_
 from elmore.limits import LIMITS
 from elmore.options import Start
 from elmore.published.hub import fetch_hugging_face, home, is_hugging_face
+from elmore.tasks.predictions import Predictor
+from elmore.text.segmenter import Tokenizer
+
+if TYPE_CHECKING:
+    from elmore.tasks.task import Task
 
 __all__ = [
     "FACTS",
-    "TaskFolder",
-    "WordList",
+    "PAPER_TASKS",
+    "TASKS",
+    "TrainedTask",
     "bilm_of",
     "find_model",
     "find_task",
+    "load",
     "read_facts",
     "read_task",
     "ready_models",
     "runs_of",
+    "task_class",
+    "word_rows",
     "write_task",
 ]
+
+# The module and class of each task. The names of tasks in files are looked up here; nothing that a
+# file names is imported.
+TASKS = {
+    "tag": ("elmore.tasks.own.tag", "Tagger"),
+    "classify": ("elmore.tasks.own.classify", "Classifier"),
+    "ner": ("elmore.tasks.paper.ner", "Ner"),
+    "sentiment": ("elmore.tasks.paper.sentiment", "Sentiment"),
+    "nli": ("elmore.tasks.paper.nli", "Nli"),
+    "srl": ("elmore.tasks.paper.srl", "Srl"),
+    "qa": ("elmore.tasks.paper.qa", "Qa"),
+    "coref": ("elmore.tasks.paper.coref", "Coref"),
+}
+# The models of the paper, which its studies compare.
+PAPER_TASKS = tuple(name for name, (module, _) in TASKS.items() if ".paper." in module)
 
 # The file by which the folder of a trained task is known.
 FACTS = "task.json"
@@ -57,81 +83,57 @@ _NAMES = {"tag": ("pos", "chunk"), "classify": ("sentiment", "sentiment-5")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskJson:
-    """What task.json says."""
-
-    task: str
-    recipe: dict[str, Any]
-    labels: dict[str, Any]
-    n_trained_words: int | None
-    elmo: str | None
-    precision: ComputePrecision | None
-    start: Start
-    scores: dict[str, Any]
-    sha256: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class WordList:
-    """The words of a table in the order of its rows; the first `n_trained` are trained."""
-
-    words: tuple[str, ...]
-    n_trained: int
-
-    def rows(self) -> dict[str, int]:
-        """The row of each word, the first where it has two; 0 is padding, 1 unknown."""
-        return {word: row for row, word in reversed(list(enumerate(self.words, 2)))}
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskFolder:
-    """What a folder holds.
+class TrainedTask:
+    """What a folder holds: the keys of task.json, then what the other files add.
 
     Attributes:
         task: name of the task.
         recipe: as JSON values.
         labels: what the task learned to tell apart, as JSON values.
-        words: of the word table, or None.
-        weights: name to array.
         elmo: digest of the biLM that the task was trained with, or None.
         precision: how that biLM computes, or None.
         start: the state before each of its sentences.
         scores: of the best evaluation.
+        sha256: of the other files.
+        words: of the word table in the order of its rows, or None without a table.
+        weights: name to array.
+        inside: the folder of the biLM, if there is one inside.
     """
 
     task: str
-    recipe: Mapping[str, Any]
-    labels: Mapping[str, Any]
-    words: WordList | None
-    weights: Mapping[str, NDArray[Any]]
+    recipe: dict[str, Any]
+    labels: dict[str, Any]
     elmo: str | None
     precision: ComputePrecision | None
     start: Start
-    scores: Mapping[str, float]
+    scores: dict[str, Any]
+    sha256: dict[str, Any] = field(default_factory=dict)
+    words: tuple[str, ...] | None = None
+    weights: dict[str, Any] = field(default_factory=dict)
+    inside: Path | None = None
+
+
+_OF_JSON = ("task", "recipe", "labels", "elmo", "precision", "start", "scores")
 
 
 def write_task(
-    path: Path, content: TaskFolder, elmo: Elmo | None, *, overwrite: bool = False
+    path: Path, content: TrainedTask, elmo: Elmo | None, *, overwrite: bool = False
 ) -> None:
     """Write a folder, complete or not at all, with the biLM inside unless that is None."""
-    with atomic_folder(path, overwrite=overwrite, looks_ours=_may_replace) as place:
+
+    def may_replace(place: Path) -> bool:
+        return _FORMAT.owns(place, FACTS, (_MODEL, _WORDS, _ELMO))
+
+    with atomic_folder(path, overwrite=overwrite, looks_ours=may_replace) as place:
         write_safetensors(place / _MODEL, content.weights, {"task": content.task})
-        words = content.words
-        lines = [f"{word}\n" for word in (words.words if words else ())]
+        lines = [f"{word}\n" for word in content.words or ()]
         (place / _WORDS).write_bytes("".join(lines).encode("utf-8"))
         if elmo is not None:
             elmo.save(place / _ELMO)
         facts = {
             **_FORMAT.head(),
             "elmore": __version__,
-            "task": content.task,
-            "recipe": dict(content.recipe),
-            "labels": dict(content.labels),
-            "n_trained_words": words.n_trained if words else None,
-            "elmo": content.elmo,
-            "precision": content.precision,
-            "start": content.start,
-            "scores": dict(content.scores),
+            **{key: getattr(content, key) for key in _OF_JSON},
             "sha256": {name: sha256_file(place / name) for name in (_MODEL, _WORDS)},
         }
         (place / FACTS).write_text(
@@ -139,11 +141,8 @@ def write_task(
         )
 
 
-def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
+def read_task(path: str | Path) -> TrainedTask:
     """Read a folder, or the trained model of a run.
-
-    Returns:
-        what it holds, and the folder of the biLM, if there is one inside.
 
     Raises:
         FormatError: not the folder of a task, or damaged.
@@ -160,28 +159,19 @@ def read_task(path: str | Path) -> tuple[TaskFolder, Path | None]:
     with read_safetensors(place / _MODEL, what=str(place / _MODEL)) as view:
         weights = {name: np.array(view.read(name)) for name in view.names()}
     words = None
-    if facts.n_trained_words is not None:
+    if "features.words.unknown" in weights:
         with open_checked(place / _WORDS, what="words of a task", follow=False) as stream:
             limit = LIMITS.vocabulary_line_bytes
-            lines = [line for _, line in read_lines(stream, what=_WORDS, max_line=limit)]
-        words = WordList(tuple(lines), facts.n_trained_words)
-    content = TaskFolder(
-        task=facts.task,
-        recipe=facts.recipe,
-        labels=facts.labels,
-        words=words,
-        weights=weights,
-        elmo=facts.elmo,
-        precision=facts.precision,
-        start=facts.start,
-        scores=facts.scores,
-    )
+            lines = read_lines(stream, what=_WORDS, max_line=limit)
+            words = tuple(line for _, line in lines)
     inside = place / _ELMO
-    return content, inside if inside.is_dir() else None
+    return dataclasses.replace(
+        facts, words=words, weights=weights, inside=inside if inside.is_dir() else None
+    )
 
 
-def read_facts(place: Path) -> TaskJson:
-    """What the task.json of a folder says.
+def read_facts(place: Path) -> TrainedTask:
+    """What the task.json of a folder says, without the other files.
 
     Raises:
         FormatError: it is damaged, or a part of the folder is a link to somewhere else.
@@ -196,20 +186,11 @@ def read_facts(place: Path) -> TaskJson:
                 f"'{shown(part, 120)}' is a link out of the folder of the task; replace it by a "
                 "copy of the file"
             )
+    what = str(place / FACTS)
     facts = read_json(place / FACTS)
-    _FORMAT.check(facts, what=str(place / FACTS))
-    return from_json(
-        TaskJson, facts, what=str(place / FACTS), error=FormatError, fix="restore it", extra=True
-    )
-
-
-def _may_replace(path: Path) -> bool:
-    """Whether a folder is a task and holds nothing else."""
-    return _FORMAT.owns(path, FACTS, (_MODEL, _WORDS, _ELMO))
-
-
-def _is_task(path: Path) -> bool:
-    return (path / FACTS).is_file()
+    _FORMAT.check(facts, what=what)
+    known = {key: facts[key] for key in (*_OF_JSON, "sha256") if key in facts}
+    return from_json(TrainedTask, known, what=what, error=FormatError, fix="restore it")
 
 
 def find_task(path: str | Path) -> Path | None:
@@ -224,17 +205,30 @@ def find_task(path: str | Path) -> Path | None:
         raise FormatError(
             f"'{shown(path, 100)}' holds several runs; name one, such as {shown(runs[0], 120)}"
         )
-    return next((place for place in (path, path / "checkpoint") if _is_task(place)), None)
+    return next((p for p in (path, path / "checkpoint") if (p / FACTS).is_file()), None)
 
 
 def runs_of(path: str | Path) -> list[Path]:
     """The runs in a folder that holds one for each of several seeds, or the folder itself."""
     path = Path(path)
-    if _is_task(path) or _is_task(path / "checkpoint"):
+    if any((place / FACTS).is_file() for place in (path, path / "checkpoint")):
         return [path]
-    places = (place.parent for place in path.glob("seed-*/checkpoint") if _is_task(place))
+    places = (place.parents[1] for place in path.glob(f"seed-*/checkpoint/{FACTS}"))
     # seed-2 before seed-10.
     return sorted(places, key=lambda place: (len(place.name), place.name)) or [path]
+
+
+def word_rows(words: Sequence[str]) -> Callable[[str], int]:
+    """What gives the row of a word in the table of words; 0 is padding, 1 an unknown word."""
+    # Of a word that is there twice, the first.
+    rows = {word: row for row, word in reversed(list(enumerate(words, 2)))}
+
+    def row(word: str) -> int:
+        # Files of vectors often have lower-case words only.
+        found = rows.get(word)
+        return rows.get(word.lower(), 1) if found is None else found
+
+    return row
 
 
 # --------------------------------------------------------------------- where models are
@@ -276,8 +270,7 @@ def _copied(folder: Path, name: str) -> Path:
 
 
 def bilm_of(
-    content: TaskFolder,
-    inside: Path | None,
+    content: TrainedTask,
     elmo: Elmo | None,
     what: str,
     *,
@@ -290,6 +283,7 @@ def bilm_of(
         ConfigError: the given one is another one.
         FormatError: the one inside is.
     """
+    inside = content.inside if elmo is None else None
     if elmo is None:
         # Not by its name: a folder called "english" in the working directory would be found first.
         elmo = Elmo.load(
@@ -299,15 +293,79 @@ def bilm_of(
             threads=threads,
             start=content.start,
         )
-    else:
-        inside = None
-    if elmo.digest != content.elmo:
-        if inside is not None:
-            raise FormatError(
-                f"'{shown(inside, 120)}' is not the biLM that the task was trained with; restore it"
-            )
-        raise ConfigError(
-            f"'{what}' was trained with another biLM or has none inside; pass the right elmo= "
-            "(--model)"
+    if elmo.digest == content.elmo:
+        return elmo
+    if inside is not None:
+        raise FormatError(
+            f"'{shown(inside, 120)}' is not the biLM that the task was trained with; restore it"
         )
-    return elmo
+    raise ConfigError(
+        f"'{what}' was trained with another biLM or has none inside; pass the right elmo= (--model)"
+    )
+
+
+# --------------------------------------------------------------------- loading
+
+
+def task_class(name: str) -> type[Task[Any, Any]]:
+    """The class of a task of `TASKS`; it needs torch."""
+    require("torch", "tasks", f"the task {name}")
+    module, class_name = TASKS[name]
+    found: type[Task[Any, Any]] = getattr(importlib.import_module(module), class_name)
+    return found
+
+
+def load(
+    model: str | Path,
+    *,
+    light: bool = False,
+    elmo: Elmo | None = None,
+    threads: int | None = None,
+    tokenizer: Tokenizer | None = None,
+    **options: Any,
+) -> Predictor[Any, Any]:
+    """Load a trained model of any task; its folder says which.
+
+    Args:
+        model: the folder of a trained task or of its run; "pos", "chunk", "sentiment" or
+            "sentiment-5", which ship with elmore; or `owner/name` on the Hugging Face hub.
+        light: only to predict. Taggers and classifiers then need no torch; all others, and those
+            that read characters or were trained without ELMo, are loaded in full.
+        elmo: the biLM, if the folder has none inside and it is not the included English one.
+        threads: processors to use; all by default.
+        tokenizer: how raw text is split, as in `Elmo.load`.
+        options: of a full model, as in `Task.load`: cache, device, progress; for tag and classify
+            also text, label and separator.
+
+    Returns:
+        A `Predictor`. All have `predict` and `pipe`, which give the objects of the task; `lines`,
+        which prints; and `items`, which turns the lines of a text file into what those take. To
+        label raw sentences: `model.lines(sentences, "text", colour=True)`; a text file:
+        `model.lines(model.items(numbered_lines, name), "jsonl")`; a table, with its columns kept:
+        `label_table(model, "data.csv", "csv")`. A full model is a `Task` and can `evaluate` too.
+
+    Examples:
+        >>> import elmore.tasks
+        >>> tagger = elmore.tasks.load("pos", light=True)
+        >>> print(next(tagger.lines(["Rome fell."], "conll")))
+        Rome	PROPN	NNP
+        fell	VERB	VBD
+        .	PUNCT	.
+        <BLANKLINE>
+    """
+    place = find_model(model)
+    name = read_facts(place).task
+    if name not in TASKS:
+        raise FormatError(
+            f"'{shown(model, 120)}' is a model for {shown(name, 30)!r}, which is not a task of "
+            "elmore; upgrade elmore"
+        )
+    if light and name in ("tag", "classify"):
+        from elmore.tasks.own.light import load_light  # only here: it imports the biLM's kernels
+
+        found = load_light(place, str(model), elmo=elmo, threads=threads, tokenizer=tokenizer)
+        if found is not None:
+            return found
+    task = task_class(name).load(place, elmo=elmo, threads=threads, **options)
+    task.tokenizer = tokenizer
+    return task

@@ -1,14 +1,14 @@
 """What all tasks share: fit, evaluate, predict, save and load.
 
 A new task is one file with a subclass of `Task` that fills in a reader, a network, a loss and a
-metric, and a line in `tasks/loading.py`.
+metric, and a line in `tasks/folder.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import tempfile
+import json
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,11 +22,11 @@ from elmore.base.messages import ProgressOption, shown
 from elmore.base.optional import require
 from elmore.elmo import Elmo
 from elmore.embedding.device import find_device
-from elmore.embedding.layer_cache import MAX_BYTES, cache_folder
+from elmore.embedding.layer_cache import MAX_BYTES, LayerCache, cache_folder
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row
 from elmore.tasks.fitting import Split, fit_task, split_held_out
-from elmore.tasks.folder import TaskFolder, WordList, bilm_of, read_task, write_task
+from elmore.tasks.folder import TrainedTask, bilm_of, read_task, write_task
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.layers.inputs import (
     FrozenLayers,
@@ -34,19 +34,15 @@ from elmore.tasks.layers.inputs import (
     build_features,
     check_weights,
     choose_words,
-    mix_rows,
-    put_weights,
     word_vectors_of,
 )
 from elmore.tasks.predictions import Example, Prediction, Predictor
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.reports import changed_settings
 from elmore.tasks.scores import Measured
 from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.tokenizer import tokenize
 from elmore.text.word_vectors import read_word_vectors
 from elmore.training.display import TrainingProgress
-from elmore.training.run import Run
 from elmore.training.seeds import seeded
 
 __all__ = ["Data", "Task"]
@@ -87,6 +83,7 @@ class Task(Predictor[Example, Prediction]):
     left_out: ClassVar[str] = "longer than data.max_length"
     guess_size: int = 1
     tokenizer: Tokenizer | None = None
+    index: TokenIndex  # once there is a network
 
     def __init__(
         self,
@@ -122,9 +119,8 @@ class Task(Predictor[Example, Prediction]):
         self.device, self.progress = find_device(device), progress
         self.labels: Mapping[str, Any] = {}
         self.scores: Mapping[str, float] = {}
-        self._words: WordList | None = None
+        self._words: tuple[str, ...] | None = None
         self._network: Network | None = None
-        self._index: TokenIndex | None = None
 
     def __repr__(self) -> str:
         state = "not trained" if self._network is None else "trained"
@@ -234,9 +230,13 @@ class Task(Predictor[Example, Prediction]):
                 the log instead. By default it is shown.
             evaluate_epochs: epochs between evaluations, by which patience counts.
         """
-        split = self.divide(self.examples(train), None if dev is None else self.examples(dev))
-        return self.fit_split(
-            split, out=out, resume=resume, progress=progress, evaluate_epochs=evaluate_epochs
+        return fit_task(
+            self,
+            self.divide(self.examples(train), None if dev is None else self.examples(dev)),
+            out=out,
+            resume=resume,
+            progress=progress,
+            evaluate_epochs=evaluate_epochs,
         )
 
     def divide(self, examples: list[Example], dev: list[Example] | None) -> Split[Example]:
@@ -255,37 +255,10 @@ class Task(Predictor[Example, Prediction]):
             raise InputError(f"there is no example to learn from{reason}; check the files")
         return Split(train, dev, left_out, how if dev else "")
 
-    def fit_split(
-        self,
-        split: Split[Example],
-        *,
-        out: str | Path | None = None,
-        resume: bool = False,
-        progress: TrainingProgress = None,
-        evaluate_epochs: int | None = None,
-    ) -> Report:
-        """Learn from examples that are divided already; the other arguments as in `fit`."""
-        self.check_needs()
-        often = evaluate_epochs
-        if often is None:
-            often = self.evaluate_epochs(len(split.train))
-        if often < 1:
-            raise ConfigError(f"evaluate_epochs={often}; use 1 or more")
-        with contextlib.ExitStack() as stack:
-            if out is None:
-                out = stack.enter_context(tempfile.TemporaryDirectory(prefix="elmore-task-"))
-            return fit_task(
-                self, split, Run(out), resume=resume, progress=progress, evaluate_epochs=often
-            )
-
-    def check_needs(self) -> None:
-        """Import what scores need, so that a run does not end for want of it."""
-        for module in self.needs:
-            require(module, "tasks", f"training {self.name}")
-
     def evaluate(self, data: Data) -> Report:
         """Score predictions on labelled data: a file, several files, or examples."""
-        self.check_needs()
+        for module in self.needs:
+            require(module, "tasks", f"scoring {self.name}")
         examples = self.examples(data)
         if not examples:
             raise InputError("there is no example to score; check the files")
@@ -333,18 +306,19 @@ class Task(Predictor[Example, Prediction]):
             name: t.detach().cpu().numpy().astype(precision)
             for name, t in self.network.state_dict().items()
         }
-        content = TaskFolder(
+        elmo = self.elmo
+        content = TrainedTask(
             task=self.name,
             recipe=self.recipe.to_json(),
-            labels=self.labels,
+            labels=dict(self.labels),
+            elmo=None if elmo is None else elmo.digest,
+            precision=None if elmo is None else elmo.precision,
+            start="zeros" if elmo is None else elmo.engine.compute.start,
+            scores=dict(self.scores),
             words=self._words,
             weights=weights,
-            elmo=None if self.elmo is None else self.elmo.digest,
-            precision=None if self.elmo is None else self.elmo.precision,
-            start="zeros" if self.elmo is None else self.elmo.engine.compute.start,
-            scores=self.scores,
         )
-        write_task(Path(path), content, self.elmo if with_elmo else None, overwrite=overwrite)
+        write_task(Path(path), content, elmo if with_elmo else None, overwrite=overwrite)
 
     @classmethod
     def load(
@@ -352,52 +326,41 @@ class Task(Predictor[Example, Prediction]):
         path: str | Path,
         *,
         elmo: Elmo | None = None,
-        cache: str | Path | None = None,
-        max_bytes: int = MAX_BYTES,
         device: str = "cpu",
         threads: int | None = None,
-        progress: ProgressOption = None,
+        **options: Any,
     ) -> Self:
         """Load a trained model.
 
         Args:
             path: its folder, or that of the run that made it.
             elmo: the biLM, if the folder has none inside.
-            cache: a folder that keeps frozen layers for next time.
-            max_bytes: what that folder may hold.
             device: where to compute.
             threads: processors for the biLM; all by default.
-            progress: as in `Elmo.embed`, for sentences whose layers are computed.
+            options: cache, max_bytes and progress, as when a task is made.
         """
-        content, inside = read_task(path)
+        content = read_task(path)
         if content.task != cls.name:
             raise ConfigError(f"'{path}' is a model for {content.task}; use that task")
-        elmo = (
-            None
-            if content.elmo is None
-            else bilm_of(content, inside, elmo, str(path), device=device, threads=threads)
-        )
+        own = None
+        if content.elmo is not None:
+            own = bilm_of(content, elmo, str(path), device=device, threads=threads)
         recipe = TaskRecipe.from_json(content.recipe, cls.sizes, what=str(path))
-        task = cls(
-            elmo,
-            recipe=recipe,
-            cache=cache,
-            max_bytes=max_bytes,
-            device=device,
-            progress=progress,
-        )
+        task = cls(own, recipe=recipe, device=device, **options)
         task.labels, task.scores, task._words = content.labels, content.scores, content.words
         if not task.labels_fit(content.labels, {n: w.shape for n, w in content.weights.items()}):
             raise FormatError(f"'{path}' has labels that are none of {cls.name}'s; restore it")
         vectors = word_vectors_of(content, str(path))
 
         def build() -> Network:
-            return task.build(build_features(recipe, elmo, *vectors))
+            return task.build(build_features(recipe, own, *vectors))
 
         check_weights(build, content.weights, str(path))
         with seeded(0, "weights"):
             task._make(*vectors)
-        put_weights(task.network, content.weights)
+        for name, value in task.network.state_dict().items():
+            value.copy_(torch.from_numpy(content.weights[name]))
+        task.network.eval()
         return task
 
     def restore(self, path: Path) -> None:
@@ -406,7 +369,7 @@ class Task(Predictor[Example, Prediction]):
         loaded = type(self).load(path, device=str(self.device), elmo=elmo)
         self.elmo, self.labels, self.scores = loaded.elmo, loaded.labels, loaded.scores
         self.metric = loaded.metric
-        self._words, self._network, self._index = loaded._words, loaded._network, loaded._index
+        self._words, self._network, self.index = loaded._words, loaded._network, loaded.index
 
     @property
     def network(self) -> Network:
@@ -431,13 +394,35 @@ class Task(Predictor[Example, Prediction]):
 
     def mix_table(self) -> list[Row]:
         """The learned mix of each place where ELMo enters (paper §5.5, Figure 2)."""
-        return mix_rows(self.network.features)
+        features = self.network.features
+        if features.elmo is None or not features.elmo.mixes:
+            return []
+        places = {"input": features.elmo_input, "output": features.elmo_output}
+        rows: list[Row] = []
+        used = (place for place, there in places.items() if there)
+        for place, mix in zip(used, features.elmo.mixes, strict=True):
+            scores, gamma = (weight.detach() for weight in mix.parameters())
+            shares = enumerate(torch.softmax(scores, 0).tolist(), features.elmo.first)
+            named = {f"layer {k}": share for k, share in shares}
+            rows.append({"place": place, **named, "gamma": float(gamma)})
+        return rows
 
     def about(self) -> dict[str, Any]:
         """What reports say about the recipe and the biLM."""
+        changed = []
+        # Of a recipe of the user's own there is nothing to compare with.
+        with contextlib.suppress(ConfigError):
+            shipped = TaskRecipe.load(self.recipe.name, self.name, self.sizes).to_json()
+            changed = [
+                f"{section}.{key}={json.dumps(value)}"
+                for section, values in self.recipe.to_json().items()
+                if isinstance(values, dict)
+                for key, value in values.items()
+                if value != shipped[section][key]
+            ]
         return {
             "recipe": self.recipe.name,
-            "settings": changed_settings(self),
+            "settings": changed or None,
             "elmo": None if self.elmo is None else str(self.elmo.checkpoint.origin),
         }
 
@@ -457,13 +442,6 @@ class Task(Predictor[Example, Prediction]):
     ) -> Tokens:
         """Index sentences for the network; `parts` as in `TokenIndex.batch`."""
         return self.index.batch(sentences, parts)
-
-    @property
-    def index(self) -> TokenIndex:
-        """What turns tokens into the network's input, once trained or loaded."""
-        if self._index is None:
-            raise ConfigError(f"this {self.name} model is not trained yet; call fit or load")
-        return self._index
 
     def _parse(self, item: Any) -> Example:
         """Make an example of an item; refuse what is neither text nor tokens."""
@@ -493,21 +471,19 @@ class Task(Predictor[Example, Prediction]):
     def _make(self, trained: Any, fixed: Any) -> None:
         features = build_features(self.recipe, self.elmo, trained, fixed)
         self._network = self.build(features).to(self.device)
-        self._index = TokenIndex(self._words, self.recipe.characters.max_chars, self.device)
+        chars = self.recipe.characters.max_chars
+        self.index = TokenIndex(self._words or (), chars, self.device)
 
     @contextlib.contextmanager
     def layers(self, examples: Iterable[Example], *, silent: bool = False) -> Iterator[None]:
         """Have the frozen layers of examples at hand."""
-        index = self.index
-        if self.elmo is None or self.network.features.elmo is None:
+        if self.network.features.elmo is None or self.elmo is None:
             yield
             return
-        progress = False if silent else self.progress
+        index, progress = self.index, False if silent else self.progress
         with cache_folder(self.cache) as folder:
-            index.layers = FrozenLayers(
-                self.elmo, folder, max_bytes=self.max_bytes, progress=progress
-            )
-            index.layers.announce(text for e in examples for text in self.texts(e))
+            index.layers = FrozenLayers(LayerCache(self.elmo, folder, max_bytes=self.max_bytes))
+            index.layers.announce((text for e in examples for text in self.texts(e)), progress)
             try:
                 yield
             finally:
@@ -530,7 +506,9 @@ class Task(Predictor[Example, Prediction]):
         mixes.bilm = None
         if self.index.layers is not None:
             self.index.live = None
-            self.index.layers = self.index.layers.of(self.elmo)
+            folder = self.index.layers.cache.folder
+            cache = LayerCache(self.elmo, folder, max_bytes=self.max_bytes)
+            self.index.layers = FrozenLayers(cache)
 
     def measured(self, examples: Sequence[Example]) -> Measured:
         """Predict and score, with the layers of the examples at hand."""

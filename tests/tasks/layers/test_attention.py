@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from elmore.tasks.layers.attention import (
+from elmore.tasks.layers.encoders import (
     SelfAttentivePooling,
     Trilinear,
     masked_max,

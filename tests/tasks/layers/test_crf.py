@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from elmore.tasks.data.tags import FORBIDDEN
-from elmore.tasks.decoding import Steps, best_path, steps_of
-from elmore.tasks.layers.crf import Crf
+from elmore.tasks.layers.encoders import Crf
+from elmore.tasks.predictions import Steps, best_path, steps_of
 
 
 def path_score(scores: Tensor, transitions: Tensor, path: tuple[int, ...]) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from elmore.tasks.layers.features import SpellingCnn, TokenFeatures, Tokens, WordTable
-from elmore.tasks.layers.spans import SpanScorer, SpanVectors, distance_buckets, prune
+from elmore.tasks.paper.coref import SpanScorer, SpanVectors, distance_buckets, prune
 
 
 def test_rows_of_the_table() -> None:

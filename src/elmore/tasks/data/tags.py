@@ -13,7 +13,6 @@ __all__ = [
     "is_tag",
     "names_fit",
     "spans_from_tags",
-    "spans_to_json",
     "split_tags",
     "tag_names",
     "tag_rules",
@@ -113,13 +112,6 @@ def tag_rules(
         [tag[0] in "OBU" for tag in tags],
         [scheme == "IOB2" or tag[0] in "OLU" for tag in tags],
     )
-
-
-def spans_to_json(spans: Iterable[Span], tokens: Sequence[str]) -> list[dict[str, Any]]:
-    """Spans with their text, as JSON values."""
-    return [
-        {**span._asdict(), "text": " ".join(tokens[span.first : span.last + 1])} for span in spans
-    ]
 
 
 def names_fit(names: Any, shapes: Mapping[str, tuple[int, ...]]) -> bool:

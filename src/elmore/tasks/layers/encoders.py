@@ -1,4 +1,4 @@
-"""Recurrent encoders of task models: no state is kept between batches, padding is never read."""
+"""Recurrent encoders, attention and pooling: no state between batches, padding never counts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,14 @@ __all__ = [
     "BiGru",
     "BiLstm",
     "BiLstmStack",
+    "Crf",
     "HighwayLstm",
+    "SelfAttentivePooling",
+    "Trilinear",
     "VariationalDropout",
+    "masked_max",
+    "masked_mean",
+    "masked_softmax",
     "start_linear",
 ]
 
@@ -213,3 +219,124 @@ class AlternatingLstm(nn.Module):
             rows = layer(flat.index_select(0, places), packing.sizes)
             flat = rows.new_zeros(batch * time, self.dim).index_copy(0, places, rows)
         return flat.view(batch, time, self.dim)
+
+
+class Crf(nn.Module):
+    """A CRF layer (Lafferty et al. 2001) without scores of its own for start and end.
+
+    The partition function runs over all paths: the rules of a scheme apply to decoding only, as in
+    the paper's NER model. `best_path` finds the best.
+
+    Args:
+        n_tags: how many tags there are.
+    """
+
+    def __init__(self, n_tags: int) -> None:
+        super().__init__()
+        self.transitions = nn.Parameter(torch.empty(n_tags, n_tags))
+        nn.init.xavier_normal_(self.transitions)
+
+    def forward(self, scores: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
+        """The log-likelihood of tag sequences.
+
+        Args:
+            scores: of each tag at each place, (batch, time, tags).
+            tags: the right ones, (batch, time); anything at padding.
+            lengths: tokens of each sentence, (batch,).
+
+        Returns:
+            (batch,); 0 for an empty sentence.
+        """
+        time = scores.shape[1]
+        if not time:
+            return scores.new_zeros(len(scores))
+        mask = torch.arange(time, device=scores.device) < lengths[:, None]
+        return self._gold(scores, tags, mask) - self._partition(scores, mask)
+
+    def _gold(self, scores: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
+        emitted = scores.gather(2, tags[:, :, None]).squeeze(2)
+        steps = self.transitions[tags[:, :-1], tags[:, 1:]]
+        return (emitted * mask).sum(1) + (steps * mask[:, 1:]).sum(1)
+
+    def _partition(self, scores: Tensor, mask: Tensor) -> Tensor:
+        total = scores[:, 0]  # (batch, tags)
+        for place in range(1, scores.shape[1]):
+            paths = total[:, :, None] + self.transitions  # (batch, from, to)
+            longer = torch.logsumexp(paths, dim=1) + scores[:, place]
+            total = torch.where(mask[:, place, None], longer, total)
+        return torch.logsumexp(total, dim=1) * mask[:, 0]
+
+
+# --------------------------------------------------------------------- attention and pooling
+
+
+def masked_softmax(
+    scores: Tensor, mask: Tensor, *, dim: int = -1, nothing: Tensor | None = None
+) -> Tensor:
+    """A softmax over what is real; all zeros where nothing is.
+
+    Args:
+        scores: any shape, which the weights have too.
+        mask: what is real, broadcastable to it.
+        dim: the axis to normalise.
+        nothing: score of attending to nothing, (), which takes its share of the weight.
+    """
+    scores = scores.masked_fill(~mask, -torch.inf)
+    # amax refuses an empty axis; where all is masked, the maximum is -inf and must become finite.
+    top = scores.amax(dim=dim, keepdim=True) if scores.shape[dim] else scores.sum(dim, True)
+    top = top.clamp(min=torch.finfo(scores.dtype).min).detach()
+    if nothing is not None:
+        top = torch.maximum(top, nothing.detach())
+    powers = torch.exp(scores - top)
+    total = powers.sum(dim=dim, keepdim=True)
+    if nothing is not None:
+        total = total + torch.exp(nothing - top)
+    return powers / total.clamp(min=torch.finfo(scores.dtype).tiny)
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Average over real tokens, (batch, time, dim) to (batch, dim); zeros for an empty text."""
+    real = mask[:, :, None].to(values.dtype)
+    return (values * real).sum(1) / real.sum(1).clamp(min=1)
+
+
+def masked_max(values: Tensor, mask: Tensor) -> Tensor:
+    """Take the maximum over real tokens, (batch, time, dim) to (batch, dim); zeros if empty."""
+    if not values.shape[1]:
+        return values.sum(1)
+    top = values.masked_fill(~mask[:, :, None], -torch.inf).amax(1)
+    return torch.where(mask.any(1)[:, None], top, torch.zeros_like(top))
+
+
+class Trilinear(nn.Module):
+    """s_ij = w_x x_i + w_q q_j + (w_d * x_i) q_j + b, for vectors of size `dim` (Seo et al. 2017).
+
+    The pairs [x_i; q_j; x_i * q_j] are never written out: (batch, n, m, 3 * dim) is large.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(dim, 1)
+        self.second = nn.Linear(dim, 1, bias=False)
+        self.both = nn.Parameter(torch.empty(dim))
+        bound = (6 / (dim + 1)) ** 0.5
+        nn.init.uniform_(self.both, -bound, bound)
+
+    def forward(self, x: Tensor, q: Tensor) -> Tensor:
+        """Score pairs: (batch, n, dim) and (batch, m, dim) to (batch, n, m)."""
+        product = (x * self.both) @ q.transpose(1, 2)
+        scores: Tensor = product + self.first(x) + self.second(q).transpose(1, 2)
+        return scores
+
+
+class SelfAttentivePooling(nn.Module):
+    """A mean over tokens of size `dim`, weighted by the softmax of a learned linear score."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.score = nn.Linear(dim, 1)
+
+    def forward(self, values: Tensor, mask: Tensor) -> Tensor:
+        """Pool (batch, time, dim) into (batch, dim)."""
+        weights = masked_softmax(self.score(values).squeeze(2), mask)
+        return (weights[:, None, :] @ values).squeeze(1)

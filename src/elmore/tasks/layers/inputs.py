@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,11 @@ from torch.overrides import TorchFunctionMode
 
 from elmore.base.messages import ProgressOption, progress_of, shown
 from elmore.elmo import Elmo
-from elmore.embedding.layer_cache import MAX_BYTES, CachedLayers, LayerCache
+from elmore.embedding.layer_cache import CachedLayers, LayerCache
 from elmore.errors import ConfigError, FormatError
 from elmore.limits import LIMITS
 from elmore.nn.inputs import TensorBatch
-from elmore.report import Row
-from elmore.tasks.folder import TaskFolder, WordList
+from elmore.tasks.folder import TrainedTask, word_rows
 from elmore.tasks.layers.features import ElmoMixes, SpellingCnn, TokenFeatures, Tokens, WordTable
 from elmore.tasks.recipe import TaskRecipe, WordsRecipe
 from elmore.text.tokenizer import respell
@@ -34,8 +32,6 @@ __all__ = [
     "build_features",
     "check_weights",
     "choose_words",
-    "mix_rows",
-    "put_weights",
     "word_vectors_of",
 ]
 
@@ -43,21 +39,14 @@ Vectors = NDArray[np.float32] | None
 
 # Deviation of vectors that start from nothing; GloVe's own entries are about four times as large.
 _START = 0.1
-_UNKNOWN = 1
 
 
 def choose_words(
     counts: Counter[str], vectors: WordVectors | None, recipe: WordsRecipe, seed: int
-) -> tuple[WordList, NDArray[np.float32], NDArray[np.float32]]:
+) -> tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.float32]]:
     """Choose the words of a table and the vectors that they start from.
 
     Words that a saved folder cannot hold are left out: they are unknown words from the start.
-
-    Args:
-        counts: how often each word occurs in the training data.
-        vectors: vectors from a file, or None to learn all from nothing.
-        recipe: which words.
-        seed: the one seed.
 
     Returns:
         the words; vectors of those that are trained, (n, dim); of those that stay, (m, dim).
@@ -67,7 +56,7 @@ def choose_words(
     if vectors is None:
         start = generator.normal(0, _START, (len(frequent), recipe.dim)).astype(np.float32)
         none = np.zeros((0, recipe.dim), np.float32)
-        return WordList(tuple(frequent), len(frequent)), start, none
+        return tuple(frequent), start, none
     matrix = vectors.vectors
     if recipe.unit:
         norms = np.linalg.norm(matrix, axis=1, keepdims=True)
@@ -79,13 +68,12 @@ def choose_words(
     if not recipe.trainable:
         fixed = [*kept, *others]
         words = tuple(vectors.words[row] for row in fixed)
-        return WordList(words, 0), np.zeros((0, vectors.dim), np.float32), matrix[fixed]
+        return words, np.zeros((0, vectors.dim), np.float32), matrix[fixed]
     # Trained rows come first in the table: found in the file, then those that start from nothing.
     own = [word for word in frequent if vectors.row(word) is None]
     start = generator.normal(0, _START, (len(own), vectors.dim)).astype(np.float32)
     words = (*(vectors.words[row] for row in kept), *own, *(vectors.words[r] for r in others))
-    trained = np.concatenate([matrix[kept], start])
-    return WordList(words, len(trained)), trained, matrix[others]
+    return words, np.concatenate([matrix[kept], start]), matrix[others]
 
 
 def _is_line(word: str) -> bool:
@@ -99,47 +87,29 @@ def _is_line(word: str) -> bool:
 
 
 class FrozenLayers:
-    """All layers of sentences that were announced before, from the disk cache.
+    """All layers of sentences that were announced before, from the disk cache."""
 
-    Args:
-        elmo: the model.
-        folder: of the cache.
-        max_bytes: what it may hold.
-        progress: as in `Elmo.embed`, for sentences that are computed.
-    """
-
-    def __init__(
-        self,
-        elmo: Elmo,
-        folder: Path,
-        *,
-        max_bytes: int = MAX_BYTES,
-        progress: ProgressOption = False,
-    ) -> None:
-        self._cache = LayerCache(elmo, folder, max_bytes=max_bytes)
-        self._progress = progress
+    def __init__(self, cache: LayerCache) -> None:
+        self.cache = cache
         self._places: dict[tuple[str, ...], tuple[CachedLayers, int]] = {}
 
-    def of(self, elmo: Elmo) -> FrozenLayers:
-        """The layers of another model, in the same folder."""
-        cache = self._cache
-        return FrozenLayers(elmo, cache.folder, max_bytes=cache.max_bytes, progress=self._progress)
-
-    def announce(self, sentences: Iterable[Sequence[str]]) -> None:
+    def announce(
+        self, sentences: Iterable[Sequence[str]], progress: ProgressOption = False
+    ) -> None:
         """Compute what is not there yet."""
         new = list({tuple(s): None for s in sentences if tuple(s) not in self._places})
         if new:
             # The biLM knows quotes only as its training text spelled them.
-            convention = self._cache.elmo.checkpoint.tokenizer
+            convention = self.cache.elmo.checkpoint.tokenizer
             read = [respell(tokens, convention) for tokens in new]
-            with closing(progress_of(self._progress, unit="sentences", total=len(new))) as report:
-                layers = self._cache.layers(read, progress=report)
+            with closing(progress_of(progress, unit="sentences", total=len(new))) as report:
+                layers = self.cache.layers(read, progress=report)
             self._places.update({tokens: (layers, k) for k, tokens in enumerate(new)})
 
     def batch(self, texts: Sequence[Sequence[Sequence[str]]], time: int) -> torch.Tensor:
         """The padded layers of texts of one or more sentences each, (layers, batch, time, dim)."""
         self.announce(tokens for text in texts for tokens in text)
-        elmo = self._cache.elmo
+        elmo = self.cache.elmo
         values = np.zeros((elmo.n_layers, len(texts), time, elmo.dim), np.float32)
         for row, text in enumerate(texts):
             start = 0
@@ -152,16 +122,10 @@ class FrozenLayers:
 
 
 class TokenIndex:
-    """Turns token lists into `Tokens`.
+    """Turns token lists into `Tokens`; of each word at most `max_chars` bytes are read."""
 
-    Args:
-        words: of the word table, or None.
-        max_chars: bytes of a word that are read.
-        device: where the tensors go.
-    """
-
-    def __init__(self, words: WordList | None, max_chars: int, device: str = "cpu") -> None:
-        self._rows = {} if words is None else words.rows()
+    def __init__(self, words: Sequence[str], max_chars: int, device: str = "cpu") -> None:
+        self._row = word_rows(words)
         self._max_chars, self._device = max_chars, device
         self.layers: FrozenLayers | None = None
         self.live: Elmo | None = None  # a biLM that is trained reads tokens itself
@@ -213,11 +177,6 @@ class TokenIndex:
             read_at=read_at,
         )
 
-    def _row(self, token: str) -> int:
-        # Files of vectors often have lower-case words only.
-        row = self._rows.get(token)
-        return self._rows.get(token.lower(), _UNKNOWN) if row is None else row
-
     def _spell(self, words: Sequence[str]) -> NDArray[np.int64]:
         """The bytes of words, shifted by one because 0 is padding, (n_words, chars)."""
         raw = [word.encode("utf-8", "surrogatepass")[: self._max_chars] for word in words]
@@ -246,11 +205,7 @@ def build_features(
 ) -> TokenFeatures:
     """The features of a token that a task model reads.
 
-    Args:
-        recipe: of the task.
-        elmo: the biLM whose layers enter, or None.
-        trained: word vectors that are trained, (n, dim), or None for no words at all.
-        fixed: word vectors that stay, (m, dim), or None.
+    Word vectors are trained, (n, dim), or fixed, (m, dim); both are None for no words at all.
 
     Raises:
         ConfigError: nothing goes in.
@@ -278,21 +233,19 @@ def build_features(
     return TokenFeatures(words, spelling, mixes, elmo_input=use.input, elmo_output=use.output)
 
 
-def word_vectors_of(content: TaskFolder, what: str) -> tuple[Vectors, Vectors]:
+def word_vectors_of(content: TrainedTask, what: str) -> tuple[Vectors, Vectors]:
     """The trained and the fixed word vectors of a saved task, None where it has no words."""
     if content.words is None:
         return None, None
     name = "features.words."
-    fixed, unknown = content.weights.get(f"{name}fixed"), content.weights.get(f"{name}unknown")
-    if fixed is None or unknown is None or fixed.ndim != 2:
+    fixed = content.weights.get(f"{name}fixed")
+    if fixed is None or fixed.ndim != 2:
         raise FormatError(f"'{what}' lacks the vectors of its words; restore it")
-    none = np.zeros((0, fixed.shape[1]), np.float32)
-    trained = content.weights.get(f"{name}trained", none)
-    counts = content.words.n_trained, len(content.words.words)
-    if trained.ndim != 2 or (len(trained), len(trained) + len(fixed)) != counts:
+    trained = content.weights.get(f"{name}trained", np.zeros((0, fixed.shape[1]), np.float32))
+    if trained.ndim != 2 or len(trained) + len(fixed) != len(content.words):
         raise FormatError(
-            f"'{what}' has {counts[1]} words, {counts[0]} of them trained, but vectors of shapes "
-            f"{trained.shape} and {fixed.shape}; restore it"
+            f"'{what}' has {len(content.words)} words, but vectors of shapes {trained.shape} and "
+            f"{fixed.shape}; restore it"
         )
     return trained.astype(np.float32, copy=False), fixed.astype(np.float32, copy=False)
 
@@ -312,13 +265,8 @@ def check_weights(
 ) -> None:
     """Check the names and shapes of saved weights before the network takes memory.
 
-    Args:
-        build: makes the network.
-        weights: name to array.
-        what: the folder, for messages.
-
     Raises:
-        FormatError: they are not those of the network.
+        FormatError: they are not those of the network that `build` makes.
     """
     try:
         # A hostile recipe may ask for terabytes: on the meta device nothing is allocated.
@@ -334,29 +282,3 @@ def check_weights(
     for name, value in own.items():
         if tuple(value.shape) != weights[name].shape:
             raise FormatError(f"'{what}' has a wrong shape at {name!r}; restore it")
-
-
-def put_weights(network: nn.Module, weights: Mapping[str, NDArray[Any]]) -> None:
-    """Put saved weights into a network, once `check_weights` has passed."""
-    for name, value in network.state_dict().items():
-        value.copy_(torch.from_numpy(weights[name]))
-    network.eval()
-
-
-def mix_rows(features: TokenFeatures) -> list[Row]:
-    """The mix of each place where ELMo enters: softmax of its weights, and gamma."""
-    if features.elmo is None or not features.elmo.mixes:
-        return []
-    places = [
-        *(["input"] if features.elmo_input else []),
-        *(["output"] if features.elmo_output else []),
-    ]
-    rows: list[Row] = []
-    for place, mix in zip(places, features.elmo.mixes, strict=True):
-        scores, gamma = (weight.detach() for weight in mix.parameters())
-        weights = torch.softmax(scores, 0).tolist()
-        named = {
-            f"layer {k}": float(weight) for k, weight in enumerate(weights, features.elmo.first)
-        }
-        rows.append({"place": place, **named, "gamma": float(gamma)})
-    return rows

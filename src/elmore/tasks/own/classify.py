@@ -25,17 +25,21 @@ from elmore.tasks.data.labelled import (
     read_texts,
     split_labels,
 )
-from elmore.tasks.decoding import class_labels_fit, classified, cut_text
 from elmore.tasks.fitting import split_held_out
 from elmore.tasks.layers.features import Network, TokenFeatures
-from elmore.tasks.layers.window import TextNetwork
 from elmore.tasks.own.labelled_task import (
     LabelledTask,
+    LightNetwork,
     mistake_tables,
     refuse_single,
-    refuse_unknown,
 )
-from elmore.tasks.predictions import Classified, class_line
+from elmore.tasks.predictions import (
+    Classified,
+    class_labels_fit,
+    class_line,
+    classified,
+    cut_text,
+)
 from elmore.tasks.recipe import FEW, TaskRecipe
 from elmore.tasks.scores import Measured, class_scores, set_scores
 
@@ -165,7 +169,12 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         names = (
             (str(example.label),) if single else split_labels(example.label, self.columns.separator)
         )
-        refuse_unknown(names, self.labels["classes"], example.where or "an example")
+        known = self.labels["classes"]
+        if unknown := next((name for name in names if name not in known), None):
+            raise InputError(
+                f"{example.where or 'an example'}: the label '{unknown}' does not occur in the "
+                f"training data; its labels are {', '.join(known[:8])}"
+            )
         return names
 
     def check_labels(self, examples: Sequence[ClassifyExample]) -> None:
@@ -219,13 +228,9 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
     def build(self, features: TokenFeatures) -> Network:
         sizes: ClassifySizes = self.recipe.model
         outputs = 1 if self.labels["kind"] == "number" else len(self.labels["classes"])
-        return TextNetwork(
-            features,
-            sizes.hidden,
-            sizes.dropout,
-            outputs,
-            lstm=sizes.context == "lstm",
-            bag=sizes.bag == "on",
+        lstm, bag = sizes.context == "lstm", sizes.bag == "on"
+        return LightNetwork(
+            features, sizes.hidden, sizes.dropout, outputs, lstm=lstm, pooled=True, bag=bag
         )
 
     def _scores(self, examples: Sequence[ClassifyExample]) -> Tensor:

@@ -1,7 +1,7 @@
 """Trained taggers and classifiers without torch: `elmore.tagger` and `elmore.classifier`.
 
-The arithmetic is that of `tasks/layers/window.py`, with the biLM's kernel for the biLSTM; a test
-holds the two to each other.
+The arithmetic is that of `LightNetwork` in `tasks/own/labelled_task.py`, with the biLM's kernel for
+the biLSTM; a test holds the two to each other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +25,28 @@ from elmore.elmo import Elmo
 from elmore.embedding.inputs import sentence_from_tokens
 from elmore.embedding.stream import embed_stream
 from elmore.errors import ConfigError, FormatError
-from elmore.tasks.data.tags import split_tags, tagger_labels_fit
-from elmore.tasks.decoding import class_labels_fit, classified, cut_text, steps_of, tagged
-from elmore.tasks.decoding import softmax as _softmax
-from elmore.tasks.folder import TaskFolder, bilm_of, find_model, read_task, ready_models
+from elmore.tasks.data.tags import tagger_labels_fit
+from elmore.tasks.folder import (
+    TrainedTask,
+    bilm_of,
+    find_model,
+    read_task,
+    ready_models,
+    word_rows,
+)
 from elmore.tasks.predictions import (
     Classified,
     Prediction,
     Predictor,
     Tagged,
+    TagPredictor,
+    class_labels_fit,
     class_line,
-    conll_lines,
-    show_tagged,
+    classified,
+    cut_text,
+    softmax,
+    steps_of,
+    tagged,
 )
 from elmore.text.records import Text, as_text
 from elmore.text.segmenter import Tokenizer, split_function
@@ -56,112 +65,70 @@ __all__ = [
 ]
 
 Array = NDArray[np.float32]
-# As in `tasks/layers/window.py`.
+# As in `LightNetwork`.
 SCALE = np.float32(4.0)
 WORD_GAIN = np.float32(16.0)
-_LSTM = "encoder.layers.0"
+_TABLE, _MIX = "features.words", "features.elmo.mixes.0"
+_LSTM = [f"encoder.layers.0.{direction}" for direction in ("forward", "backward")]
 
 
 # --------------------------------------------------------------------- the network
 
 
 class _Network:
-    """The arithmetic between the biLM's layers and the scores.
+    """The arithmetic between the layers of a biLM, n_layers of size dim, and the scores."""
 
-    Args:
-        content: of the task's folder.
-        what: its name for messages.
-    """
-
-    def __init__(self, content: TaskFolder, what: str, n_layers: int, dim: int) -> None:
-        weights = {name: np.asarray(w, np.float32) for name, w in content.weights.items()}
+    def __init__(self, content: TrainedTask, what: str, n_layers: int, dim: int) -> None:
         self._choice = _setting(content, "elmo", "layers", what)
         if self._choice not in ("all", "top", "each"):
             raise FormatError(f"'{what}' has a wrong elmo.layers in its recipe; restore it")
-        self._weights, self._what = weights, what
-        self._rows = None if content.words is None else content.words.rows()
-        self._table = None
-        if content.words is not None:
-            self._table = self._word_table(len(content.words.words))
-        mixed = dim * n_layers if self._choice == "each" else dim
-        width = mixed + (0 if self._table is None else self._table.shape[1])
-        hidden = len(self._get("project.bias"))
-        self._project = self._layer("project", width)
-        lstm = f"{_LSTM}.forward_input" in weights
-        self._read = self._lstm(hidden) if lstm else self._around(hidden)
-        self.pooled = "pooling.score.weight" in weights
-        self._output = self._layer("output", hidden * (1 + lstm) * (3 if self.pooled else 1))
-        self.outputs = len(self._get("output.bias"))
-        self._bag = self._word_scores() if "word_scores" in weights else None
-
-    def _get(self, name: str) -> Array:
-        found = self._weights.get(name)
-        if found is None or not np.isfinite(found).all():
-            raise FormatError(f"'{self._what}' has no usable weight {name!r}; restore it")
-        return found
-
-    def _layer(self, name: str, width: int) -> Callable[[Array], Array]:
-        weight, bias = self._get(f"{name}.weight"), self._get(f"{name}.bias")
-        if weight.ndim != 2 or weight.shape[1] != width or bias.shape != weight.shape[:1]:
-            raise FormatError(f"'{self._what}' has a wrong shape at {name!r}; restore it")
-        matrix = Matrix(Stored(np.ascontiguousarray(weight), None))
-        return partial(matrix.affine, bias=np.ascontiguousarray(bias))
-
-    def _around(self, hidden: int) -> Callable[[Array], Array]:
-        """The layer on a token and its two neighbours, (time, hidden) to (time, hidden)."""
-        layer = self._layer("window", 3 * hidden)
-
-        def read(x: Array) -> Array:
-            around = np.zeros((len(x), 3 * hidden), np.float32)
-            around[1:, :hidden], around[:, hidden : 2 * hidden] = x[:-1], x
-            around[:-1, 2 * hidden :] = x[1:]
-            return np.maximum(layer(around), 0)
-
-        return read
-
-    def _lstm(self, hidden: int) -> Callable[[Array], Array]:
-        """The biLSTM, (time, hidden) to (time, 2 * hidden)."""
-        layers = []
-        for direction in ("forward", "backward"):
-            inputs, state, bias = (
-                self._get(f"{_LSTM}.{direction}_{part}") for part in ("input", "state", "bias")
+        weights = {name: np.asarray(w, np.float32) for name, w in content.weights.items()}
+        words = content.words
+        for name, shape in _shapes(weights, self._choice, words, n_layers, dim).items():
+            found = weights.get(name)
+            if found is None or found.shape != shape or not np.isfinite(found).all():
+                raise FormatError(f"'{what}' has no usable weight {name!r}; restore it")
+        self._weights, self._bag = weights, weights.get("word_scores")
+        self._hidden, self.outputs = len(weights["project.bias"]), len(weights["output.bias"])
+        self._pooled, self._lstm = "pooling.score.weight" in weights, f"{_LSTM[0]}_bias" in weights
+        self._row = None if words is None else word_rows(words)
+        if words is not None:
+            parts = [weights[f"{_TABLE}.unknown"][None], weights.get(f"{_TABLE}.trained")]
+            rows = [part for part in (*parts, weights[f"{_TABLE}.fixed"]) if part is not None]
+            self._table = np.concatenate(rows)
+        names = ["project.weight", "output.weight"]
+        names += [f"{n}_{p}" for n in _LSTM for p in ("input", "state")] if self._lstm else []
+        names += [] if self._lstm else ["window.weight"]
+        self._matrices = {
+            name: Matrix(
+                Stored(np.ascontiguousarray(weights[name]), None), gates=name.endswith("_state")
             )
-            if not inputs.shape == state.shape == (4 * hidden, hidden) == (*bias.shape, hidden):
-                raise FormatError(f"'{self._what}' has a wrong shape at {_LSTM!r}; restore it")
-            pair = (Matrix(Stored(inputs)), Matrix(Stored(state), gates=True))
-            layers.append((*pair, np.ascontiguousarray(bias)))
+            for name in names
+        }
 
-        def read(x: Array) -> Array:
-            found = aligned(2, len(x), hidden)
-            order = np.arange(len(x))
-            for output, (inputs, state, bias), rows in zip(
-                found, layers, (order, order[::-1].copy()), strict=True
-            ):
-                gates, start = inputs.affine(x, bias), np.zeros((1, hidden), np.float32)
-                sizes, clips = (1,) * len(x), Clips(None, None)
-                run_steps(output, start.copy(), gates, rows, start, sizes, state, None, clips)
-            return np.concatenate([found[0], found[1, ::-1]], axis=1)
+    def _affine(self, name: str, x: Array) -> Array:
+        bias = np.ascontiguousarray(self._weights[f"{name}.bias"])
+        return self._matrices[f"{name}.weight"].affine(x, bias)
 
-        return read
+    def _read_window(self, x: Array) -> Array:
+        """The layer on a token and its two neighbours, (time, hidden) to (time, hidden)."""
+        hidden = self._hidden
+        around = np.zeros((len(x), 3 * hidden), np.float32)
+        around[1:, :hidden], around[:, hidden : 2 * hidden] = x[:-1], x
+        around[:-1, 2 * hidden :] = x[1:]
+        return np.maximum(self._affine("window", around), 0)
 
-    def _word_table(self, n_words: int) -> Array:
-        parts = [self._get("features.words.unknown")[None]]
-        trained = self._weights.get("features.words.trained")
-        parts += [] if trained is None else [trained]
-        parts.append(self._get("features.words.fixed"))
-        table = np.concatenate(parts)
-        if len(table) != n_words + 1:
-            raise FormatError(f"'{self._what}' lacks the vectors of its words; restore it")
-        return table
-
-    def _word_scores(self) -> Array:
-        """The scores of words, (words + 2, outputs)."""
-        table = self._get("word_scores")
-        trained = self._weights.get("features.words.trained")
-        n_trained = 0 if trained is None else len(trained)
-        if table.shape != (n_trained + 2, self.outputs):
-            raise FormatError(f"'{self._what}' has a wrong shape at 'word_scores'; restore it")
-        return table
+    def _read_lstm(self, x: Array) -> Array:
+        """The biLSTM, (time, hidden) to (time, 2 * hidden)."""
+        found = aligned(2, len(x), self._hidden)
+        order = np.arange(len(x))
+        sizes, clips = (1,) * len(x), Clips(None, None)
+        for output, name, rows in zip(found, _LSTM, (order, order[::-1].copy()), strict=True):
+            bias = np.ascontiguousarray(self._weights[f"{name}_bias"])
+            gates = self._matrices[f"{name}_input"].affine(x, bias)
+            state, start = self._matrices[f"{name}_state"], np.zeros((1, self._hidden), np.float32)
+            run_steps(output, start.copy(), gates, rows, start, sizes, state, None, clips)
+        return np.concatenate([found[0], found[1, ::-1]], axis=1)
 
     def features(self, layers: Array, tokens: Sequence[str]) -> Array:
         """From all layers, (layers, time, dim), to what the network reads, (time, width).
@@ -172,19 +139,16 @@ class _Network:
             mixed = np.concatenate(list(layers), axis=1)
         else:
             used = layers[-1:] if self._choice == "top" else layers
-            weights = _softmax(self._get("features.elmo.mixes.0.weights"))
-            gamma = self._get("features.elmo.mixes.0.gamma")
-            mixed = np.einsum("l,ltd->td", gamma * weights, used)
+            weights = self._weights[f"{_MIX}.gamma"] * softmax(self._weights[f"{_MIX}.weights"])
+            mixed = np.einsum("l,ltd->td", weights, used)
         mixed = SCALE * mixed
-        if self._table is None or self._rows is None:
+        if self._row is None:
             return mixed
-        rows = self._rows
-        # Row 1 of the task's own numbers is the unknown word, which is row 0 here.
-        numbers = [rows.get(token, rows.get(token.lower(), 1)) for token in tokens]
-        parts = [self._table[[number - 1 for number in numbers]], mixed]
+        rows = [self._row(token) for token in tokens]
+        # Row 1 is the unknown word; the table here has no row for padding.
+        parts = [self._table[[row - 1 for row in rows]], mixed]
         if self._bag is not None:
-            own = (number if number < len(self._bag) else 0 for number in numbers)
-            parts.append(self._bag[list(own)])
+            parts.append(self._bag[[row if row < len(self._bag) else 0 for row in rows]])
         return np.concatenate(parts, axis=1)
 
     def scores(self, features: Array) -> Array:
@@ -194,25 +158,65 @@ class _Network:
             features, own = np.split(features, [features.shape[1] - self.outputs], axis=1)
             features = np.ascontiguousarray(features)
             words = WORD_GAIN * own.sum(0) / np.sqrt(np.float32(max(1, len(own))))
-        x = self._read(np.maximum(self._project(features), 0))
-        if not self.pooled:
-            return self._output(x)
-        if not len(x):
-            pooled = np.zeros(3 * x.shape[1], np.float32)
-        else:
-            score = x @ self._get("pooling.score.weight")[0] + self._get("pooling.score.bias")
-            pooled = np.concatenate([x.max(0), x.mean(0), _softmax(score) @ x])
-        result: Array = self._output(pooled[None])[0] + words
+        x = np.maximum(self._affine("project", features), 0)
+        x = self._read_lstm(x) if self._lstm else self._read_window(x)
+        if not self._pooled:
+            return self._affine("output", x)
+        pooled = np.zeros(3 * x.shape[1], np.float32)
+        if len(x):
+            score = x @ self._weights["pooling.score.weight"][0]
+            score = score + self._weights["pooling.score.bias"]
+            pooled = np.concatenate([x.max(0), x.mean(0), softmax(score) @ x])
+        result: Array = self._affine("output", pooled[None])[0] + words
         return result
 
 
-def needs_torch(content: TaskFolder, what: str) -> bool:
+def _shapes(
+    weights: Mapping[str, Array], choice: str, words: Sequence[str] | None, n_layers: int, dim: int
+) -> dict[str, tuple[int, ...]]:
+    """The shapes that weights must have; sizes that nothing else states are those of the biases."""
+
+    def size(name: str, axis: int) -> int:
+        shape = weights[name].shape if name in weights else ()
+        return shape[axis] if axis < len(shape) else 0
+
+    hidden, outputs = size("project.bias", 0), size("output.bias", 0)
+    width = dim * n_layers if choice == "each" else dim
+    shapes: dict[str, tuple[int, ...]] = {}
+    if choice != "each":
+        used = n_layers if choice == "all" else 1
+        shapes |= {f"{_MIX}.weights": (used,), f"{_MIX}.gamma": ()}
+    n_trained, columns = size(f"{_TABLE}.trained", 0), size(f"{_TABLE}.unknown", 0)
+    if words is not None:
+        width += columns
+        shapes[f"{_TABLE}.fixed"] = (len(words) - n_trained, columns)
+        shapes[f"{_TABLE}.unknown"] = (columns,)
+    if n_trained:
+        shapes[f"{_TABLE}.trained"] = (n_trained, columns)
+    if "word_scores" in weights:
+        shapes["word_scores"] = (n_trained + 2, outputs)
+    shapes |= {"project.weight": (hidden, width), "project.bias": (hidden,)}
+    read = hidden
+    if f"{_LSTM[0]}_bias" in weights:
+        read = 2 * hidden
+        for name in _LSTM:
+            shapes |= {f"{name}_{part}": (4 * hidden, hidden) for part in ("input", "state")}
+            shapes[f"{name}_bias"] = (4 * hidden,)
+    else:
+        shapes |= {"window.weight": (hidden, 3 * hidden), "window.bias": (hidden,)}
+    if "pooling.score.weight" in weights:
+        shapes |= {"pooling.score.weight": (1, read), "pooling.score.bias": (1,)}
+        read *= 3
+    return shapes | {"output.weight": (outputs, read), "output.bias": (outputs,)}
+
+
+def needs_torch(content: TrainedTask, what: str) -> bool:
     """Whether a network reads characters or normalized layers, which only torch computes."""
     spells = any(name.startswith("features.spelling") for name in content.weights)
     return spells or bool(_setting(content, "elmo", "layer_norm", what))
 
 
-def _setting(content: TaskFolder, section: str, key: str, what: str) -> Any:
+def _setting(content: TrainedTask, section: str, key: str, what: str) -> Any:
     values = content.recipe.get(section)
     if not isinstance(values, dict) or key not in values:
         raise FormatError(f"'{what}' has no setting {section}.{key} in its recipe; restore it")
@@ -224,15 +228,9 @@ def _setting(content: TaskFolder, section: str, key: str, what: str) -> Any:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Given(Sentence):
-    """A sentence as the biLM reads it, with the tokens as they were given.
-
-    Attributes:
-        given: the tokens before quotes were respelled.
-        last: whether it is the last sentence of its text.
-    """
+    """A sentence as the biLM reads it, with the tokens as they were given, quotes included."""
 
     given: tuple[str, ...] = ()
-    last: bool = True
 
 
 class Light(Predictor[Text, Prediction]):
@@ -244,38 +242,42 @@ class Light(Predictor[Text, Prediction]):
         scores: of the best evaluation in training.
     """
 
+    # Whether labels from a file are those of a network whose weights have these shapes.
+    labels_fit: Callable[[Mapping[str, Any], Mapping[str, tuple[int, ...]]], bool]
+
     def __init__(
-        self, content: TaskFolder, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
+        self, content: TrainedTask, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
     ) -> None:
-        self.elmo, self.labels, self.scores = elmo, content.labels, content.scores
+        self.elmo, self.scores = elmo, content.scores
+        self.labels: Mapping[str, Any] = content.labels
+        if not self.labels_fit(content.labels, {n: w.shape for n, w in content.weights.items()}):
+            raise FormatError(f"'{what}' has labels that do not fit its outputs; restore it")
         self._network = _Network(content, what, elmo.n_layers, elmo.dim)
-        self._convention = elmo.checkpoint.tokenizer
         self._split = elmo.tokenize if tokenizer is None else split_function(tokenizer)
 
     def answers(self, items: Iterable[Text]) -> Iterator[tuple[Text, Prediction]]:
         """Label texts; a list of tokens is one sentence."""
-        read: deque[Text] = deque()
+        waiting: deque[tuple[Text, int]] = deque()
 
         def sentences() -> Iterator[Given]:
             for item in items:
-                read.append(item)
-                yield from self.read(item)
+                read = self.read(item)
+                waiting.append((item, len(read)))
+                yield from read
 
-        waiting: list[Any] = []
-        for sentence, value in embed_stream(self.elmo.engine, sentences(), self.finish):
-            waiting.append(value)
-            if isinstance(sentence, Given) and sentence.last:
-                yield read.popleft(), self.join(waiting)
-                waiting = []
+        values: list[Any] = []
+        for _, value in embed_stream(self.elmo.engine, sentences(), self.finish):
+            values.append(value)
+            if len(values) == waiting[0][1]:
+                yield waiting.popleft()[0], self.join(values)
+                values = []
 
     def read(self, item: str | Sequence[str]) -> list[Given]:
         """What the biLM reads of an item, one sentence or more."""
-        parts = self._cut(item) or ((),)
         # The biLM knows quotes only as its training text spelled them.
-        return [
-            Given(respell(tokens, self._convention), None, tokens, k == len(parts) - 1)
-            for k, tokens in enumerate(parts)
-        ]
+        convention = self.elmo.checkpoint.tokenizer
+        parts = self._cut(item) or ((),)
+        return [Given(respell(tokens, convention), None, tokens) for tokens in parts]
 
     @abstractmethod
     def _cut(self, item: str | Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -289,10 +291,6 @@ class Light(Predictor[Text, Prediction]):
     def join(self, values: Sequence[Any]) -> Prediction:
         """The result of an item from what `finish` kept of its sentences."""
 
-    def _features(self, sentence: Sentence, values: Array) -> Array:
-        """What the network reads of a sentence, (time, width)."""
-        return self._network.features(values, _given(sentence))
-
 
 def _given(sentence: Sentence) -> tuple[str, ...]:
     return sentence.given if isinstance(sentence, Given) else sentence.tokens
@@ -302,50 +300,34 @@ def _tokens(item: Sequence[str]) -> tuple[str, ...]:
     return sentence_from_tokens(item, "an item", "pass strings").tokens
 
 
-class LightTagger(Light[Tagged]):
+class LightTagger(TagPredictor[Text], Light[Tagged]):
     """A trained tagger that needs no torch; made by `elmore.tagger`. It predicts `Tagged`.
 
     Attributes:
         tags: all that it tells apart.
-        tag_parts: the parts of each, such as NOUN and NN of NOUN+NN.
     """
 
     name = "tag"
-    formats = ("text", "jsonl", "conll")
+    labels_fit = staticmethod(tagger_labels_fit)
 
     def __init__(
-        self, content: TaskFolder, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
+        self, content: TrainedTask, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
     ) -> None:
         super().__init__(content, elmo, what, tokenizer)
-        _check_labels(tagger_labels_fit, content, what)
         self.tags: list[str] = content.labels["tags"]
         moves = content.weights.get("crf.transitions")
         self._steps = None if moves is None else steps_of(self.tags, "BIOUL", moves)
-        self.tag_parts = split_tags(self.tags)
-
-    @property
-    def marks_spans(self) -> bool:
-        """Whether its tags mark spans."""
-        return self._steps is not None
 
     def _cut(self, item: str | Sequence[str]) -> tuple[tuple[str, ...], ...]:
         return (self._split(item).tokens if isinstance(item, str) else _tokens(item),)
 
     def finish(self, sentence: Sentence, values: Array, /) -> Tagged:
-        scores = self._network.scores(self._features(sentence, values))
-        return tagged(_given(sentence), scores, self.tags, self._steps)
+        tokens = _given(sentence)
+        scores = self._network.scores(self._network.features(values, tokens))
+        return tagged(tokens, scores, self.tags, self._steps)
 
     def join(self, values: Sequence[Tagged]) -> Tagged:
         return values[0]
-
-    def show(self, example: Text, found: Tagged, *, colour: bool) -> str:
-        return show_tagged(found, {} if self.marks_spans else self.tag_parts, colour=colour)
-
-    def to_json(self, example: Text, found: Tagged) -> dict[str, Any]:
-        return found.to_json()
-
-    def conll(self, found: Tagged) -> str:
-        return conll_lines(found, {} if self.marks_spans else self.tag_parts)
 
 
 class LightClassifier(Light[Classified]):
@@ -358,12 +340,12 @@ class LightClassifier(Light[Classified]):
     """
 
     name = "classify"
+    labels_fit = staticmethod(class_labels_fit)
 
     def __init__(
-        self, content: TaskFolder, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
+        self, content: TrainedTask, elmo: Elmo, what: str, tokenizer: Tokenizer | None = None
     ) -> None:
         super().__init__(content, elmo, what, tokenizer)
-        _check_labels(class_labels_fit, content, what)
         self.classes: list[str] = content.labels.get("classes", [])
         self._max_tokens = _setting(content, "model", "max_tokens", what)
         if type(self._max_tokens) is not int or self._max_tokens < 1:
@@ -375,7 +357,7 @@ class LightClassifier(Light[Classified]):
         return (_tokens(item)[: self._max_tokens],)
 
     def finish(self, sentence: Sentence, values: Array, /) -> Array:
-        return self._features(sentence, values)
+        return self._network.features(values, _given(sentence))
 
     def join(self, values: Sequence[Array]) -> Classified:
         return classified(self._network.scores(np.concatenate(values)), self.labels)
@@ -385,11 +367,6 @@ class LightClassifier(Light[Classified]):
 
     def to_json(self, example: Text, found: Classified) -> dict[str, Any]:
         return {"text": as_text(example), **found.to_json()}
-
-
-def _check_labels(fit: Callable[[Any, Any], bool], content: TaskFolder, what: str) -> None:
-    if not fit(content.labels, {name: w.shape for name, w in content.weights.items()}):
-        raise FormatError(f"'{what}' has labels that do not fit its outputs; restore it")
 
 
 # --------------------------------------------------------------------- loading
@@ -472,10 +449,10 @@ def load_light(
     tokenizer: Tokenizer | None,
 ) -> LightTagger | LightClassifier | None:
     """The tagger or classifier of a folder, called `what` in messages; None if it needs torch."""
-    content, inside = read_task(place)
+    content = read_task(place)
     if content.task not in _KINDS or content.elmo is None or needs_torch(content, what):
         return None
-    own = bilm_of(content, inside, elmo, what, threads=threads)
+    own = bilm_of(content, elmo, what, threads=threads)
     return _KINDS[content.task](content, own, what, tokenizer)
 
 
@@ -493,7 +470,7 @@ def load_all(models: Iterable[str], elmo: Elmo) -> dict[str, LightTagger | Light
     found: dict[str, LightTagger | LightClassifier] = {}
     digest = None
     for model in models:
-        content, _ = read_task(find_model(model))
+        content = read_task(find_model(model))
         digest = digest or elmo.digest
         if content.elmo != digest or content.task not in _KINDS or needs_torch(content, model):
             if model in ready_models():

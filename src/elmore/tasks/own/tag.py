@@ -32,12 +32,15 @@ from elmore.tasks.data.tags import (
     tagger_labels_fit,
     tags_from_spans,
 )
-from elmore.tasks.decoding import steps_of, tagged
-from elmore.tasks.layers.crf import Crf
+from elmore.tasks.layers.encoders import Crf
 from elmore.tasks.layers.features import Network, TokenFeatures
-from elmore.tasks.layers.window import WindowNetwork
-from elmore.tasks.own.labelled_task import LabelledTask, mistake_tables, refuse_single
-from elmore.tasks.predictions import Tagged, conll_lines, show_tagged
+from elmore.tasks.own.labelled_task import (
+    LabelledTask,
+    LightNetwork,
+    mistake_tables,
+    refuse_single,
+)
+from elmore.tasks.predictions import Tagged, TagPredictor, steps_of, tagged
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.scores import Measured, class_scores, span_scores
 
@@ -67,7 +70,7 @@ class TagSizes:
     context: Literal["auto", "window", "lstm"]
 
 
-class Tagger(LabelledTask[TagExample, Tagged]):
+class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
     """Give each token a label, or find labelled spans.
 
     Examples:
@@ -83,12 +86,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
     sizes: ClassVar[type] = TagSizes
     example = TagExample
     needs = ("seqeval.metrics", "sklearn.metrics")
-    formats = ("text", "jsonl", "conll")
     baseline_name = "the most frequent tag of each word"
-
-    @property
-    def _spans(self) -> bool:
-        return self.labels.get("kind") == "spans"
 
     # ------------------------------------------------------------------- data
 
@@ -121,7 +119,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
                     f"{example.where or 'an example'}: {len(example.tokens)} tokens but "
                     f"{len(example.tags)} tags; give one tag per token"
                 )
-        for example in examples if self._spans else ():
+        for example in examples if self.marks_spans else ():
             if odd := next((tag for tag in example.tags if not is_tag(tag)), None):
                 raise InputError(
                     f"{example.where or 'an example'}: this tagger finds spans, and '{odd}' does "
@@ -133,7 +131,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         return tagger_labels_fit(labels, shapes)
 
     def label_counts(self, examples: Iterable[TagExample]) -> Counter[str]:
-        if not self._spans:
+        if not self.marks_spans:
             return Counter(tag for example in examples for tag in example.tags)
         return Counter(span.label for e in examples for span in spans_from_tags(e.tags))
 
@@ -149,7 +147,10 @@ class Tagger(LabelledTask[TagExample, Tagged]):
 
     def build(self, features: TokenFeatures) -> Network:
         sizes: TagSizes = self.recipe.model
-        return _TagNetwork(features, sizes, len(self.labels["tags"]), crf=self._spans)
+        lstm = sizes.context == "lstm"
+        dropout = sizes.lstm_dropout if lstm else sizes.dropout
+        n_tags, crf = len(self.labels["tags"]), self.marks_spans
+        return LightNetwork(features, sizes.hidden, dropout, n_tags, lstm=lstm, crf=crf)
 
     def loss(self, examples: Sequence[TagExample]) -> Tensor:
         """The mean negative log-likelihood of a sentence's tags, or of a token's."""
@@ -160,9 +161,8 @@ class Tagger(LabelledTask[TagExample, Tagged]):
             names = self._names(example)
             tags[row, : len(names)] = torch.tensor([ids[n] for n in names], dtype=torch.long)
         scores: Tensor = self.network(tokens)
-        crf: Crf | None = getattr(self.network, "crf", None)
-        if crf is not None:
-            likelihood: Tensor = crf(scores, tags.clamp(min=0), tokens.lengths)
+        if self.marks_spans:
+            likelihood: Tensor = self._crf(scores, tags.clamp(min=0), tokens.lengths)
             return -likelihood.mean()
         if not scores.numel():
             return scores.sum()
@@ -171,18 +171,22 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         )
         return sums / tokens.mask.sum().clamp(min=1)
 
+    @property
+    def _crf(self) -> Crf:
+        found: Crf = self.network.crf  # type: ignore[assignment]  # where tags mark spans
+        return found
+
     def _names(self, example: TagExample) -> Sequence[str]:
         """The tags that the network learns."""
-        if not self._spans:
+        if not self.marks_spans:
             return example.tags
         return tags_from_spans(spans_from_tags(example.tags), len(example.tokens), "BIOUL")
 
     def guess(self, examples: Sequence[TagExample]) -> list[Tagged]:
         scores = self.network(self.tokens([e.tokens for e in examples])).cpu().numpy()
-        crf = getattr(self.network, "crf", None)
-        names = self.labels["tags"]
-        moves = None if crf is None else crf.transitions.detach().cpu().numpy()
-        steps = None if moves is None else steps_of(names, "BIOUL", moves)
+        names, steps = self.labels["tags"], None
+        if self.marks_spans:
+            steps = steps_of(names, "BIOUL", self._crf.transitions.detach().cpu().numpy())
         return [
             tagged(example.tokens, scores[row, : len(example.tokens)], names, steps)
             for row, example in enumerate(examples)
@@ -194,7 +198,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         tables: dict[str, Any] = {}
         pairs = self.pairs(examples, found)
         right, guessed = ([pair[side] for pair in pairs] for side in (0, 1))
-        if self._spans:
+        if self.marks_spans:
             spans = [spans_from_tags(example.tags) for example in examples]
             lengths = [len(example.tokens) for example in examples]
             metrics, tables["spans"] = span_scores(spans, [f.spans for f in found], lengths)
@@ -209,7 +213,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         )
         tables |= mistake_tables(pairs, shown)
         notes = []
-        if not self._spans and (new := sorted(set(right) - set(self.labels["tags"]))):
+        if not self.marks_spans and (new := sorted(set(right) - set(self.labels["tags"]))):
             n, some = sum(tag in new for tag in right), ", ".join(new[:5])
             notes = [f"{n} tokens have tags that never occur in training ({some})"]
         return Measured(metrics, {k: v for k, v in tables.items() if v}, notes)
@@ -221,7 +225,7 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         pairs: list[tuple[str, str]] = []
         for example, one in zip(examples, found, strict=True):
             tags: Sequence[str] = example.tags
-            if self._spans:
+            if self.marks_spans:
                 tags = tags_from_spans(spans_from_tags(tags), len(tags), "IOB2")
             pairs += zip(tags, one.tags, strict=True)
         return pairs
@@ -238,24 +242,10 @@ class Tagger(LabelledTask[TagExample, Tagged]):
         found = []
         for example in held_out:
             tags = tuple(best.get(token, other) for token in example.tokens)
-            spans = spans_from_tags(tags) if self._spans else ()
+            spans = spans_from_tags(tags) if self.marks_spans else ()
             chances = (0.0,) * len(tags)
             found.append(Tagged(example.tokens, tags, spans, chances))
         return float(self.measure(held_out, found).metrics[self.metric])
-
-    # ------------------------------------------------------------------- use
-
-    def show(self, example: TagExample, found: Tagged, *, colour: bool) -> str:
-        return show_tagged(found, self._tag_parts(), colour=colour)
-
-    def to_json(self, example: TagExample, found: Tagged) -> dict[str, Any]:
-        return found.to_json()
-
-    def conll(self, found: Tagged) -> str:
-        return conll_lines(found, self._tag_parts())
-
-    def _tag_parts(self) -> Mapping[str, Sequence[str]]:
-        return {} if self._spans else split_tags(self.labels["tags"])
 
 
 def _around(tokens: Sequence[str], k: int) -> str:
@@ -271,14 +261,3 @@ def _by_part(right: Sequence[str], guessed: Sequence[str]) -> dict[str, float]:
         f"accuracy {k + 1}": 100 * float(np.mean([a[k] == b[k] for a, b in pairs]))
         for k in range(n_parts if n_parts > 1 else 0)
     }
-
-
-class _TagNetwork(WindowNetwork):
-    """The light network, with a CRF where tags mark spans."""
-
-    def __init__(self, features: TokenFeatures, sizes: TagSizes, n_tags: int, *, crf: bool) -> None:
-        lstm = sizes.context == "lstm"
-        dropout = sizes.lstm_dropout if lstm else sizes.dropout
-        super().__init__(features, sizes.hidden, dropout, n_tags, lstm=lstm)
-        if crf:
-            self.crf = Crf(n_tags)

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from elmore.base.json import BelowOne
 from elmore.tasks.data.labelled import TagExample, is_table, read_columns
-from elmore.tasks.layers.crf import Crf
-from elmore.tasks.layers.encoders import BiLstmStack
+from elmore.tasks.layers.encoders import BiLstmStack, Crf
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.own.tag import Tagger
 from elmore.tasks.recipe import LayerSizes, TaskRecipe

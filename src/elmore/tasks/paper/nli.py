@@ -20,8 +20,14 @@ from elmore.base.messages import shown
 from elmore.errors import ConfigError, InputError
 from elmore.tasks.data.columns import split_pairs, unescape
 from elmore.tasks.data.labelled import TableRow, table
-from elmore.tasks.layers.attention import masked_max, masked_mean, masked_softmax
-from elmore.tasks.layers.encoders import BiLstm, VariationalDropout, start_linear
+from elmore.tasks.layers.encoders import (
+    BiLstm,
+    VariationalDropout,
+    masked_max,
+    masked_mean,
+    masked_softmax,
+    start_linear,
+)
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans, paint
 from elmore.tasks.scores import Measured, class_scores

@@ -24,8 +24,14 @@ from elmore.base.json import BelowOne, Count, parse_json
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.limits import LIMITS
 from elmore.tasks.data.columns import split_pairs
-from elmore.tasks.layers.attention import Trilinear, masked_softmax
-from elmore.tasks.layers.encoders import BiGru, BiLstm, VariationalDropout, start_linear
+from elmore.tasks.layers.encoders import (
+    BiGru,
+    BiLstm,
+    Trilinear,
+    VariationalDropout,
+    masked_softmax,
+    start_linear,
+)
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans, paint
 from elmore.tasks.scores import Measured

@@ -19,13 +19,13 @@ from elmore.base.json import BelowOne, Count, Whole
 from elmore.base.messages import shown
 from elmore.errors import InputError
 from elmore.tasks.data.columns import unescape
-from elmore.tasks.layers.attention import (
+from elmore.tasks.layers.encoders import (
+    BiLstm,
     SelfAttentivePooling,
     masked_max,
     masked_mean,
     masked_softmax,
 )
-from elmore.tasks.layers.encoders import BiLstm
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans, paint
 from elmore.tasks.recipe import LayerSizes

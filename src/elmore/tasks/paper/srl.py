@@ -28,10 +28,9 @@ from elmore.tasks.data.tags import (
     tags_fit,
     tags_from_spans,
 )
-from elmore.tasks.decoding import best_path, steps_of
 from elmore.tasks.layers.encoders import AlternatingLstm
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
-from elmore.tasks.predictions import mark_spans
+from elmore.tasks.predictions import best_path, mark_spans, steps_of
 from elmore.tasks.scores import Measured, span_scores
 from elmore.tasks.task import Task
 
