@@ -84,33 +84,20 @@ _NAMES = {"tag": ("pos", "chunk"), "classify": ("sentiment", "sentiment-5")}
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedTask:
-    """What a folder holds: the keys of task.json, then what the other files add.
+    """What a folder holds: the keys of task.json, then what the other files add."""
 
-    Attributes:
-        task: name of the task.
-        recipe: as JSON values.
-        labels: what the task learned to tell apart, as JSON values.
-        elmo: digest of the biLM that the task was trained with, or None.
-        precision: how that biLM computes, or None.
-        start: the state before each of its sentences.
-        scores: of the best evaluation.
-        sha256: of the other files.
-        words: of the word table in the order of its rows, or None without a table.
-        weights: name to array.
-        inside: the folder of the biLM, if there is one inside.
-    """
-
-    task: str
-    recipe: dict[str, Any]
-    labels: dict[str, Any]
-    elmo: str | None
-    precision: ComputePrecision | None
-    start: Start
-    scores: dict[str, Any]
-    sha256: dict[str, Any] = field(default_factory=dict)
+    task: str  # name of the task
+    recipe: dict[str, Any]  # as JSON values
+    labels: dict[str, Any]  # what the task learned to tell apart, as JSON values
+    elmo: str | None  # digest of the biLM that the task was trained with, or None
+    precision: ComputePrecision | None  # how that biLM computes, or None
+    start: Start  # the state before each of its sentences
+    scores: dict[str, Any]  # of the best evaluation
+    sha256: dict[str, Any] = field(default_factory=dict)  # of the other files
+    # of the word table in the order of its rows, or None without a table
     words: tuple[str, ...] | None = None
-    weights: dict[str, Any] = field(default_factory=dict)
-    inside: Path | None = None
+    weights: dict[str, Any] = field(default_factory=dict)  # name to array
+    inside: Path | None = None  # the folder of the biLM, if there is one inside
 
 
 _OF_JSON = ("task", "recipe", "labels", "elmo", "precision", "start", "scores")

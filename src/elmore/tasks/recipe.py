@@ -44,77 +44,51 @@ FEW = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class ElmoRecipe:
-    """How ELMo enters (Peters et al. 2018, §3.3).
+    """How ELMo enters (Peters et al. 2018, §3.3)."""
 
-    Attributes:
-        input: [x; ELMo] below the task model's first RNN.
-        output: [h; ELMo] above it, with a mix of its own.
-        layers: "all" for a learned mix, "top" for the last layer alone, or "each" for all layers
-            side by side, without a mix.
-        penalty: the paper's lambda, strength of the pull towards an equal mix.
-        dropout: on each mixed vector.
-        layer_norm: normalise layers before mixing, or None.
-        trainable: train the biLM too; its layers are then computed in each step.
-    """
-
-    input: bool = True
-    output: bool = False
+    input: bool = True  # [x; ELMo] below the task model's first RNN
+    output: bool = False  # [h; ELMo] above it, with a mix of its own
+    # "all" for a learned mix, "top" for the last layer alone, or "each" for all layers side by
+    # side, without a mix
     layers: Literal["all", "top", "each"] = "all"
-    penalty: NonNegative = 0.001
-    dropout: BelowOne = 0.0
-    layer_norm: LayerNorm | None = None
-    trainable: bool = False
+    penalty: NonNegative = 0.001  # the paper's lambda, strength of the pull towards an equal mix
+    dropout: BelowOne = 0.0  # on each mixed vector
+    layer_norm: LayerNorm | None = None  # normalise layers before mixing, or None
+    trainable: bool = False  # train the biLM too; its layers are then computed in each step
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordsRecipe:
-    """The word vectors next to ELMo.
+    """The word vectors next to ELMo."""
 
-    Attributes:
-        dim: size of vectors that are learned from nothing; 0 for no word vectors at all. Ignored
-            with a file of vectors, which says its own.
-        trainable: whether vectors from a file learn, too.
-        unit: scale each vector to length 1.
-        min_count: rarer training words without a vector in the file are unknown words; 0 to fit it
-            to the size of the data.
-        most: words of the file that are kept for texts to come, from its start.
-    """
-
+    # size of vectors that are learned from nothing; 0 for no word vectors at all. Ignored with a
+    # file of vectors, which says its own.
     dim: Whole = 100
-    trainable: bool = False
-    unit: bool = False
+    trainable: bool = False  # whether vectors from a file learn, too
+    unit: bool = False  # scale each vector to length 1
+    # rarer training words without a vector in the file are unknown words; 0 to fit it to the size
+    # of the data
     min_count: Whole = 2
-    most: Whole = 100_000
+    most: Whole = 100_000  # words of the file that are kept for texts to come, from its start
 
 
 @dataclass(frozen=True, kw_only=True)
 class CharactersRecipe:
-    """The CNN over a word's bytes; no filters for none.
+    """The CNN over a word's bytes; no filters for none."""
 
-    Attributes:
-        dim: size of a byte's vector.
-        filters: (width, number) of each convolution.
-        max_chars: bytes of a word that are read.
-        dropout: on the bytes' vectors.
-    """
-
-    dim: Count = 16
+    dim: Count = 16  # size of a byte's vector
+    # (width, number) of each convolution
     filters: Annotated[tuple[tuple[Count, Count], ...], Meta(max_length=LIMITS.filters)] = ()
-    max_chars: Count = 20
-    dropout: BelowOne = 0.0
+    max_chars: Count = 20  # bytes of a word that are read
+    dropout: BelowOne = 0.0  # on the bytes' vectors
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecipe:
-    """How examples become batches.
+    """How examples become batches."""
 
-    Attributes:
-        batch_size: examples of a batch; 0 to fit it to the size of the data.
-        max_length: longer training examples are left out; 0 for no bound.
-    """
-
-    batch_size: Whole = 32
-    max_length: Whole = 0
+    batch_size: Whole = 32  # examples of a batch; 0 to fit it to the size of the data
+    max_length: Whole = 0  # longer training examples are left out; 0 for no bound
 
 
 @dataclass(frozen=True, kw_only=True)

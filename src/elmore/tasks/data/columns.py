@@ -225,13 +225,7 @@ def _mentions(cells: list[str], where: list[dict[str, Any]]) -> tuple[Mention, .
 def split_pairs(
     lines: Iterable[tuple[int, str]], file: str, expected: str
 ) -> Iterator[tuple[str, str]]:
-    """Split numbered lines at their tab; blank lines are left out.
-
-    Args:
-        lines: of a text file.
-        file: its name for messages; - is stdin.
-        expected: what a line should hold, for messages.
-    """
+    """Split the numbered lines of a file at their tab; blank lines are left out."""
     for number, line in lines:
         if not line.strip():
             continue

@@ -166,15 +166,7 @@ class HighwayLstm(nn.Module):
             self.bias[dim : 2 * dim] = 1.0  # the forget gate starts open
 
     def forward(self, rows: Tensor, sizes: tuple[int, ...]) -> Tensor:
-        """Read packed rows, one time step after the other.
-
-        Args:
-            rows: (n_rows, input_dim).
-            sizes: rows of each step, never growing.
-
-        Returns:
-            (n_rows, dim).
-        """
+        """Read packed rows, (n_rows, input_dim) to (n_rows, dim), `sizes` of them at each step."""
         dim = self.dim
         if not sizes:
             return rows.new_zeros(0, dim)
@@ -226,9 +218,6 @@ class Crf(nn.Module):
 
     The partition function runs over all paths: the rules of a scheme apply to decoding only, as in
     the paper's NER model. `best_path` finds the best.
-
-    Args:
-        n_tags: how many tags there are.
     """
 
     def __init__(self, n_tags: int) -> None:
@@ -237,15 +226,9 @@ class Crf(nn.Module):
         nn.init.xavier_normal_(self.transitions)
 
     def forward(self, scores: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """The log-likelihood of tag sequences.
+        """The log-likelihood of the right tags, (batch,), from scores of all, (batch, time, tags).
 
-        Args:
-            scores: of each tag at each place, (batch, time, tags).
-            tags: the right ones, (batch, time); anything at padding.
-            lengths: tokens of each sentence, (batch,).
-
-        Returns:
-            (batch,); 0 for an empty sentence.
+        It is 0 for an empty sentence.
         """
         time = scores.shape[1]
         if not time:

@@ -18,27 +18,17 @@ __all__ = ["ElmoMixes", "Network", "SpellingCnn", "TokenFeatures", "Tokens", "Wo
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of a batch as ids.
+    """The tokens of a batch as ids."""
 
-    Attributes:
-        lengths: tokens of each sentence, (batch,).
-        mask: which places hold a token, (batch, time).
-        words: rows of the word table, (batch, time); 0 is padding, 1 an unknown word.
-        spellings: bytes of the distinct words, (n_words, chars); 0 is padding.
-        spelled: which of them is where, (batch, time).
-        layers: frozen layers of the biLM, (layers, batch, time, dim), or None.
-        bilm: input of a biLM that is trained too, or None: the sentences of all texts.
-        read_at: where each token is among theirs, (batch, time), or None.
-    """
-
-    lengths: Tensor
-    mask: Tensor
-    words: Tensor
-    spellings: Tensor
-    spelled: Tensor
-    layers: Tensor | None = None
+    lengths: Tensor  # tokens of each sentence, (batch,)
+    mask: Tensor  # which places hold a token, (batch, time)
+    words: Tensor  # rows of the word table, (batch, time); 0 is padding, 1 an unknown word
+    spellings: Tensor  # bytes of the distinct words, (n_words, chars); 0 is padding
+    spelled: Tensor  # which of them is where, (batch, time)
+    layers: Tensor | None = None  # frozen layers of the biLM, (layers, batch, time, dim), or None
+    # input of a biLM that is trained too, or None: the sentences of all texts
     bilm: TensorBatch | None = None
-    read_at: Tensor | None = None
+    read_at: Tensor | None = None  # where each token is among theirs, (batch, time), or None
 
 
 class WordTable(nn.Module):

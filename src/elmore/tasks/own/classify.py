@@ -66,25 +66,18 @@ class ClassifyExample:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifySizes:
-    """The section `model`.
+    """The section `model`."""
 
-    Attributes:
-        hidden: size of both layers.
-        dropout: before each layer.
-        output: "label" for one label per text, "labels" for any number, "number" for a number;
-            "auto" decides by the data.
-        max_tokens: of longer texts, the first so many tokens are read.
-        bag: "on" if training words have scores of their own; "auto" decides by the size of the
-            data.
-        context: what the second layer reads: a "window" of three tokens, or all of the text by an
-            "lstm" in both directions; "auto" decides by the size of the data.
-    """
-
-    hidden: Count
-    dropout: BelowOne
+    hidden: Count  # size of both layers
+    dropout: BelowOne  # before each layer
+    # "label" for one label per text, "labels" for any number, "number" for a number; "auto" decides
+    # by the data
     output: Literal["auto", "label", "labels", "number"]
-    max_tokens: Count
+    max_tokens: Count  # of longer texts, the first so many tokens are read
+    # "on" if training words have scores of their own; "auto" decides by the size of the data
     bag: Literal["auto", "on", "off"]
+    # what the second layer reads: a "window" of three tokens, or all of the text by an "lstm" in
+    # both directions; "auto" decides by the size of the data
     context: Literal["auto", "window", "lstm"]
 
 

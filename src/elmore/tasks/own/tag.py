@@ -54,19 +54,13 @@ _LSTM_FROM = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class TagSizes:
-    """The section `model`.
+    """The section `model`."""
 
-    Attributes:
-        hidden: size of both layers, of each direction in a biLSTM.
-        dropout: before each layer of the window.
-        lstm_dropout: the same for the biLSTM, which learns more by heart.
-        context: what the second layer reads: a "window" of three tokens, or all of the sentence by
-            an "lstm" in both directions; "auto" decides by the tags and the size of the data.
-    """
-
-    hidden: Count
-    dropout: BelowOne
-    lstm_dropout: BelowOne
+    hidden: Count  # size of both layers, of each direction in a biLSTM
+    dropout: BelowOne  # before each layer of the window
+    lstm_dropout: BelowOne  # the same for the biLSTM, which learns more by heart
+    # what the second layer reads: a "window" of three tokens, or all of the sentence by an "lstm"
+    # in both directions; "auto" decides by the tags and the size of the data
     context: Literal["auto", "window", "lstm"]
 
 

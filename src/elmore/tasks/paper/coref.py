@@ -60,31 +60,18 @@ class CorefExample:
 
 @dataclass(frozen=True, kw_only=True)
 class CorefSizes:
-    """The section `model`.
+    """The section `model`."""
 
-    Attributes:
-        dim: units of each direction of the biLSTM.
-        hidden: of both feed-forward networks.
-        feature_dim: size of the vectors of widths, distances and speakers.
-        max_width: longest candidate, in tokens.
-        spans_per_token: share of the document's length that is kept.
-        max_antecedents: how many preceding spans are considered.
-        max_sentences: a training step reads a random window of so many.
-        embedding_dropout: on the input.
-        dropout: everywhere else.
-        keep_singletons: whether gold clusters of one mention count in scores.
-    """
-
-    dim: Count
-    hidden: Count
-    feature_dim: Count
-    max_width: Count
-    spans_per_token: Positive
-    max_antecedents: Count
-    max_sentences: Count
-    embedding_dropout: BelowOne
-    dropout: BelowOne
-    keep_singletons: bool
+    dim: Count  # units of each direction of the biLSTM
+    hidden: Count  # of both feed-forward networks
+    feature_dim: Count  # size of the vectors of widths, distances and speakers
+    max_width: Count  # longest candidate, in tokens
+    spans_per_token: Positive  # share of the document's length that is kept
+    max_antecedents: Count  # how many preceding spans are considered
+    max_sentences: Count  # a training step reads a random window of so many
+    embedding_dropout: BelowOne  # on the input
+    dropout: BelowOne  # everywhere else
+    keep_singletons: bool  # whether gold clusters of one mention count in scores
 
 
 class Coref(Task[CorefExample, Clusters]):
@@ -410,11 +397,7 @@ class _SpanRanker(Network):
 class SpanVectors(nn.Module):
     """g = [x_first; x_last; head; width], with the head a softmax-weighted mean over the span.
 
-    Args:
-        dim: size of a token's context vector.
-        max_width: longest span.
-        width_dim: size of the vector of a width.
-        dropout: on that vector.
+    Context vectors have size `dim`; dropout is on the vector of the width.
     """
 
     def __init__(self, dim: int, max_width: int, width_dim: int, dropout: float) -> None:
@@ -425,16 +408,9 @@ class SpanVectors(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, context: Tensor, inputs: Tensor, first: Tensor, last: Tensor) -> Tensor:
-        """Make the vectors of spans.
+        """The vectors of spans from `first` to `last`, (n_spans, 2 * dim + input_dim + width_dim).
 
-        Args:
-            context: (n_tokens, dim).
-            inputs: what heads are made of, (n_tokens, input_dim).
-            first: first token of each span, (n_spans,).
-            last: last token, (n_spans,).
-
-        Returns:
-            (n_spans, 2 * dim + input_dim + width_dim).
+        Tokens have a context, (n_tokens, dim); heads are made of `inputs`, (n_tokens, input_dim).
         """
         offsets = torch.arange(self.max_width, device=first.device)
         inside = offsets < (last - first + 1)[:, None]
@@ -466,17 +442,10 @@ class SpanScorer(nn.Module):
         return scores
 
     def pairs(self, vectors: Tensor, others: Tensor, features: Tensor) -> Tensor:
-        """Score pairs by [g_i; g_j; g_i * g_j; features], part by part.
+        """Score pairs by [g_i; g_j; g_i * g_j; features], (n, m), part by part.
 
-        Spans go through the first layer once each, not once for every pair.
-
-        Args:
-            vectors: of the spans, (n, dim).
-            others: whom each is paired with, (n, m).
-            features: of the pairs, (n, m, n_features).
-
-        Returns:
-            (n, m).
+        Spans, (n, dim), go through the first layer once each, not once for every pair. `others`
+        says whom each is paired with, (n, m).
         """
         dim, weight = vectors.shape[1], self.first.weight
         own, other, both = (weight[:, k * dim : (k + 1) * dim].t() for k in range(3))
@@ -488,15 +457,7 @@ class SpanScorer(nn.Module):
 
 
 def candidate_spans(lengths: Tensor, max_width: int) -> tuple[Tensor, Tensor]:
-    """All spans inside a sentence: first and last token of each, counted over all sentences.
-
-    Args:
-        lengths: tokens of each sentence, (batch,).
-        max_width: longest span.
-
-    Returns:
-        (n_spans,) each.
-    """
+    """First and last token of all spans inside a sentence, (n_spans,), counted over sentences."""
     ends = torch.cumsum(lengths, 0)
     places = torch.arange(int(ends[-1]), device=lengths.device)
     end = torch.repeat_interleave(ends, lengths)  # of each token's sentence
@@ -512,13 +473,7 @@ def distance_buckets(distance: Tensor) -> Tensor:
 
 
 def prune(scores: list[float], first: list[int], last: list[int], n_kept: int) -> list[int]:
-    """Keep the best spans that do not cross a better one; nested ones may stay.
-
-    Args:
-        scores: of the spans.
-        first: their first tokens.
-        last: their last tokens.
-        n_kept: how many to keep.
+    """Keep the best `n_kept` spans that do not cross a better one; nested ones may stay.
 
     Returns:
         numbers of the kept spans, by place in the text.

@@ -25,17 +25,11 @@ __all__ = ["Ner", "NerSizes"]
 
 @dataclass(frozen=True, kw_only=True)
 class NerSizes:
-    """The section `model`.
+    """The section `model`."""
 
-    Attributes:
-        lstm: units of each direction, layer by layer.
-        dropout: variational, at the input of each layer.
-        output_dropout: on what the CRF's scores are made of.
-    """
-
-    lstm: LayerSizes
-    dropout: BelowOne
-    output_dropout: BelowOne
+    lstm: LayerSizes  # units of each direction, layer by layer
+    dropout: BelowOne  # variational, at the input of each layer
+    output_dropout: BelowOne  # on what the CRF's scores are made of
 
 
 class Ner(Tagger):

@@ -53,17 +53,11 @@ class NliExample:
 
 @dataclass(frozen=True, kw_only=True)
 class NliSizes:
-    """The section `model`.
+    """The section `model`."""
 
-    Attributes:
-        dim: units of each direction of both biLSTMs, and of the layers between and above.
-        dropout: variational, at the input of both biLSTMs; and in the classifier.
-        attention_dropout: on the comparisons, before their projection.
-    """
-
-    dim: Count
-    dropout: BelowOne
-    attention_dropout: BelowOne
+    dim: Count  # units of each direction of both biLSTMs, and of the layers between and above
+    dropout: BelowOne  # variational, at the input of both biLSTMs; and in the classifier
+    attention_dropout: BelowOne  # on the comparisons, before their projection
 
 
 class Nli(Task[NliExample, str]):

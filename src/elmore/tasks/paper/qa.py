@@ -108,19 +108,14 @@ class QaExample:
 
 @dataclass(frozen=True, kw_only=True)
 class QaSizes:
-    """The section `model`.
+    """The section `model`."""
 
-    Attributes:
-        rnn: "gru" as published, or "lstm", which our kernel runs twice as fast.
-        dim: units of each direction of all of them.
-        dropout: variational, around them.
-        by_sentence: whether the biLM reads a paragraph sentence by sentence, which suits one that
-            was trained so; the published ones read it as one sequence.
-    """
-
+    # "gru" as published, or "lstm", which our kernel runs twice as fast
     rnn: Literal["gru", "lstm"]
-    dim: Count
-    dropout: BelowOne
+    dim: Count  # units of each direction of all of them
+    dropout: BelowOne  # variational, around them
+    # whether the biLM reads a paragraph sentence by sentence, which suits one that was trained so;
+    # the published ones read it as one sequence
     by_sentence: bool
 
 

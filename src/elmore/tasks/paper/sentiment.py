@@ -54,27 +54,16 @@ class SentimentExample:
 
 @dataclass(frozen=True, kw_only=True)
 class SentimentSizes:
-    """The section `model`.
+    """The section `model`."""
 
-    Attributes:
-        dim: of the ReLU layer on each token, and units of each direction of both biLSTMs.
-        embedding_dropout: on the input.
-        dropout: on the ReLU layer on each token.
-        pooled_dropout: on the pooled vectors.
-        hidden: widths of the layers of the output; the last one is the classes' own.
-        output: "relu" layers, or "maxout" of four.
-        output_dropout: after each of those layers.
-        phrases_from: also train on labelled phrases of so many tokens or more; 0 for sentences
-            only.
-    """
-
-    dim: Count
-    embedding_dropout: BelowOne
-    dropout: BelowOne
-    pooled_dropout: BelowOne
-    hidden: LayerSizes
-    output: Literal["relu", "maxout"]
-    output_dropout: BelowOne
+    dim: Count  # of the ReLU layer on each token, and units of each direction of both biLSTMs
+    embedding_dropout: BelowOne  # on the input
+    dropout: BelowOne  # on the ReLU layer on each token
+    pooled_dropout: BelowOne  # on the pooled vectors
+    hidden: LayerSizes  # widths of the layers of the output; the last one is the classes' own
+    output: Literal["relu", "maxout"]  # "relu" layers, or "maxout" of four
+    output_dropout: BelowOne  # after each of those layers
+    # also train on labelled phrases of so many tokens or more; 0 for sentences only
     phrases_from: Whole
 
 

@@ -57,19 +57,12 @@ class SrlExample:
 
 @dataclass(frozen=True, kw_only=True)
 class SrlSizes:
-    """The section `model`.
+    """The section `model`."""
 
-    Attributes:
-        dim: units of each layer.
-        n_layers: how many layers.
-        predicate_dim: size of the feature "is the predicate".
-        dropout: inside the recurrence.
-    """
-
-    dim: Count
-    n_layers: Annotated[int, Meta(ge=1, le=LIMITS.layers)]
-    predicate_dim: Count
-    dropout: BelowOne
+    dim: Count  # units of each layer
+    n_layers: Annotated[int, Meta(ge=1, le=LIMITS.layers)]  # how many layers
+    predicate_dim: Count  # size of the feature "is the predicate"
+    dropout: BelowOne  # inside the recurrence
 
 
 class Srl(Task[SrlExample, Frames]):
@@ -156,11 +149,8 @@ class Srl(Task[SrlExample, Frames]):
     ) -> Iterator[tuple[Tensor, Tensor, Tokens]]:
         """Score the tags for each predicate, part by part: (predicates, time, tags).
 
-        Each sentence's features are made once, however many predicates it has.
-
-        Args:
-            examples: a batch.
-            max_tokens: of a part, which has at least one predicate; None for one part.
+        Each sentence's features are made once, however many predicates it has. A part has at most
+        `max_tokens`, but at least one predicate; None for one part.
         """
         network: Any = self.network
         tokens = self.tokens([example.tokens for example in examples])
@@ -280,17 +270,9 @@ class _SrlNetwork(Network):
     def forward(
         self, x: Tensor, elmo: Tensor, lengths: Tensor, rows: Tensor, marks: Tensor
     ) -> Tensor:
-        """Score tags.
+        """Score the tags of predicates, (predicates, time, tags), by the features of sentences.
 
-        Args:
-            x: features of the sentences, (batch, time, features).
-            elmo: what enters at the output, (batch, time, output features).
-            lengths: tokens of each sentence, (batch,).
-            rows: the sentence of each predicate, (predicates,).
-            marks: 1 at the predicate, (predicates, time).
-
-        Returns:
-            (predicates, time, tags).
+        `rows` are the sentences of the predicates; `marks` are 1 at the predicate.
         """
         x = torch.cat([x[rows], self.mark(marks)], dim=2)
         hidden = self.encoder(x, lengths[rows])
