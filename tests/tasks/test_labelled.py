@@ -60,6 +60,9 @@ def test_a_folder_per_label(tmp_path: Path) -> None:
     for k, (text, label) in enumerate(ROWS):
         (tmp_path / label).mkdir()
         write(tmp_path / label / f"{k}.txt", f"{text}\nMore.\n")
+    (tmp_path / ".git").mkdir()  # hidden files are not texts
+    for hidden in (tmp_path / ".git" / "1.txt", tmp_path / "pos" / ".DS_Store"):
+        hidden.write_bytes(b"\x00\xff")
     found = read_texts(tmp_path, Columns())
     assert [(row.text, row.label) for row in found] == [
         (f"{text}\nMore.", label) for text, label in reversed(ROWS)
@@ -171,14 +174,6 @@ def test_a_dataset_of_several_splits() -> None:
     splits = {name: datasets.Dataset.from_dict({"text": ["a"] * n}) for name, n in (("x", 1),)}
     with pytest.raises(ConfigError, match=r"several splits; pass one, such as data\['x'\]"):
         make("classify").fit(datasets.DatasetDict(splits))
-
-
-def test_hidden_files_are_no_texts(tmp_path: Path) -> None:
-    for name in ("pos", ".git"):
-        (tmp_path / name).mkdir()
-        write(tmp_path / name / "1.txt", "It is good.")
-    (tmp_path / "pos" / ".DS_Store").write_bytes(b"\x00\xff")
-    assert [(r.text, r.label) for r in read_texts(tmp_path, Columns())] == [("It is good.", "pos")]
 
 
 def test_lists() -> None:

@@ -304,26 +304,3 @@ def test_examples_without_a_label_are_refused() -> None:
     for name, examples in bare.items():
         with pytest.raises(InputError, match=r"no label|1 tokens but 0 tags"):
             make(name, schedule__epochs="1").fit(examples)
-
-
-def test_a_learning_curve_takes_the_arguments_of_the_task(
-    tiny_elmo: Elmo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[dict[str, Any]] = []
-    kind = task_class("classify")
-    start = kind.__init__
-
-    def remember(self: Any, *args: Any, **options: Any) -> None:
-        made.append(options)
-        start(self, *args, **options)
-
-    monkeypatch.setattr(kind, "__init__", remember)
-    recipe = quick_recipe("classify", schedule__steps="1")
-    task = kind(tiny_elmo, recipe=recipe, device="cpu", progress=False, max_bytes=12345)
-    lines: list[dict[str, Any]] = []
-    task.curve(["a b", "c d"] * 10, ["x", "y"] * 10, progress=lines.append)
-    assert len(made) > 3
-    for options in made[1:]:
-        assert (options["device"], options["progress"]) == ("cpu", False)
-        assert options["max_bytes"] == 12345
-    assert lines

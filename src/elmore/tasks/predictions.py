@@ -110,12 +110,7 @@ class Predictor(ABC, Generic[Example, Prediction]):
                 yield self.show(example, found, colour=colour)
 
     def items(self, lines: Iterable[tuple[int, str]], file: str) -> Iterator[Any]:
-        """Turn numbered lines of text into what `predict` takes: by default one item per line.
-
-        Args:
-            lines: of a text file.
-            file: its name for messages.
-        """
+        """Turn numbered lines of a file into what `predict` takes: by default one item per line."""
         return (line for _, line in lines)
 
     @abstractmethod
@@ -211,14 +206,7 @@ def steps_of(tags: Sequence[str], scheme: Scheme, transitions: Array | None = No
 def tagged(
     tokens: Sequence[str], scores: Array, tags: Sequence[str], steps: Steps | None
 ) -> Tagged:
-    """Choose the tags of a sentence.
-
-    Args:
-        tokens: of the sentence.
-        scores: of each tag for each token, (time, tags).
-        tags: their names.
-        steps: of a CRF, or None for a softmax.
-    """
+    """Choose the tags of a sentence by scores, (time, tags), and by the steps of a CRF, if any."""
     if not len(tokens):
         return Tagged((), ())
     if steps is None:

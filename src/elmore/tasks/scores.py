@@ -27,10 +27,7 @@ def span_scores(
 ) -> tuple[dict[str, float], list[Row]]:
     """Score spans that do not overlap; a span counts if both ends and the label are right.
 
-    Args:
-        gold: the right spans of each sentence.
-        found: the predicted ones.
-        lengths: tokens of each sentence.
+    Sentences have `lengths` tokens.
 
     Returns:
         micro-averaged precision, recall and f1 in percent; one row per label.
@@ -59,12 +56,7 @@ def span_scores(
 def class_scores(
     gold: Sequence[str], found: Sequence[str], labels: Sequence[str]
 ) -> tuple[dict[str, float], list[Row]]:
-    """Score one label per item.
-
-    Args:
-        gold: the right label of each item.
-        found: the predicted one.
-        labels: all labels, in the order of the table.
+    """Score one label per item; `labels` are all, in the order of the table.
 
     Returns:
         accuracy and mean f1 of the labels in percent; one row per label.

@@ -36,10 +36,6 @@ class WordTable(nn.Module):
 
     Row 0 is padding, row 1 the unknown word, which is always trained; the trained rows come
     first, so that an optimiser never sees the others.
-
-    Args:
-        trained: vectors to start from, (n, dim).
-        fixed: vectors that stay, (m, dim).
     """
 
     fixed: Tensor
@@ -72,13 +68,7 @@ class WordTable(nn.Module):
 
 
 class SpellingCnn(nn.Module):
-    """A CNN over the bytes of a word: convolutions, ReLU, maximum over places.
-
-    Args:
-        filters: (width, number) of each convolution.
-        dim: size of a byte's vector.
-        dropout: on the bytes' vectors.
-    """
+    """A CNN over the bytes of a word: convolutions, ReLU, maximum over places; as in the recipe."""
 
     def __init__(self, filters: Sequence[tuple[int, int]], dim: int, dropout: float) -> None:
         super().__init__()
@@ -112,17 +102,9 @@ class SpellingCnn(nn.Module):
 class ElmoMixes(nn.Module):
     """The mixes of a biLM's layers that a task learns, one for each place where they enter.
 
-    Args:
-        n_layers: layers of the biLM, the token layer included.
-        dim: size of a layer's vector.
-        places: how many mixes.
-        layers: "all", "top" for the last layer alone, which keeps its gamma, or "each" for all
-            layers side by side, (layers * dim) numbers per token without a mix.
-        dropout: on each mixed vector.
-        layer_norm: as in `ScalarMix`.
-
-    Attributes:
-        bilm: the biLM while it is trained with the task; else its layers are computed before.
+    With layers="top" it is the last layer alone, which keeps its gamma; with "each" there are all
+    layers side by side, (layers * dim) numbers per token without a mix. `bilm` is the biLM while
+    it is trained with the task; else its layers are computed before.
     """
 
     def __init__(
@@ -175,13 +157,7 @@ class ElmoMixes(nn.Module):
 class TokenFeatures(nn.Module):
     """The input of a task model: [word; spelling; ELMo], and ELMo for its output.
 
-    Args:
-        words: the word table, or None.
-        spelling: the CNN over characters, or None.
-        elmo: the mixes, or None; the first belongs to the input if `elmo_input`, the last to the
-            output if `elmo_output`.
-        elmo_input: whether ELMo enters below the task model's first RNN.
-        elmo_output: whether it enters above it.
+    The first mix belongs to the input if `elmo_input`, the last to the output if `elmo_output`.
     """
 
     def __init__(

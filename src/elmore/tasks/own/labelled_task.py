@@ -281,9 +281,8 @@ def mistake_tables(
 ) -> dict[str, list[Row]]:
     """The most frequent confusions, and the mistakes that the model was most certain of.
 
-    Args:
-        pairs: the right and the predicted label of each item.
-        items: of each the probability of the predicted label, and what to show.
+    Each item has a pair, the right and the predicted label; and the probability of the latter with
+    what to show.
     """
     both = zip(pairs, items, strict=True)
     wrong = [

@@ -302,11 +302,7 @@ def word_f1(found: str, gold: str) -> float:
 
 
 def answer_scores(found: Sequence[str], gold: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Score answers, each against the right answer that fits it best.
-
-    Args:
-        found: the predicted answer of each question; empty counts as wrong.
-        gold: the right answers of each.
+    """Score answers, each against the right answer that fits it best; empty counts as wrong.
 
     Returns:
         f1 and exact match in percent; 0 for a question without a right answer.

@@ -214,12 +214,7 @@ def _with_places(tokens: Any, places: Any) -> SrlExample:
 def role_scores(
     gold: Sequence[Sequence[Span]], found: Sequence[Sequence[Span]], lengths: Sequence[int]
 ) -> tuple[dict[str, float], list[Row]]:
-    """Score the arguments of predicates.
-
-    Args:
-        gold: the right spans of each predicate, V among them or not.
-        found: the predicted ones.
-        lengths: tokens of each predicate's sentence.
+    """Score the arguments of predicates, with V among them or not.
 
     Returns:
         precision, recall and f1 of simple spans in percent, and `joined f1`, where a C-X counts

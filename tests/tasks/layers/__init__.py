@@ -1,1 +1,0 @@
-"""Tests of elmore.tasks.layers."""
