@@ -58,6 +58,10 @@ def write_error(error: OSError, path: Path) -> ElmoreError:
         return ElmoreError(
             f"cannot write '{shown(path, 120)}': its folder does not exist; create it first"
         )
+    if isinstance(error, NotADirectoryError):
+        return ConfigError(
+            f"cannot write '{shown(path, 120)}': not a directory; choose another name"
+        )
     if error.errno in _NO_SPACE:
         fix = "free some space or raise the file-size limit, or choose another folder"
     else:
