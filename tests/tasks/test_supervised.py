@@ -381,27 +381,15 @@ def test_misuse(name: str, knows: Knows, tmp_path: Path) -> None:
         task_class(name).load(tmp_path)
 
 
-def test_damaged_folders_are_refused(knows: Knows, tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["model.safetensors", "words.txt"])
+def test_damaged_files_are_refused(file: str, knows: Knows, tmp_path: Path) -> None:
     _, folder, _ = knows("sentiment")
-    for file, match in (("model.safetensors", "damaged"), ("words.txt", "damaged")):
-        place = tmp_path / file
-        shutil.copytree(folder / "run" / "checkpoint", place)
-        data = bytearray((place / file).read_bytes())
-        data[len(data) // 2] ^= 1
-        (place / file).write_bytes(data)
-        with pytest.raises(FormatError, match=match):
-            task_class("sentiment").load(place)
-    facts = json.loads((folder / "run" / "checkpoint" / "task.json").read_text())
-    for change, match in (
-        ({"format": "x"}, "does not belong to a trained task"),
-        ({"version": 99}, "upgrade elmore"),
-        ({"recipe": {}}, "model is missing"),
-    ):
-        place = tmp_path / f"facts-{match[:4]}"
-        shutil.copytree(folder / "run" / "checkpoint", place)
-        (place / "task.json").write_text(json.dumps({**facts, **change}))
-        with pytest.raises(ElmoreError, match=match):
-            task_class("sentiment").load(place)
+    place = damaged(folder, tmp_path / "x")
+    data = bytearray((place / file).read_bytes())
+    data[len(data) // 2] ^= 1
+    (place / file).write_bytes(data)
+    with pytest.raises(FormatError, match="damaged"):
+        task_class("sentiment").load(place)
 
 
 def damaged(folder: Path, place: Path, **changes: Any) -> Path:
@@ -415,6 +403,9 @@ def damaged(folder: Path, place: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
+        ("sentiment", {"format": "x"}, "does not belong to a trained task"),
+        ("sentiment", {"version": 99}, "upgrade elmore"),
+        ("sentiment", {"recipe": {}}, "model is missing"),
         ("ner", {"labels": {}}, "has labels that are none of ner's"),
         ("ner", {"labels": {"tags": 3}}, "has labels that are none of ner's"),
         ("ner", {"labels": {"tags": ["O", 3]}}, "has labels that are none of ner's"),
