@@ -9,13 +9,16 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import h11
 import uvicorn
 from h11._receivebuffer import ReceiveBuffer
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from elmore.elmo import Elmo
 from elmore.errors import ConfigError
@@ -41,33 +44,7 @@ _UNSENT_BYTES = 131_072
 _NO_HTTP = "this is not an HTTP request; send one"
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Open the socket before anything slow is done.
-
-    Raises:
-        ConfigError: the address is not available.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns off Nagle's algorithm only if the protocol is named. A response is two writes;
-    # otherwise the second would wait 40 ms for the first to be acknowledged.
-    listener = _Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        if os.name == "posix":  # elsewhere it lets two programs share a port
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)
-        return listener
-    except OSError as error:
-        listener.close()
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError(
-            f"cannot listen on {host} port {port} ({reason}); choose another --host or --port"
-        ) from None
-
-
-class _Listener(socket.socket):
+class Listener(socket.socket):
     """Accepts no more connections than the process can hold open, and closes the others at once.
 
     Without file descriptors, asyncio can neither accept nor refuse what waits, and reports that
@@ -82,10 +59,8 @@ class _Listener(socket.socket):
         """Accept a connection that can be kept; BlockingIOError for none."""
         connection, address = super().accept()
         if self.open_connections < self.max_connections:
-            self.open_connections += 1
-            accepted = _Accepted(connection.family, connection.type, fileno=connection.detach())
-            accepted.listener = self
-            return accepted, address
+            self.open_connections += 1  # until `_Connection.connection_lost`
+            return connection, address
         connection.close()
         if not self._reported:
             self._reported = True
@@ -97,17 +72,30 @@ class _Listener(socket.socket):
         raise BlockingIOError
 
 
-class _Accepted(socket.socket):
-    """A connection that is counted until it is closed."""
+def bind(host: str, port: int) -> Listener:
+    """Open the socket before anything slow is done.
 
-    listener: _Listener | None = None
-
-    def close(self) -> None:
-        """Close it and count it no longer."""
-        if self.listener is not None:
-            self.listener.open_connections -= 1
-            self.listener = None
-        super().close()
+    Raises:
+        ConfigError: the address is not available.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns off Nagle's algorithm only if the protocol is named. A response is two writes;
+    # otherwise the second would wait 40 ms for the first to be acknowledged.
+    listener = Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":  # elsewhere it lets two programs share a port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+        return listener
+    except OSError as error:
+        listener.close()
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(
+            f"cannot listen on {host} port {port} ({reason}); choose another --host or --port"
+        ) from None
 
 
 def _max_connections() -> float:
@@ -125,7 +113,7 @@ def _max_connections() -> float:
 def serve(
     elmo: Elmo,
     settings: Settings,
-    listener: socket.socket,
+    listener: Listener,
     *,
     index: Index | None = None,
     started: Callable[[], None] | None = None,
@@ -140,12 +128,13 @@ def serve(
         started: called when requests are taken.
     """
     settings = replace(settings, hosts=(*settings.hosts, str(listener.getsockname()[0])))
-    if isinstance(listener, _Listener):
-        listener.max_connections = _max_connections()
-    stopping = _Stopping()
-    connections = _Connections(settings, stopping)
+    listener.max_connections = _max_connections()
+
+    def stopping() -> bool:
+        return server.should_exit
+
     config = uvicorn.Config(
-        connections.around(make_app(elmo, settings, stopping, index=index)),
+        make_app(elmo, settings, stopping, index=index),
         loop="asyncio",  # which accepts by the listener
         http="h11",
         ws="none",
@@ -154,15 +143,15 @@ def serve(
         log_level="error",  # malformed requests of scanners are not worth a line
         access_log=False,
         server_header=False,
-        date_header=True,
         proxy_headers=False,
         timeout_keep_alive=int(settings.idle_seconds) or 1,
         timeout_graceful_shutdown=int(settings.drain_seconds) or 1,
         h11_max_incomplete_event_size=_HEAD_BYTES,
     )
     config.load()
-    config.http_protocol_class = _watching(config.http_protocol_class, connections)
-    stopping.server = server = _Server(config, started)
+    connection: Any = partial(_Connection, settings, listener, stopping)
+    config.http_protocol_class = connection
+    server = _Server(config, started)
     server.run(sockets=[listener])
 
 
@@ -175,59 +164,6 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started and self._on_start is not None:
             self._on_start()
-
-
-class _Stopping:
-    """Whether the server was asked to stop. The application needs it before there is a server."""
-
-    server: uvicorn.Server | None = None
-
-    def __call__(self) -> bool:
-        return self.server is not None and self.server.should_exit
-
-
-class _Connections:
-    """Closes connections whose client does not send a head, or does not read, in time.
-
-    It sees what asyncio and ASGI show: when bytes arrive or cannot be sent, and when the
-    application is called.
-    """
-
-    def __init__(self, settings: Settings, stopping: Callable[[], bool]) -> None:
-        self.head_seconds = settings.header_seconds
-        self._stall_seconds, self._stopping = settings.stall_seconds, stopping
-        self.open: dict[Any, _Connection] = {}
-
-    @property
-    def stall_seconds(self) -> float:
-        """How long a client may leave its response unread."""
-        return min(self._stall_seconds, _LAST_STALL_SECONDS if self._stopping() else math.inf)
-
-    def around(self, app: ASGIApp) -> ASGIApp:
-        """Report the requests of an application to the connections they came by."""
-
-        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
-            connection = self.open.get(tuple(scope.get("client") or ()))
-            if connection is None:
-                await app(scope, receive, send)
-                return
-            connection.begin()
-            try:
-                await app({**scope, "elmore.sent": connection.sent.wait}, receive, send)
-            finally:
-                connection.end()
-
-        return counted
-
-
-def _watching(inner: type[asyncio.Protocol], connections: _Connections) -> type[asyncio.Protocol]:
-    """The class of connections that pass everything on to uvicorn's."""
-
-    class Watched(_Connection):
-        def __init__(self, **given: Any) -> None:
-            super().__init__(inner(**given), connections)
-
-    return Watched
 
 
 class _StrictBuffer(ReceiveBuffer):
@@ -254,114 +190,93 @@ class _StrictBuffer(ReceiveBuffer):
         return lines
 
 
-class _Connection(asyncio.Protocol):
-    """Wraps a connection of uvicorn: timers for heads and for reading, and errors in our shape."""
+class _Connection(H11Protocol):
+    """Closes connections whose client does not send a head, or does not read, in time."""
 
-    def __init__(self, inner: Any, connections: _Connections) -> None:
-        self._inner, self._connections = inner, connections
-        self.sent = asyncio.Event()  # whether everything that was written is sent
-        self.sent.set()
-        inner.conn._receive_buffer = _StrictBuffer()
-        self._timer: asyncio.TimerHandle | None = None
+    def __init__(
+        self,
+        settings: Settings,
+        listener: Listener,
+        stopping: Callable[[], bool],
+        config: uvicorn.Config,
+        **given: Any,
+    ) -> None:
+        super().__init__(config, **given)
+        self._settings, self._listener, self._stopping = settings, listener, stopping
+        self.conn._receive_buffer = _StrictBuffer()
+        self._sent = asyncio.Event()  # whether everything that was written is sent
+        self._sent.set()
+        self._head_timer: asyncio.TimerHandle | None = None
         self._reading_timer: asyncio.TimerHandle | None = None
-        self._requests = 0
+        application: Any = config.loaded_app
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await application({**scope, "elmore.sent": self._sent.wait}, receive, send)
+
+        self.app: Any = app
 
     def connection_made(self, transport: Any) -> None:
-        self._transport = _Answers(transport)
-        self._client = tuple((transport.get_extra_info("peername") or ())[:2])
-        self._connections.open[self._client] = self
+        super().connection_made(transport)
         # `pause_writing` as soon as anything is not sent, `resume_writing` when everything is.
         transport.set_write_buffer_limits(high=0)
-        self._inner.connection_made(self._transport)
-        self._watch()
+        self._check_head()
 
     def data_received(self, data: bytes) -> None:
-        try:
-            self._inner.data_received(data)
-        except h11.LocalProtocolError:  # broken in the middle of a response: too late for another
-            self._transport.close()
-        self._watch()
-
-    def eof_received(self) -> bool | None:
-        close: bool | None = self._inner.eof_received()
-        return close
+        super().data_received(data)
+        self._check_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop()
-        self._stop_reading_timer()
-        self.sent.set()
-        if self._connections.open.get(self._client) is self:
-            del self._connections.open[self._client]
-        self._inner.connection_lost(exc)
+        self._listener.open_connections -= 1
+        for timer in (self._head_timer, self._reading_timer):
+            if timer is not None:
+                timer.cancel()
+        self._sent.set()
+        super().connection_lost(exc)
+
+    def _check_head(self) -> None:
+        """Limit the time for a head; what waits for the next one is uvicorn's timer."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
+        elif self._head_timer is None and not self.transport.is_closing():
+            seconds = self._settings.header_seconds
+            self._head_timer = self.loop.call_later(seconds, self.transport.close)
 
     def pause_writing(self) -> None:
-        self.sent.clear()
-        self._read_at, self._unsent = time.monotonic(), self._transport.get_write_buffer_size()
+        self._sent.clear()
+        self._read_at, self._unsent = time.monotonic(), self.transport.get_write_buffer_size()
         self._check_reading()
-        self._inner.pause_writing()
+        super().pause_writing()
 
     def resume_writing(self) -> None:
-        self._stop_reading_timer()
-        self.sent.set()
-        self._inner.resume_writing()
+        if self._reading_timer is not None:
+            self._reading_timer.cancel()
+        self._sent.set()
+        super().resume_writing()
 
     def _check_reading(self) -> None:
         """Drop a client that reads too little; closing would wait for it for ever."""
-        now, unsent = time.monotonic(), self._transport.get_write_buffer_size()
+        now, unsent = time.monotonic(), self.transport.get_write_buffer_size()
         if self._unsent - unsent >= _STALL_BYTES:
             self._read_at, self._unsent = now, unsent
-        left = self._read_at + self._connections.stall_seconds - now
+        seconds = self._settings.stall_seconds
+        if self._stopping():
+            seconds = min(seconds, _LAST_STALL_SECONDS)
+        left = self._read_at + seconds - now
         if left <= 0:
-            self._transport.abort()
+            self.transport.abort()
         else:  # every second, because a stop shortens the time
-            loop = asyncio.get_running_loop()
-            self._reading_timer = loop.call_later(min(left, 1), self._check_reading)
+            self._reading_timer = self.loop.call_later(min(left, 1), self._check_reading)
 
-    def _stop_reading_timer(self) -> None:
-        if self._reading_timer is not None:
-            self._reading_timer.cancel()
-            self._reading_timer = None
-
-    def begin(self) -> None:
-        """A request has reached the application."""
-        self._requests += 1
-        self._stop()
-
-    def end(self) -> None:
-        """Its answer is complete. What waits for the next one is uvicorn's timer of idle ones."""
-        self._requests -= 1
-
-    def _watch(self) -> None:
-        if self._requests == 0 and self._timer is None and not self._transport.is_closing():
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._connections.head_seconds, self._transport.close)
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-class _Answers:
-    """A transport that answers what is not HTTP in the shape of every other error."""
-
-    def __init__(self, transport: Any) -> None:
-        self._transport = transport
-        self._replaced = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Replace uvicorn's own 400, which is plain text; ours are JSON."""
-        if data.startswith(b"HTTP/1.1 400 ") and b"application/json" not in data:
-            self._replaced = True
-            body = bytes(error_response(ServiceError(400, _NO_HTTP)).body)
-            head = (
-                "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-            )
-            data = head.encode("ascii") + body
-        elif self._replaced:
-            return
-        self._transport.write(data)
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP in the format of all other errors; uvicorn's is plain text."""
+        body = bytes(error_response(ServiceError(400, _NO_HTTP)).body)
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        response = h11.Response(
+            status_code=400, headers=[*headers, ("Connection", "close")], reason="Bad Request"
+        )
+        with suppress(h11.LocalProtocolError):  # in the middle of a response it is too late
+            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
