@@ -13,25 +13,26 @@ import pytest
 from small_models import TEXT
 
 from elmore import Elmo
-from elmore.embedding.results import choose_finish
+from elmore.embedding.results import all_layers, choose_finish
 from elmore.serve import batcher as batching
-from elmore.serve.batcher import Batcher, Observer
-from elmore.serve.errors import ServiceError
+from elmore.serve.batcher import Batcher, Item, likely, scores, vectors
+from elmore.serve.bodies import ServiceError
+from elmore.serve.metrics import Metrics
 from elmore.serve.settings import Settings
-from elmore.serve.work import Item, Likely, Scored, Vectors
 from elmore.text.sentence import Sentence
 
 
-class Watched(Observer):
+class Watched(Metrics):
     def __init__(self) -> None:
+        super().__init__()
         self.batches: list[tuple[int, int]] = []
-        self.lost = 0
 
     def batch(self, sentences: int, tokens: int, seconds: float) -> None:
         self.batches.append((sentences, tokens))
 
-    def cancelled(self) -> None:
-        self.lost += 1
+    @property
+    def lost(self) -> float | None:
+        return self.registry.get_sample_value("elmore_cancelled_total")
 
 
 def sentence(k: int, length: int | None = None) -> Sentence:
@@ -42,11 +43,11 @@ def sentence(k: int, length: int | None = None) -> Sentence:
 def use(
     elmo: Elmo,
     work: Callable[[Batcher], Coroutine[Any, Any, Any]],
-    observer: Observer | None = None,
+    metrics: Metrics | None = None,
     **settings: Any,
 ) -> Any:
     """Run a coroutine on a batcher of its own."""
-    batcher = Batcher(elmo, Settings(**settings), observer)
+    batcher = Batcher(elmo, Settings(**settings), metrics or Metrics())
     batcher.start()
     try:
         return asyncio.run(work(batcher))
@@ -87,14 +88,16 @@ def test_each_of_many_clients_gets_its_own(lm: Elmo) -> None:
 
     async def work(batcher: Batcher) -> list[list[Any]]:
         async def client(k: int) -> list[Any]:
-            return await batcher.run([Vectors(sentence(k + j), finish) for j in range(1 + k % 3)])
+            return await batcher.run(
+                [Item(vectors, sentence(k + j), finish) for j in range(1 + k % 3)]
+            )
 
         return await asyncio.gather(*(client(k) for k in range(200)))
 
     found = use(lm, work, watched, batch_tokens=256)
-    for k, vectors in enumerate(found):
+    for k, own in enumerate(found):
         wanted = lm.embed([sentence(k + j).tokens for j in range(1 + k % 3)], tokenized=True)
-        for one, other in zip(vectors, wanted, strict=True):
+        for one, other in zip(own, wanted, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-5)
     assert sum(n for n, _ in watched.batches) == sum(1 + k % 3 for k in range(200))
     assert len(watched.batches) < 60  # together, not one by one
@@ -107,7 +110,7 @@ def test_each_sentence_is_finished_in_its_own_way(lm: Elmo) -> None:
     async def work(batcher: Batcher) -> Any:
         return await asyncio.gather(
             *(
-                batcher.run([Vectors(sentence(8), choose_finish(*choice, lm.n_layers))])
+                batcher.run([Item(vectors, sentence(8), choose_finish(*choice, lm.n_layers))])
                 for choice in choices
             )
         )
@@ -129,7 +132,9 @@ def test_each_sentence_is_finished_in_its_own_way(lm: Elmo) -> None:
 def test_nothing_of_a_request_is_kept(lm: Elmo) -> None:
     async def work(batcher: Batcher) -> int:
         for _ in range(5):
-            await asyncio.gather(*(batcher.run([Vectors(sentence(k))]) for k in range(20)))
+            await asyncio.gather(
+                *(batcher.run([Item(vectors, sentence(k), all_layers)]) for k in range(20))
+            )
         await asyncio.sleep(0.05)
         gc.collect()
         return sum(type(thing) is batching._Request for thing in gc.get_objects())
@@ -141,17 +146,17 @@ def test_kinds_of_work_mix(lm: Elmo) -> None:
     async def work(batcher: Batcher) -> Any:
         one, two, three = sentence(3), sentence(4), sentence(5)
         return await asyncio.gather(
-            batcher.run([Scored(one)]),
-            batcher.run([Vectors(two), Likely(three, 0, 2)]),
-            batcher.run([Likely(one, 1, 4), Scored(two)]),
+            batcher.run([Item(scores, one)]),
+            batcher.run([Item(vectors, two, all_layers), Item(likely, three, (0, 2))]),
+            batcher.run([Item(likely, one, (1, 4)), Item(scores, two)]),
             batcher.run([]),
         )
 
-    [[scored], [vectors, two_words], [four_words, other], nothing] = use(lm, work)
+    [[scored], [layers, two_words], [four_words, other], nothing] = use(lm, work)
     assert scored.tokens == sentence(3).tokens
     assert other.tokens == sentence(4).tokens
     np.testing.assert_allclose(
-        vectors.values, lm.layers([sentence(4).tokens], tokenized=True)[0].values, atol=1e-5
+        layers.values, lm.layers([sentence(4).tokens], tokenized=True)[0].values, atol=1e-5
     )
     assert (len(two_words), len(four_words), nothing) == (2, 4, [])
 
@@ -164,7 +169,7 @@ def test_a_long_request_does_not_hold_up_a_short_one(
 
     async def work(batcher: Batcher) -> None:
         async def client(name: str, count: int) -> None:
-            await batcher.run([Vectors(sentence(k, 30)) for k in range(count)])
+            await batcher.run([Item(vectors, sentence(k, 30), all_layers) for k in range(count)])
             finished.append(name)
 
         first = asyncio.ensure_future(client("first", 1))
@@ -185,19 +190,21 @@ def test_more_than_the_queue_holds_is_refused(lm: Elmo, monkeypatch: pytest.Monk
     gate = Gate(monkeypatch)
 
     async def work(batcher: Batcher) -> None:
-        first = asyncio.ensure_future(batcher.run([Vectors(sentence(0, 8))]))
+        first = asyncio.ensure_future(batcher.run([Item(vectors, sentence(0, 8), all_layers)]))
         await gate.wait()
         # Nothing is waiting now, so even what is larger than the queue is taken.
-        large = asyncio.ensure_future(batcher.run([Vectors(sentence(1, 98))]))
+        large = asyncio.ensure_future(batcher.run([Item(vectors, sentence(1, 98), all_layers)]))
         await settled(batcher, 1)
         with pytest.raises(ServiceError) as refused:
-            await batcher.run([Vectors(sentence(2, 8))])
+            await batcher.run([Item(vectors, sentence(2, 8), all_layers)])
         assert refused.value.status_code == 429
         assert int(refused.value.headers["Retry-After"]) >= 1
         gate.open.set()
         await asyncio.gather(first, large)
         assert (batcher.waiting_tokens, batcher.waiting_requests) == (0, 0)
-        assert len(await batcher.run([Vectors(sentence(2, 8))])) == 1  # it has recovered
+        assert (
+            len(await batcher.run([Item(vectors, sentence(2, 8), all_layers)])) == 1
+        )  # it has recovered
 
     use(lm, work, queue_tokens=50)
 
@@ -206,9 +213,9 @@ def test_a_client_that_goes_frees_its_place(lm: Elmo, monkeypatch: pytest.Monkey
     gate, watched = Gate(monkeypatch), Watched()
 
     async def work(batcher: Batcher) -> None:
-        first = asyncio.ensure_future(batcher.run([Vectors(sentence(0, 8))]))
+        first = asyncio.ensure_future(batcher.run([Item(vectors, sentence(0, 8), all_layers)]))
         await gate.wait()
-        going = asyncio.ensure_future(batcher.run([Vectors(sentence(1, 38))]))
+        going = asyncio.ensure_future(batcher.run([Item(vectors, sentence(1, 38), all_layers)]))
         await settled(batcher, 1)
         assert batcher.waiting_tokens == 40
         going.cancel()
@@ -227,7 +234,7 @@ def test_what_takes_too_long_is_given_up(lm: Elmo, monkeypatch: pytest.MonkeyPat
 
     async def work(batcher: Batcher) -> None:
         with pytest.raises(ServiceError) as late:
-            await batcher.run([Vectors(sentence(0))])
+            await batcher.run([Item(vectors, sentence(0), all_layers)])
         assert late.value.status_code == 503
         assert "Retry-After" in late.value.headers
         gate.open.set()
@@ -240,9 +247,11 @@ def test_what_takes_too_long_is_given_up(lm: Elmo, monkeypatch: pytest.MonkeyPat
 def test_one_bad_sentence_harms_no_other(lm: Elmo, caplog: pytest.LogCaptureFixture) -> None:
     async def work(batcher: Batcher) -> Any:
         return await asyncio.gather(
-            batcher.run([Vectors(sentence(3))]),
-            batcher.run([Vectors(sentence(4)), Likely(sentence(1, 2), 99, 3)]),
-            batcher.run([Scored(sentence(5))]),
+            batcher.run([Item(vectors, sentence(3), all_layers)]),
+            batcher.run(
+                [Item(vectors, sentence(4), all_layers), Item(likely, sentence(1, 2), (99, 3))]
+            ),
+            batcher.run([Item(scores, sentence(5))]),
             return_exceptions=True,
         )
 
@@ -255,14 +264,17 @@ def test_one_bad_sentence_harms_no_other(lm: Elmo, caplog: pytest.LogCaptureFixt
 
 def test_closing_finishes_what_waits_and_takes_no_more(lm: Elmo) -> None:
     async def work() -> None:
-        batcher = Batcher(lm, Settings(batch_tokens=64))
+        batcher = Batcher(lm, Settings(batch_tokens=64), Metrics())
         batcher.start()
-        futures = [asyncio.ensure_future(batcher.run([Vectors(sentence(k))])) for k in range(50)]
+        futures = [
+            asyncio.ensure_future(batcher.run([Item(vectors, sentence(k), all_layers)]))
+            for k in range(50)
+        ]
         await asyncio.sleep(0)
         await asyncio.to_thread(batcher.close)
         assert len(await asyncio.gather(*futures)) == 50
         with pytest.raises(ServiceError) as refused:
-            await batcher.run([Vectors(sentence(0))])
+            await batcher.run([Item(vectors, sentence(0), all_layers)])
         assert refused.value.status_code == 503
 
     asyncio.run(work())
@@ -272,9 +284,9 @@ def test_a_lone_request_waits_for_company(lm: Elmo) -> None:
     watched = Watched()
 
     async def work(batcher: Batcher) -> None:
-        first = asyncio.ensure_future(batcher.run([Vectors(sentence(0))]))
+        first = asyncio.ensure_future(batcher.run([Item(vectors, sentence(0), all_layers)]))
         await asyncio.sleep(0.05)
-        await asyncio.gather(first, batcher.run([Vectors(sentence(1))]))
+        await asyncio.gather(first, batcher.run([Item(vectors, sentence(1), all_layers)]))
 
     use(lm, work, watched, max_wait=0.5, batch_tokens=20)
     assert [count for count, _ in watched.batches] == [2]

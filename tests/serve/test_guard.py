@@ -15,8 +15,7 @@ from starlette.testclient import TestClient
 from elmore import Elmo
 from elmore.errors import ConfigError
 from elmore.serve.app import make_app
-from elmore.serve.bodies import parse_body
-from elmore.serve.errors import ServiceError
+from elmore.serve.bodies import ServiceError, parse_body
 from elmore.serve.settings import Settings
 
 BODY = b'{"sentences": ["a"], "pooling": "mean"}'

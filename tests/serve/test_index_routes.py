@@ -16,7 +16,7 @@ from elmore import Elmo
 from elmore.language_model.sense_vectors import unit
 from elmore.senses import Index, build_index
 from elmore.serve.app import make_app
-from elmore.serve.errors import ServiceError
+from elmore.serve.bodies import ServiceError
 from elmore.serve.index_routes import IndexRoutes
 from elmore.serve.schemas import IndexSensesRequest
 from elmore.serve.settings import Settings

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from prometheus_client import generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
@@ -22,47 +21,17 @@ from elmore.language_model.explore import page_file
 from elmore.senses.index import Index
 from elmore.serve import schemas
 from elmore.serve.batcher import Batcher
-from elmore.serve.bodies import NPZ, JsonRequest
-from elmore.serve.errors import ServiceError, error_response, from_status, from_validation
+from elmore.serve.bodies import ERRORS, NPZ, JsonRoute, ServiceError, on_error
 from elmore.serve.guard import Guard
 from elmore.serve.index_routes import IndexRoutes
 from elmore.serve.metrics import Metrics
-from elmore.serve.pending import Pending
 from elmore.serve.routes import Routes
 from elmore.serve.settings import Settings
 
 __all__ = ["make_app"]
 
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.ErrorResponse, "description": what}
-    for status, what in {
-        400: "the body is not JSON",
-        401: "the bearer token is missing or wrong",
-        406: "none of the accepted types is available",
-        408: "the body did not arrive in time",
-        413: "the body is too large",
-        415: "the body is not application/json",
-        422: "the request does not fit its schema, the model or a limit",
-        429: "too much is waiting or being sent; see Retry-After",
-        503: "stopping, or the result took too long; see Retry-After",
-    }.items()
-}
-# Name of the path below /v1/ and of the method of `Routes`: summary and shape of the response.
-_WORK: dict[str, tuple[str, type[BaseModel]]] = {
-    "embed": ("Vectors for tokens or sentences", schemas.EmbedResponse),
-    "embeddings": ("Sentence vectors in the format of OpenAI's API", schemas.EmbeddingsResponse),
-    "score": ("Log probabilities of sentences", schemas.ScoreResponse),
-    "substitutes": ("Likely words in context", schemas.SubstitutesResponse),
-    "senses": ("Sense vectors: words with weights", schemas.SensesResponse),
-    "explore": ("The uses of a word, compared", schemas.ExploreResponse),
-}
-# The same below /v1/index/, for the methods of `IndexRoutes`.
-_INDEX: dict[str, tuple[str, type[BaseModel]]] = {
-    "find": ("Uses that are similar to a given one", schemas.IndexFindResponse),
-    "senses": ("The uses of a word, grouped by sense", schemas.IndexSensesResponse),
-    "uses": ("The sentences of uses", schemas.IndexUsesResponse),
-}
-_BINARY = {NPZ: {"schema": {"type": "string", "format": "binary"}}}
+_BINARY = {"content": {NPZ: {"schema": {"type": "string", "format": "binary"}}}}
+_TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 # Nothing in the files is loaded from elsewhere.
 _PAGE = {"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"}
 _POLICY = (
@@ -74,18 +43,6 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-
-
-class _Route(APIRoute):
-    """Reads bodies as strict JSON."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def strict(request: Request) -> Response:
-            return await handle(JsonRequest(request.scope, request.receive))
-
-        return strict
 
 
 def make_app(
@@ -116,7 +73,6 @@ def make_app(
             yield
         finally:
             batcher.close()
-            routes.close()
             if index_routes is not None:
                 index_routes.close()
 
@@ -129,27 +85,27 @@ def make_app(
         redirect_slashes=False,  # a redirect would lead to whatever host the request names
         lifespan=lifespan,
     )
-    app.router.route_class = _Route  # before any route is added
-    _add_work(app, routes)
-    if index_routes is not None:
-        _add_index(app, index_routes)
+    app.router.route_class = JsonRoute  # before any route is added
+    _add_work(app, routes, index_routes)
     _add_state(app, lambda: batcher.alive and not draining())
     if settings.metrics:
         _add_metrics(app, metrics)
-    if settings.page:
-        _add_page(app)
-    app.add_exception_handler(HTTPException, _on_http)
-    app.add_exception_handler(RequestValidationError, _on_validation)
-    app.add_exception_handler(Exception, _on_failure)
-    known = {route.path: route.path_regex for route in app.routes if isinstance(route, Route)}
-    pending = Pending(settings)
-    guard = Guard(app, settings, pending, metrics, known, draining)
-    metrics.watch("elmore_pending_bytes", "bytes of responses under way", lambda: pending.bytes)
-    metrics.watch("elmore_running_requests", "requests in progress", lambda: guard.running)
-    metrics.watch(
-        "elmore_waiting_requests", "requests in the queue", lambda: batcher.waiting_requests
-    )
-    metrics.watch("elmore_waiting_tokens", "tokens in the queue", lambda: batcher.waiting_tokens)
+    for path, kind in _PAGE.items() if settings.page else ():
+        content = page_file(path.removeprefix("/") or "index.html")
+        page = Response(content, 200, _PAGE_HEADERS, f"{kind}; charset=utf-8")
+        app.router.routes.append(Route(path, page, methods=["GET"]))
+    for kind_of_error in (HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind_of_error, on_error)
+    known = [route for route in app.routes if isinstance(route, Route)]
+    guard = Guard(app, settings, metrics, known, draining)
+    values: dict[tuple[str, str], Callable[[], float]] = {
+        ("elmore_pending_bytes", "bytes of responses under way"): lambda: guard.pending_bytes,
+        ("elmore_running_requests", "requests in progress"): lambda: guard.running,
+        ("elmore_waiting_requests", "requests in the queue"): lambda: batcher.waiting_requests,
+        ("elmore_waiting_tokens", "tokens in the queue"): lambda: batcher.waiting_tokens,
+    }
+    for names, value in values.items():
+        metrics.gauge(*names).set_function(value)
     # Outside the guard, so that error responses carry the CORS headers too.
     if not settings.origins:
         return guard
@@ -162,103 +118,61 @@ def make_app(
     )
 
 
-def _add_work(app: FastAPI, routes: Routes) -> None:
-    for name, (summary, model) in _WORK.items():
-        binary = {"content": _BINARY} if name == "embed" else {}
-        app.post(
-            f"/v1/{name}",
-            summary=summary,
-            response_model=None,  # the methods encode their responses themselves, faster
-            responses={**_ERRORS, 200: {"model": model, **binary}},
-        )(getattr(routes, name))
-    missing = {"model": schemas.ErrorResponse, "description": "there is no such task"}
-    app.post(
-        "/v1/tasks/{name}",
-        summary="Tags of sentences, or labels of texts",
-        response_model=None,
-        responses={**_ERRORS, 404: missing, 200: {"model": schemas.TaskResponse}},
-    )(routes.task)
-    _add_list(app, "/v1/tasks", routes.tasks, schemas.TasksResponse)
-    _add_list(app, "/v1/models", routes.models, schemas.ModelsResponse)
+def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The descriptions of error responses."""
+    return {
+        status: {"model": schemas.ErrorResponse, "description": ERRORS[status][1]}
+        for status in statuses
+    }
 
 
-def _add_index(app: FastAPI, routes: IndexRoutes) -> None:
-    _add_list(app, "/v1/index", routes.about, schemas.IndexResponse)
-    for name, (summary, model) in _INDEX.items():
-        responses = {**_ERRORS, 200: {"model": model}}
-        app.post(f"/v1/index/{name}", summary=summary, response_model=None, responses=responses)(
-            getattr(routes, name)
-        )
-
-
-def _add_list(
-    app: FastAPI,
-    path: str,
-    function: Callable[[], Coroutine[Any, Any, Response]],
-    model: type[BaseModel],
-) -> None:
-    """Add a path without a body; the docstring of the function is its summary."""
-    app.get(
-        path,
-        summary=(function.__doc__ or "").removesuffix("."),
-        response_model=None,
-        responses={200: {"model": model}, 401: _ERRORS[401], 503: _ERRORS[503]},
-    )(function)
+def _add_work(app: FastAPI, routes: Routes, index: IndexRoutes | None) -> None:
+    """Add what the model does; the methods encode their responses themselves, which is faster."""
+    lists: dict[str, tuple[Callable[..., Any], type]] = {
+        "/v1/models": (routes.models, schemas.Listed[schemas.ModelEntry]),
+        "/v1/tasks": (routes.tasks, schemas.Listed[schemas.TaskEntry]),
+    }
+    work: dict[str, tuple[Callable[..., Any], type]] = {
+        "/v1/embed": (routes.embed, schemas.EmbedResponse),
+        "/v1/embeddings": (routes.embeddings, schemas.EmbeddingsResponse),
+        "/v1/score": (routes.score, schemas.Results[schemas.SentenceScores]),
+        "/v1/substitutes": (routes.substitutes, schemas.Results[schemas.SentenceSubstitutes]),
+        "/v1/senses": (routes.senses, schemas.Results[schemas.SentenceSenses]),
+        "/v1/explore": (routes.explore, schemas.ExploreResponse),
+        "/v1/tasks/{name}": (routes.task, schemas.Results[schemas.TaskResult]),
+    }
+    if index is not None:
+        lists["/v1/index"] = (index.about, schemas.IndexResponse)
+        work["/v1/index/find"] = (index.find, schemas.IndexFindResponse)
+        work["/v1/index/senses"] = (index.senses, schemas.IndexSensesResponse)
+        work["/v1/index/uses"] = (index.uses, schemas.IndexUsesResponse)
+    for path, (function, model) in lists.items():
+        app.get(path, responses={200: {"model": model}, **_errors(401, 503)})(function)
+    for path, (function, model) in work.items():
+        errors = _errors(400, 401, 406, 408, 413, 415, 422, 429, 503)
+        if path == "/v1/tasks/{name}":
+            errors |= _errors(404)
+        answer = {"model": model, **(_BINARY if path == "/v1/embed" else {})}
+        app.post(path, responses={200: answer, **errors})(function)
 
 
 def _add_state(app: FastAPI, ready: Callable[[], bool]) -> None:
-    @app.get("/health", summary="Whether the process runs")
+    @app.get("/health")
     async def health() -> schemas.State:
+        """Whether the process runs."""
         return schemas.State(status="ok")
 
-    @app.get("/ready", summary="Whether requests are accepted", responses={503: _ERRORS[503]})
+    @app.get("/ready", responses=_errors(503))
     async def readiness() -> schemas.State:
+        """Whether requests are accepted."""
         if not ready():
             raise ServiceError(503, retry_after=5)
         return schemas.State(status="ready")
 
 
 def _add_metrics(app: FastAPI, metrics: Metrics) -> None:
-    text = {"content": {"text/plain": {"schema": {"type": "string"}}}}
-
-    @app.get(
-        "/metrics",
-        summary="Metrics for Prometheus",
-        response_model=None,
-        responses={401: _ERRORS[401], 200: text},
-    )
+    @app.get("/metrics", responses={200: _TEXT, **_errors(401)})
     async def show_metrics() -> Response:
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-def _add_page(app: FastAPI) -> None:
-    def always(response: Response) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        async def respond(_: Request) -> Response:
-            return response
-
-        return respond
-
-    for path, kind in _PAGE.items():
-        content = page_file(path.removeprefix("/") or "index.html")
-        response = Response(content, 200, _PAGE_HEADERS, f"{kind}; charset=utf-8")
-        app.add_route(path, always(response), methods=["GET"])
-
-
-async def _on_http(_: Request, error: Exception) -> Response:
-    if isinstance(error, ServiceError):
-        return error_response(error)
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    response = error_response(from_status(status))
-    allow = (getattr(error, "headers", None) or {}).get("Allow")
-    if allow:
-        response.headers["Allow"] = allow
-    return response
-
-
-async def _on_validation(_: Request, error: Exception) -> Response:
-    found = error.errors() if isinstance(error, RequestValidationError) else []
-    return error_response(from_validation(found))
-
-
-async def _on_failure(_: Request, __: Exception) -> Response:
-    return error_response(ServiceError(500))  # the guard logs the cause
+        """Metrics for Prometheus."""
+        content = generate_latest(metrics.registry)
+        return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")

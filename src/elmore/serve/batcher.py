@@ -12,16 +12,23 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elmore.elmo import Elmo
+from elmore.embedding.results import Array
+from elmore.embedding.stream import embed_stream
 from elmore.errors import ElmoreError
-from elmore.serve.errors import ServiceError
+from elmore.language_model.likely_words import substitutes_at
+from elmore.language_model.scores import pipe_scores
+from elmore.serve.bodies import ServiceError
+from elmore.serve.metrics import Metrics
 from elmore.serve.settings import Settings
-from elmore.serve.work import Item, compute
 
-__all__ = ["Batcher", "Observer"]
+if TYPE_CHECKING:
+    from elmore.text.sentence import Sentence
+
+__all__ = ["Batcher", "Item", "compute", "likely", "scores", "senses", "vectors"]
 
 _LOG = logging.getLogger(__name__)
 # Tokens that a request may put into a batch before it is the turn of the next one.
@@ -30,14 +37,62 @@ _TURN = 512
 _FIRST_RATE = 5000.0
 
 
-class Observer:
-    """Receives events; the metrics are one."""
+class Item(NamedTuple):
+    """One sentence, and what to make of it.
 
-    def batch(self, sentences: int, tokens: int, seconds: float) -> None:
-        """A batch was computed."""
+    `kind` is one of the functions below. `choice` is what it needs to know for this sentence.
+    """
 
-    def cancelled(self) -> None:
-        """A client disconnected before it had its result."""
+    kind: Kind
+    sentence: Sentence
+    choice: Any = None
+
+
+Kind = Callable[[Elmo, Sequence[Item], int], Iterable[Any]]
+
+
+def vectors(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> Iterable[Any]:
+    """Whatever the `Finish` that was chosen makes of the layers of a sentence."""
+    # Each sentence is finished in its own way; two clients may send equal ones.
+    finishes = {id(item.sentence): item.choice for item in items}
+
+    def finish(sentence: Sentence, values: Array, /) -> Any:
+        return finishes[id(sentence)](sentence, values)
+
+    sentences = [item.sentence for item in items]
+    found = embed_stream(elmo.engine, sentences, finish, batch_tokens=batch_tokens)
+    return (result for _, result in found)
+
+
+def scores(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> Iterable[Any]:
+    """Log probabilities."""
+    return pipe_scores(elmo, [item.sentence for item in items], batch_tokens=batch_tokens)
+
+
+def likely(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> Iterable[Any]:
+    """The likely words; chosen are the position and how many."""
+    places = [(item.sentence, item.choice[0]) for item in items]
+    most = max(item.choice[1] for item in items)
+    words = substitutes_at(elmo, places, most, batch_tokens=batch_tokens)
+    return (some[: item.choice[1]] for item, some in zip(items, words, strict=True))
+
+
+def senses(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> Iterable[Any]:
+    """Sense vectors; chosen are the positions and a function of their `SenseVectors`."""
+    asked = ((item.sentence, item.choice[0]) for item in items)
+    found = elmo.sense_space.pipe(asked, batch_tokens=batch_tokens)
+    return (item.choice[1](one) for item, one in zip(items, found, strict=True))
+
+
+def compute(elmo: Elmo, items: Sequence[Item], batch_tokens: int) -> list[Any]:
+    """Compute items of all kinds, those of a kind together; the results are in their order."""
+    results: list[Any] = [None] * len(items)
+    for kind in dict.fromkeys(item.kind for item in items):
+        rows = [k for k, item in enumerate(items) if item.kind is kind]
+        found = kind(elmo, [items[k] for k in rows], batch_tokens)
+        for k, result in zip(rows, found, strict=True):
+            results[k] = result
+    return results
 
 
 class _Request:
@@ -59,9 +114,8 @@ class _Request:
 class Batcher:
     """The queue and the thread that computes."""
 
-    def __init__(self, elmo: Elmo, settings: Settings, observer: Observer | None = None) -> None:
-        self._elmo, self._settings = elmo, settings
-        self._observer = Observer() if observer is None else observer
+    def __init__(self, elmo: Elmo, settings: Settings, metrics: Metrics) -> None:
+        self._elmo, self._settings, self._metrics = elmo, settings, metrics
         self._changed = threading.Condition()
         self._queue: deque[_Request] = deque()
         self._tokens = 0
@@ -117,7 +171,7 @@ class Batcher:
                 retry_after=self._seconds_ahead(),
             ) from None
         except asyncio.CancelledError:
-            self._observer.cancelled()
+            self._metrics.cancelled.inc()
             raise
         finally:
             self._leave(request)
@@ -160,7 +214,7 @@ class Batcher:
         seconds = time.perf_counter() - start
         # A moving average, so that one odd batch does not change Retry-After much.
         self._rate += 0.2 * (tokens / max(seconds, 1e-6) - self._rate)
-        self._observer.batch(len(batch), tokens, seconds)
+        self._metrics.batch(len(batch), tokens, seconds)
         self._hand_out(batch, results)
 
     def _gather(self) -> list[tuple[_Request, int]] | None:

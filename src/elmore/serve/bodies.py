@@ -1,44 +1,57 @@
-"""Bodies of requests and responses: strict JSON in; JSON or npz out.
+"""Bodies of requests, responses and errors: strict JSON in; JSON or npz out.
 
 npz has arrays "0", "1", ... for the sentences, or "vectors" if pooled, like the files of
-`elmore embed --format npz`.
+`elmore embed --format npz`. Every error is
+
+    {"error": {"type": "...", "message": "what is wrong; what to do", "param": "sentences.0"}}
+
+which is also the format of OpenAI's API, so its clients show the message. Errors never expose
+internals: no path, and no name of a file, class or function.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import zipfile
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from numpy.typing import NDArray
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
 from elmore.base.messages import shown
-from elmore.serve.errors import ServiceError
 
 if TYPE_CHECKING:
     from elmore.text.sentence import Sentence
 
 __all__ = [
+    "ERRORS",
     "JSON",
     "NPZ",
     "Embedded",
-    "JsonRequest",
+    "JsonRoute",
+    "ServiceError",
     "choose_type",
     "encode_json",
     "encode_vectors",
+    "error_response",
+    "json_response",
     "number",
+    "on_error",
     "parse_body",
 ]
 
 JSON = "application/json"
 NPZ = "application/x-npz"
-_TYPES = (JSON, NPZ)
 # Bytes of a response that are encoded and sent at once.
 _PIECE_BYTES = 131_072
 # Numbers that become text at once.
@@ -52,15 +65,104 @@ class Embedded(NamedTuple):
     values: NDArray[np.float32]
 
 
+# --------------------------------------------------------------------------- errors
+
+ERRORS = {
+    400: ("invalid_request", "the request cannot be read; see /openapi.json"),
+    401: ("unauthorized", "the bearer token is missing or wrong; send Authorization: Bearer TOKEN"),
+    404: ("not_found", "this path does not exist; see /openapi.json for those that do"),
+    405: ("method_not_allowed", "this path needs another method; see /openapi.json"),
+    406: ("not_acceptable", "none of the accepted types is available; see /openapi.json"),
+    408: ("timeout", "the body did not arrive in time; send it again"),
+    413: ("too_large", "the request is too large; send less at a time"),
+    415: ("unsupported_media_type", "send Content-Type: application/json"),
+    422: ("invalid_request", "the request does not fit the schema; see /openapi.json"),
+    429: ("overloaded", "too many requests are waiting; try again later"),
+    499: ("client_closed", "the client closed the connection"),  # nobody reads it but the metrics
+    500: ("internal", "the service failed; its log says more"),
+    503: ("unavailable", "the service is not ready; try again later"),
+}
+
+
+class ServiceError(HTTPException):
+    """An error response: what is wrong and what to do, and in which field (`param`).
+
+    `retry_after` is the number of seconds after which another attempt makes sense.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str | None = None,
+        *,
+        param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        self.kind, default = ERRORS[status]
+        self.message = default if message is None else message
+        self.param = param
+        headers = {} if status != 401 else {"WWW-Authenticate": "Bearer"}
+        if retry_after is not None:
+            headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
+        super().__init__(status, self.message, headers)
+
+
+def error_response(error: ServiceError, *, close: bool = False) -> Response:
+    """The response; with `close` the connection cannot be used again."""
+    body = {"error": {"type": error.kind, "message": error.message, "param": error.param}}
+    headers = {**(error.headers or {}), **({"Connection": "close"} if close else {})}
+    content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(content, error.status_code, headers, JSON)
+
+
+async def on_error(_: Request, error: Exception) -> Response:
+    """The response to an error of ours or of FastAPI, whose own messages are not passed on."""
+    if isinstance(error, ServiceError):
+        return error_response(error)
+    if isinstance(error, RequestValidationError):
+        return error_response(_from_validation(error.errors()))
+    if not isinstance(error, HTTPException):
+        return error_response(ServiceError(500))  # the guard logs the cause
+    status = error.status_code
+    found = ServiceError(status if status in ERRORS else 400 if status < 500 else 500)
+    found.headers = error.headers  # of 405: which methods there are
+    return error_response(found)
+
+
+def _from_validation(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
+    """One line that says where a request does not fit its schema."""
+    # Where a field has several possible types, the deepest error is the closest to the cause.
+    error = max(errors, key=lambda error: len(error.get("loc", ())))
+    places = [str(part) for part in error.get("loc", ()) if part != "body"]
+    # The location then also has names of types, such as list[str]; they are left out.
+    places = [part for part in places if part.isdigit() or part.isidentifier()]
+    where = ".".join(places[:6])
+    message = shown(str(error.get("msg", "does not fit")).removeprefix("Value error, "), 300)
+    if not where:
+        return ServiceError(422, f"the body does not fit: {message}; see /openapi.json")
+    return ServiceError(
+        422, f"{shown(where, 100)}: {message}; see /openapi.json", param=shown(where, 100)
+    )
+
+
 # --------------------------------------------------------------------------- requests
 
 
-class JsonRequest(Request):
-    """A request whose body is strict JSON: no duplicate keys, no NaN."""
+class JsonRoute(APIRoute):
+    """Reads bodies as strict JSON: no duplicate keys, no NaN."""
 
-    async def json(self) -> Any:
-        """Parse the body."""
-        return parse_body(await self.body())
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler of FastAPI, with another `Request.json`."""
+        handle = super().get_route_handler()
+
+        class JsonRequest(Request):
+            async def json(self) -> Any:
+                return parse_body(await self.body())
+
+        async def strict(request: Request) -> Response:
+            return await handle(JsonRequest(request.scope, request.receive))
+
+        return strict
 
 
 def parse_body(body: bytes) -> Any:
@@ -105,25 +207,13 @@ def _refuse(name: str) -> Any:
 
 
 def choose_type(accept: str | None) -> str:
-    """The media type of a response to an Accept header; JSON by default."""
-    if not accept:
+    """The media type of a response: npz if the Accept header names it, else JSON."""
+    kinds = {part.partition(";")[0].strip().lower() for part in (accept or JSON).split(",")}
+    if NPZ in kinds:
+        return NPZ
+    if kinds & {JSON, "application/*", "*/*"}:
         return JSON
-    best, best_quality = "", 0.0
-    for part in accept.split(","):
-        kind, *parameters = (item.strip().lower() for item in part.split(";"))
-        quality = 1.0
-        for parameter in parameters:
-            if parameter.startswith("q="):
-                try:
-                    quality = float(parameter[2:])
-                except ValueError:
-                    quality = 0.0
-        found = JSON if kind in ("*/*", "application/*") else kind
-        if found in _TYPES and quality > best_quality:
-            best, best_quality = found, quality
-    if not best:
-        raise ServiceError(406, f"accept one of {', '.join(_TYPES)}")
-    return best
+    raise ServiceError(406, f"accept {JSON} or {NPZ}")
 
 
 def encode_vectors(
@@ -146,6 +236,11 @@ def encode_json(value: Any) -> bytes:
         return write(ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         return write().encode("ascii")
+
+
+def json_response(value: Any) -> Response:
+    """A response of JSON."""
+    return Response(encode_json(value), media_type=JSON)
 
 
 def number(value: float | None) -> float | None:

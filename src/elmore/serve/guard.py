@@ -15,19 +15,23 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from elmore.base.machine import give_back_memory
 from elmore.base.messages import shown
-from elmore.serve.errors import ServiceError, error_response
+from elmore.serve.bodies import ServiceError, error_response
 from elmore.serve.metrics import Metrics
-from elmore.serve.pending import Pending, Reservation
 from elmore.serve.settings import Settings
 
-__all__ = ["Guard"]
+__all__ = ["Guard", "Reservation"]
 
 _LOG = logging.getLogger(__name__)
 _HEADERS = (
@@ -40,10 +44,9 @@ _OPEN = frozenset(("/", "/page.css", "/page.js", "/health", "/ready", "/openapi.
 # received and discarded, which is done up to these limits.
 _DISCARD_SECONDS = 2.0
 _DISCARD_BYTES = 64 << 20
-
-
-class _Gone(Exception):
-    """The client disconnected while it was sending."""
+# Memory is given back to the system after so many bytes of responses; less is soon used again.
+_TRIM_BYTES = 64 << 20
+_TRIM_SECONDS = 0.5
 
 
 class Guard:
@@ -52,27 +55,29 @@ class Guard:
     Args:
         app: the application.
         settings: limits and token.
-        pending: counts the bytes of responses; a request finds its `Reservation` in the scope.
         metrics: counts every response.
-        routes: known paths, with the patterns that requests match; all others are counted as one.
+        routes: known paths; all others are counted as one.
         draining: whether the server is stopping.
+
+    Attributes:
+        running: requests in progress.
+        pending_bytes: of the numbers of responses that are being computed or sent.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         settings: Settings,
-        pending: Pending,
         metrics: Metrics,
-        routes: Mapping[str, re.Pattern[str]],
+        routes: Sequence[Route],
         draining: Callable[[], bool],
     ) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
-        self._pending, self._routes, self._draining = pending, routes, draining
+        self._routes, self._draining = routes, draining
         self._hosts = frozenset(host.strip("[]").lower() for host in settings.hosts)
         # A service on all addresses of a machine is called by any of them.
-        self._any_address = any(_is_wildcard(host) for host in self._hosts)
-        self.running = 0
+        self._any_address = any(map(_is_wildcard, self._hosts))
+        self.running = self.pending_bytes = self._sent_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -80,8 +85,6 @@ class Guard:
             await self._app(scope, receive, send)
             return
         start, status = time.perf_counter(), 499  # until there is a response
-        path = _path(scope)
-        route = self._route(path)
 
         async def respond(message: Message) -> None:
             nonlocal status
@@ -93,44 +96,58 @@ class Guard:
             await send(message)
 
         # Health checks and metrics must respond while the queue is full.
-        working = path.startswith("/v1/")
+        working = _path(scope).startswith("/v1/")
         self.running += working
-        reservation = Reservation(self._pending)
+        reservation = Reservation(self, self._settings.pending_bytes)
         scope = {**scope, "elmore.reservation": reservation}
+        route = self._route(scope)
         try:
-            await self._handle(scope, receive, respond, working, lambda: status != 499)
+            await self._handle(scope, receive, respond, working)
             if "elmore.sent" in scope:  # our own server knows when the client has read it
                 await scope["elmore.sent"]()
-        except _Gone:
+        except ClientDisconnect:
             pass
+        except Exception as error:  # the application has answered
+            _LOG.error("a request failed with %s", type(error).__name__, exc_info=error)
         finally:
             self.running -= working
-            reservation.release()
+            self._release(reservation)
             seconds = time.perf_counter() - start
             self._metrics.request(route, status, seconds)
             if self._settings.access_log:
                 _log_access(scope, route, status, seconds)
 
-    async def _handle(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        working: bool,
-        answered: Callable[[], bool],
-    ) -> None:
+    def _route(self, scope: Scope) -> str:
+        """The path of a route, with its parameters as names: scanners must not fill the memory."""
+        found = (r.path for r in self._routes if r.matches(scope)[0] != Match.NONE)
+        return next(found, "other")
+
+    def _release(self, reservation: Reservation) -> None:
+        """Count a response no longer; a large one leaves memory behind that nobody else gets."""
+        reservation.results.clear()
+        self.pending_bytes -= reservation.size
+        self._sent_bytes += reservation.size
+        if self._sent_bytes >= _TRIM_BYTES:
+            self._sent_bytes = 0
+            loop = asyncio.get_running_loop()
+            # Later, when nothing holds the response any more; it takes some milliseconds.
+            loop.call_later(_TRIM_SECONDS, loop.run_in_executor, None, give_back_memory)
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send, working: bool) -> None:
         headers = Headers(scope=scope)
-        if "transfer-encoding" in headers and "content-length" in headers:
-            # A proxy may believe the other one, and take the rest for the next request.
-            error = ServiceError(400, "the body has two lengths; send Content-Length alone")
-            await error_response(error, close=True)(scope, receive, send)
-            return
+        chunks = Request(scope, receive).stream()
+        two_lengths = "transfer-encoding" in headers and "content-length" in headers
         try:
+            if two_lengths:
+                # A proxy may believe the other one, and take the rest for the next request.
+                raise ServiceError(400, "the body has two lengths; send Content-Length alone")
             self._admit(scope, headers, working)
-            body = await self._body(headers, receive) if _has_body(headers) else b""
+            body = await self._body(headers, chunks)
         except ServiceError as error:
-            complete = error.status_code != 408 and await self._discard(headers, receive)
-            await error_response(error, close=not complete)(scope, receive, send)
+            # With Expect: 100-continue the client has not sent anything yet.
+            lost = two_lengths or error.status_code == 408 or "expect" in headers
+            close = lost or not await _discard(chunks)
+            await error_response(error, close=close)(scope, receive, send)
             return
         given = False
 
@@ -141,19 +158,7 @@ class Guard:
             given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        try:
-            await self._app(scope, replay, send)
-        except Exception as error:
-            _LOG.error("a request failed with %s", type(error).__name__, exc_info=error)
-            if not answered():
-                await error_response(ServiceError(500))(scope, receive, send)
-
-    def _route(self, path: str) -> str:
-        """The path of a route, with its parameters as names: scanners must not fill the memory."""
-        if path in self._routes:
-            return path
-        found = (route for route, pattern in self._routes.items() if pattern.match(path))
-        return next(found, "other")
+        await self._app(scope, replay, send)
 
     def _admit(self, scope: Scope, headers: Headers, working: bool) -> None:
         self._check_host(headers)
@@ -180,8 +185,7 @@ class Guard:
         host = headers.get("host", "").strip().lower()
         if not host or "*" in self._hosts:
             return
-        name = host.rpartition(":")[0] if re.search(r":\d*$", host) else host
-        name = name.removeprefix("[").removesuffix("]")
+        name = re.sub(r":\d*$", "", host).removeprefix("[").removesuffix("]")
         if name not in self._hosts and not (self._any_address and _is_address(name)):
             raise ServiceError(
                 400,
@@ -199,48 +203,66 @@ class Guard:
         same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode("ascii"))
         return same and scheme.lower() == "bearer"
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+    async def _body(self, headers: Headers, chunks: AsyncIterator[bytes]) -> bytes:
         limit = self._settings.body_bytes
         too_large = ServiceError(413, f"the body has more than {limit} bytes; send less at a time")
         declared = headers.get("content-length", "")
         if declared.isdigit() and int(declared[:20]) > limit:
             raise too_large
-        parts: list[bytes] = []
-        size = 0
+        body = bytearray()
         try:
             async with asyncio.timeout(self._settings.body_seconds):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise _Gone
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > limit:
+                async for chunk in chunks:
+                    body += chunk
+                    if len(body) > limit:
                         raise too_large
-                    if not message.get("more_body", False):
-                        return b"".join(parts)
         except TimeoutError:
             raise ServiceError(408) from None
+        return bytes(body)
 
-    async def _discard(self, headers: Headers, receive: Receive) -> bool:
-        """Receive the rest of a refused body; returns whether that was all of it."""
-        if not _has_body(headers):
+
+class Reservation:
+    """What one request has reserved, until the last byte of its response is sent.
+
+    Attributes:
+        size: bytes.
+        results: what the response is made from, to be forgotten then. Tasks that were cancelled
+            because the client disconnected are garbage with cycles, which Python may collect much
+            later.
+    """
+
+    def __init__(self, guard: Guard, limit: int) -> None:
+        self._guard, self._limit = guard, limit
+        self.size = 0
+        self.results: deque[Any] = deque()
+
+    def reserve(self, numbers: int) -> None:
+        """Count a response of so many float32 numbers, before it is computed.
+
+        Raises:
+            ServiceError: there is too much under way already.
+        """
+        pending, size = self._guard.pending_bytes, 4 * numbers
+        # Alone, any response is allowed, or a very large one would never be.
+        if pending and pending + size > self._limit:
+            raise ServiceError(
+                429, "too many bytes of responses are under way; try again later", retry_after=1
+            )
+        self._guard.pending_bytes += size
+        self.size += size
+
+
+async def _discard(chunks: AsyncIterator[bytes]) -> bool:
+    """Receive the rest of a refused body; returns whether that was all of it."""
+    size = 0
+    with contextlib.suppress(TimeoutError, ClientDisconnect):
+        async with asyncio.timeout(_DISCARD_SECONDS):
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > _DISCARD_BYTES:
+                    return False
             return True
-        if "expect" in headers:
-            return False  # with Expect: 100-continue it has not sent anything yet
-        size = 0
-        try:
-            async with asyncio.timeout(_DISCARD_SECONDS):
-                while size <= _DISCARD_BYTES:
-                    message = await receive()
-                    size += len(message.get("body", b""))
-                    if message["type"] == "http.disconnect":
-                        return False
-                    if not message.get("more_body", False):
-                        return True
-        except TimeoutError:
-            pass
-        return False
+    return False
 
 
 def _log_access(scope: Scope, route: str, status: int, seconds: float) -> None:
@@ -272,7 +294,3 @@ def _path(scope: Scope) -> str:
     """The path inside this application, wherever it is mounted."""
     path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
     return path[len(root) :] if root and path.startswith(f"{root}/") else path
-
-
-def _has_body(headers: Headers) -> bool:
-    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"

@@ -18,8 +18,7 @@ from elmore.errors import ElmoreError
 from elmore.senses.find import read_place
 from elmore.senses.groups import principal_axes
 from elmore.senses.index import Index, Rows, Use
-from elmore.serve.bodies import JSON, encode_json
-from elmore.serve.errors import ServiceError
+from elmore.serve.bodies import JSON, ServiceError, encode_json, json_response
 from elmore.serve.schemas import IndexFindRequest, IndexSensesRequest, IndexUsesRequest
 from elmore.serve.settings import Settings
 
@@ -64,7 +63,7 @@ class IndexRoutes:
             "words": [{"word": word, "count": count} for word, count in words],
             "sources": [self._names[source] for source in index.sources],
         }
-        return Response(encode_json(answer), media_type=JSON)
+        return json_response(answer)
 
     async def find(self, body: IndexFindRequest) -> Response:
         """The uses that are most similar to a marked one."""

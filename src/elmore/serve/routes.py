@@ -6,29 +6,29 @@ import asyncio
 import base64
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from elmore.elmo import Elmo
 from elmore.embedding.inputs import sentence_from_tokens
+from elmore.embedding.results import all_layers
 from elmore.embedding.stream import finish_of
 from elmore.errors import ConfigError, ElmoreError
 from elmore.language_model.explore import choose_uses, describe_uses, sense_words
 from elmore.language_model.predictions import LanguageModel
-from elmore.serve.batcher import Batcher
+from elmore.serve.batcher import Batcher, Item, compute, likely, scores, senses, vectors
 from elmore.serve.bodies import (
-    JSON,
     Embedded,
+    ServiceError,
     choose_type,
-    encode_json,
     encode_vectors,
+    json_response,
     number,
 )
-from elmore.serve.errors import ServiceError
 from elmore.serve.schemas import (
     EmbeddingsRequest,
     EmbedRequest,
@@ -39,7 +39,6 @@ from elmore.serve.schemas import (
     TaskRequest,
 )
 from elmore.serve.settings import Settings
-from elmore.serve.work import Item, Likely, Scored, Senses, Vectors, compute
 from elmore.tasks.folder import ready_models
 from elmore.tasks.own.light import LightTagger, load_all
 
@@ -70,26 +69,20 @@ class Routes:
         self._elmo, self._settings, self._batcher = elmo, settings, batcher
         self._has_index = has_index
         self._no_softmax: str | None = None
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads = CapacityLimiter(_THREADS)
         self._tasks = load_all(dict.fromkeys((*ready_models(), *settings.tasks)), elmo)
         try:
             LanguageModel(elmo)
         except ConfigError as error:
             self._no_softmax = str(error)
 
-    def close(self) -> None:
-        """Stop its threads."""
-        if self._threads is not None:
-            self._threads.shutdown()
-            self._threads = None
-
     def warm_up(self) -> None:
         """Compute once, so that the first request does not wait for memory and kernels."""
         sentence = self._elmo.tokenize("It is ready.")
         with suppress(ElmoreError):  # of a damaged model; each request will be told
-            compute(self._elmo, [Vectors(sentence)], self._settings.batch_tokens)
+            compute(self._elmo, [Item(vectors, sentence, all_layers)], self._settings.batch_tokens)
             if self._no_softmax is None and len(sentence):
-                compute(self._elmo, [Likely(sentence, 0, 1)], self._settings.batch_tokens)
+                compute(self._elmo, [Item(likely, sentence, (0, 1))], self._settings.batch_tokens)
 
     async def models(self) -> Response:
         """The model that is served."""
@@ -102,7 +95,7 @@ class Routes:
             "language_model": self._no_softmax is None,
             "index": self._has_index,
         }
-        return _json({"object": "list", "data": [entry]})
+        return json_response({"object": "list", "data": [entry]})
 
     async def tasks(self) -> Response:
         """The taggers and classifiers that are served."""
@@ -115,7 +108,7 @@ class Routes:
             }
             for name, model in self._tasks.items()
         ]
-        return _json({"object": "list", "data": data})
+        return json_response({"object": "list", "data": data})
 
     async def embed(self, body: EmbedRequest, request: Request) -> Response:
         """Vectors for tokens, or one per sentence with a pooling."""
@@ -124,20 +117,22 @@ class Routes:
             finish = finish_of(self._elmo.engine, body.layers, body.pooling)
         except ConfigError as error:
             raise ServiceError(422, str(error), param="layers") from None
-        senses = body.view == "senses"
-        if senses:
+        dense = body.view == "senses"
+        if dense:
             self._need_softmax()
-        sentences = await self._sentences(body.sentences, body.tokens)
+        sentences = await self._sentences(body.given, body.param)
         rows = len(sentences) if body.pooling else sum(len(sentence) for sentence in sentences)
-        dim = self._elmo.config.lstm.projection_dim if senses else self._elmo.dim
+        dim = self._elmo.config.lstm.projection_dim if dense else self._elmo.dim
         numbers = rows * dim * (self._elmo.n_layers if body.layers == "all" else 1)
-        items: list[Item] = [
-            Senses(sentence, range(len(sentence)), _dense) if senses else Vectors(sentence, finish)
+        items = [
+            Item(senses, sentence, (range(len(sentence)), _dense))
+            if dense
+            else Item(vectors, sentence, finish)
             for sentence in sentences
         ]
         values = await self._run(request, items, numbers)
         results = deque(map(Embedded, sentences, values))
-        request.scope["elmore.reservation"].hold(results)
+        request.scope["elmore.reservation"].results = results
         head = {"model": self._settings.name, "dim": dim}
         pieces = encode_vectors(kind, head, results, body.pooling is not None)
         if numbers > _STREAMED_NUMBERS:
@@ -161,9 +156,9 @@ class Routes:
         # Clients of OpenAI's API send more than others may; each part has the limits of a request.
         for start in range(0, len(texts), self._settings.sentences):
             part = texts[start : start + self._settings.sentences]
-            sentences = await self._sentences(part, None, "input")
+            sentences = await self._sentences(part, "input")
             n_tokens += sum(map(len, sentences))
-            values += await self._run(request, [Vectors(one, finish) for one in sentences])
+            values += await self._run(request, [Item(vectors, one, finish) for one in sentences])
         usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
         head = {"object": "list", "model": self._settings.name, "usage": usage}
         many = len(values) * self._elmo.dim > _MANY_NUMBERS
@@ -172,26 +167,26 @@ class Routes:
     async def score(self, body: ScoreRequest, request: Request) -> Response:
         """Natural logarithms, in both directions."""
         self._need_softmax()
-        sentences = await self._sentences(body.sentences, body.tokens)
-        items = [Scored(sentence) for sentence in sentences]
-        scores = await self._run(request, items, 4 * sum(map(len, sentences)))
-        results = [score.to_dict(per_token=body.per_token) for score in scores]
-        return _json({"model": self._settings.name, "results": results})
+        sentences = await self._sentences(body.given, body.param)
+        items = [Item(scores, sentence) for sentence in sentences]
+        found = await self._run(request, items, 4 * sum(map(len, sentences)))
+        results = [score.to_dict(per_token=body.per_token) for score in found]
+        return json_response({"model": self._settings.name, "results": results})
 
     async def substitutes(self, body: SubstitutesRequest, request: Request) -> Response:
         """The words that the language model expects at a position of each sentence."""
         self._need_softmax()
-        if len(body.positions) != body.count:
+        if len(body.positions) != len(body.given):
             raise ServiceError(
                 422,
-                f"{len(body.positions)} positions for {body.count} sentences; give one for each",
+                f"{len(body.positions)} positions for {len(body.given)} sentences; give one each",
                 param="positions",
             )
-        sentences = await self._sentences(body.sentences, body.tokens)
+        sentences = await self._sentences(body.given, body.param)
         pairs = list(zip(sentences, body.positions, strict=True))
         for k, (sentence, position) in enumerate(pairs):
             _check_position(f"positions.{k}", position, sentence)
-        items = [Likely(sentence, position, body.k) for sentence, position in pairs]
+        items = [Item(likely, sentence, (position, body.k)) for sentence, position in pairs]
         found = await self._run(request, items, _WORD_NUMBERS * len(pairs) * body.k)
         results = [
             {
@@ -202,19 +197,19 @@ class Routes:
             }
             for (sentence, position), words in zip(pairs, found, strict=True)
         ]
-        return _json({"model": self._settings.name, "results": results})
+        return json_response({"model": self._settings.name, "results": results})
 
     async def senses(self, body: SensesRequest, request: Request) -> Response:
         """Words that fit positions, weighted by how specific to the position they are."""
         self._need_softmax()
-        if body.positions is not None and len(body.positions) != body.count:
+        if body.positions is not None and len(body.positions) != len(body.given):
             raise ServiceError(
                 422,
-                f"positions for {len(body.positions)} of {body.count} sentences; give a list for "
-                "each, or leave it out for all tokens",
+                f"positions for {len(body.positions)} of {len(body.given)} sentences; give a list "
+                "for each, or leave it out for all tokens",
                 param="positions",
             )
-        sentences = await self._sentences(body.sentences, body.tokens)
+        sentences = await self._sentences(body.given, body.param)
         chosen: list[Sequence[int]] = [range(len(sentence)) for sentence in sentences]
         if body.positions is not None:
             chosen = list(body.positions)
@@ -227,7 +222,8 @@ class Routes:
         def readable(found: SenseVectors) -> list[list[tuple[str, float]]]:
             return [found.words(row, body.k) for row in range(len(found))]
 
-        items = [Senses(s, mine, readable) for s, mine in zip(sentences, chosen, strict=True)]
+        pairs = zip(sentences, chosen, strict=True)
+        items = [Item(senses, sentence, (mine, readable)) for sentence, mine in pairs]
         found = await self._run(request, items, _WORD_NUMBERS * count * body.k)
         answer = {
             "model": self._settings.name,
@@ -236,62 +232,58 @@ class Routes:
                 for s, mine, words in zip(sentences, chosen, found, strict=True)
             ],
         }
-        return await self._call(count * body.k > _MANY_NUMBERS, _json, answer)
+        return await self._call(count * body.k > _MANY_NUMBERS, json_response, answer)
 
     async def explore(self, body: ExploreRequest, request: Request) -> Response:
         """Inner products of all uses of a word in all layers, and their sense vectors."""
-        sentences = await self._sentences(body.sentences, body.tokens)
+        sentences = await self._sentences(body.given, body.param)
         vocabulary = self._elmo.checkpoint.vocabulary
         chosen = choose_uses(sentences, body.word, vocabulary, self._settings.uses)
         places = chosen.by_sentence
         rows = sum(len(sentences[k]) for k in places)
-        items: list[Item] = [Vectors(sentences[k]) for k in places]
+        items = [Item(vectors, sentences[k], all_layers) for k in places]
         if self._no_softmax is None:
-            items += [Senses(sentences[k], mine, sense_words) for k, mine in places.items()]
+            items += [Item(senses, sentences[k], (mine, sense_words)) for k, mine in places.items()]
         # The response is small; what takes memory are the layers it is made from.
         found = await self._run(request, items, rows * self._elmo.n_layers * self._elmo.dim)
         layers = dict(zip(places, found[: len(places)], strict=True))
-        senses = None if self._no_softmax else found[len(places) :]
-        return _json(
-            describe_uses(self._settings.name, self._elmo.n_layers, chosen, layers, senses)
-        )
+        words = None if self._no_softmax else found[len(places) :]
+        name, n_layers = self._settings.name, self._elmo.n_layers
+        return json_response(describe_uses(name, n_layers, chosen, layers, words))
 
     async def task(self, name: str, body: TaskRequest, request: Request) -> Response:
         """Tags of sentences, or labels of texts."""
         model = self._tasks.get(name)
         if model is None:
             raise ServiceError(404, "there is no task of that name; see /v1/tasks")
-        given: Sequence[Any] = body.sentences if body.sentences is not None else body.tokens or ()
-        param = "sentences" if body.sentences is not None else "tokens"
-        self._check(len(given), "sentences", param)
-        size = sum(map(len, given))
+        given: Sequence[Any] = body.given
+        self._check(len(given), "sentences", body.param)
         # Texts to classify are divided into sentences: one list of sentences for each.
-        read = await self._call(size > _MANY_CHARACTERS, lambda: [model.read(one) for one in given])
-        items = [Vectors(sentence, model.finish) for sentences in read for sentence in sentences]
+        many = sum(map(len, given)) > _MANY_CHARACTERS
+        read = await self._call(many, lambda: [model.read(one) for one in given])
+        items = [Item(vectors, one, model.finish) for sentences in read for one in sentences]
         n_tokens = sum(len(item.sentence) for item in items)
-        self._check(n_tokens, "tokens", param)
-        found = iter(await self._run(request, items, _WORD_NUMBERS * n_tokens))
+        self._check(n_tokens, "tokens", body.param)
+        # The response is small; a classifier keeps what it reads of all layers until the end.
+        numbers = n_tokens * self._elmo.n_layers * self._elmo.dim
+        found = iter(await self._run(request, items, numbers))
         results = [model.join([next(found) for _ in sentences]).to_json() for sentences in read]
-        return _json({"model": name, "results": results})
+        return json_response({"model": name, "results": results})
 
     # ----------------------------------------------------------------------- helpers
 
-    async def _sentences(
-        self,
-        texts: Sequence[str] | None,
-        tokens: Sequence[Sequence[str]] | None,
-        name: str | None = None,
-    ) -> list[Sentence]:
-        given: Sequence[Any] = texts if texts is not None else tokens or ()
-        name = name or ("sentences" if texts is not None else "tokens")
-        self._check(len(given), "sentences", name)
-        if texts is None:
-            made = [sentence_from_tokens(item, "tokens", "use sentences") for item in given]
-        else:
-            size = sum(len(text) for text in texts)
-            made = await self._call(size > _MANY_CHARACTERS, self._tokenized, texts)
-        self._check(sum(map(len, made)), "tokens", name)
+    async def _sentences(self, given: Sequence[Any], param: str) -> list[Sentence]:
+        """Texts or lists of tokens as sentences, if they are within the limits."""
+        self._check(len(given), "sentences", param)
+        many = sum(map(len, given)) > _MANY_CHARACTERS
+        made = await self._call(many, lambda: [self._sentence(one) for one in given])
+        self._check(sum(map(len, made)), "tokens", param)
         return made
+
+    def _sentence(self, given: str | Sequence[str]) -> Sentence:
+        if isinstance(given, str):
+            return self._elmo.tokenize(given)
+        return sentence_from_tokens(given, "tokens", "use sentences")
 
     def _check(self, count: int, what: Literal["sentences", "tokens"], param: str) -> None:
         """Refuse more sentences or tokens than a request may have."""
@@ -303,9 +295,6 @@ class Routes:
                 param=param,
             )
 
-    def _tokenized(self, texts: Sequence[str]) -> list[Sentence]:
-        return [self._elmo.tokenize(text) for text in texts]
-
     def _need_softmax(self) -> None:
         if self._no_softmax is not None:
             raise ServiceError(422, self._no_softmax)
@@ -314,9 +303,7 @@ class Routes:
         """Call a function, in another thread if it is heavy."""
         if not heavy:
             return function(*args)
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_THREADS, "elmore-encode")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+        return await to_thread.run_sync(function, *args, limiter=self._threads)
 
     async def _each(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         """Encode the pieces of a response one by one, each when those before it are sent."""
@@ -374,10 +361,6 @@ def _dense(found: SenseVectors) -> Any:
     return found.dense()
 
 
-def _json(value: Any) -> Response:
-    return Response(encode_json(value), media_type=JSON)
-
-
 def _embeddings(head: dict[str, Any], values: Sequence[Any], as_text: bool) -> Response:
     data = [
         {
@@ -389,4 +372,4 @@ def _embeddings(head: dict[str, Any], values: Sequence[Any], as_text: bool) -> R
         }
         for k, value in enumerate(values)
     ]
-    return _json({**head, "data": data})
+    return json_response({**head, "data": data})

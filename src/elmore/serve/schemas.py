@@ -2,40 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from elmore.options import Pooling
-from elmore.serve.errors import ServiceError
-
-__all__ = [
-    "EmbedRequest",
-    "EmbedResponse",
-    "EmbeddingsRequest",
-    "EmbeddingsResponse",
-    "ErrorResponse",
-    "ExploreRequest",
-    "ExploreResponse",
-    "IndexFindRequest",
-    "IndexFindResponse",
-    "IndexResponse",
-    "IndexSensesRequest",
-    "IndexSensesResponse",
-    "IndexUsesRequest",
-    "IndexUsesResponse",
-    "ModelsResponse",
-    "ScoreRequest",
-    "ScoreResponse",
-    "SensesRequest",
-    "SensesResponse",
-    "State",
-    "SubstitutesRequest",
-    "SubstitutesResponse",
-    "TaskRequest",
-    "TaskResponse",
-    "TasksResponse",
-]
+from elmore.serve.bodies import ServiceError
 
 # What OpenAI's API takes in one request, and its clients send.
 MAX_INPUTS = 2048
@@ -62,9 +35,14 @@ class _Sentences(_Request):
         return self
 
     @property
-    def count(self) -> int:
-        """How many sentences there are."""
-        return len(self.sentences if self.sentences is not None else self.tokens or ())
+    def given(self) -> Sequence[str] | Sequence[Sequence[str]]:
+        """The sentences, as text or as tokens."""
+        return self.sentences if self.sentences is not None else self.tokens or ()
+
+    @property
+    def param(self) -> str:
+        """The name of the field that holds them."""
+        return "tokens" if self.sentences is None else "sentences"
 
 
 def _examples(*examples: dict[str, Any]) -> ConfigDict:
@@ -196,8 +174,21 @@ class IndexUsesRequest(_Request):
     rows: list[int] = Field(description="numbers of uses, as the other paths give them")
 
 
-class _Answer(BaseModel):
+Result = TypeVar("Result")
+
+
+class Results(BaseModel, Generic[Result]):
+    """Results in the order of the request."""
+
     model: str
+    results: list[Result]
+
+
+class Listed(BaseModel, Generic[Result]):
+    """A list in the format of OpenAI's API."""
+
+    object: Literal["list"]
+    data: list[Result]
 
 
 class SentenceVectors(BaseModel):
@@ -210,11 +201,10 @@ class SentenceVectors(BaseModel):
     layers: list[Any] | None = None
 
 
-class EmbedResponse(_Answer):
+class EmbedResponse(Results[SentenceVectors]):
     """Sentences in the order of the request."""
 
     dim: int
-    results: list[SentenceVectors]
 
 
 class OpenAiEmbedding(BaseModel):
@@ -232,11 +222,10 @@ class OpenAiUsage(BaseModel):
     total_tokens: int
 
 
-class EmbeddingsResponse(_Answer):
+class EmbeddingsResponse(Listed[OpenAiEmbedding]):
     """The format of OpenAI's API."""
 
-    object: Literal["list"]
-    data: list[OpenAiEmbedding]
+    model: str
     usage: OpenAiUsage
 
 
@@ -255,12 +244,6 @@ class SentenceScores(BaseModel):
     unknown: list[bool] | None = None
 
 
-class ScoreResponse(_Answer):
-    """Sentences in the order of the request."""
-
-    results: list[SentenceScores]
-
-
 class LikelyWord(BaseModel):
     """A word and its log probability."""
 
@@ -275,12 +258,6 @@ class SentenceSubstitutes(BaseModel):
     position: int
     token: str
     words: list[LikelyWord]
-
-
-class SubstitutesResponse(_Answer):
-    """Sentences in the order of the request."""
-
-    results: list[SentenceSubstitutes]
 
 
 class WeightedWord(BaseModel):
@@ -303,12 +280,6 @@ class SentenceSenses(BaseModel):
 
     tokens: list[str]
     places: list[PlaceSense]
-
-
-class SensesResponse(_Answer):
-    """Sentences in the order of the request."""
-
-    results: list[SentenceSenses]
 
 
 class ExploredSentence(BaseModel):
@@ -339,9 +310,10 @@ class SenseWords(BaseModel):
     weights: list[float]
 
 
-class ExploreResponse(_Answer):
+class ExploreResponse(BaseModel):
     """`products[i][l][j][m]`: inner product of use i in layer l and use j in layer m."""
 
+    model: str
     n_layers: int
     language_model: bool
     sentences: list[ExploredSentence]
@@ -430,13 +402,6 @@ class ModelEntry(BaseModel):
     index: bool
 
 
-class ModelsResponse(BaseModel):
-    """A list of models in the format of OpenAI's API."""
-
-    object: Literal["list"]
-    data: list[ModelEntry]
-
-
 class TaskEntry(BaseModel):
     """A trained tagger or classifier, and what it tells apart."""
 
@@ -444,13 +409,6 @@ class TaskEntry(BaseModel):
     object: Literal["task"]
     task: Literal["tag", "classify"]
     labels: list[str]
-
-
-class TasksResponse(BaseModel):
-    """The taggers and classifiers that are served."""
-
-    object: Literal["list"]
-    data: list[TaskEntry]
 
 
 class TaskResult(BaseModel):
@@ -461,12 +419,6 @@ class TaskResult(BaseModel):
     spans: list[dict[str, Any]] | None = None
     label: str | list[str] | float | None = None
     probabilities: list[float] | dict[str, float]
-
-
-class TaskResponse(_Answer):
-    """Sentences or texts in the order of the request."""
-
-    results: list[TaskResult]
 
 
 class State(BaseModel):

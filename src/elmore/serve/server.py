@@ -24,7 +24,7 @@ from elmore.elmo import Elmo
 from elmore.errors import ConfigError
 from elmore.senses.index import Index
 from elmore.serve.app import make_app
-from elmore.serve.errors import ServiceError, error_response
+from elmore.serve.bodies import ServiceError, error_response
 from elmore.serve.settings import Settings
 
 __all__ = ["bind", "serve"]
