@@ -1,4 +1,4 @@
-"""What the six tasks are trained and scored on: the rows of the table in docs/tasks-results.md."""
+"""What the six tasks are trained and scored on: the rows of the table of docs/tasks-results.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elmore.tasks.folder import TASKS
 
 VECTORS = "glove/glove.6B.100d.40k.float16.npy"
 SYSTEMS = ("baseline", "elmo")
-# The same network with a biLM that never saw text: what its width and its spelling bring.
+# A biLM with random weights: how much comes from a wider input and from spelling.
 CONTROL = "random"
 
 

@@ -3,12 +3,12 @@
     python benchmarks/tasks.py --data DATA --model MODEL                  # all that is missing
     python benchmarks/tasks.py --data DATA --model MODEL --only ner --seeds 5 --jobs 2
     python benchmarks/tasks.py --data DATA --model MODEL --only ner --systems random --seeds 1
-    python benchmarks/tasks.py --write                                    # docs/tasks-results.md
-    python benchmarks/tasks.py --data DATA --model MODEL --epoch-times ner
+    python benchmarks/tasks.py --table                                    # as Markdown
 
-Each training runs in a process of its own on one thread and leaves one small JSON file in
-benchmarks/results/tasks/; what is there is not done again, and a training that was cut off goes on
-from its last save. Subsets are drawn once, by a seed of their own, and are the same for all.
+Each training runs in a process of its own on one thread and writes one small JSON file to
+benchmarks/results/tasks/. Results that are there are not computed again, and an interrupted
+training resumes from its last save. Subsets are drawn once, with a seed of their own, and are the
+same for all systems.
 """
 
 from __future__ import annotations
@@ -16,30 +16,28 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from experiments import CONTROL, EXPERIMENTS, SYSTEMS, VECTORS, task_class
-from md_table import table
-from task_page import draw, load_results, page, score_rows
 
 from elmore.base.json import json_digest
 from elmore.tasks.recipe import TaskRecipe
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "tasks"
-EPOCHS = HERE / "results" / "epoch-times.json"
-PAGE = HERE.parent / "docs" / "tasks-results.md"
-MARKER = "<!-- Written by `python benchmarks/tasks.py --write`. -->"
+Runs = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 
 
 def result_path(name: str, system: str, seed: int) -> Path:
-    """Say where a result lies."""
+    """The file of a result."""
     return RESULTS / f"{name}-{system}-{seed}.json"
 
 
@@ -65,7 +63,7 @@ def run_one(args: argparse.Namespace, name: str, system: str, seed: int) -> None
     if args.tiny:
         train, dev = train[: args.tiny], dev[: args.tiny]
     work = Path(args.work) / f"{name}-{system}-{seed}"
-    # A training that was cut off goes on; its CPU seconds are added up in a file beside it.
+    # An interrupted training resumes; its CPU seconds are added up in a file next to it.
     spent = work.with_suffix(".seconds")
     before = float(spent.read_text()) if spent.exists() else 0.0
     started, epochs = time.process_time(), []
@@ -111,7 +109,7 @@ def run_one(args: argparse.Namespace, name: str, system: str, seed: int) -> None
 
 
 def recipe_digest(recipe: TaskRecipe, system: str) -> str:
-    """Name what a training followed; how ELMo enters is nothing to the baseline."""
+    """Identify a recipe; the baseline does not depend on how ELMo enters."""
     content = recipe.to_json()
     if system == "baseline":
         del content["elmo"]
@@ -155,7 +153,7 @@ def check_results(args: argparse.Namespace) -> None:
         run["model"] for (_, system), runs in found.items() if system == "elmo" for run in runs
     }
     if models - {Elmo.load(args.model, threads=1).digest[:16]}:
-        sys.exit(f"{RESULTS} holds results of another biLM; remove them or pass --results FOLDER")
+        sys.exit(f"{RESULTS} has results of another biLM; remove them or pass --results FOLDER")
     for (name, system), runs in found.items():
         experiment = EXPERIMENTS[name]
         settings = {**experiment.settings, **dict(item.split("=", 1) for item in args.set)}
@@ -166,84 +164,102 @@ def check_results(args: argparse.Namespace) -> None:
             sys.exit(f"{RESULTS}/{name}-{system}-*: of another recipe or data; remove them")
 
 
-def epoch_times(args: argparse.Namespace, name: str) -> None:
-    """Time an epoch without ELMo, with an empty cache of layers, and with a full one."""
-    import torch
-    from machine import facts
-
-    from elmore import Elmo
-
-    torch.set_num_threads(1)
-    experiment, data = EXPERIMENTS[name], Path(args.data)
-    kind = task_class(experiment.task)
-    recipe = TaskRecipe.load("laptop", experiment.task, kind.sizes, {"schedule.epochs": "1"})
-    elmo = Elmo.load(args.model, threads=1)
-    times = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for title, model, cache in (
-            ("baseline, no ELMo", None, None),
-            ("layers computed in the epoch", elmo, folder),
-            ("layers from the cache", elmo, folder),
-        ):
-            task = kind(model, recipe=recipe, vectors=data / VECTORS, cache=cache)
-            train = experiment.train.examples(task, data)[: args.tiny or None]
-            started = time.process_time()
-            task.fit(train)
-            times[title] = round(time.process_time() - started, 1)
-    for title, seconds in times.items():
-        print(f"{name}: {title}: {seconds} s")
-    if args.tiny:
-        return
-    found = load_epochs()
-    found[name] = {"seconds": times, "examples": len(train), "machine": facts()}
-    EPOCHS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-
-
-def load_epochs() -> dict[str, Any]:
-    """Read what an epoch takes, by experiment."""
-    found: dict[str, Any] = (
-        json.loads(EPOCHS.read_text(encoding="utf-8")) if EPOCHS.exists() else {}
-    )
+def load_results(folder: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Read all results, by experiment and system, in the order of their seeds."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for path in sorted(folder.glob("*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        found.setdefault((result["experiment"], result["system"]), []).append(result)
     return found
 
 
+def score_rows(results: Runs) -> list[dict[str, Any]]:
+    """Compare the two systems on every test."""
+    found = []
+    for name, experiment in EXPERIMENTS.items():
+        pair = [results.get((name, system), []) for system in SYSTEMS]
+        if not all(pair):
+            continue
+        for place, title in enumerate(experiment.tests):
+            metric = pair[0][0]["metric"]
+            scores = [[run["tests"][title][metric] for run in runs] for runs in pair]
+            (base, base_sd), (ours, our_sd) = map(mean_sd, scores)
+            beyond = "yes" if ours - base > max(base_sd, our_sd) else "no"
+            before, after, theirs = experiment.paper
+            found.append(
+                {
+                    "task": f"{experiment.title}, {title}" if place else experiment.title,
+                    "score": metric,
+                    "baseline": _spread(scores[0]),
+                    "+ ELMo": _spread(scores[1]),
+                    "gain": f"{ours - base:+.2f}",
+                    "error reduction": f"{100 * (ours - base) / (100 - base):+.1f} %",
+                    "beyond sd": "one seed" if min(map(len, scores)) == 1 else beyond,
+                    "the paper": "–" if place else f"{before} → {after} ({theirs} %)",
+                }
+            )
+    return found
+
+
+def control_rows(results: Runs) -> list[dict[str, Any]]:
+    """Compare with a biLM that has random weights."""
+    titles = {SYSTEMS[0]: "baseline", CONTROL: "+ random biLM", SYSTEMS[1]: "+ ELMo"}
+    found = []
+    for name, experiment in EXPERIMENTS.items():
+        if all((name, system) in results for system in titles):
+            test = next(iter(experiment.tests))
+            row = {"task": experiment.title}
+            for system, title in titles.items():
+                runs = results[name, system]
+                row[title] = _spread([run["tests"][test][run["metric"]] for run in runs])
+            found.append(row)
+    return found
+
+
+def mean_sd(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation of a sample."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def _spread(values: Sequence[float]) -> str:
+    mean, sd = mean_sd(values)
+    return f"{mean:.2f}" + (f" ± {sd:.2f}" if len(values) > 1 else "") + f" ({len(values)})"
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Lay rows out as Markdown; their keys are the names of the columns."""
+    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    return lines + ["| " + " | ".join(map(str, row.values())) + " |" for row in rows]
+
+
 def main() -> int:
-    """Read the arguments and do what they say."""
+    """Parse arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--data", help="the folder with ner/ sst/ snli/ squad/ srl/ coref/ glove/")
     parser.add_argument("--model", help="the biLM")
     parser.add_argument("--only", action="append", choices=tuple(EXPERIMENTS))
     parser.add_argument("--systems", nargs="+", choices=(*SYSTEMS, CONTROL), default=list(SYSTEMS))
     parser.add_argument("--seeds", type=int, help="how many (default: 5 for ner and sst, else 3)")
-    parser.add_argument("--jobs", type=int, default=1, help="trainings side by side")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--work", default=str(Path(tempfile.gettempdir()) / "elmore-tasks"))
     parser.add_argument("--cache", default=str(Path(tempfile.gettempdir()) / "elmore-layers"))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--tiny", type=int, default=0, help="use so few examples, to try it out")
+    parser.add_argument("--tiny", type=int, default=0, help="use only this many examples")
     parser.add_argument("--results", help="another folder for the results")
-    parser.add_argument("--write", action="store_true", help="write docs/tasks-results.md and end")
-    parser.add_argument("--table", action="store_true", help="print the table and end")
-    parser.add_argument("--epoch-times", choices=tuple(EXPERIMENTS), help="time epochs and end")
+    parser.add_argument("--table", action="store_true", help="print the tables and exit")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.results or "ELMORE_TASK_RESULTS" in os.environ:
         global RESULTS
         RESULTS = Path(args.results or os.environ["ELMORE_TASK_RESULTS"])
         os.environ["ELMORE_TASK_RESULTS"] = str(RESULTS)
-    if args.write:
-        written = PAGE.read_text(encoding="utf-8").partition(MARKER)[0]  # by hand
-        found = page(load_results(RESULTS), load_epochs())
-        PAGE.write_text(written + MARKER + "\n" + found, encoding="utf-8")
-        draw(load_results(RESULTS), PAGE.parent / "pictures" / "tasks.svg")
-        return 0
     if args.table:
-        print("\n".join(table(score_rows(load_results(RESULTS)))))
+        results = load_results(RESULTS)
+        for rows in (score_rows(results), control_rows(results)):
+            print("\n".join([*table(rows), ""]) if rows else "")
         return 0
     if args.data is None or args.model is None:
         parser.error("pass --data and --model")
-    if args.epoch_times:
-        epoch_times(args, args.epoch_times)
-        return 0
     if args.one:
         run_one(args, args.one[0], args.one[1], int(args.one[2]))
         return 0

@@ -293,8 +293,10 @@ def measure(size: str, args: argparse.Namespace) -> None:
 def main() -> None:
     """Parse arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    corpus = Path(__file__).parents[2] / "shared/data/pretrain/wiki-core.valid.txt.xz"
-    parser.add_argument("--text", type=Path, default=corpus, help="real text, a sentence a line")
+    corpus = Path(__file__).parents[1] / "docs/assets/uses/news.txt"
+    parser.add_argument(
+        "--text", type=Path, default=corpus, help="one sentence per line; the default is short"
+    )
     parser.add_argument("--size", choices=SIZES, action="append")
     parser.add_argument("--negatives", type=int, default=4096)
     parser.add_argument("--threads", type=int, default=2)

@@ -183,7 +183,7 @@ def test_text_files_name_their_encoding_and_newlines() -> None:
 POSIX = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "posix", "readline"}
 
 
-@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "examples"])
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "examples", "tools"])
 def test_no_file_imports_a_posix_module_at_its_top(folder: str) -> None:
     wrong = []
     for path in sorted((SOURCE.parent / folder).rglob("*.py")):

@@ -90,7 +90,7 @@ def test_laptop_and_the_official_sizes() -> None:
 
 
 def test_laptop_has_what_the_search_found() -> None:
-    """docs/pretraining.md quotes these numbers, and benchmarks/results/search.json has the runs."""
+    """docs/measurements.md has the runs that chose these numbers."""
     recipe = Recipe.load("laptop")
     optimizer = recipe.optimizer
     assert (optimizer.name, optimizer.lr, optimizer.muon_lr) == ("muon", 0.008, 0.02)

@@ -232,8 +232,8 @@ def one_blas_thread() -> Iterator[None]:
 
     Without the C extension every product is numpy's. Its threads meet at every step of an LSTM,
     and on a busy machine they wait for each other most of the time: one thread per direction is
-    up to six times as fast (benchmarks/beside.py --native 0). The number of threads belongs to the
-    process, so users are counted. Another BLAS is left alone.
+    up to six times as fast. The number of threads belongs to the process, so users are counted.
+    Another BLAS is left alone.
     """
     global _blas_users, _blas_threads
     control = _blas_control()

@@ -1,83 +1,67 @@
-"""What a model knows: perplexity, grammar, parts of speech, senses, substitutes, sentences.
+"""What a model has learned: perplexity, grammar, tags, senses, substitutes, similar sentences.
 
-    python yardsticks.py --data ../../shared/data --model english -o results/english.json
-    python yardsticks.py --data ... --model runs/x/checkpoint --quick     # to choose between runs
-    python yardsticks.py --data ... --model runs/x/checkpoint -o results/english-float32.json
-    python yardsticks.py --data ... --model runs/x/checkpoint -o results/english-int8.json \
-        --precision int8 --beside results/english-float32.json --certify english-int8
-    python yardsticks.py --card results/english.json --before results/english-2026-11-16.json
+    python evaluation.py --data DATA -o results/english.json                  # the included model
+    python evaluation.py --data DATA --model runs/x/checkpoint --quick        # to compare two runs
+    python evaluation.py --data DATA --precision int8 --only pos wsd          # what int8 costs
 
-DATA holds `pretrain/*.valid.txt.xz`, `pretrain/*.test.txt.xz`, `pos/*.conllu.xz`, `wsd/`, `lm/`,
-`snli/` and `glove/`. Each part of the result is written as soon as it is there, and a part that is
-there is not measured again, so that a stopped run goes on. `--certify` stores the model in the
-precision that was measured, with what it costs in its certificate. `--card` writes the tables of
-docs/english.md, with an older model beside the new one.
+DATA has `pretrain/*.valid.txt.xz`, `pretrain/*.test.txt.xz`, `pos/*.conllu.xz`, `wsd/`, `lm/`,
+`snli/` and `glove/`. Each part of the result is written when it is ready and is not measured again,
+so a stopped run can be continued. The tables are printed as Markdown.
+
+Long input: held-out text is joined into sequences of 500, 2,000 and 10,000 tokens, without markers
+between sentences, as when somebody embeds a paragraph or a chapter. The table has the perplexity of
+each direction per fifth of what it has read. A model that was only trained on single sentences may
+diverge after a hundred tokens.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from alternatives import entailed_pairs, retrieved
-from long_input import SIZES, along, tokens_of
-from model_card import write_card
 
 from elmore import Elmo, perplexity
 from elmore.analysis import Blimp, LexicalSubstitution, Pos, Wsd
 from elmore.base.atomic import atomic_file
 from elmore.base.io import open_text
-from elmore.embedding.certificate import certified
-from elmore.formats import elmore_folder
 from elmore.language_model.predictions import LanguageModel
 from elmore.published.catalog import BUNDLED
+from elmore.text.sentence import Sentence
 
 # What `--quick` measures: enough to tell two runs apart, in three minutes of one core.
 QUICK_SENTENCES = 2_000
-# What a certificate tells: its title, the part of the result, the name there.
-PROBES = (
-    ("parts of speech (UPOS, EWT test), mean of layers", "pos", "upos mean"),
-    ("word senses (ALL), layer 2, averages", "wsd", "ALL layer 2, sense averages"),
-    ("word senses (ALL), layer 2, nearest instance", "wsd", "ALL layer 2, nearest instance"),
-)
 QUICK_POS_SENTENCES = 4_000
 JOINED_TOKENS = 500
+# Long input: tokens per sequence, tokens per fifth, and how many sequences are read.
+SIZES = ((500, 100, 200), (2_000, 400, 100), (10_000, 2_000, 25))
 
 
 def main() -> None:
     """Measure what is missing in the result file, then print it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path)
+    parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", default=None, help="default: the bundled model")
     parser.add_argument("-o", "--output", type=Path, help="the result file, JSON")
     parser.add_argument("--cache", type=Path, help="where the layers are kept for next time")
     parser.add_argument("--precision", choices=("float32", "float16", "int8"))
-    parser.add_argument("--beside", type=Path, help="the result file of float32")
-    parser.add_argument("--certify", type=Path, metavar="FOLDER", help="store the model there")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--quick", action="store_true", help="two perplexities and UPOS, small")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), help="measure these alone")
-    parser.add_argument("--card", type=Path, metavar="RESULT", help="write docs/english.md")
-    parser.add_argument("--before", type=Path, help="the result file of an older model")
     args = parser.parse_args()
-    if args.card is not None:
-        write_card(args.card, args.before)
-        return
-    if args.data is None:
-        parser.error("pass --data")
-    if args.certify is not None and (args.beside is None or args.precision is None):
-        parser.error("--certify needs --precision and --beside")
     result: dict[str, Any] = {}
     if args.output is not None and args.output.exists():
         result = json.loads(args.output.read_text(encoding="utf-8"))
     model = args.model or BUNDLED
     elmo = Elmo.load(model, threads=args.threads, precision=args.precision)
-    parts = QUICK if args.quick else PROBED if args.beside else PARTS
+    parts = QUICK if args.quick else PARTS
     for part, measure in parts.items():
         if part in result or part not in (args.only or parts):
             continue
@@ -89,15 +73,6 @@ def main() -> None:
             with atomic_file(args.output, overwrite=True) as stream:
                 stream.write((json.dumps(result, indent=1) + "\n").encode())
     print(table(result))
-    if args.certify is not None:
-        beside = json.loads(args.beside.read_text(encoding="utf-8"))
-        probes = {
-            title: {"float32": beside[part]["metrics"][name], args.precision: found}
-            for title, part, name in PROBES
-            if (found := result[part]["metrics"].get(name)) is not None
-        }
-        checkpoint = certified(elmo.checkpoint, args.precision, probes)
-        elmore_folder.write(checkpoint, args.certify, overwrite=True, precision=args.precision)
 
 
 def measure_perplexity(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
@@ -120,7 +95,7 @@ def measure_pos(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
     """Probe UD-EWT for its own and the universal tags."""
     files = [args.data / "pos" / f"en_ewt-ud-{part}.conllu.xz" for part in ("train", "dev", "test")]
     vectors = args.data / "glove" / "glove.6B.100d.40k.float16.npy"
-    controls = not args.quick and args.beside is None
+    controls = not args.quick and args.precision is None
     return (
         Pos(
             elmo,
@@ -145,7 +120,7 @@ def measure_joined(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _joined(path: Path) -> Iterator[str]:
-    """The lines of a CoNLL-U file with many sentences made one, its words numbered anew."""
+    """The lines of a CoNLL-U file with many sentences made one, its words numbered again."""
     number = 0
     with open_text(path, what="text") as stream:
         for line in stream.read().decode().splitlines():
@@ -160,10 +135,33 @@ def _joined(path: Path) -> Iterator[str]:
 
 
 def measure_long(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
-    """Perplexity along sequences of 500, 2,000 and 10,000 tokens."""
-    tokens = tokens_of(args.data / "pretrain" / "wiki-core.test.txt.xz", elmo)
+    """Measure perplexity along sequences of 500, 2,000 and 10,000 tokens."""
+    with open_text(args.data / "pretrain" / "wiki-core.test.txt.xz", what="text") as stream:
+        lines = stream.read().decode("utf-8").splitlines()
+    tokens = [token for line in lines if line for token in elmo.tokenize(line).tokens]
     model = LanguageModel(elmo)
-    return {"rows": [along(model, tokens, *size) for size in SIZES]}
+    return {"rows": [_along(model, tokens, *size) for size in SIZES]}
+
+
+def _along(model: LanguageModel, tokens: list[str], length: int, fifth: int, count: int) -> Any:
+    """The perplexity of each direction, per fifth of what it has read."""
+    count = min(count, len(tokens) // length)
+    sums = np.zeros((2, -(-length // fifth)))
+    for k in range(count):
+        sentence = Sentence(tuple(tokens[k * length : (k + 1) * length]), None)
+        logs, _ = model.predict([sentence])
+        for d, values in enumerate((logs[0][:length], logs[1][::-1][:length])):
+            sums[d] += np.add.reduceat(-values, np.arange(0, length, fifth))
+    means = sums / (count * fifth)
+    return {
+        "tokens": length,
+        "sequences": count,
+        **{
+            name: [round(math.exp(min(value, 700)), 1) for value in row]
+            for name, row in zip(("forward", "backward"), means, strict=True)
+        },
+        "worst": round(float(np.exp((means - means[:, :1]).max())), 3),
+    }
 
 
 def measure_blimp(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
@@ -189,9 +187,9 @@ def measure_retrieval(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_wsd(elmo: Elmo, args: argparse.Namespace) -> dict[str, Any]:
-    """Tell senses apart, beside static vectors and random weights."""
+    """Choose senses, compared with static vectors and random weights."""
     vectors = args.data / "glove" / "glove.6B.100d.40k.float16.npy"
-    controls = args.beside is None
+    controls = args.precision is None
     probe = Wsd(elmo, vectors=vectors if controls else None, random=controls, cache=args.cache)
     return probe.run(args.data / "wsd").to_dict()
 
@@ -207,7 +205,6 @@ PARTS = {
     "retrieval": measure_retrieval,
 }
 QUICK = {"perplexity": measure_perplexity, "pos": measure_pos}
-PROBED = {"pos": measure_pos, "wsd": measure_wsd}
 
 
 def table(result: dict[str, Any]) -> str:

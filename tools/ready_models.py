@@ -1,10 +1,10 @@
 """Train the taggers and classifiers that ship with elmore, score them, and write their cards.
 
-    python benchmarks/ready_models.py DATA [--only pos chunk sentiment sentiment-5] [--cache CACHE]
+    python tools/ready_models.py DATA [--only pos chunk sentiment sentiment-5] [--cache CACHE]
 
-DATA holds `pos/` (UD English-EWT), `srl/` (English Web Treebank with parses), `sst/` (SST trees),
+DATA has `pos/` (UD English-EWT), `srl/` (English Web Treebank with parses), `sst/` (SST trees),
 `coref/` (OntoGUM) and `ner/` (CoNLL-2003; scored on, never trained on); 60 sentences about other
-things than films are in `benchmarks/data`. Each model goes to src/elmore/models/TASK-NAME in
+things than films are in `tools/data`. Each model goes to src/elmore/models/TASK-NAME in
 float16, without the biLM: it refers to the included `english` by its digest. All four take about
 ten minutes on one core. Run it again whenever `english` changes, and commit the folders.
 """
@@ -222,7 +222,7 @@ READY: dict[str, Ready] = {
         "Phrases",
         "spans NP, VP, PP, ADVP, ADJP, SBAR, PRT, INTJ, CONJP",
         "the trees of the English Web Treebank (PropBank release), made flat by rules in "
-        "benchmarks/ready_models.py",
+        "tools/ready_models.py",
         SHARE,
         f"{WEB} The phrases come from simple rules, which differ in details from CoNLL-2000.",
         parsed("ewt.train.gold_conll.xz"),
@@ -332,7 +332,7 @@ def card(name: str, ready: Ready, task: Any, figures: dict[str, Any]) -> str:
             f"| limits | {ready.limits} |\n",
             "| test data | score | |\n|---|---|---:|",
             *rows,
-            f"\nTrained by `benchmarks/ready_models.py` with elmore {__version__}, seed 0.\n",
+            f"\nTrained by `tools/ready_models.py` with elmore {__version__}, seed 0.\n",
         ]
     )
 
@@ -352,7 +352,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     elmo = Elmo.load(threads=1)
-    path = Path(__file__).parent / "results" / "ready_models.json"
+    path = Path(__file__).parent / "ready_models.json"
     for name in args.only:
         found = make(name, args, elmo)
         print(name, json.dumps(found), flush=True)

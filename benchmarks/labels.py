@@ -1,11 +1,11 @@
-"""How `tag` and `classify` do with 50, 200 and 1,000 labelled sentences, beside simple baselines.
+"""Accuracy of `tag` and `classify` after 50, 200 and 1,000 labelled sentences, and of baselines.
 
-    python benchmarks/label_your_data.py DATA --cache CACHE -o results/label_your_data.json
-    python benchmarks/label_your_data.py --draw results/label_your_data.json PICTURE.svg
+    python benchmarks/labels.py DATA --cache CACHE -o results/labels.json
+    python benchmarks/labels.py --draw results/labels.json PICTURE.svg
 
-DATA holds `pos/` (UD English-EWT) and `sst/` (SST trees), both compressed. Each size is drawn with
-three seeds from the training file; scores are on the test file, and the models hold out a part of
-what they were given, as a user's would.
+DATA has `pos/` (UD English-EWT) and `sst/` (SST trees), both compressed. Each size is drawn with
+three seeds from the training file. Scores are on the test file. The models hold out some of what
+they are given, as yours would.
 """
 
 from __future__ import annotations
