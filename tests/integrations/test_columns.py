@@ -16,7 +16,7 @@ from small_models import TEXT
 from elmore import Elmo
 from elmore.embedding.results import value_shape
 from elmore.embedding.stream import embed_records
-from elmore.embedding.vector_files import Settings, open_writer
+from elmore.embedding.vector_files import Settings, write_vectors
 from elmore.errors import ConfigError, InputError
 from elmore.integrations import columns
 from elmore.integrations.columns import ColumnEmbedder, ColumnJob
@@ -59,10 +59,9 @@ def test_columns_are_those_of_the_parquet_files(tiny_folder: Path, tmp_path: Pat
         for dtype in ("float32", "float16"):
             path = tmp_path / f"{number}-{dtype}.parquet"
             shape = value_shape(elmo.config, Output(**options))
-            with open_writer("parquet", path, Settings(shape=shape, dtype=dtype)) as writer:
-                sentences = [(line, elmo.tokenize(line)) for line in lines]
-                for record in embed_records(elmo.engine, sentences, Output(**options)):
-                    writer.write(record)
+            sentences = [(line, elmo.tokenize(line)) for line in lines]
+            records = embed_records(elmo.engine, sentences, Output(**options))
+            write_vectors("parquet", path, records, Settings(shape=shape, dtype=dtype))
             file = pq.read_table(path)
             result = embed(pa.table({"text": lines}), tiny_folder, dtype=dtype, **options)
             for name in result.schema.names[1:]:

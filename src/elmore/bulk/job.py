@@ -16,7 +16,12 @@ from elmore.base.pool import Worker
 from elmore.config import BiLmConfig
 from elmore.embedding.load import ModelPath
 from elmore.embedding.results import value_shape
-from elmore.embedding.vector_files import WRITERS, Settings, check_format, open_writer
+from elmore.embedding.vector_files import (
+    VECTOR_FORMATS,
+    Settings,
+    check_format,
+    write_vectors,
+)
 from elmore.errors import ConfigError
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions, check_counts
 from elmore.text.reading import Counts, Errors, Reading, SentenceReader
@@ -54,7 +59,7 @@ class Job(Compute, Output):
 
     Attributes:
         model: what `Elmo.load` takes.
-        format: of the shards, one of `WRITERS`.
+        format: of the shards, one of `VECTOR_FORMATS`.
         tokenized: lines are tokens separated by spaces.
         split_sentences: lines are running text, with blank lines between paragraphs.
         field, column, conllu: where the texts are in a file, as in `text.records.Records`.
@@ -82,8 +87,8 @@ class Job(Compute, Output):
     def __post_init__(self) -> None:
         Compute.__post_init__(self)
         Output.__post_init__(self)
-        if self.format not in WRITERS:
-            raise ConfigError(f"format={self.format!r}; use one of {', '.join(WRITERS)}")
+        if self.format not in VECTOR_FORMATS:
+            raise ConfigError(f"format={self.format!r}; use one of {', '.join(VECTOR_FORMATS)}")
         check_format(self.format, pooled=self.pool is not None)
         # Workers find a function by its name.
         object.__setattr__(self, "tokenizer", sendable(self.tokenizer))
@@ -193,9 +198,7 @@ class ShardEmbedder:
 
         records = embed_records(self.elmo.engine, sentences(), self.job)
         settings = self.job.writer_settings(self.elmo.config, first)
-        with open_writer(self.job.format, path, settings) as writer:
-            for record in records:
-                writer.write(record)
+        write_vectors(self.job.format, path, records, settings)
         return {
             "sentences": counts.sentences,
             "tokens": counts.tokens,

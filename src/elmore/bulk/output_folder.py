@@ -23,7 +23,7 @@ from elmore.base.journal import FinishedFile, JournalFolder
 from elmore.base.json import read_json
 from elmore.base.manifest import FolderFormat
 from elmore.base.messages import shown
-from elmore.embedding.vector_files import WRITERS
+from elmore.embedding.vector_files import VECTOR_FORMATS
 from elmore.errors import ConfigError, FormatError, ResumeError
 from elmore.limits import LIMITS
 from elmore.text.reading import Counts
@@ -111,7 +111,7 @@ class BulkFolder:
         with JournalFolder.opened(
             path, ShardRecord, _SHARD, busy=busy, marks=(MANIFEST,)
         ) as journal:
-            yield cls(journal, WRITERS[form].suffixes[0], overwrite)
+            yield cls(journal, VECTOR_FORMATS[form][0], overwrite)
 
     def shard(self, number: int) -> Path:
         """The file of a shard."""

@@ -23,7 +23,13 @@ from elmore.cli.console import (
     write_json,
     write_result,
 )
-from elmore.embedding.vector_files import WRITERS, Record, Settings, check_format, open_writer
+from elmore.embedding.vector_files import (
+    VECTOR_FORMATS,
+    Record,
+    Settings,
+    check_format,
+    write_vectors,
+)
 from elmore.errors import ConfigError
 from elmore.options import Output
 
@@ -79,7 +85,7 @@ _WORDS = 10
     "-f",
     "--format",
     "form",
-    type=click.Choice(tuple(WRITERS)),
+    type=click.Choice(tuple(VECTOR_FORMATS)),
     help="Output format, by default from the suffix of -o, else jsonl.",
 )
 @options.layers(more="; all for each layer")
@@ -216,10 +222,11 @@ def _format(form: str | None, output: Path | None, pool: str | None) -> str:
     """The format of -f, or of the suffix of -o."""
     if form is None:
         suffix = "" if output is None else output.suffix.lower()
-        known = {suffix: name for name, info in WRITERS.items() for suffix in info.suffixes}
+        known = {suffix: name for name, some in VECTOR_FORMATS.items() for suffix in some}
         if suffix and suffix not in known:
             # JSON lines in a file called x.pt would be a surprise later.
-            raise ConfigError(f"'{output}' has an unknown suffix; pass -f {', '.join(WRITERS)}")
+            names = ", ".join(VECTOR_FORMATS)
+            raise ConfigError(f"'{output}' has an unknown suffix; pass -f {names}")
         form = known.get(suffix, "jsonl")
     check_format(form, pooled=pool is not None)
     return form
@@ -239,7 +246,7 @@ def _check_flags(
         raise ConfigError("--shard-bytes is for --workers; leave it out or pass --workers N")
     if workers is not None and output is None:
         raise ConfigError("--workers fills a folder; pass -o FOLDER")
-    if output is None and not WRITERS[form].streams:
+    if output is None and form != "jsonl":
         raise ConfigError(f"{form} cannot be written to stdout; pass -o FILE")
     if output is None and console.json:
         raise ConfigError("--json would mix with the vectors on stdout; pass -o FILE")
@@ -273,24 +280,25 @@ def _write_vectors(
     from elmore.text.reading import Counts
 
     counts = Counts()
-    with open_writer(form, output, settings) as writer:
+
+    def records() -> Iterator[Record]:
+        # The model is loaded when the output is known to be writable.
         from elmore.embedding.stream import embed_records
 
         elmo = compute.load(checkpoint, text.tokenizer)
         start = time.perf_counter()
-        records: Iterator[Record]
         if view == "senses":
-            records = (
-                Record(line, sentence.tokens, sentence.spans, found.dense())
-                for line, sentence, found in _senses(text, elmo, counts)
-            )
+            for line, sentence, found in _senses(text, elmo, counts):
+                yield Record(line, sentence.tokens, sentence.spans, found.dense())
+                progress.update(1)
         else:
-            records = embed_records(elmo.engine, text.read(elmo, counts), wanted)
-        for record in records:
-            writer.write(record)
-            progress.update(1)
-    if console.verbose:
-        console.say(_summary(counts, elmo, time.perf_counter() - start))
+            for record in embed_records(elmo.engine, text.read(elmo, counts), wanted):
+                yield record
+                progress.update(1)
+        if console.verbose:
+            console.say(_summary(counts, elmo, time.perf_counter() - start))
+
+    write_vectors(form, output, records(), settings)
     return counts
 
 

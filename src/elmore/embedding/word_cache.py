@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.atomic import atomic_file
 from elmore.text.batching import Batch
 
-__all__ = ["WordCache", "write_token_vectors"]
+__all__ = ["WordCache"]
 
 Array = NDArray[np.float32]
 
@@ -98,27 +96,3 @@ def _word_keys(batch: Batch) -> list[bytes]:
     parts = [part for part in (batch.words, batch.word_ids) if part is not None]
     rows = [[row.tobytes() for row in part] for part in parts]
     return rows[0] if len(rows) == 1 else [a + b for a, b in zip(*rows, strict=True)]
-
-
-def write_token_vectors(
-    path: Path, vectors: Callable[[int], Array], n_words: int, *, overwrite: bool = False
-) -> None:
-    """Write the token layer of a vocabulary as `dump_token_embeddings` of bilm-tf does.
-
-    The file has one dataset `embedding`, row = line of the vocabulary. `vectors` gives the next
-    rows from a row number on, (n, dim), until there are `n_words`.
-    """
-    import h5py
-
-    with (
-        atomic_file(path, overwrite=overwrite, mode="w+b") as stream,
-        h5py.File(stream, "w") as file,
-    ):
-        row, dataset = 0, None
-        while row < n_words:
-            block = vectors(row)
-            if dataset is None:
-                shape = (n_words, block.shape[1])
-                dataset = file.create_dataset("embedding", shape, np.float32)
-            dataset[row : row + len(block)] = block
-            row += len(block)

@@ -20,10 +20,10 @@ from elmore.base.messages import shown
 from elmore.base.optional import require
 from elmore.config import BiLmConfig
 from elmore.embedding.load import ModelPath, absolute, read_checkpoint
+from elmore.embedding.parquet_file import VectorColumns
 from elmore.embedding.results import value_shape
 from elmore.embedding.stream import embed_records
 from elmore.embedding.vector_files import Record, stored
-from elmore.embedding.vector_files.parquet import VectorColumns
 from elmore.errors import ConfigError, InputError
 from elmore.integrations.loaded import load_once
 from elmore.options import Compute, ComputeOptions, Output, OutputOptions

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from elmore.embedding.vector_files import Record, Settings, open_writer
+from elmore.embedding.vector_files import Record, Settings, write_vectors
 from elmore.errors import MissingExtra
 
 arrow = pytest.importorskip("pyarrow")
@@ -19,12 +19,15 @@ SENTENCES = [("It", "fell", "."), (), ("Ναί",), ("a",) * 5]
 def write(path, shape, sentences=SENTENCES, *, spans=True, **settings):
     generator = np.random.default_rng(0)
     arrays = []
-    with open_writer("parquet", path, Settings(shape=shape, **settings)) as writer:
+
+    def records():
         for tokens in sentences:
             form = tuple(len(tokens) if size is None else size for size in shape)
             arrays.append(generator.normal(size=form).astype(np.float32))
             places = tuple((k, k + 1) for k in range(len(tokens))) if spans else None
-            writer.write(Record(" ".join(tokens), tokens, places, arrays[-1]))
+            yield Record(" ".join(tokens), tokens, places, arrays[-1])
+
+    write_vectors("parquet", path, records(), Settings(shape=shape, **settings))
     return arrays
 
 
@@ -75,7 +78,7 @@ def test_pooled_vectors(tmp_path):
 
 
 def test_row_groups_are_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("elmore.embedding.vector_files.parquet._GROUP_BYTES", 300)
+    monkeypatch.setattr("elmore.embedding.parquet_file._GROUP_BYTES", 300)
     arrays = write(tmp_path / "x", (None, 4), SENTENCES * 20, first=1000)
     file = parquet.ParquetFile(tmp_path / "x")
     tokens = sum(map(len, SENTENCES)) * 20

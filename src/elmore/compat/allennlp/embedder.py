@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from elmore.compat.allennlp.character_ids import (
 )
 from elmore.elmo import Elmo
 from elmore.embedding.results import SentenceLayers
-from elmore.embedding.vector_files import Record, Settings, open_writer
+from elmore.embedding.vector_files import Record, Settings, write_vectors
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -146,12 +145,13 @@ class ElmoEmbedder:
             overwrite=True,
         )
         rows = (line.split() for line in lines)
-        with contextlib.ExitStack() as stack:
-            writer: Any = stack.enter_context(open_writer("hdf5", Path(output_file_path), settings))
+
+        def records() -> Iterator[Record]:
             for line, values in zip(lines, self.embed_sentences(rows, batch_size), strict=True):
                 tokens = tuple(line.split())
-                layers = SentenceLayers(tokens, None, values)
-                kept = values
                 if output_format != "all":
-                    kept = layers.mix("top" if output_format == "top" else "mean")
-                writer.write(Record(line, tokens, None, kept))
+                    layers = SentenceLayers(tokens, None, values)
+                    values = layers.mix("top" if output_format == "top" else "mean")
+                yield Record(line, tokens, None, values)
+
+        write_vectors("hdf5", Path(output_file_path), records(), settings)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from elmore.base.atomic import atomic_file
 from elmore.base.io import open_text, read_lines
 from elmore.elmo import Elmo
-from elmore.embedding.vector_files import Record, Settings, open_writer
-from elmore.embedding.word_cache import write_token_vectors
+from elmore.embedding.vector_files import Record, Settings, write_vectors
 from elmore.errors import ConfigError
 from elmore.limits import LIMITS
 from elmore.text.characters import ByteAlphabet
@@ -226,12 +227,15 @@ def dump_token_embeddings(
     """
     words = Words.read(vocab_file).words
     elmo = Elmo.load((options_file, weight_file))
-    write_token_vectors(
-        Path(outfile),
-        lambda row: elmo.engine.token_vectors(words[row : row + _BLOCK]),
-        len(words),
-        overwrite=True,
-    )
+    with (
+        atomic_file(Path(outfile), overwrite=True, mode="w+b") as stream,
+        h5py.File(stream, "w") as file,
+    ):
+        shape = (len(words), elmo.config.lstm.projection_dim)
+        dataset = file.create_dataset("embedding", shape, np.float32)
+        for row in range(0, len(words), _BLOCK):
+            some = slice(row, row + _BLOCK)
+            dataset[some] = elmo.engine.token_vectors(words[some])
 
 
 def dump_bilm_embeddings(
@@ -256,11 +260,12 @@ def dump_bilm_embeddings(
     elmo = Elmo.load((options_file, weight_file))
     settings = Settings(shape=(elmo.n_layers, None, elmo.dim), sentence_index=False, overwrite=True)
     name = str(dataset_file)
-    with (
-        open_text(Path(dataset_file), what="text") as stream,
-        open_writer("hdf5", Path(outfile), settings) as writer,
-        elmo.stateful() as state,
-    ):
-        for _, line in read_lines(stream, what=name, max_line=LIMITS.text_line_bytes):
-            [layers] = state.layers([line.split()], tokenized=True)
-            writer.write(Record(line, layers.tokens, None, layers.values))
+
+    def records() -> Iterator[Record]:
+        state = elmo.stateful()
+        with open_text(Path(dataset_file), what="text") as stream:
+            for _, line in read_lines(stream, what=name, max_line=LIMITS.text_line_bytes):
+                [layers] = state.layers([line.split()], tokenized=True)
+                yield Record(line, layers.tokens, None, layers.values)
+
+    write_vectors("hdf5", Path(outfile), records(), settings)

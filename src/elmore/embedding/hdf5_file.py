@@ -1,0 +1,140 @@
+"""HDF5 in the layout of the old `allennlp elmo` command.
+
+One dataset per sentence, its key the number of the sentence from 0 over the complete input:
+(layers, time, dim) for all layers, else (time, dim); with pooling without the time axis.
+`sentence_to_index`, shape (1,), holds a JSON object of each line, stripped, to its key; of equal
+lines the last one counts. New are attributes of each dataset, which old readers do not see:
+`tokens`, (time,) strings, and `spans`, (time, 2) int32, if the tokens came from a text. Files of
+pooled vectors have the attribute `pooled`.
+
+Memory stays flat: lines are spooled to disk. Only that JSON text is in memory, at the very end,
+because HDF5 takes a string at once (and copies it twice). So it is left out above a million lines;
+a reader would have to hold it too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmore.base.messages import shown
+from elmore.embedding.vector_files import Record, Settings, stored, utf8
+from elmore.errors import ConfigError
+
+__all__ = ["write"]
+
+_INDEX = "sentence_to_index"
+
+_MAX_LINES = 1_000_000
+# Files of HDF5 1.8 (2008), which every h5py reads. The older layout, h5py's default, holds the
+# names of a group in one block of memory: 200,000 datasets cost it 15 MB more, this one nothing.
+_VERSIONS = ("v108", "v108")
+
+
+def write(stream: BinaryIO, records: Iterable[Record], settings: Settings) -> None:
+    """Write records into a file that is open for reading and writing."""
+    import h5py
+    from h5py import h5d, h5o, h5p, h5s, h5t
+
+    folder = Path(stream.name).parent
+    with (
+        tempfile.TemporaryFile(dir=folder) as spool,
+        h5py.File(stream, "w", libver=_VERSIONS) as file,
+    ):
+        if settings.pooled:  # (layers, dim) and (time, dim) look the same
+            file.attrs["pooled"] = True
+        indexed = settings.sentence_index is not False and not settings.sentence_keys
+        number_type = h5t.IEEE_F16LE if settings.dtype == "float16" else h5t.IEEE_F32LE
+        properties = h5p.create(h5p.DATASET_CREATE)
+        properties.set_obj_track_times(False)  # same input, same bytes
+        links = h5p.create(h5p.LINK_CREATE)
+        links.set_char_encoding(h5t.CSET_UTF8)
+        links.set_create_intermediate_group(True)  # a "/" in a line opens a group
+        count = 0
+        for count, record in enumerate(records, 1):
+            values = stored(record, settings.dtype)
+            key = str(settings.first + count - 1).encode()
+            if settings.sentence_keys:
+                key = _sentence_key(file, record.text.strip())
+            # h5py's own create_dataset takes three times as long.
+            space = h5s.create_simple(values.shape)
+            dataset = h5d.create(file.id, None, number_type, space, properties)
+            h5o.link(dataset, file.id, key, lcpl=links)
+            if values.size:
+                dataset.write(h5s.ALL, h5s.ALL, values)
+            _describe(dataset, record)
+            if indexed and count > _MAX_LINES and not settings.sentence_index:
+                warnings.warn(
+                    f"over {_MAX_LINES} lines: sentence_to_index is left out; pass "
+                    "--sentence-index to write it all the same",
+                    stacklevel=2,
+                )
+                indexed = False
+            if indexed:
+                spool.write(json.dumps(record.text.strip()).encode() + b"\n")
+        if indexed:
+            dataset = file.create_dataset(_INDEX, (1,), h5py.string_dtype("utf-8"))
+            dataset[0] = _json_index(spool, count, settings.first, folder)
+
+
+def _sentence_key(file: Any, line: str) -> bytes:
+    if not line or line in file:
+        what = f"the line {shown(line, 60)!r} occurs twice" if line else "a line is blank"
+        raise ConfigError(f"{what} and cannot be the name of a dataset; use numbers as names")
+    return line.encode("utf-8", "surrogateescape")
+
+
+def _describe(dataset: Any, record: Record) -> None:
+    """Write the attributes of a dataset."""
+    import h5py
+    from h5py import h5a, h5s, h5t
+
+    # A string of HDF5 ends at its first NUL, and none can hold a lone surrogate.
+    tokens = [utf8(token).replace("\0", "\ufffd") for token in record.tokens]
+    strings = h5t.py_create(h5py.string_dtype(), logical=True)
+    attribute = h5a.create(dataset, b"tokens", strings, h5s.create_simple((len(tokens),)))
+    if tokens:
+        attribute.write(np.array(tokens, object))
+    if record.spans is not None:
+        spans = np.array(record.spans, np.int32).reshape(-1, 2)
+        space = h5s.create_simple(spans.shape)
+        attribute = h5a.create(dataset, b"spans", h5t.STD_I32LE, space)
+        if tokens:
+            attribute.write(spans)
+
+
+def _json_index(spool: BinaryIO, count: int, first: int, folder: Path) -> bytes:
+    """Make the JSON object of lines to keys; of equal lines the last one stays."""
+    last = _last_ones(spool, count)
+    spool.seek(0)
+    # By way of the disk: a buffer in memory would be moved, and held twice, each time it grows.
+    with tempfile.TemporaryFile(dir=folder) as result:
+        mark = b"{"
+        for k, line in enumerate(spool):
+            if last[k]:
+                result.write(mark + line[:-1] + b': "%d"' % (first + k))
+                mark = b", "
+        result.write(b"}" if count else b"{}")
+        result.seek(0)
+        return result.read()
+
+
+def _last_ones(spool: BinaryIO, count: int) -> NDArray[np.bool_]:
+    """Mark the lines that no equal line follows, (count,); 16 bytes of memory for each."""
+    spool.seek(0)
+    sums = np.empty(count, [("high", "u8"), ("low", "u8")])
+    for k, line in enumerate(spool):
+        digest = hashlib.blake2b(line, digest_size=16).digest()
+        sums[k] = np.frombuffer(digest, sums.dtype)[0]
+    _, first_from_end = np.unique(sums[::-1], return_index=True)
+    last = np.zeros(count, np.bool_)
+    last[count - 1 - first_from_end] = True
+    return last
