@@ -15,7 +15,7 @@ from elmore.base import optional as _imports
 from elmore.cli import main as program
 from elmore.cli.console import fitted
 from elmore.cli.main import VERBS
-from elmore.cli.options import ComputeChoice
+from elmore.cli.options import ModelChoice
 from elmore.errors import MissingExtra
 
 
@@ -77,7 +77,7 @@ def test_version(cli):
 
 
 def test_log_and_warnings_are_lines_on_stderr(cli, tiny_folder, text, monkeypatch):
-    load = ComputeChoice.load
+    load = ModelChoice.load
 
     def chatty(*arguments):
         logging.getLogger("elmore.test").info("loading")
@@ -85,7 +85,7 @@ def test_log_and_warnings_are_lines_on_stderr(cli, tiny_folder, text, monkeypatc
         warnings.warn("for developers", DeprecationWarning, stacklevel=1)
         return load(*arguments)
 
-    monkeypatch.setattr(ComputeChoice, "load", chatty)
+    monkeypatch.setattr(ModelChoice, "load", chatty)
     base = ["embed", text, "--model", tiny_folder]
     assert cli(*base).err.splitlines()[0] == "elmore: warning: mind\\nthis"
     assert "elmore: info: loading" in cli(*base, "-v").err

@@ -141,7 +141,7 @@ def test_an_unexpected_error_is_one_line_too(cli, tiny_folder, text, monkeypatch
     def broken(*_: object) -> None:
         raise KeyError("oops")
 
-    monkeypatch.setattr("elmore.cli.options.ComputeChoice.load", broken)
+    monkeypatch.setattr("elmore.cli.options.ModelChoice.load", broken)
     result = cli("embed", text, "--model", tiny_folder)
     assert result.code == 1
     assert "unexpected KeyError" in result.err

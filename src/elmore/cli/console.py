@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import logging
-import os
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
-
-import click
+from typing import Any
 
 from elmore.base.messages import Progress, progress_of, say, shown
 from elmore.errors import ConfigError, ElmoreError
 
-if TYPE_CHECKING:
-    from elmore.formats.checkpoint import Checkpoint
-    from elmore.text.reading import Counts
-
-__all__ = [
-    "Console",
-    "check_new",
-    "common",
-    "fitted",
-    "one_line",
-    "several",
-    "write_json",
-    "write_result",
-]
-
 # Of one message: a terminal with 80 columns shows it in five lines.
 _MAX_CHARACTERS = 380
-Function = Callable[..., Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +33,17 @@ class Console:
         if not self.quiet:
             say(line)
 
+    def result(self, value: Any, text: str) -> None:
+        """Write a result to stdout, as JSON or as text."""
+        write_result(json.dumps(value, indent=2, ensure_ascii=False) if self.json else text)
+
+    def done(self, facts: dict[str, Any], line: str) -> None:
+        """Report what a verb has written to a file: a line on stderr, or JSON on stdout."""
+        if self.json:
+            self.result(facts, line)
+        else:
+            self.say(line)
+
     def progress(
         self, unit: str, total: int | None = None
     ) -> contextlib.AbstractContextManager[Progress]:
@@ -61,16 +52,6 @@ class Console:
             progress_of(False if self.quiet else None, unit=unit, total=total)
         )
 
-    def waiting(self, inputs: Sequence[str]) -> None:
-        """Explain the silence of a verb that was given no input in a terminal."""
-        if not inputs and sys.stdin is not None and sys.stdin.isatty():
-            self.say("reading from the terminal; end with Ctrl-D")
-
-    def notes(self, counts: Counts, checkpoint: Checkpoint, *more: str) -> None:
-        """Say what a reader of the result should know about the text that was read."""
-        if notes := [*reading_notes(counts, checkpoint), *more]:
-            self.say(f"read {several(counts.sentences, 'sentence')}: {', '.join(notes)}")
-
     def warn_if_misleading(self, oov_rate: float) -> None:
         """Say when so many words are unknown that a perplexity should not be quoted alone."""
         from elmore.language_model.perplexity import misleading
@@ -78,76 +59,30 @@ class Console:
         if (warning := misleading(oov_rate)) is not None:
             self.say(f"elmore: warning: {warning}")
 
+    @contextlib.contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Show the log and warnings on stderr, as -v and -q say."""
+        logger = logging.getLogger("elmore")
+        handler = logging.StreamHandler()
+        handler.setFormatter(_OneLine())
+        before = logger.level
+        logger.addHandler(handler)
+        level = logging.INFO if self.verbose else logging.WARNING
+        logger.setLevel(logging.ERROR if self.quiet else level)
 
-def common(*, json: bool = True) -> Callable[[Function], Function]:
-    """--json, -q, -v and --debug; the function gets them as `console`."""
+        def show(message: Warning | str, *_: object, **__: object) -> None:
+            self.say(f"elmore: warning: {one_line(message)}")
 
-    def decorate(function: Function) -> Function:
-        @functools.wraps(function)
-        def run(**given: Any) -> Any:
-            names = ("json", "quiet", "verbose")
-            console = Console(**{name: given.pop(name) for name in names if name in given})
-            given.pop("debug")  # `main` has seen it
-            with _reporting(console), _offline(given.pop("offline", False)):
-                return function(console=console, **given)
-
-        switch = functools.partial(click.option, is_flag=True)
-        made: Function = switch("--debug", help="Show the traceback of an error.")(run)
-        made = switch("-v", "--verbose", help="Print more.")(made)
-        made = switch("-q", "--quiet", help="Print errors only.")(made)
-        return switch("--json", help="Print the report as JSON.")(made) if json else made
-
-    return decorate
-
-
-@contextlib.contextmanager
-def _reporting(console: Console) -> Iterator[None]:
-    """Show the log and warnings on stderr, as -v and -q say."""
-    logger = logging.getLogger("elmore")
-    handler = logging.StreamHandler()
-    handler.setFormatter(_OneLine())
-    before = logger.level
-    logger.addHandler(handler)
-    level = logging.INFO if console.verbose else logging.WARNING
-    logger.setLevel(logging.ERROR if console.quiet else level)
-
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        console.say(f"elmore: warning: {one_line(message)}")
-
-    try:
-        with warnings.catch_warnings():
-            # Only warnings for users. Deprecations are for developers, who see them in the tests.
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("default", UserWarning)
-            warnings.showwarning = show
-            yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
-
-
-@contextlib.contextmanager
-def _offline(wanted: bool) -> Iterator[None]:
-    """Forbid the network while a verb runs, for child processes too: hence the environment."""
-    if not wanted:
-        yield
-        return
-    before = os.environ.get("ELMORE_OFFLINE")
-    os.environ["ELMORE_OFFLINE"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["ELMORE_OFFLINE"]
-        else:
-            os.environ["ELMORE_OFFLINE"] = before
+        try:
+            with warnings.catch_warnings():
+                # Only those for users. Developers see deprecations in the tests.
+                warnings.simplefilter("ignore")
+                warnings.simplefilter("default", UserWarning)
+                warnings.showwarning = show
+                yield
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(before)
 
 
 class _OneLine(logging.Formatter):
@@ -165,20 +100,6 @@ def several(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def reading_notes(counts: Counts, checkpoint: Checkpoint) -> list[str]:
-    """What was unusual in the text that was read."""
-    notes = [f"{counts.empty} empty"] if counts.empty else []
-    if counts.cut and checkpoint.alphabet is not None:
-        unit = "bytes" if checkpoint.alphabet.kind == "bytes" else "characters"
-        # Two of them mark the start and end of a word.
-        kept = checkpoint.alphabet.max_chars - 2
-        notes.append(f"{several(counts.cut, 'token')} cut at {kept} {unit}")
-    for n, what in ((counts.replaced, "replaced"), (counts.skipped, "skipped")):
-        if n:
-            notes.append(f"{several(n, 'line')} with invalid UTF-8 {what}")
-    return notes
-
-
 def write_result(text: str) -> None:
     """Write a result to stdout: UTF-8 whatever the locale."""
     if sys.stdout is None:
@@ -187,9 +108,16 @@ def write_result(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def write_json(value: Any) -> None:
-    """Write a report to stdout as JSON."""
-    write_result(json.dumps(value, indent=2, ensure_ascii=False))
+@contextlib.contextmanager
+def line_writer(output: Path | None, force: bool) -> Iterator[Any]:
+    """A function that writes lines to a file, which appears when it is complete, or to stdout."""
+    if output is None:
+        yield write_result
+        return
+    from elmore.base.atomic import atomic_file
+
+    with atomic_file(output, overwrite=force) as file:
+        yield lambda line: file.write(f"{line}\n".encode("utf-8", "backslashreplace"))
 
 
 def fitted(text: str) -> str:
@@ -205,3 +133,23 @@ def check_new(path: Path | None, *, force: bool) -> None:
     """Refuse a file that exists before the work is done, unless --force."""
     if path is not None and path.exists() and not force:
         raise ConfigError(f"'{path}' exists; pass --force to replace it")
+
+
+def check_picture(path: Path | None, *, force: bool) -> None:
+    """Refuse a picture before the work is done: matplotlib may be missing."""
+    from elmore import report
+
+    check_new(path, force=force)
+    if path is not None:
+        report.check_picture(path)
+
+
+def check_report(path: Path | None, *more: str, force: bool) -> None:
+    """Refuse a file for a report before the work is done; `more` are further suffixes."""
+    from elmore.report import PICTURES, check_suffix
+
+    check_new(path, force=force)
+    if path is not None:
+        check_suffix(path, *more)
+        if path.suffix.lower() in PICTURES:
+            check_picture(path, force=force)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +10,13 @@ import click
 
 from elmore.base.atomic import atomic_folder
 from elmore.cli import options
-from elmore.cli.console import Console, common, write_json
+from elmore.cli.console import Console
 from elmore.errors import ConfigError, ElmoreError
 from elmore.text.tokenizer import CONVENTIONS
 
 if TYPE_CHECKING:
     from elmore.embedding.load import ModelPath
     from elmore.formats.checkpoint import Checkpoint
-
-__all__ = ["convert"]
 
 _EXAMPLES = """\
   elmore convert options.json weights.hdf5 -o my-model
@@ -33,10 +30,10 @@ _EXAMPLES = """\
 _TOLERANCE = {"float32": 1e-6, "float16": 0.05, "int8": 1e-6}
 
 
-@click.command(epilog=options.examples(_EXAMPLES))
+@options.verb(_EXAMPLES)
 @click.argument("model", nargs=-1, required=True, metavar="MODEL")
 @options.offline
-@options.force_output("Folder to create.", required=True)
+@options.output("Folder to create.", required=True)
 @click.option(
     "--to", type=click.Choice(["folder", "allennlp"]), default="folder", help="Format to write."
 )
@@ -53,10 +50,7 @@ _TOLERANCE = {"float32": 1e-6, "float16": 0.05, "int8": 1e-6}
     help=f"Store how raw text is split: {', '.join(CONVENTIONS)}; by default as it was.",
 )
 @options.start
-@click.option(
-    "--no-verify", is_flag=True, help="Do not embed a text with both models to compare them."
-)
-@common()
+@options.flag("--no-verify", help="Do not embed a text with both models to compare them.")
 def convert(
     *,
     model: tuple[str, ...],
@@ -78,7 +72,7 @@ def convert(
 
     if to == "allennlp" and (precision != "float32" or start != "zeros"):
         raise ConfigError("AllenNLP's files store float32 and no start state; use --to folder")
-    source = options.model_path(list(model))
+    source = options.model_path(model)
     _refuse_itself(source, output)
     checkpoint = options.read_model(source).with_tokenizer(tokenizer)
     # --force deletes only folders that are models, never others that happen to have the name.
@@ -92,10 +86,6 @@ def convert(
         if not no_verify:
             difference = _verify(checkpoint, temporary, precision)
     left_out = _left_out(to, checkpoint)
-    if console.json:
-        report = {"output": str(output), "format": to, "max_difference": difference}
-        write_json({**report, "left_out": left_out, "certificate": certificate})
-        return
     verified = "not verified"
     if difference is not None:
         verified = f"verified: vectors differ by {difference:.2g} at most"
@@ -103,7 +93,11 @@ def convert(
         cosine = ", ".join(f"{value:.5f}" for value in certificate["mean_cosine"])
         verified += f"; mean cosine to float32 by layer {cosine}"
     lost = f"; left out: {', '.join(left_out)}" if left_out else ""
-    console.say(f"wrote '{output}' ({to}, {precision}); {verified}{lost}")
+    report = {"output": str(output), "format": to, "max_difference": difference}
+    console.done(
+        {**report, "left_out": left_out, "certificate": certificate},
+        f"wrote '{output}' ({to}, {precision}); {verified}{lost}",
+    )
 
 
 def _left_out(to: str, checkpoint: Checkpoint) -> list[str]:
@@ -119,13 +113,11 @@ def _left_out(to: str, checkpoint: Checkpoint) -> list[str]:
     return [name for name, there in parts.items() if there]
 
 
-def _refuse_itself(model: ModelPath | None, output: Path) -> None:
+def _refuse_itself(model: ModelPath, output: Path) -> None:
     # With --force the copy would replace the model.
-    for path in model if isinstance(model, tuple) else (model,):
-        if path is not None and os.path.exists(path) and output.exists():
-            inside = output.resolve() in (Path(path).resolve(), *Path(path).resolve().parents)
-            if inside:
-                raise ConfigError(f"'{output}' is the model itself; choose another -o")
+    for path in map(Path, model if isinstance(model, tuple) else (model,)):
+        if path.exists() and output.resolve() in (path.resolve(), *path.resolve().parents):
+            raise ConfigError(f"'{output}' is the model itself; choose another -o")
 
 
 def _write(

@@ -21,7 +21,7 @@ from elmore._version import __version__
 from elmore.base.machine import allowed_processors, available_threads
 from elmore.base.messages import readable_bytes, shown
 from elmore.cli import options
-from elmore.cli.console import Console, common, write_json, write_result
+from elmore.cli.console import Console
 from elmore.compute.native import native
 from elmore.embedding.certificate import CERTIFICATE, certify, fixed_text
 from elmore.embedding.engine import Engine
@@ -66,16 +66,12 @@ _TIMEOUT = 3.0
 _COSINE, _VALUE = 1e-4, 1e-2
 
 
-@click.command(epilog=options.examples(_EXAMPLES))
+@options.verb(_EXAMPLES)
 @options.offline
-@common()
 def doctor(*, console: Console) -> None:
     """What works on this machine, and what does not."""
     found = diagnose()
-    if console.json:
-        write_json(found.to_dict())
-    else:
-        write_result(str(found))
+    console.result(found.to_dict(), str(found))
     if not found.ok:
         raise click.exceptions.Exit(1)
 

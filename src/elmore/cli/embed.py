@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from elmore.base.messages import readable_bytes, readable_time
 from elmore.cli import options
-from elmore.cli.console import (
-    Console,
-    common,
-    reading_notes,
-    several,
-    write_json,
-    write_result,
-)
+from elmore.cli.console import Console, line_writer, several
 from elmore.embedding.vector_files import (
     VECTOR_FORMATS,
     Record,
@@ -31,20 +23,15 @@ from elmore.embedding.vector_files import (
     write_vectors,
 )
 from elmore.errors import ConfigError
-from elmore.options import Output
+from elmore.options import Output, Pooling, StoredType
 
 if TYPE_CHECKING:
     from elmore.base.messages import Progress
-    from elmore.cli.options import ComputeChoice, TextInput
+    from elmore.cli.options import ModelChoice, TextInput
     from elmore.elmo import Elmo
-    from elmore.embedding.load import ModelPath
-    from elmore.formats.checkpoint import Checkpoint
     from elmore.language_model.sense_vectors import SenseVectors
-    from elmore.options import LayerChoice, Pooling
-    from elmore.text.reading import Counts
+    from elmore.options import LayerChoice
     from elmore.text.sentence import Sentence
-
-__all__ = ["embed"]
 
 _EXAMPLES = """\
   elmore embed "A plant grew ."
@@ -77,10 +64,10 @@ workers.
 _WORDS = 10
 
 
-@click.command(epilog=options.examples(_EXAMPLES))
+@options.verb(_EXAMPLES)
 @options.text_input
 @options.model()
-@options.force_output("File to create; stdout by default, for jsonl.")
+@options.output("File to create; stdout by default, for jsonl.")
 @click.option(
     "-f",
     "--format",
@@ -89,14 +76,23 @@ _WORDS = 10
     help="Output format, by default from the suffix of -o, else jsonl.",
 )
 @options.layers(more="; all for each layer")
-@options.pool
+@click.option(
+    "--pool",
+    type=click.Choice(get_args(Pooling)),
+    help="One vector per sentence instead of one per token; sif to compare sentences.",
+)
 @click.option(
     "--view",
     type=click.Choice(["layers", "senses", "substitutes"]),
     default="layers",
     help="What a vector is made of: layers, or substitutes of the word.",
 )
-@options.dtype
+@click.option(
+    "--dtype",
+    type=click.Choice(get_args(StoredType)),
+    default="float32",
+    help="Type of the stored vectors.",
+)
 @click.option(
     "--sentence-index/--no-sentence-index",
     default=None,
@@ -108,35 +104,26 @@ _WORDS = 10
     metavar="N",
     help="Processes, one thread each, that fill a folder with shards.",
 )
-@click.option(
-    "--shard-bytes",
-    type=options.COUNT,
-    metavar="N",
-    help="With --workers: bytes of text per shard, by default 524288.",
-)
-@click.option(
+@options.count("--shard-bytes", None, "With --workers: bytes of text per shard, by default 524288.")
+@options.flag(
     "--dry-run",
-    is_flag=True,
     help="Only check the text and predict time, memory and size: whether it fits the model.",
 )
-@options.compute()
-@common()
 def embed(
     *,
     text: TextInput,
-    model: ModelPath | None,
+    model: ModelChoice,
     output: Path | None,
     force: bool,
     form: str | None,
     layers: LayerChoice,
     pool: Pooling | None,
     view: str,
-    dtype: Any,
+    dtype: StoredType,
     sentence_index: bool | None,
     workers: int | None,
     shard_bytes: int | None,
     dry_run: bool,
-    compute: ComputeChoice,
     console: Console,
 ) -> None:
     """Vectors for text.
@@ -150,72 +137,72 @@ def embed(
     wanted = Output(layers=layers, pool=pool, dtype=dtype)
     if not dry_run:
         form = _format(form, output, pool)
-        _check_flags(form, output, view, wanted, workers, shard_bytes, sentence_index, console)
+        if workers is None and shard_bytes is not None:
+            raise ConfigError("--shard-bytes is for --workers; leave it out or pass --workers N")
+        if workers is not None and output is None:
+            raise ConfigError("--workers fills a folder; pass -o FOLDER")
+        if output is None and form != "jsonl":
+            raise ConfigError(f"{form} cannot be written to stdout; pass -o FILE")
+        if output is None and console.json:
+            raise ConfigError("--json would mix with the vectors on stdout; pass -o FILE")
+        if sentence_index is not None and form != "hdf5":
+            raise ConfigError(f"--sentence-index is for hdf5, not {form}; leave it out")
+        if view != "layers":
+            _check_view(view, form, wanted, workers)
     # Everything that can be wrong is found before anything slow is loaded.
-    checkpoint = options.read_model(model)
-    shape = value_shape(checkpoint.config, wanted)
+    config = model.checkpoint.config
+    shape = value_shape(config, wanted)
     if workers is not None:
         check_rereadable(text.inputs)  # a job that resumes reads its input again
     else:
         text.check(console, output)
     if dry_run:
-        _predict(text, compute.load(checkpoint, text.tokenizer), wanted, console)
+        _predict(text, model.load(text.tokenizer), wanted, console)
         return
+    counts = text.counts
     with console.progress("sentences", text.count(console)) as progress:
         if workers is not None:
-            from elmore.bulk.embed_files import run_job
-            from elmore.bulk.job import SHARD_BYTES, Job
-            from elmore.published.catalog import bundled_model
+            from elmore.bulk.embed_files import embed_files
 
-            job = Job(
-                model=bundled_model() if model is None else model,
+            chosen: dict[str, Any] = {**text.options(), **model.options()}
+            if shard_bytes is not None:
+                chosen["shard_bytes"] = shard_bytes
+            counts = embed_files(
+                text.inputs,
+                str(output),
+                model=model.path,
+                workers=workers,
+                overwrite=force,
+                progress=progress,
                 format=str(form),
                 layers=layers,
                 pool=pool,
                 dtype=dtype,
                 sentence_index=sentence_index,
-                shard_bytes=shard_bytes or SHARD_BYTES,
-                **{**compute.options(), "threads": compute.threads or 1},
-                **text.options(),
-            )
-            counts = run_job(
-                job,
-                text.inputs,
-                str(output),
-                workers=workers,
-                overwrite=force,
-                progress=progress,
+                **{**chosen, "threads": model.threads or 1},
             ).counts
         elif view == "substitutes":
-            counts = _write_substitutes(
-                text, compute.load(checkpoint, text.tokenizer), output, force, progress
-            )
+            with line_writer(output, force) as write:
+                for line in _substitutes(text, model.load(text.tokenizer)):
+                    write(line)
+                    progress.update(1)
         else:
             settings = Settings(
-                shape=(None, checkpoint.config.lstm.projection_dim) if view == "senses" else shape,
+                shape=(None, config.lstm.projection_dim) if view == "senses" else shape,
                 dtype=dtype,
                 texts=text.split_sentences or text.column is not None,
                 sentence_index=sentence_index,
                 overwrite=force,
             )
-            counts = _write_vectors(
-                text,
-                checkpoint,
-                compute,
-                str(form),
-                output,
-                settings,
-                wanted,
-                view,
-                progress,
-                console,
+            write_vectors(
+                str(form), output, _records(text, model, wanted, view, console, progress), settings
             )
-    if console.json:
-        path = None if output is None else str(output)
-        write_json({**dataclasses.asdict(counts), "output": path, "format": form})
-    else:
-        done = f"{several(counts.sentences, 'sentence')} ({several(counts.tokens, 'token')})"
-        console.say(", ".join([f"embedded {done}", *reading_notes(counts, checkpoint)]))
+    path = None if output is None else str(output)
+    done = f"{several(counts.sentences, 'sentence')} ({several(counts.tokens, 'token')})"
+    console.done(
+        {**dataclasses.asdict(counts), "output": path, "format": form},
+        ", ".join([f"embedded {done}", *text.notes(model.checkpoint, counts)]),
+    )
 
 
 def _format(form: str | None, output: Path | None, pool: str | None) -> str:
@@ -232,28 +219,7 @@ def _format(form: str | None, output: Path | None, pool: str | None) -> str:
     return form
 
 
-def _check_flags(
-    form: str,
-    output: Path | None,
-    view: str,
-    wanted: Output,
-    workers: int | None,
-    shard_bytes: int | None,
-    sentence_index: bool | None,
-    console: Console,
-) -> None:
-    if workers is None and shard_bytes is not None:
-        raise ConfigError("--shard-bytes is for --workers; leave it out or pass --workers N")
-    if workers is not None and output is None:
-        raise ConfigError("--workers fills a folder; pass -o FOLDER")
-    if output is None and form != "jsonl":
-        raise ConfigError(f"{form} cannot be written to stdout; pass -o FILE")
-    if output is None and console.json:
-        raise ConfigError("--json would mix with the vectors on stdout; pass -o FILE")
-    if sentence_index is not None and form != "hdf5":
-        raise ConfigError(f"--sentence-index is for hdf5, not {form}; leave it out")
-    if view == "layers":
-        return
+def _check_view(view: str, form: str, wanted: Output, workers: int | None) -> None:
     if wanted.layers != "mean" or wanted.pool:
         raise ConfigError(f"--view {view} has neither layers nor pooling; leave them out")
     if workers is not None:
@@ -262,79 +228,57 @@ def _check_flags(
         raise ConfigError(f"substitutes are words, which {form} cannot hold; pass -f jsonl")
 
 
-# --------------------------------------------------------------------------- one file, or stdout
-
-
-def _write_vectors(
+def _records(
     text: TextInput,
-    checkpoint: Checkpoint,
-    compute: ComputeChoice,
-    form: str,
-    output: Path | None,
-    settings: Settings,
+    model: ModelChoice,
     wanted: Output,
     view: str,
-    progress: Progress,
     console: Console,
-) -> Counts:
-    from elmore.text.reading import Counts
+    progress: Progress,
+) -> Iterator[Record]:
+    """The records to write; the model is loaded when the output is known to be writable."""
+    from elmore.embedding.stream import embed_records
 
-    counts = Counts()
-
-    def records() -> Iterator[Record]:
-        # The model is loaded when the output is known to be writable.
-        from elmore.embedding.stream import embed_records
-
-        elmo = compute.load(checkpoint, text.tokenizer)
-        start = time.perf_counter()
-        if view == "senses":
-            for line, sentence, found in _senses(text, elmo, counts):
-                yield Record(line, sentence.tokens, sentence.spans, found.dense())
-                progress.update(1)
-        else:
-            for record in embed_records(elmo.engine, text.read(elmo, counts), wanted):
-                yield record
-                progress.update(1)
-        if console.verbose:
-            console.say(_summary(counts, elmo, time.perf_counter() - start))
-
-    write_vectors(form, output, records(), settings)
-    return counts
-
-
-def _write_substitutes(
-    text: TextInput, elmo: Elmo, output: Path | None, force: bool, progress: Progress
-) -> Counts:
-    """Write the words that fit each position, one line of JSON per sentence."""
-    from elmore.base.atomic import atomic_file
-    from elmore.text.reading import Counts
-
-    counts = Counts()
-    opened = contextlib.nullcontext() if output is None else atomic_file(output, overwrite=force)
-    with opened as file:
-        for line, sentence, found in _senses(text, elmo, counts):
-            record: dict[str, Any] = {"text": line} if text.split_sentences else {}
-            record["tokens"] = sentence.tokens
-            if sentence.spans is not None:
-                record["spans"] = sentence.spans
-            record["senses"] = [
-                [[word, round(weight, 3)] for word, weight in found.words(row, _WORDS)]
-                for row in range(len(found))
-            ]
-            written = json.dumps(record, ensure_ascii=False)
-            if file is None:
-                write_result(written)
-            else:
-                file.write(written.encode("utf-8", "replace") + b"\n")
-            progress.update(1)
-    return counts
+    elmo = model.load(text.tokenizer)
+    start = time.perf_counter()
+    records = (
+        embed_records(elmo.engine, text.read(elmo), wanted)
+        if view == "layers"
+        else (
+            Record(line, sentence.tokens, sentence.spans, found.dense())
+            for line, sentence, found in _senses(text, elmo)
+        )
+    )
+    for record in records:
+        yield record
+        progress.update(1)
+    if console.verbose:
+        seconds = max(time.perf_counter() - start, 1e-9)
+        cache = elmo.engine.cache
+        looked_up = max(1, cache.hits + cache.misses)
+        console.say(
+            f"{readable_time(seconds)}, {text.counts.tokens / seconds:,.0f} tokens per second, "
+            f"word cache: {100 * cache.hits / looked_up:.0f} % of {looked_up} words found"
+        )
 
 
-def _senses(
-    text: TextInput, elmo: Elmo, counts: Counts
-) -> Iterator[tuple[str, Sentence, SenseVectors]]:
+def _substitutes(text: TextInput, elmo: Elmo) -> Iterator[str]:
+    """The words that fit each position, one line of JSON per sentence."""
+    for line, sentence, found in _senses(text, elmo):
+        record: dict[str, Any] = {"text": line} if text.split_sentences else {}
+        record["tokens"] = sentence.tokens
+        if sentence.spans is not None:
+            record["spans"] = sentence.spans
+        record["senses"] = [
+            [[word, round(weight, 3)] for word, weight in found.words(row, _WORDS)]
+            for row in range(len(found))
+        ]
+        yield json.dumps(record, ensure_ascii=False)
+
+
+def _senses(text: TextInput, elmo: Elmo) -> Iterator[tuple[str, Sentence, SenseVectors]]:
     """Each sentence of the inputs with the sense vectors of its tokens."""
-    read, again = itertools.tee(text.read(elmo, counts))
+    read, again = itertools.tee(text.read(elmo))
     found = elmo.sense_space.pipe(
         ((sentence, range(len(sentence))) for _, sentence in again),
         batch_tokens=elmo.engine.batch_tokens,
@@ -343,26 +287,11 @@ def _senses(
         yield line, sentence, vectors
 
 
-def _summary(counts: Counts, elmo: Elmo, seconds: float) -> str:
-    """One line: time, tokens per second, and how many words the cache knew."""
-    cache = elmo.engine.cache
-    looked_up = max(1, cache.hits + cache.misses)
-    speed = f"{readable_time(seconds)}, {counts.tokens / max(seconds, 1e-9):,.0f} tokens per second"
-    return f"{speed}, word cache: {100 * cache.hits / looked_up:.0f} % of {looked_up} words found"
-
-
-# --------------------------------------------------------------------------- --dry-run
-
-
 def _predict(text: TextInput, elmo: Elmo, wanted: Output, console: Console) -> None:
     """Show what the text has that does not fit the model, and what embedding it costs."""
     from elmore.embedding.dry_run import dry_run
-    from elmore.text.reading import Counts
 
-    found = dry_run(elmo, text.read(elmo, Counts()), wanted, tokenized=text.tokenized)
-    if console.json:
-        write_json({"model": elmo.checkpoint.origin, **dataclasses.asdict(found)})
-        return
+    found = dry_run(elmo, text.read(elmo), wanted, tokenized=text.tokenized)
     lines = [
         f"{several(found.sentences, 'sentence')}, {several(found.tokens, 'token')}; the longest "
         f"sentence has {found.longest}",
@@ -371,4 +300,5 @@ def _predict(text: TextInput, elmo: Elmo, wanted: Output, console: Console) -> N
         f"embedding takes about {readable_time(found.seconds)} and writes about "
         f"{readable_bytes(found.size_bytes)} in a binary format, three times as much as text",
     ]
-    write_result("\n".join(lines))
+    report = {"model": elmo.checkpoint.origin, **dataclasses.asdict(found)}
+    console.result(report, "\n".join(lines))

@@ -10,21 +10,18 @@ import click
 
 from elmore.base.messages import printable, shown, wants_colour
 from elmore.cli import options
-from elmore.cli.console import Console, common, write_json, write_result
+from elmore.cli.console import Console
 from elmore.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from elmore.cli.options import ComputeChoice
+    from elmore.cli.options import ModelChoice
     from elmore.elmo import Elmo
-    from elmore.embedding.load import ModelPath
     from elmore.language_model.word_uses import WordUses
     from elmore.options import LayerChoice
     from elmore.text.sentence import Sentence
-
-__all__ = ["explore"]
 
 _EXAMPLES = """\
   elmore explore "I sat on the bank ." "The bank lent money ."
@@ -40,9 +37,8 @@ _HIGH = 0.8  # the scale spans at least from here to 1, so that tiny differences
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-@click.command(epilog=options.examples(_EXAMPLES))
+@options.verb(_EXAMPLES)
 @click.argument("inputs", nargs=-1, metavar="[SENTENCE]...")
-@options.model()
 @click.option("--word", help="The word, by default the rarest one that is repeated.")
 @options.layers(more="; all for one table per layer")
 @click.option(
@@ -53,17 +49,15 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
     help="How many words that fit its position.",
 )
 @options.tokenizer()
-@options.compute(batches=False)
-@common()
+@options.model(without=("batch_tokens",))
 def explore(
     *,
     inputs: Sequence[str],
-    model: ModelPath | None,
     word: str | None,
     layers: LayerChoice,
     top: int,
     tokenizer: str | None,
-    compute: ComputeChoice,
+    model: ModelChoice,
     console: Console,
 ) -> None:
     """Compare a word in several contexts, in the terminal.
@@ -75,11 +69,10 @@ def explore(
     texts = [text for text in _texts(inputs) if text.strip()]
     if not texts:
         raise InputError("there is no sentence; pass one or more")
-    checkpoint = options.read_model(model)
-    elmo = compute.load(checkpoint, tokenizer)
+    elmo = model.load(tokenizer)
     sentences = [elmo.tokenize(text) for text in texts]
     tokens = [sentence.tokens for sentence in sentences]
-    word = word or shared_word(tokens, checkpoint.vocabulary)
+    word = word or shared_word(tokens, elmo.checkpoint.vocabulary)
     if word is None:
         raise InputError("no word occurs twice in these sentences; name one with --word")
     found = find_uses(tokens, word)
@@ -88,18 +81,18 @@ def explore(
     uses = word_uses(list(elmo.pipe(sentences, layers="all")), found[:_MAX_USES])
     tables = _tables(uses, layers, elmo.n_layers)
     likely = _likely(elmo, sentences, uses, top)
-    if console.json:
-        write_json(_report(word, sentences, uses, tables, likely))
-        return
     colour = wants_colour(sys.stdout)
-    for title, table in tables:
-        write_result(_table(f"{shown(word, 60)}: {title}", table, sentences, uses, colour))
+    lines = [
+        _table(f"{shown(word, 60)}: {title}", table, sentences, uses, colour)
+        for title, table in tables
+    ]
     if len(found) > len(uses.places):
-        write_result(f"\n{len(found) - len(uses.places)} more uses are left out")
+        lines.append(f"\n{len(found) - len(uses.places)} more uses are left out")
     if any(likely):
-        write_result("\nwords that the language model would put there")
+        lines.append("\nwords that the language model would put there")
         for number, words in enumerate(likely, 1):
-            write_result(f"{number:>4}  {', '.join(shown(name, 40) for name, _ in words)}")
+            lines.append(f"{number:>4}  {', '.join(shown(name, 40) for name, _ in words)}")
+    console.result(_report(word, sentences, uses, tables, likely), "\n".join(lines))
 
 
 def _texts(inputs: Sequence[str]) -> Iterator[str]:

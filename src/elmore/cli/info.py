@@ -18,15 +18,13 @@ from elmore.base.json import read_json
 from elmore.base.machine import available_threads
 from elmore.base.messages import shown
 from elmore.cli import options
-from elmore.cli.console import Console, common, write_json, write_result
+from elmore.cli.console import Console
 from elmore.errors import ConfigError, FormatError
 
 if TYPE_CHECKING:
     from elmore.embedding.load import ModelPath
     from elmore.formats.checkpoint import Checkpoint
     from elmore.formats.containers.sources import Source
-
-__all__ = ["info"]
 
 _EXAMPLES = """\
   elmore info english
@@ -54,18 +52,13 @@ _SIZES = tuple(k * 10**n for n in range(2, 8) for k in (1, 2, 5))
 _N_SPECIALS = 3  # <S>, </S> and <UNK>
 
 
-@click.command(epilog=options.examples(_EXAMPLES))
+@options.verb(_EXAMPLES)
 @click.argument("path", nargs=-1, metavar="[MODEL|FOLDER]")
 @options.offline
-@click.option(
-    "--system", is_flag=True, help="Describe the machine and the versions of packages instead."
+@options.flag("--system", help="Describe the machine and the versions of packages instead.")
+@options.flag(
+    "--verify", help="Read every weight and file: NaN, infinity and wrong checksums are errors."
 )
-@click.option(
-    "--verify",
-    is_flag=True,
-    help="Read every weight and file: NaN, infinity and wrong checksums are errors.",
-)
-@common()
 def info(*, path: tuple[str, ...], system: bool, verify: bool, console: Console) -> None:
     """Describe a model, a trained task, an index of uses, prepared text, or the machine.
 
@@ -73,15 +66,12 @@ def info(*, path: tuple[str, ...], system: bool, verify: bool, console: Console)
     """
     report: dict[str, Any] = {}
     if path or not system:
-        report.update(_describe_any(options.model_path(list(path) or ["english"]), verify))
+        report.update(_describe_any(options.model_path(path or ["english"]), verify))
     elif verify:
         raise ConfigError("--verify needs a model; name one or leave --verify out")
     if system:
         report["system"] = _system()
-    if console.json:
-        write_json(report)
-    else:
-        write_result("\n".join(_lines(report)))
+    console.result(report, "\n".join(_lines(report)))
 
 
 def _describe_any(model: ModelPath, verify: bool) -> dict[str, Any]:

@@ -66,7 +66,11 @@ VERBS: dict[str, dict[str, str]] = {
     },
 }
 # Verbs that share a file with another one.
-_FILES = {"find": "senses", "change": "senses", "evaluate": "train"}
+_FILES = {
+    **dict.fromkeys(("index", "find", "change"), "senses"),
+    "evaluate": "train",
+    "fine-tune": "pretrain",
+}
 # A suggestion must be this similar to what was typed.
 _SIMILAR = 0.7
 

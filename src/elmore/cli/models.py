@@ -7,13 +7,11 @@ import dataclasses
 import click
 
 from elmore.cli import options
-from elmore.cli.console import Console, common, fitted, write_json, write_result
+from elmore.cli.console import Console, fitted
 from elmore.errors import ConfigError, ModelNotFound
 from elmore.published import hub
 from elmore.published.catalog import INCLUDED, Published, catalog, find_published
 from elmore.report import aligned
-
-__all__ = ["models"]
 
 _EXAMPLES = """\
   elmore models --language de
@@ -29,9 +27,9 @@ _COLUMNS = ("name", "language", "dim", "MB", "files", "here", "licence", "traine
 _ALL, _PARTS = "all", "parts"
 
 
-@click.command(epilog=options.examples(_EXAMPLES))
+@options.verb(_EXAMPLES)
 @click.option("--language", metavar="CODE", help="Only models of this language (ISO 639).")
-@click.option("--downloaded", is_flag=True, help="Only models that are on this machine.")
+@options.flag("--downloaded", help="Only models that are on this machine.")
 @click.option(
     "--prune",
     multiple=True,
@@ -39,8 +37,7 @@ _ALL, _PARTS = "all", "parts"
     help=f"Delete the download of this model, and unfinished downloads; may be repeated; {_ALL} "
     f"for all of them, {_PARTS} for unfinished ones alone.",
 )
-@click.option("--dry-run", is_flag=True, help="With --prune: only list what would be deleted.")
-@common()
+@options.flag("--dry-run", help="With --prune: only list what would be deleted.")
 def models(
     *,
     language: str | None,
@@ -64,22 +61,20 @@ def models(
         raise ModelNotFound(f"there is no model for language {language!r}; use one of {known}")
     if downloaded:
         chosen = [model for model in chosen if _is_here(model)]
-    if console.json:
-        write_json([{**dataclasses.asdict(m), "on_disk": _is_here(m)} for m in chosen])
-        return
-    write_result(fitted(aligned([_COLUMNS, *(_row(model) for model in chosen)])))
-    console.say(f"downloads: {hub.home()}")
+    console.result(
+        [{**dataclasses.asdict(model), "on_disk": _is_here(model)} for model in chosen],
+        fitted(aligned([_COLUMNS, *(_row(model) for model in chosen)])),
+    )
+    if not console.json:
+        console.say(f"downloads: {hub.home()}")
 
 
 def _prune(names: tuple[str, ...], dry_run: bool, console: Console) -> None:
     named = [find_published(name) for name in names if name not in (_ALL, _PARTS)]
     chosen = None if _ALL in names else named
     gone = hub.prune(chosen, dry_run=dry_run)
-    if console.json:
-        write_json([str(path) for path in gone])
-    else:
-        for path in gone:
-            write_result(str(path))
+    if gone or console.json:
+        console.result([str(path) for path in gone], "\n".join(map(str, gone)))
     console.say(f"{'would delete' if dry_run else 'deleted'}: {len(gone)}")
 
 

@@ -1,8 +1,8 @@
 """The options that verbs share: each is defined once here and means the same everywhere.
 
 Options that belong together come as one decorator and reach the function as one object:
-`text_input` as a `TextInput`, `compute` as a `ComputeChoice`. A verb defines only what no other
-verb has.
+`text_input` as a `TextInput`, `model` as a `ModelChoice`. A verb defines only what no other verb
+has.
 """
 
 from __future__ import annotations
@@ -13,82 +13,63 @@ import itertools
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from elmore.cli.console import Console, several
 from elmore.config import ComputePrecision
 from elmore.errors import ConfigError, FormatError
-from elmore.options import Pooling
 from elmore.text.tokenizer import CONVENTIONS
 
 if TYPE_CHECKING:
     from elmore.base.io import Errors
-    from elmore.cli.console import Console
     from elmore.elmo import Elmo
     from elmore.embedding.load import ModelPath
     from elmore.formats.checkpoint import Checkpoint
     from elmore.options import LayerChoice
     from elmore.text.characters import Alphabet
     from elmore.text.reading import Counts, SentenceReader
-    from elmore.text.records import Text
     from elmore.text.segmenter import Tokenizer
     from elmore.text.sentence import Sentence
-
-__all__ = [
-    "ALL_LAYERS",
-    "COUNT",
-    "CPUS",
-    "PATH",
-    "ComputeChoice",
-    "Decorator",
-    "Function",
-    "TextInput",
-    "caching",
-    "column",
-    "compute",
-    "corpus",
-    "device",
-    "dtype",
-    "examples",
-    "force",
-    "force_output",
-    "is_sentence",
-    "layers",
-    "limit",
-    "model",
-    "model_path",
-    "offline",
-    "output",
-    "overrides",
-    "pool",
-    "precision",
-    "read_model",
-    "recipe",
-    "resume",
-    "seed",
-    "seeds",
-    "start",
-    "text_input",
-    "threads",
-    "tokenizer",
-    "top",
-    "vectors",
-    "word_list",
-    "workers",
-]
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
 _log = logging.getLogger("elmore.cli")
 
 
-def examples(text: str) -> str:
+def epilog(text: str) -> str:
     """The end of a verb's help: examples and remarks, laid out as they are written."""
     return "\n\n".join(f"\b\n{part}" for part in f"examples:\n{text.rstrip()}".split("\n\n"))
+
+
+def verb(examples: str, *, json: bool = True) -> Callable[[Function], click.Command]:
+    """Make a command of a function, which gets --json, -q and -v as `console`."""
+
+    def decorate(function: Function) -> click.Command:
+        @functools.wraps(function)
+        def run(
+            *, quiet: bool, verbose: bool, debug: bool, json: bool = False, **given: Any
+        ) -> Any:
+            console = Console(json=json, quiet=quiet, verbose=verbose)  # `main` has seen --debug
+            with console.reporting():
+                return function(console=console, **given)
+
+        command = click.command(epilog=epilog(examples))(run)
+        switches = {
+            "--json": "Print the report as JSON.",
+            "-q --quiet": "Print errors only.",
+            "-v --verbose": "Print more.",
+            "--debug": "Show the traceback of an error.",
+        }
+        for names, help in list(switches.items())[not json :]:
+            command.params.append(click.Option(names.split(), is_flag=True, help=help))
+        return command
+
+    return decorate
 
 
 # --------------------------------------------------------------------------- values
@@ -120,60 +101,62 @@ def _tokenizer(value: str) -> str:
     raise click.BadParameter(f"'{value}' is not one of {known}, or MODULE:FUNCTION")
 
 
-def _column(value: str) -> str | int:
-    """The name of a column, or its number from 1."""
-    return int(value) if value.isdecimal() else value
-
-
-def word_list(text: str) -> list[str]:
-    """Words with commas between them."""
-    return [word for part in text.split(",") if (word := part.strip())]
-
-
-def overrides(settings: tuple[str, ...]) -> dict[str, str]:
+def _settings(ctx: click.Context, _: click.Parameter, texts: Sequence[str]) -> dict[str, str]:
     """Turn the KEY=VALUE texts of --set into a table."""
-    table = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
+    pairs = [text.partition("=") for text in texts]
+    for key, equals, _value in pairs:
         if not equals:
-            raise ConfigError(f"--set {setting!r} has no value; write KEY=VALUE")
-        table[key.strip()] = value.strip()
-    return table
+            raise ConfigError(f"--set {key!r} has no value; write KEY=VALUE")
+    return {key.strip(): value.strip() for key, _equals, value in pairs}
 
 
 # --------------------------------------------------------------------------- single options
 
-_flag = functools.partial(click.option, is_flag=True)
+flag = functools.partial(click.option, is_flag=True)
+
+
+def all_of(*options: Decorator) -> Decorator:
+    """Several options as one decorator, in the order of the help."""
+    return lambda function: functools.reduce(lambda f, add: add(f), reversed(options), function)
+
+
+def count(name: str, default: int | None, help: str, metavar: str = "N") -> Decorator:
+    """An option that is a number of things."""
+    return click.option(name, type=COUNT, default=default, metavar=metavar, help=help)
+
+
+def path(name: str, metavar: str, help: str) -> Decorator:
+    """An option that names a file or folder."""
+    return click.option(name, type=PATH, metavar=metavar, help=help)
+
+
+def _go_offline(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Forbid the network while a verb runs, for child processes too: hence the environment."""
+    if wanted:
+        before = os.environ.get("ELMORE_OFFLINE", "")
+        context.call_on_close(lambda: os.environ.update(ELMORE_OFFLINE=before))
+        os.environ["ELMORE_OFFLINE"] = "1"
+
+
+column = click.option(
+    "--column",
+    type=lambda value: int(value) if value.isdecimal() else value,
+    metavar="NAME|N",
+    help="CSV, TSV or JSON lines: where the text is, by the name of the column or key, or by the "
+    "number of the column from 1.",
+)
 device = click.option("--device", default="cpu", metavar="NAME", help="cpu, cuda, cuda:1, mps, ...")
-dtype = click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float16"]),
-    default="float32",
-    help="Type of the stored vectors.",
+force = flag("--force", help="Replace an existing output.")
+limit = count("--limit", None, "Stop after N sentences.")
+offline = flag(
+    "--offline",
+    expose_value=False,
+    callback=_go_offline,
+    help="Never use the network, like ELMORE_OFFLINE=1.",
 )
-force = _flag("--force", help="Replace an existing output.")
-limit = click.option("--limit", type=COUNT, metavar="N", help="Stop after N sentences.")
-offline = _flag("--offline", help="Never use the network, like ELMORE_OFFLINE=1.")
-pool = click.option(
-    "--pool",
-    type=click.Choice(get_args(Pooling)),
-    help="One vector per sentence instead of one per token; sif to compare sentences.",
-)
-precision = click.option(
-    "--precision",
-    type=click.Choice(get_args(ComputePrecision)),
-    help="Precision of the computation, by default the one the model is stored in; bfloat16 needs "
-    "a GPU.",
-)
-resume = _flag("--resume", help="Resume the run in -o.")
+plot = path("--plot", "PICTURE", "Draw it too: svg, png or pdf.")
 seed = click.option("--seed", type=int, default=0, metavar="N", help="Random seed.")
-seeds = click.option(
-    "--seeds",
-    type=COUNT,
-    default=1,
-    metavar="N",
-    help="Train with N seeds and report mean and standard deviation.",
-)
+seeds = count("--seeds", 1, "Train with N seeds and report mean and standard deviation.")
 start = click.option(
     "--start",
     type=click.Choice(["zeros", "warm"]),
@@ -181,13 +164,7 @@ start = click.option(
     help="LSTM state before each sentence: zeros, or the state after a short text.",
 )
 threads = click.option("--threads", type=CPUS, metavar="N", help="CPU threads, by default all.")
-vectors = click.option(
-    "--vectors", type=PATH, metavar="FILE", help="Static word vectors: GloVe or word2vec."
-)
-workers = click.option(
-    "--workers", type=CPUS, metavar="N", help="Processes, by default one per CPU."
-)
-_batch_tokens = click.option("--batch-tokens", type=COUNT, metavar="N", help="Tokens per batch.")
+vectors = path("--vectors", "FILE", "Static word vectors: GloVe or word2vec.")
 
 
 def layers(default: str | None = "mean", more: str = "") -> Decorator:
@@ -196,11 +173,6 @@ def layers(default: str | None = "mean", more: str = "") -> Decorator:
     return click.option(
         "--layers", type=_layers, default=default, metavar="CHOICE", help=f"{what}{more}."
     )
-
-
-def top(default: int, what: str = "How many to list.") -> Decorator:
-    """--top."""
-    return click.option("--top", type=COUNT, default=default, metavar="K", help=what)
 
 
 def tokenizer(default: str | None = None) -> Decorator:
@@ -217,8 +189,8 @@ def tokenizer(default: str | None = None) -> Decorator:
 
 
 def output(what: str, *, required: bool = False) -> Decorator:
-    """-o alone; - is stdout, like nothing."""
-    return click.option(
+    """-o, where - is stdout like nothing, and --force."""
+    named = click.option(
         "-o",
         "--output",
         type=PATH,
@@ -227,16 +199,74 @@ def output(what: str, *, required: bool = False) -> Decorator:
         help=what,
         callback=lambda ctx, param, value: None if value == Path("-") else value,
     )
+    return all_of(named, force)
 
 
-def force_output(what: str, *, required: bool = False) -> Decorator:
-    """-o and --force."""
-    return _all(output(what, required=required), force)
+def heldout(default: float) -> Decorator:
+    """--heldout."""
+    return click.option(
+        "--heldout",
+        type=float,
+        default=default,
+        metavar="SHARE",
+        help="Share of the documents to hold out.",
+    )
+
+
+# Where to keep layers, as `cache` and `max_bytes`.
+caching = all_of(
+    path("--cache", "FOLDER", "Keep the layers in this folder for the next run."),
+    click.option(
+        "--cache-gb",
+        "max_bytes",
+        type=click.FloatRange(0, min_open=True),
+        default=17,
+        metavar="N",
+        callback=lambda ctx, param, value: max(1, int(value * 1e9)),
+        help="Size limit of --cache.",
+    ),
+)
+
+
+def _bundle(kind: type[Any], argument: str, *options: Decorator) -> Decorator:
+    """Hand options to the function as one argument, a dataclass with fields of their names."""
+    declared: Any = all_of(*options)(lambda: None)
+    names = [param.name for param in declared.__click_params__ if param.expose_value]
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def run(**given: Any) -> Any:
+            own = {name: given.pop(name) for name in names}
+            return function(**{argument: kind(**own)}, **given)
+
+        return all_of(*options)(run)
+
+    return decorate
+
+
+# --------------------------------------------------------------------------- a training run
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunChoice:
+    """A run and its recipe: fields are the options of `run`."""
+
+    output: Path
+    force: bool
+    recipe: str
+    settings: dict[str, str]
+    resume: bool
+    seed: int
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        if self.resume and self.force:
+            raise ConfigError("--resume and --force exclude each other; leave one out")
 
 
 def recipe(default: str | None, what: str = "") -> Decorator:
-    """--recipe and --set."""
-    return _all(
+    """--recipe and --set, whose table is `settings`."""
+    return all_of(
         click.option(
             "--recipe",
             default=default,
@@ -248,127 +278,121 @@ def recipe(default: str | None, what: str = "") -> Decorator:
             "settings",
             multiple=True,
             metavar="KEY=VALUE",
+            callback=_settings,
             help="Change a key of the recipe, e.g. optimizer.lr=0.002; may be repeated.",
         ),
     )
 
 
-def caching(function: Function) -> Function:
-    """--cache and --cache-gb; the function gets `cache` and `max_bytes`."""
-
-    @functools.wraps(function)
-    def run(*, cache_gb: float | None, **given: Any) -> Any:
-        from elmore.embedding.layer_cache import MAX_BYTES
-
-        max_bytes = MAX_BYTES if cache_gb is None else max(1, int(cache_gb * 1e9))
-        return function(max_bytes=max_bytes, **given)
-
-    return _all(
-        click.option(
-            "--cache",
-            type=PATH,
-            metavar="FOLDER",
-            help="Keep the layers in this folder for the next run.",
-        ),
-        click.option(
-            "--cache-gb",
-            type=click.FloatRange(0, min_open=True),
-            metavar="N",
-            help="Size limit of --cache, by default 17.",
-        ),
-    )(run)
+def run(recipe: Decorator, *more: Decorator, required: bool = True) -> Decorator:
+    """-o, --force, --recipe, --set, --resume, --seed and more, as `run`."""
+    where = output("Folder of the run.", required=required)
+    resume = flag("--resume", help="Resume the run in -o.")
+    return _bundle(RunChoice, "run", where, recipe, resume, seed, *more)
 
 
-def _all(*options: Decorator) -> Decorator:
-    """Several options as one decorator, in the order of the help."""
-    return lambda function: functools.reduce(lambda f, add: add(f), reversed(options), function)
+tensorboard = flag("--tensorboard", help="Write event files too.")
 
 
 # --------------------------------------------------------------------------- the model
 
 
-def model(help: str | None = None) -> Decorator:
-    """--model and --offline; the function gets `model`, None for the default."""
-    usual = (
-        "A name of `elmore models`, a folder, an archive, a TensorFlow checkpoint, or two files "
-        "OPTIONS,WEIGHTS; by default english, which is included."
-    )
-    named = click.option(
-        "--model",
-        type=click.Path(),
-        metavar="NAME|PATH",
-        help=help or usual,
-        callback=lambda ctx, param, value: None if value is None else model_path([value]),
-    )
-    return _all(named, offline)
-
-
-def model_path(words: list[str]) -> ModelPath:
+def model_path(words: Sequence[str]) -> ModelPath:
     """The model that words name; two files may also be written OPTIONS,WEIGHTS."""
     if len(words) == 1 and "," in words[0] and not os.path.exists(words[0]):
         words = words[0].split(",")
     return words[0] if len(words) == 1 else tuple(words)
 
 
-def read_model(model: ModelPath | None) -> Checkpoint:
-    """Read a model, by default the English one, without torch.
+def read_model(model: ModelPath) -> Checkpoint:
+    """Read a model without torch.
 
     Raises:
         FormatError: its files are at fault.
     """
     from elmore.embedding.load import open_model, read_source
-    from elmore.published.catalog import INCLUDED, bundled_model, catalog
+    from elmore.published.catalog import INCLUDED, catalog
 
     if isinstance(model, str) and os.path.exists(model) and model in {*INCLUDED, *catalog()}:
         _log.warning("'%s' is the file or folder here, not the published model", model)
-    chosen = bundled_model() if model is None else model
-    with open_model(chosen) as source:
+    with open_model(model) as source:
         try:
-            return read_source(source, chosen)
+            return read_source(source, model)
         except ConfigError as error:  # a bad value in a file is not a wrong use of ours
             raise FormatError(str(error)) from error
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComputeChoice:
-    """How a model computes: fields are the options of `compute`."""
+class ModelChoice:
+    """A model and how it computes: fields are the options of `model`."""
 
+    model: ModelPath | None = None
     device: str = "cpu"
     threads: int | None = None
     precision: ComputePrecision | None = None
     batch_tokens: int | None = None
     start: Any = "zeros"
 
-    def options(self) -> dict[str, Any]:
-        """As keywords of `Elmo`."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+    @property
+    def path(self) -> ModelPath:
+        """What --model names, by default the English model."""
+        from elmore.published.catalog import bundled_model
 
-    def load(self, checkpoint: Checkpoint, tokenizer: str | None = None) -> Elmo:
+        return bundled_model() if self.model is None else self.model
+
+    @functools.cached_property
+    def checkpoint(self) -> Checkpoint:
+        """The model's files."""
+        return read_model(self.path)
+
+    def options(self) -> dict[str, Any]:
+        """How it computes, as keywords of `Elmo`."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "model"}
+
+    def load(self, tokenizer: str | None = None) -> Elmo:
         """The model, with a tokenizer for verbs that read text."""
         from elmore.elmo import Elmo
 
-        return Elmo(checkpoint, tokenizer=tokenizer, **self.options())
+        return Elmo(self.checkpoint, tokenizer=tokenizer, **self.options())
+
+    def load_named(self) -> Elmo | None:
+        """The model of --model, or None for the one that a trained task has."""
+        if self.model is not None:
+            return self.load()
+        if self.precision is not None:
+            raise ConfigError("--precision needs --model; elmore computes as in training without")
+        return None
 
 
-def compute(*, batches: bool = True, starts: bool = True) -> Decorator:
-    """--device, --threads, --precision, --batch-tokens and --start, as `compute`."""
-    more = [_batch_tokens] * batches + [start] * starts
-    return _bundle(ComputeChoice, "compute", device, threads, precision, *more)
+_COMPUTE: dict[str, Decorator] = {
+    "device": device,
+    "threads": threads,
+    "precision": click.option(
+        "--precision",
+        type=click.Choice(get_args(ComputePrecision)),
+        help="Precision of the computation, by default the one the model is stored in; bfloat16 "
+        "needs a GPU.",
+    ),
+    "batch_tokens": count("--batch-tokens", None, "Tokens per batch."),
+    "start": start,
+}
+_MODEL = (
+    "A name of `elmore models`, a folder, an archive, a TensorFlow checkpoint, or two files "
+    "OPTIONS,WEIGHTS; by default english, which is included."
+)
 
 
-def _bundle(kind: type[Any], argument: str, *options: Decorator) -> Decorator:
-    """Hand options to the function as one argument, a dataclass with fields of their names."""
-    names = {field.name for field in fields(kind)}
-
-    def decorate(function: Function) -> Function:
-        @functools.wraps(function)
-        def run(**given: Any) -> Any:
-            own = {name: given.pop(name) for name in names & given.keys()}
-            return function(**{argument: kind(**own)}, **given)
-
-        return _all(*options)(run)
-
-    return decorate
+def model(help: str = _MODEL, *, without: Sequence[str] = ()) -> Decorator:
+    """--model, --offline and how it computes, as `model`; `without` options that do not apply."""
+    named = click.option(
+        "--model",
+        type=click.Path(),
+        metavar="NAME|PATH",
+        help=help,
+        callback=lambda ctx, param, value: None if value is None else model_path([value]),
+    )
+    compute = (option for name, option in _COMPUTE.items() if name not in without)
+    return _bundle(ModelChoice, "model", named, offline, *compute)
 
 
 # --------------------------------------------------------------------------- text
@@ -402,45 +426,58 @@ class TextInput:
         """As keywords of `elmore.bulk` and `elmore.senses`."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "inputs"}
 
+    @functools.cached_property
+    def counts(self) -> Counts:
+        """What was read so far."""
+        from elmore.text.reading import Counts
+
+        return Counts()
+
     @property
     def words(self) -> tuple[str, ...]:
         """The inputs; - if there are none."""
         return self.inputs or ("-",)
 
+    @property
+    def files(self) -> list[str]:
+        """The inputs that are not sentences."""
+        return [word for word in self.words if not is_sentence(word)]
+
     def check(self, console: Console, output: Path | None = None) -> None:
         """Refuse what cannot be read before a model is loaded; explain a silence."""
         from elmore.text.reading import check_inputs
 
-        if files := [word for word in self.words if not is_sentence(word)]:
-            check_inputs(files, output)
-        console.waiting(self.inputs)
+        if self.files:
+            check_inputs(self.files, output)
+        if not self.inputs and sys.stdin is not None and sys.stdin.isatty():
+            console.say("reading from the terminal; end with Ctrl-D")
 
-    def reader(self, elmo: Elmo) -> SentenceReader:
-        """Splits text as the model does."""
-        return self._reader(self.tokenizer or elmo.tokenize, elmo.checkpoint.alphabet)
-
-    def read(self, elmo: Elmo, counts: Counts) -> Iterator[tuple[str, Sentence]]:
-        """The sentences of all inputs, each with its text, up to --limit."""
+    def read(self, elmo: Elmo, words: Sequence[str] = ()) -> Iterator[tuple[str, Sentence]]:
+        """The sentences of all inputs, or of some, each with its text, up to --limit."""
         from elmore.text.records import as_text
 
         def each() -> Iterator[tuple[str, Sentence]]:
-            reader = self.reader(elmo)
-            for word in self.words:
+            reader = self._reader(self.tokenizer or elmo.tokenize, elmo.checkpoint.alphabet)
+            for word in words or self.words:
                 if is_sentence(word):
                     stream = io.BytesIO(word.encode("utf-8", "surrogateescape"))
-                    texts: Iterator[Text] = reader.reading.texts(stream, "the argument", counts)
-                    for text in texts:
-                        yield as_text(text), reader.sentence(text, counts)
+                    for text in reader.reading.texts(stream, "the argument", self.counts):
+                        yield as_text(text), reader.sentence(text, self.counts)
                 else:
-                    yield from reader.read([word], counts)
+                    yield from reader.read([word], self.counts)
 
-        return itertools.islice(each(), self.limit)
+        left = None if self.limit is None else self.limit - self.counts.sentences
+        return itertools.islice(each(), left)
+
+    def sentences(self, elmo: Elmo, words: Sequence[str] = ()) -> Iterator[Sentence]:
+        """The sentences of `read` alone."""
+        return (sentence for _, sentence in self.read(elmo, words))
 
     def count(self, console: Console) -> int | None:
         """How many sentences there are, for a bar; None if nobody would see it."""
         if console.quiet or sys.stderr is None or not sys.stderr.isatty():
             return None
-        if any(map(is_sentence, self.words)):
+        if len(self.files) < len(self.words):
             return None
         # Counting reads the files once more, in a thousandth of the time of embedding them.
         count = self._reader("spaces", None).count(self.inputs)
@@ -458,10 +495,30 @@ class TextInput:
         )
         return SentenceReader(reading, alphabet, Records(column=self.column, conllu=self.conllu))
 
+    def notes(self, checkpoint: Checkpoint, counts: Counts | None = None) -> list[str]:
+        """What was unusual in the text that was read, here or as `counts` says."""
+        counts, alphabet = counts or self.counts, checkpoint.alphabet
+        notes = [f"{counts.empty} empty"] if counts.empty else []
+        if counts.cut and alphabet is not None:
+            unit = "bytes" if alphabet.kind == "bytes" else "characters"
+            # Two of them mark the start and end of a word.
+            notes.append(f"{several(counts.cut, 'token')} cut at {alphabet.max_chars - 2} {unit}")
+        for n, what in ((counts.replaced, "replaced"), (counts.skipped, "skipped")):
+            if n:
+                notes.append(f"{several(n, 'line')} with invalid UTF-8 {what}")
+        return notes
 
+    def report(self, console: Console, checkpoint: Checkpoint, *more: str) -> None:
+        """Say what a reader of the result should know about the text that was read."""
+        if notes := [*self.notes(checkpoint), *more]:
+            read = several(self.counts.sentences, "sentence")
+            console.say(f"read {read}: {', '.join(notes)}")
+
+
+tokenized = flag("--tokenized", help="Lines are tokens separated by spaces.")
 _READING = (
-    _flag("--tokenized", help="Lines are tokens separated by spaces."),
-    _flag(
+    tokenized,
+    flag(
         "--split-sentences",
         help="Split running text into sentences, instead of one sentence per line.",
     ),
@@ -473,26 +530,22 @@ _READING = (
         "the line.",
     ),
 )
-column = click.option(
-    "--column",
-    type=_column,
-    metavar="NAME|N",
-    help="CSV, TSV or JSON lines: where the text is, by the name of the column or key, or by the "
-    "number of the column from 1.",
+# INPUT and how it is read, as `text`.
+text_input = _bundle(
+    TextInput,
+    "text",
+    click.argument("inputs", nargs=-1, type=click.Path(), metavar="[INPUT]..."),
+    *_READING,
+    column,
+    flag("--conllu", help="CoNLL-U, which .conllu files are without it."),
+    tokenizer(),
+    limit,
 )
-_conllu = _flag("--conllu", help="CoNLL-U, which .conllu files are without it.")
-
-
-def text_input(function: Function) -> Function:
-    """INPUT and how it is read, as `text`."""
-    inputs = click.argument("inputs", nargs=-1, type=click.Path(), metavar="[INPUT]...")
-    own = (*_READING, column, _conllu, tokenizer(), limit)
-    return _bundle(TextInput, "text", inputs, *own)(function)
-
-
-def corpus(function: Function) -> Function:
-    """INPUT and how it is read, for verbs that read complete corpora, as `text`."""
-    inputs = click.argument(
-        "inputs", nargs=-1, required=True, type=click.Path(), metavar="INPUT..."
-    )
-    return _all(_bundle(TextInput, "text", inputs, *_READING, tokenizer("ptb")), workers)(function)
+# The same for a verb that reads a complete corpus.
+corpus = _bundle(
+    TextInput,
+    "text",
+    click.argument("inputs", nargs=-1, required=True, type=click.Path(), metavar="INPUT..."),
+    *_READING,
+    tokenizer("ptb"),
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import sys
 import time
@@ -14,17 +13,12 @@ import click
 
 from elmore.base.messages import shown, wants_colour
 from elmore.cli import options
-from elmore.cli.console import Console, common, several, write_result
-from elmore.cli.train import named_elmo
+from elmore.cli.console import Console, line_writer, several
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmore.cli.options import ComputeChoice, TextInput
-    from elmore.embedding.load import ModelPath
+    from elmore.cli.options import ModelChoice, TextInput
     from elmore.tasks.predictions import Predictor
-    from elmore.text.reading import Counts
-
-__all__ = ["predict"]
 
 _EXAMPLES = """\
   elmore predict pos "Ada lives in Rome."
@@ -53,10 +47,9 @@ _SUFFIXES = {"": "text", ".txt": "text", ".ndjson": "jsonl"}
 _FORMATS = ("text", "jsonl", "conll", "csv", "tsv")
 
 
-@click.command(epilog=options.examples(_EXAMPLES))
+@options.verb(_EXAMPLES, json=False)
 @click.argument("trained", metavar="MODEL")
 @options.text_input
-@options.model("The biLM, by default the one that the trained model was trained with.")
 @click.option(
     "-f",
     "--format",
@@ -64,18 +57,19 @@ _FORMATS = ("text", "jsonl", "conll", "csv", "tsv")
     type=click.Choice(_FORMATS),
     help="Output format, by default from the suffix of -o, else text.",
 )
-@options.force_output("File to write; stdout by default.")
-@options.compute(batches=False, starts=False)
-@common(json=False)
+@options.output("File to write; stdout by default.")
+@options.model(
+    "The biLM, by default the one that the trained model was trained with.",
+    without=("batch_tokens", "start"),
+)
 def predict(
     *,
     trained: str,
     text: TextInput,
-    model: ModelPath | None,
     form: str | None,
     output: Path | None,
     force: bool,
-    compute: ComputeChoice,
+    model: ModelChoice,
     console: Console,
 ) -> None:
     """Label text with a trained model.
@@ -83,42 +77,33 @@ def predict(
     MODEL is an included model, the folder of your own, or owner/name on the hub. INPUT is a text
     file, a table, or a sentence in quotes; - or none reads stdin.
     """
-    from elmore.base.atomic import atomic_file
-
     form = _format(form, output)
     text.check(console, output)
     _check_column(text)
     from elmore.tasks.folder import load
-    from elmore.text.reading import Counts
 
     predictor = load(
         trained,
         light=True,
-        elmo=named_elmo(model, compute),
-        threads=compute.threads,
+        elmo=model.load_named(),
+        threads=model.threads,
         tokenizer=text.tokenizer,
-        device=compute.device,
+        device=model.device,
     )
-    counts = Counts()
-    lines = _lines(
-        predictor, text, form, counts, colour=output is None and wants_colour(sys.stdout)
-    )
+    lines = _lines(predictor, text, form, colour=output is None and wants_colour(sys.stdout))
     number, start = 0, time.perf_counter()
-    opened = contextlib.nullcontext() if output is None else atomic_file(output, overwrite=force)
-    with opened as stream, console.progress("lines") as progress:
+    with line_writer(output, force) as write, console.progress("lines") as progress:
         for line in lines:
             number += 1
-            if stream is None:
-                write_result(line)
-            else:
-                stream.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+            write(line)
             progress.update(1)
     seconds = max(time.perf_counter() - start, 1e-9)
     if output is not None:
-        tokens = f", {counts.tokens / seconds:,.0f} tokens per second" if counts.tokens else ""
-        console.say(f"{several(number, 'line')}{tokens}")
-    if counts.sentences:
-        console.notes(counts, predictor.elmo.checkpoint)  # type: ignore[attr-defined]
+        n_tokens = text.counts.tokens
+        speed = f", {n_tokens / seconds:,.0f} tokens per second" if n_tokens else ""
+        console.say(f"{several(number, 'line')}{speed}")
+    if text.counts.sentences:
+        text.report(console, predictor.elmo.checkpoint)  # type: ignore[attr-defined]
 
 
 def _format(form: str | None, output: Path | None) -> str:
@@ -142,7 +127,7 @@ def _check_column(text: TextInput) -> None:
 
 
 def _lines(
-    predictor: Predictor[Any, Any], text: TextInput, form: str, counts: Counts, *, colour: bool
+    predictor: Predictor[Any, Any], text: TextInput, form: str, *, colour: bool
 ) -> Iterator[str]:
     """What to write, in the order of the inputs."""
     from elmore.tasks.data.labelled import is_table, label_table
@@ -158,15 +143,13 @@ def _lines(
             yield from itertools.islice(label_table(predictor, word, form, text=column), text.limit)
         return
     if form in ("csv", "tsv"):
-        texts = list(_items(predictor, text, counts, column))
+        texts = list(_items(predictor, text, column))
         yield from label_table(predictor, {"text": texts}, form)
         return
-    yield from predictor.lines(_items(predictor, text, counts, column), form, colour=colour)
+    yield from predictor.lines(_items(predictor, text, column), form, colour=colour)
 
 
-def _items(
-    predictor: Predictor[Any, Any], text: TextInput, counts: Counts, column: str | None
-) -> Iterator[Any]:
+def _items(predictor: Predictor[Any, Any], text: TextInput, column: str | None) -> Iterator[Any]:
     """What to predict on: tokens for a tagger, else what the task makes of lines."""
     from elmore.tasks.data.labelled import Columns, is_table, read_texts
     from elmore.text.reading import read_input
@@ -174,7 +157,7 @@ def _items(
     elmo = getattr(predictor, "elmo", None)
     tables = any(not options.is_sentence(word) and is_table(word) for word in text.words)
     if predictor.name == "tag" and elmo is not None and not tables:
-        yield from (sentence.tokens for _, sentence in text.read(elmo, counts))
+        yield from (sentence.tokens for sentence in text.sentences(elmo))
         return
     if text.tokenized or text.split_sentences or text.conllu:
         raise ConfigError(

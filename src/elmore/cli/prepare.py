@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elmore.cli import options
-from elmore.cli.console import Console, check_new, common, write_json
+from elmore.cli.console import Console, check_new
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
     from elmore.cli.options import TextInput
-    from elmore.corpus.prepared import Prepared
-
-__all__ = ["prepare"]
 
 _EXAMPLES = """\
   elmore prepare corpus/*.txt.gz -o data/
@@ -30,9 +27,12 @@ resumes when it is started again. `elmore info data/` shows what vocabularies of
 """
 
 
-@click.command(epilog=options.examples(_EXAMPLES))
+@options.verb(_EXAMPLES)
 @options.corpus
-@options.force_output("Folder to create, or NAME.txt for a vocabulary alone.", required=True)
+@click.option(
+    "--workers", type=options.CPUS, metavar="N", help="Processes, by default one per CPU."
+)
+@options.output("Folder to create, or NAME.txt for a vocabulary alone.", required=True)
 @click.option(
     "--vocabulary",
     metavar="N|FILE",
@@ -40,13 +40,7 @@ resumes when it is started again. `elmore info data/` shows what vocabularies of
     "without those that occur once.",
 )
 @click.option("--min-count", type=int, metavar="N", help="Leave out words that occur less often.")
-@click.option(
-    "--heldout",
-    type=float,
-    default=0.005,
-    metavar="SHARE",
-    help="Share of the documents to hold out.",
-)
+@options.heldout(0.005)
 @click.option(
     "--heldout-files",
     multiple=True,
@@ -54,14 +48,7 @@ resumes when it is started again. `elmore info data/` shows what vocabularies of
     help="Hold out this file or pattern instead; may be repeated.",
 )
 @options.seed
-@click.option(
-    "--shard-tokens",
-    type=int,
-    default=1_000_000,
-    metavar="N",
-    help="Approximate tokens per shard.",
-)
-@common()
+@options.count("--shard-tokens", 1_000_000, "Approximate tokens per shard.")
 def prepare(
     *,
     text: TextInput,
@@ -84,10 +71,17 @@ def prepare(
 
     # A file whose name is a number can be written as ./50000.
     words = int(vocabulary) if vocabulary is not None and vocabulary.isdecimal() else vocabulary
+    reading: dict[str, Any] = {
+        "tokenized": text.tokenized,
+        "split_sentences": text.split_sentences,
+        "tokenizer": text.tokenizer,
+        "errors": text.errors,
+        "workers": workers,
+    }
     if output.suffix == ".txt":
         if isinstance(words, str):
             raise ConfigError("--vocabulary FILE is a vocabulary already; pass a number of words")
-        _write_vocabulary(text, workers, output, force, words, min_count, console)
+        _write_vocabulary(text.inputs, output, force, words, min_count, console, reading)
         return
     start = time.perf_counter()
     with console.progress("tokens") as progress:
@@ -96,34 +90,54 @@ def prepare(
             output,
             vocabulary=words,
             min_count=min_count,
-            tokenized=text.tokenized,
-            split_sentences=text.split_sentences,
-            tokenizer=text.tokenizer or "ptb",
-            errors=text.errors,
             heldout=heldout,
             heldout_files=heldout_files,
             seed=seed,
             shard_tokens=shard_tokens,
-            workers=workers,
             overwrite=force,
             progress=progress,
+            **reading,
         )
     seconds = time.perf_counter() - start
-    if console.json:
-        write_json({**_facts(prepared), "seconds": round(seconds, 2)})
-    else:
-        for line in _lines(prepared, seconds):
-            console.say(line)
+    train, held = prepared.training, prepared.heldout
+    facts = {
+        "output": str(prepared.folder),
+        "training": asdict(train),
+        "heldout": asdict(held),
+        "shards": len(prepared.shards),
+        "vocabulary": len(prepared.vocabulary),
+        "oov_rate": prepared.oov_rate,
+        "heldout_oov_rate": prepared.heldout_oov_rate,
+        "tokenizer": prepared.tokenizer,
+        "notes": list(prepared.notes),
+        "digest": prepared.digest,
+        "seconds": round(seconds, 2),
+    }
+    oov = f"not in it: {prepared.oov_rate:.2%} of the training tokens"
+    if held.tokens:
+        oov += f", {prepared.heldout_oov_rate:.2%} of the held-out ones"
+    lines = [
+        f"training: {train.tokens:,} tokens, {train.sentences:,} sentences, "
+        f"{train.documents:,} documents; shards: {len(prepared.shards)}",
+        f"held out: {held.tokens:,} tokens, {held.sentences:,} sentences, "
+        f"{held.documents:,} documents",
+        f"vocabulary: {len(prepared.vocabulary):,} words; {oov}",
+        f"time: {seconds:.1f} s, "
+        f"{(train.tokens + held.tokens) / max(seconds, 0.01):,.0f} tokens per second",
+        *(f"note: {note}" for note in prepared.notes),
+        f"wrote '{prepared.folder}'",
+    ]
+    console.done(facts, "\n".join(lines))
 
 
 def _write_vocabulary(
-    text: TextInput,
-    workers: int | None,
+    inputs: tuple[str, ...],
     output: Path,
     force: bool,
     size: int | None,
     min_count: int | None,
     console: Console,
+    reading: dict[str, Any],
 ) -> None:
     """Count the words of the text and write the most frequent ones."""
     from elmore.base.atomic import atomic_file
@@ -132,59 +146,16 @@ def _write_vocabulary(
     choice = VocabularyChoice.of(size, min_count)
     check_new(output, force=force)
     with console.progress("tokens") as progress:
-        counts = count_words(
-            text.inputs,
-            tokenized=text.tokenized,
-            split_sentences=text.split_sentences,
-            tokenizer=text.tokenizer or "ptb",
-            errors=text.errors,
-            workers=workers,
-            progress=progress,
-        )
+        counts = count_words(inputs, progress=progress, **reading)
     words = choice.make(counts)
     with atomic_file(output, overwrite=force) as stream:
         stream.write(words.to_bytes())
     missing = 1 - counts.covered(words) / counts.n_tokens
-    if console.json:
-        facts = {"words": len(words), "types": len(counts), "tokens": counts.n_tokens}
-        write_json({**facts, "oov_rate": missing, "output": str(output)})
-        return
-    console.say(
+    facts = {"words": len(words), "types": len(counts), "tokens": counts.n_tokens}
+    approximate = "\nnote: counts are approximate, because rare words were dropped to save memory"
+    console.done(
+        {**facts, "oov_rate": missing, "output": str(output)},
         f"{len(words):,} words, <S> </S> <UNK> included, cover {1 - missing:.2%} of "
         f"{counts.n_tokens:,} tokens; the text has {len(counts):,} different words"
+        f"{approximate if counts.pruned else ''}",
     )
-    if counts.pruned:
-        console.say("note: counts are approximate, because rare words were dropped to save memory")
-
-
-def _facts(prepared: Prepared) -> dict[str, Any]:
-    return {
-        "output": str(prepared.folder),
-        "training": asdict(prepared.training),
-        "heldout": asdict(prepared.heldout),
-        "shards": len(prepared.shards),
-        "vocabulary": len(prepared.vocabulary),
-        "oov_rate": prepared.oov_rate,
-        "heldout_oov_rate": prepared.heldout_oov_rate,
-        "tokenizer": prepared.tokenizer,
-        "notes": list(prepared.notes),
-        "digest": prepared.digest,
-    }
-
-
-def _lines(prepared: Prepared, seconds: float) -> list[str]:
-    training, heldout = prepared.training, prepared.heldout
-    oov = f"not in it: {prepared.oov_rate:.2%} of the training tokens"
-    if heldout.tokens:
-        oov += f", {prepared.heldout_oov_rate:.2%} of the held-out ones"
-    return [
-        f"training: {training.tokens:,} tokens, {training.sentences:,} sentences, "
-        f"{training.documents:,} documents; shards: {len(prepared.shards)}",
-        f"held out: {heldout.tokens:,} tokens, {heldout.sentences:,} sentences, "
-        f"{heldout.documents:,} documents",
-        f"vocabulary: {len(prepared.vocabulary):,} words; {oov}",
-        f"time: {seconds:.1f} s, "
-        f"{(training.tokens + heldout.tokens) / max(seconds, 0.01):,.0f} tokens per second",
-        *(f"note: {note}" for note in prepared.notes),
-        f"wrote '{prepared.folder}'",
-    ]

@@ -1,4 +1,4 @@
-"""`elmore pretrain`: train a biLM, or say what that would cost."""
+"""`elmore pretrain` and `elmore fine-tune`: train a biLM, or say what that would cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,17 +16,17 @@ import click
 
 from elmore.base.messages import say
 from elmore.cli import options
-from elmore.cli.console import Console, common, fitted, write_json, write_result
+from elmore.cli.console import Console, fitted, write_result
 from elmore.errors import ConfigError, ElmoreError
 
 if TYPE_CHECKING:
+    from elmore.cli.options import ModelChoice, RunChoice
+    from elmore.corpus.prepared import Prepared
     from elmore.training.bilm.recipe import Recipe
     from elmore.training.display import Display
     from elmore.training.run import Run
 
-__all__ = ["draw_curve", "ending_by_signal", "pretrain"]
-
-_EXAMPLES = """\
+_PRETRAIN = """\
   elmore pretrain data/ --plan
   elmore pretrain data/ -o runs/a
   elmore pretrain data/ -o runs/a --resume
@@ -39,15 +38,24 @@ Ctrl-C saves the run and stops it; --resume continues. Where matplotlib is insta
 has its curves in curve.svg. --plan trains a few steps and forgets them; the expected perplexity
 comes from earlier runs on English.
 """
+_FINE_TUNE = """\
+  elmore fine-tune reviews.txt -o runs/a
+  elmore fine-tune reviews.txt --model runs/a/best -o runs/b
+  elmore fine-tune reviews/*.txt.gz --model options.json,weights.hdf5 -o runs/b --epochs 3
+  elmore convert runs/b/best -o reviews-elmo --to allennlp
+
+A model without a softmax (published HDF5) gets a new one, which is trained alone at first. Ctrl-C
+saves the run and stops it; --resume continues.
+"""
 
 
-@click.command(epilog=options.examples(_EXAMPLES))
+@options.verb(_PRETRAIN)
 @click.argument("data", type=options.PATH, required=False)
-@options.force_output("Folder of the run.")
-@options.recipe(None, ", by default laptop, fitted to the size of the data")
-@options.resume
-@options.seed
-@click.option("--tensorboard", is_flag=True, help="Write event files too.")
+@options.run(
+    options.recipe(None, ", by default laptop, fitted to the size of the data"),
+    options.tensorboard,
+    required=False,
+)
 @options.device
 @options.threads
 @click.option(
@@ -59,20 +67,13 @@ comes from earlier runs on English.
 @click.option(
     "--processes", type=options.CPUS, default=1, metavar="N", help="Processes on this machine."
 )
-@click.option("--plan", is_flag=True, help="Only say what the run will cost and bring.")
-@click.option("--recipes", is_flag=True, help="List the recipes, those of tasks too.")
+@options.flag("--plan", help="Only say what the run will cost and bring.")
+@options.flag("--recipes", help="List the recipes, those of tasks too.")
 @click.option("--show-recipe", metavar="NAME", help="Print a recipe.")
-@common()
 def pretrain(
     *,
     data: Path | None,
-    output: Path | None,
-    force: bool,
-    recipe: str | None,
-    settings: tuple[str, ...],
-    resume: bool,
-    seed: int,
-    tensorboard: bool,
+    run: RunChoice,
     device: str,
     threads: int | None,
     finish: int | None,
@@ -88,84 +89,79 @@ def pretrain(
         return
     if data is None:
         raise ConfigError("name the DATA to train on; `elmore prepare` makes it")
-    changed = options.overrides(settings)
-    if plan:
-        _print_plan(data, recipe, changed, threads, device, console)
-        return
-    if output is None:
+    if run.output is None and not plan:
         raise ConfigError("pass -o FOLDER for the run, or --plan to see what it will cost")
-    if resume and force:
-        raise ConfigError("--resume and --force exclude each other; leave one out")
     # torchrun sets RANK in each process it starts, so this happens only once.
-    if processes > 1 and "RANK" not in os.environ:
+    if processes > 1 and not plan and "RANK" not in os.environ:
         _spread(processes)
+    from elmore.corpus.prepared import Prepared
+    from elmore.training.bilm.plan import make_plan
     from elmore.training.bilm.pretrain import finish_recipe
     from elmore.training.bilm.pretrain import pretrain as train
     from elmore.training.display import Display, heldout_headline
 
-    chosen = _recipe(data, output, recipe, changed, resume, console)
+    prepared = Prepared.open(data)
+    recipe = _recipe(prepared, run, Console(quiet=True) if plan else console)
+    if plan:
+        found = make_plan(prepared, recipe=recipe, threads=threads, device=device)
+        console.result(found.to_dict(), str(found))
+        return
     if finish is not None:
-        chosen = finish_recipe(chosen, output, finish)
-    display = Display(output, quiet=console.quiet, tensorboard=tensorboard)
+        recipe = finish_recipe(recipe, run.output, finish)
+    display = Display(run.output, quiet=console.quiet, tensorboard=run.tensorboard)
     with ending_by_signal(), display:
         done = train(
-            data,
-            output,
-            recipe=chosen,
-            seed=seed,
-            resume=resume,
-            overwrite=force,
+            prepared,
+            run.output,
+            recipe=recipe,
+            seed=run.seed,
+            resume=run.resume,
+            overwrite=run.force,
             threads=threads,
             device=device,
             progress=display.show
-            if console.quiet or resume
-            else _announcing(data, chosen, display, console),
+            if console.quiet or run.resume
+            else _announcing(prepared, recipe, display, console),
         )
-    # Of several processes only the first reports.
-    if os.environ.get("RANK", "0") != "0":
+    if not _is_first():
         return
+    _draw_curve(done)
     last = display.last_heldout or {}
-    draw_curve(done)
-    if console.json:
-        write_json({"run": str(done.path), "heldout": last})
-    else:
-        found = f", held-out perplexity {heldout_headline(last)}" if last else ""
-        console.say(f"trained {done.path}{found}; the model is in {done.path}/checkpoint")
+    quality = f", held-out perplexity {heldout_headline(last)}" if last else ""
+    console.done(
+        {"run": str(done.path), "heldout": last},
+        f"trained {done.path}{quality}; the model is in {done.path}/checkpoint",
+    )
     console.warn_if_misleading(last.get("oov_rate", 0.0))
 
 
-def _recipe(
-    data: Path,
-    output: Path,
-    recipe: str | None,
-    changed: dict[str, str],
-    resume: bool,
-    console: Console,
-) -> Recipe:
+def _is_first() -> bool:
+    """Whether this is the process that reports, of several."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _recipe(prepared: Prepared, run: RunChoice, console: Console) -> Recipe:
     """The recipe that is named, or one that fits the data; say what was chosen."""
-    from elmore.corpus.prepared import Prepared
     from elmore.training.bilm.fitted_recipe import DEFAULT, choose_recipe, fitted_keys
     from elmore.training.bilm.recipe import Recipe
     from elmore.training.run import Run
 
-    if recipe is not None:
-        return Recipe.load(recipe, changed)
-    prepared = Prepared.open(data)
-    chosen = choose_recipe(prepared, Run(output) if resume else None, changed)
-    own = fitted_keys(Recipe.load(DEFAULT, changed))
+    if run.recipe is not None:
+        return Recipe.load(run.recipe, run.settings)
+    chosen = choose_recipe(prepared, Run(run.output) if run.resume else None, run.settings)
+    own = fitted_keys(Recipe.load(DEFAULT, run.settings))
     differ = {key: value for key, value in fitted_keys(chosen).items() if value != own[key]}
-    if differ and not resume and os.environ.get("RANK", "0") == "0":
+    if differ and not run.resume and _is_first():
         values = ", ".join(f"{key}={value:_g}" for key, value in differ.items())
         console.say(f"recipe {DEFAULT}, fitted to {prepared.n_tokens:,} training tokens: {values}")
     return chosen
 
 
 def _announcing(
-    data: Path, recipe: Recipe, display: Display, console: Console
+    prepared: Prepared, recipe: Recipe, display: Display, console: Console
 ) -> Callable[[dict[str, Any]], None]:
     """Show the log, after a plan that is made from the speed of the run's own first steps."""
     from elmore.base.machine import peak_memory
-    from elmore.corpus.prepared import Prepared
     from elmore.training.bilm.plan import Measured, Plan
 
     planned = False
@@ -174,7 +170,7 @@ def _announcing(
         nonlocal planned
         if not planned and "tokens_per_s" in line:
             measured = Measured(tokens_per_second=line["tokens_per_s"], memory_bytes=peak_memory())
-            console.say(Plan.of(Prepared.open(data), recipe, measured).line())
+            console.say(Plan.of(prepared, recipe, measured).line())
             planned = True
         display.show(line)
 
@@ -183,64 +179,91 @@ def _announcing(
 
 def _spread(processes: int) -> NoReturn:
     """Start the same command in several processes."""
-    rest = list(sys.argv[1:])
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(processes), "-m", "elmore", *rest]
+    command += ["--nproc-per-node", str(processes), "-m", "elmore", *sys.argv[1:]]
     if sys.platform == "win32":  # exec returns to the shell there, which then waits for nobody
         raise SystemExit(subprocess.call(command))  # noqa: S603 - our own interpreter and arguments
     os.execv(sys.executable, command)  # noqa: S606 - our own interpreter and arguments
 
 
-def _print_plan(
-    data: Path,
-    recipe: str | None,
-    changed: dict[str, str],
-    threads: int | None,
-    device: str,
-    console: Console,
-) -> None:
-    from elmore.corpus.prepared import Prepared
-    from elmore.training.bilm.fitted_recipe import choose_recipe
-    from elmore.training.bilm.plan import make_plan
-    from elmore.training.bilm.recipe import Recipe
-
-    prepared = Prepared.open(data)
-    chosen = (
-        choose_recipe(prepared, settings=changed)
-        if recipe is None
-        else Recipe.load(recipe, changed)
-    )
-    plan = make_plan(prepared, recipe=chosen, threads=threads, device=device)
-    if console.json:
-        write_json(plan.to_dict())
-    else:
-        write_result(str(plan))
-
-
 def _print_recipes(name: str | None, console: Console) -> None:
     """List the recipes with their first line, or print one."""
     from elmore.report import aligned
-    from elmore.training.bilm.recipe_files import (
-        recipe_names,
-        recipe_text,
-        task_recipe_names,
-        task_recipe_text,
-    )
+    from elmore.training.bilm import recipe_files as files
 
     # Recipes of tasks are called TASK-NAME, so the names do not collide.
-    texts: dict[str, Callable[[], str]] = {
-        **{name: partial(recipe_text, name) for name in recipe_names()},
-        **{name: partial(task_recipe_text, name) for name in task_recipe_names()},
-    }
+    of_tasks = files.task_recipe_names()
+
+    def text(name: str) -> str:
+        return files.task_recipe_text(name) if name in of_tasks else files.recipe_text(name)
+
     if name is not None:
-        # A name that is not in the table gets its error from `recipe_text`, with a guess.
-        write_result(texts.get(name, partial(recipe_text, name))().rstrip("\n"))
+        write_result(text(name).rstrip("\n"))
         return
-    summaries = {name: text().split("\n", 1)[0].removeprefix("# ") for name, text in texts.items()}
-    if console.json:
-        write_json(summaries)
-    else:
-        write_result(fitted(aligned(list(summaries.items()))))
+    names = [*files.recipe_names(), *of_tasks]
+    summaries = {name: text(name).split("\n", 1)[0].removeprefix("# ") for name in names}
+    console.result(summaries, fitted(aligned(list(summaries.items()))))
+
+
+@options.verb(_FINE_TUNE)
+@click.argument("inputs", nargs=-1, metavar="INPUT...")
+@options.run(options.recipe("fine-tune"), options.tensorboard)
+@click.option("--epochs", type=float, metavar="N", help="Passes over the text.")
+@options.heldout(0.05)
+@options.tokenized
+@options.tokenizer()
+@options.model(without=("precision", "batch_tokens", "start"))
+def fine_tune(
+    *,
+    inputs: tuple[str, ...],
+    run: RunChoice,
+    epochs: float | None,
+    heldout: float,
+    tokenized: bool,
+    tokenizer: str | None,
+    model: ModelChoice,
+    console: Console,
+) -> None:
+    """Adapt a biLM to your text: INPUT are text files or patterns."""
+    # A run that is resumed remembers its text.
+    if not inputs and not run.resume:
+        raise ConfigError("name the text to adapt the model to; see `elmore fine-tune --help`")
+    from elmore.training.bilm.fine_tune import fine_tune as adapt
+    from elmore.training.bilm.recipe import Recipe
+    from elmore.training.display import Display, heldout_headline
+
+    display = Display(run.output, quiet=console.quiet, tensorboard=run.tensorboard)
+    with ending_by_signal(), display:
+        done = adapt(
+            model.path,
+            inputs,
+            run.output,
+            recipe=Recipe.load(run.recipe, run.settings),
+            epochs=epochs,
+            heldout=heldout,
+            tokenized=tokenized,
+            tokenizer=tokenizer,
+            seed=run.seed,
+            resume=run.resume,
+            overwrite=run.force,
+            threads=model.threads,
+            device=model.device,
+            progress=display.show,
+        )
+    _draw_curve(done)
+    evaluations = [line["heldout"] for line in done.log() if "heldout" in line]
+    best: dict[str, float] = min(evaluations, key=lambda found: found["loss"], default={})
+    perplexities = [found["perplexity"] for found in evaluations]
+    gain = f", held-out perplexity {heldout_headline(best)}" if best else ""
+    has_best = done.best_path.is_dir()
+    where = (
+        f"best model is in {done.best_path}" if has_best else f"model is in {done.checkpoint_path}"
+    )
+    console.done(
+        {"run": str(done.path), "heldout_perplexities": perplexities, "heldout": best},
+        f"fine-tuned {done.path}{gain}; the {where}",
+    )
+    console.warn_if_misleading(best.get("oov_rate", 0.0))
 
 
 # --------------------------------------------------------------------------- all training verbs
@@ -261,7 +284,7 @@ def ending_by_signal() -> Iterator[None]:
         raise SystemExit(128 + stopped.number) from None
 
 
-def draw_curve(run: Run) -> None:
+def _draw_curve(run: Run) -> None:
     """Draw the curves of a run into its folder, where matplotlib is installed."""
     if find_spec("matplotlib") is None:
         return

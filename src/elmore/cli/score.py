@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from elmore.cli import options
-from elmore.cli.console import Console, common, fitted, write_json, write_result
+from elmore.cli.console import Console, fitted, write_result
 from elmore.errors import ConfigError, InputError
 from elmore.report import aligned
 
 if TYPE_CHECKING:
-    from elmore.cli.options import ComputeChoice, TextInput
+    from elmore.cli.options import ModelChoice, TextInput
     from elmore.elmo import Elmo
-    from elmore.embedding.load import ModelPath
     from elmore.language_model.perplexity import Perplexity
     from elmore.text.sentence import Sentence
-
-__all__ = ["score"]
 
 Kind = Literal["sentences", "tokens", "next", "previous", "substitutes", "total"]
 
@@ -51,17 +47,14 @@ _TSV = {
 _COLUMNS = ("file", "forward", "backward", "mean", "without <UNK>", "tokens", "sentences", "<UNK>")
 
 
-@click.command(epilog=options.examples(_EXAMPLES))
+@options.verb(_EXAMPLES)
 @options.text_input
-@options.model()
-@click.option("--per-token", is_flag=True, help="Also the value of each token.")
-@click.option("--next", "following", is_flag=True, help="Words likely to follow each line.")
-@click.option("--previous", is_flag=True, help="Words likely to come before it.")
-@click.option("--substitutes", is_flag=True, help="Words likely at the position of each token.")
-@click.option("--total", is_flag=True, help="The perplexity of each file and of all of them.")
-@click.option(
-    "--top", type=options.COUNT, metavar="K", help=f"How many words, by default {_DEFAULT_TOP}."
-)
+@options.flag("--per-token", help="Also the value of each token.")
+@options.flag("--next", "following", help="Words likely to follow each line.")
+@options.flag("--previous", help="Words likely to come before it.")
+@options.flag("--substitutes", help="Words likely at the position of each token.")
+@options.flag("--total", help="The perplexity of each file and of all of them.")
+@options.count("--top", None, f"How many words, by default {_DEFAULT_TOP}.", "K")
 @click.option(
     "--position",
     type=click.IntRange(0),
@@ -76,12 +69,10 @@ _COLUMNS = ("file", "forward", "backward", "mean", "without <UNK>", "tokens", "s
     default="jsonl",
     help="Output format of records.",
 )
-@options.compute()
-@common()
+@options.model()
 def score(
     *,
     text: TextInput,
-    model: ModelPath | None,
     per_token: bool,
     following: bool,
     previous: bool,
@@ -90,21 +81,16 @@ def score(
     top: int | None,
     position: int | None,
     form: str,
-    compute: ComputeChoice,
+    model: ModelChoice,
     console: Console,
 ) -> None:
     """Probabilities of sentences and tokens, likely words, and perplexity.
 
     INPUT is a text file with one sentence per line, or a sentence in quotes; - or none reads stdin.
     """
-    flags: dict[Kind, bool] = {
-        "tokens": per_token,
-        "next": following,
-        "previous": previous,
-        "substitutes": substitutes,
-        "total": total,
-    }
-    chosen: list[Kind] = [kind for kind, wanted in flags.items() if wanted]
+    kinds: tuple[Kind, ...] = ("tokens", "next", "previous", "substitutes", "total")
+    flags = (per_token, following, previous, substitutes, total)
+    chosen = [kind for kind, wanted in zip(kinds, flags, strict=True) if wanted]
     if len(chosen) > 1:
         raise ConfigError(
             "--per-token, --next, --previous, --substitutes and --total exclude each other; leave "
@@ -117,18 +103,14 @@ def score(
         raise ConfigError("--position is for --substitutes; add it")
     if console.json and not total:
         raise ConfigError("--json is for --total; records are JSON lines without it")
-    checkpoint = options.read_model(model)
     text.check(console)
-    elmo = compute.load(checkpoint, text.tokenizer)
+    elmo = model.load(text.tokenizer)
     if total:
-        _print_total(text, elmo, compute.start, console)
+        _print_total(text, elmo, model.start, console)
         return
-    from elmore.text.reading import Counts
-
-    counts, missing = Counts(), 0
+    missing = 0
     with console.progress("sentences", text.count(console)) as progress:
-        sentences = (sentence for _, sentence in text.read(elmo, counts))
-        records = _records(elmo, sentences, kind, top or _DEFAULT_TOP, position)
+        records = _records(elmo, text.sentences(elmo), kind, top or _DEFAULT_TOP, position)
         for number, record in enumerate(records):
             # With the first record, so that an early error leaves stdout empty.
             if form == "tsv" and number == 0:
@@ -141,9 +123,8 @@ def score(
                 for row in _rows(kind, number, record):
                     write_result("\t".join(map(_cell, row)))
             progress.update(1)
-    console.notes(
-        counts, checkpoint, *([f"{missing} without a token {position}"] if missing else [])
-    )
+    notes = [f"{missing} without a token {position}"] if missing else []
+    text.report(console, elmo.checkpoint, *notes)
 
 
 def _records(
@@ -216,69 +197,54 @@ def _cell(value: object) -> str:
 
 
 def _print_total(text: TextInput, elmo: Elmo, start: str, console: Console) -> None:
-    """Measure each input, and all of them together."""
-    from elmore.text.reading import Counts
-
-    counts = Counts()
-    results = _measure(text, elmo, counts, console)
-    total = sum((result for _, result in results[1:]), start=results[0][1])
-    if console.json:
-        files = [{"file": name, **result.to_dict()} for name, result in results]
-        report = {"model": elmo.checkpoint.origin, "start": start, "files": files}
-        write_json({**report, "total": total.to_dict()})
-    else:
-        write_result(fitted(_table(results if len(results) == 1 else [*results, ("total", total)])))
-    console.warn_if_misleading(total.oov_rate)
-    console.notes(counts, elmo.checkpoint)
-
-
-def _measure(
-    text: TextInput, elmo: Elmo, counts: Any, console: Console
-) -> list[tuple[str, Perplexity]]:
-    """Measure the inputs one by one; those that --limit does not reach are left out."""
+    """Measure each input, and all of them together; --limit counts over all of them."""
     from elmore.language_model.perplexity import perplexity
 
     results: list[tuple[str, Perplexity]] = []
     with console.progress("sentences", text.count(console)) as progress:
-        for name in text.words:
-            left = None if text.limit is None else text.limit - counts.sentences
-            if left == 0:
-                break  # --limit counts over all files
-            one = dataclasses.replace(text, inputs=(name,), limit=left)
-            label = "stdin" if name == "-" else name
+        for word in text.words:
+            if text.limit is not None and text.counts.sentences >= text.limit:
+                break
+            label = "stdin" if word == "-" else word
+            tokens = (sentence.tokens for sentence in text.sentences(elmo, [word]))
+            size = elmo.engine.batch_tokens
             try:
                 result = perplexity(
-                    elmo,
-                    (sentence.tokens for _, sentence in one.read(elmo, counts)),
-                    tokenized=True,
-                    batch_tokens=elmo.engine.batch_tokens,
-                    progress=progress,
+                    elmo, tokens, tokenized=True, batch_tokens=size, progress=progress
                 )
             except InputError as error:
-                if error.file is None:  # there was no sentence
-                    raise InputError(str(error), file=label) from None
-                raise
+                # Without a file: there was no sentence.
+                raise error if error.file else InputError(str(error), file=label) from None
             results.append((label, result))
-    return results
+    (_, first), *others = results
+    total = sum((result for _, result in others), start=first)
+    report = {
+        "model": elmo.checkpoint.origin,
+        "start": start,
+        "files": [{"file": name, **result.to_dict()} for name, result in results],
+        "total": total.to_dict(),
+    }
+    console.result(report, fitted(_table([*results, ("total", total)] if others else results)))
+    console.warn_if_misleading(total.oov_rate)
+    text.report(console, elmo.checkpoint)
 
 
-def _table(results: Sequence[tuple[str, Perplexity]]) -> str:
-    rows: list[tuple[str, ...]] = [_COLUMNS]
-    for name, result in results:
-        rows.append(
-            (
-                name,
-                f"{result.forward:.2f}",
-                "none" if result.backward is None else f"{result.backward:.2f}",
-                f"{result.mean:.2f}",
-                f"{result.without_unknown:.2f}",
-                str(result.n_tokens),
-                str(result.n_sentences),
-                f"{result.oov_rate:.2%}",
-            )
+def _table(results: Iterable[tuple[str, Perplexity]]) -> str:
+    rows = [
+        (
+            name,
+            f"{result.forward:.2f}",
+            "none" if result.backward is None else f"{result.backward:.2f}",
+            f"{result.mean:.2f}",
+            f"{result.without_unknown:.2f}",
+            str(result.n_tokens),
+            str(result.n_sentences),
+            f"{result.oov_rate:.2%}",
         )
+        for name, result in results
+    ]
     return (
-        f"{aligned(rows, right=range(1, len(_COLUMNS)))}\n"
+        f"{aligned([_COLUMNS, *rows], right=range(1, len(_COLUMNS)))}\n"
         "tokens: predictions per direction, the words and one marker per sentence; "
         "<UNK>: share of the words"
     )

@@ -1,4 +1,4 @@
-"""`elmore find`, `elmore senses` and `elmore change`: questions to an index of uses."""
+"""`elmore index`, and `find`, `senses` and `change`, which ask it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,29 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from elmore.base.messages import printable, spreadsheet_safe
 from elmore.cli import options
-from elmore.cli.console import Console, common, fitted, write_json, write_result
+from elmore.cli.console import Console, check_report, fitted, several, write_result
 from elmore.errors import ConfigError
+from elmore.report import PICTURES
 
 if TYPE_CHECKING:
-    from elmore.embedding.load import ModelPath
+    from elmore.cli.options import ModelChoice, TextInput
+    from elmore.options import LayerChoice
     from elmore.senses.groups import WordSenses
 
-__all__ = ["change", "find", "senses"]
+_INDEX = """\
+  elmore index corpus/*.txt -o uses/
+  elmore index news.txt.gz --words bank,play,spring -o uses/
+  elmore index wiki.txt --split-sentences --min-count 500 --max-uses 300 --workers 4 -o uses/
 
+Then ask it: `elmore find`, `elmore senses`, `elmore change`. An interrupted run resumes when it is
+started again.
+"""
 _FIND = """\
   elmore find uses/ "She sat on the [bank] of the river"
   elmore find uses/ "They [ran] a shop" --word run,runs,ran,running -o ran.html
@@ -48,24 +56,104 @@ _CHANGE = """\
 Both folders are from `elmore index`, with the same model. Words are ranked by the distance of their
 mean uses beyond chance. p is from a permutation test; q corrects it for the number of words.
 """
-_MODEL = "The model of the index, if it is not where it was."
+_stored_model = options.model(
+    "The model of the index, if it is not where it was.",
+    without=("device", "precision", "batch_tokens", "start"),
+)
 
 
-@click.command(epilog=options.examples(_FIND))
+@options.verb(_INDEX)
+@options.text_input
+@options.output("Folder to create.")
+@click.option(
+    "--words", metavar="LIST", help="Words, separated by commas, or a file with one per line."
+)
+@options.count("--min-count", 100, "Without --words: index the words that occur so often.")
+@options.count("--max-uses", 1000, "Keep about N uses of a frequent word, a random sample.")
+@click.option(
+    "--substitutes",
+    type=click.IntRange(0),
+    default=64,
+    metavar="K",
+    help="Keep the K likeliest substitutes of each use; 0: compare by layers.",
+)
+@options.layers(None, ": also keep these layers of each use")
+@click.option("--workers", type=options.CPUS, default=1, metavar="N", help="Processes.")
+@options.model(without=("start",))
+def index(
+    *,
+    text: TextInput,
+    output: Path | None,
+    force: bool,
+    words: str | None,
+    min_count: int,
+    max_uses: int,
+    substitutes: int,
+    layers: LayerChoice | None,
+    workers: int,
+    model: ModelChoice,
+    console: Console,
+) -> None:
+    """Index the uses of words in a corpus, with their sense vectors.
+
+    INPUT are UTF-8 text files with one sentence per line (plain, gz, bz2, xz or zst).
+    """
+    from elmore.senses.indexing import build_index
+    from elmore.text.reading import check_rereadable
+
+    if output is None:
+        raise ConfigError("an index is a folder; pass -o FOLDER")
+    check_rereadable(text.inputs)
+    chosen: dict[str, Any] = {**text.options(), **model.options()}
+    del chosen["start"]
+    chosen["threads"] = model.threads or (None if workers == 1 else 1)
+    if layers is not None:
+        chosen["layers"] = layers
+    with console.progress("sentences") as progress:
+        made = build_index(
+            text.inputs,
+            output,
+            model=model.model,
+            words=None if words is None else _listed(words),
+            min_count=min_count,
+            max_uses=max_uses,
+            k=substitutes,
+            workers=workers,
+            overwrite=force,
+            progress=progress,
+            report=console.say,
+            **chosen,
+        )
+    done = f"{several(len(made), 'use')} of {several(len(made.words), 'word')}"
+    console.done(
+        {"output": str(made.path), "words": len(made.words), "uses": len(made)},
+        f"indexed {done} in '{made.path}'",
+    )
+
+
+def _listed(text: str) -> list[str]:
+    """Words with commas between them, or the lines of a file."""
+    from elmore.text.reading import read_input
+
+    # A misspelt name of a file must not be taken for a word.
+    if Path(text).is_file() or text.endswith(".txt"):
+        return [line for _, line in read_input(text)]
+    return [word for part in text.split(",") if (word := part.strip())]
+
+
+@options.verb(_FIND)
 @click.argument("index", type=options.PATH)
 @click.argument("text")
 @click.option("--word", metavar="PATTERN", help="Words to search, by default the same.")
 @click.option("--like", multiple=True, metavar="TEXT", help="Further example; may be repeated.")
 @click.option("--unlike", multiple=True, metavar="TEXT", help="Counterexample; may be repeated.")
-@options.top(10)
-@options.model(_MODEL)
-@options.tokenizer()
-@options.threads
-@click.option("--csv", is_flag=True, help="Print CSV.")
-@options.force_output(
+@options.count("--top", 10, "How many to list.", "K")
+@options.flag("--csv", help="Print CSV.")
+@options.output(
     "Write it to a file instead: .html, .csv, .json, .txt, or a picture: .svg, .png, .pdf."
 )
-@common()
+@options.tokenizer()
+@_stored_model
 def find(
     *,
     index: Path,
@@ -74,12 +162,11 @@ def find(
     like: Sequence[str],
     unlike: Sequence[str],
     top: int,
-    model: ModelPath | None,
-    tokenizer: str | None,
-    threads: int | None,
     csv: bool,
     output: Path | None,
     force: bool,
+    tokenizer: str | None,
+    model: ModelChoice,
     console: Console,
 ) -> None:
     """The uses of a word in an INDEX that are most similar to its use in TEXT.
@@ -88,41 +175,32 @@ def find(
     """
     from elmore.senses.index import Index
 
-    _check_output(output, force, ".csv")
-    found = Index.open(index, model=model, tokenizer=tokenizer, threads=threads).find(
-        text, word=None if word is None else _pattern(word), k=top, like=like, unlike=unlike
-    )
+    check_report(output, *PICTURES, ".csv", force=force)
+    opened = Index.open(index, model=model.model, tokenizer=tokenizer, threads=model.threads)
+    pattern = None if word is None else _pattern(word)
+    found = opened.find(text, word=pattern, k=top, like=like, unlike=unlike)
     if output is not None:
         _save(output, force, console, found.save)
-    elif console.json:
-        write_json(found.to_dict())
-    elif csv:
+    elif csv and not console.json:
         write_result(found.to_csv().rstrip("\n"))
     else:
-        write_result("\n".join(found.lines(shutil.get_terminal_size((110, 24)).columns)))
+        width = shutil.get_terminal_size((110, 24)).columns
+        console.result(found.to_dict(), "\n".join(found.lines(width)))
 
 
-@click.command(epilog=options.examples(_SENSES))
+@options.verb(_SENSES)
 @click.argument("index", type=options.PATH)
 @click.argument("words", nargs=-1, required=True, metavar="WORD...")
-@click.option(
-    "--max-senses",
-    type=options.COUNT,
-    default=8,
-    metavar="N",
-    help="The largest number of senses to try.",
-)
+@options.count("--max-senses", 8, "The largest number of senses to try.")
 @click.option("--assign", metavar="FILE", help="Tag the words in this text instead.")
-@click.option("--examples", is_flag=True, help="All examples, and shares by file.")
-@options.force_output(
+@options.flag("--examples", help="All examples, and shares by file.")
+@options.output(
     "Write it to a file instead: .html, .json or .txt; a picture: .svg, .png, .pdf; vectors of "
     "senses: .vec, .bin."
 )
 @options.seed
-@options.model(_MODEL)
 @options.tokenizer()
-@options.threads
-@common()
+@_stored_model
 def senses(
     *,
     index: Path,
@@ -133,9 +211,8 @@ def senses(
     output: Path | None,
     force: bool,
     seed: int,
-    model: ModelPath | None,
     tokenizer: str | None,
-    threads: int | None,
+    model: ModelChoice,
     console: Console,
 ) -> None:
     """The uses of words, grouped by sense.
@@ -149,21 +226,19 @@ def senses(
 
     if assign and (console.json or output):
         raise ConfigError("--assign prints a table; leave out --json and -o")
-    _check_output(output, force, ".vec", ".bin")
+    check_report(output, *PICTURES, ".vec", ".bin", force=force)
     if assign:
         check_inputs([assign], None)
-    opened = Index.open(index, model=model, tokenizer=tokenizer, threads=threads)
+    opened = Index.open(index, model=model.model, tokenizer=tokenizer, threads=model.threads)
     found = [opened.senses(_pattern(word), max_senses=max_senses, seed=seed) for word in words]
     if output is not None:
         _save(output, force, console, partial(save_senses, found))
     elif assign:
         for line in _tagged(assign, found):
             write_result(line)
-    elif console.json:
-        write_json([one.to_dict() for one in found])
     else:
         shown = (str(one.report) if examples else repr(one) for one in found)
-        write_result(fitted("\n\n".join(shown)))
+        console.result([one.to_dict() for one in found], fitted("\n\n".join(shown)))
 
 
 def _tagged(file: str, found: Sequence[WordSenses]) -> Iterator[str]:
@@ -177,32 +252,17 @@ def _tagged(file: str, found: Sequence[WordSenses]) -> Iterator[str]:
                 yield "\t".join(spreadsheet_safe(printable(str(cell))) for cell in cells)
 
 
-@click.command(epilog=options.examples(_CHANGE))
+@options.verb(_CHANGE)
 @click.argument("old", type=options.PATH)
 @click.argument("new", type=options.PATH)
 @click.option(
     "--words", metavar="LIST", help="Words, separated by commas, by default all that both have."
 )
-@click.option(
-    "--min-uses",
-    type=options.COUNT,
-    default=20,
-    metavar="N",
-    help="Leave out words with fewer uses in one of them.",
-)
-@click.option(
-    "--permutations",
-    type=options.COUNT,
-    default=999,
-    metavar="N",
-    help="Random divisions of the permutation test.",
-)
-@options.top(20)
-@options.force_output(
-    "Write it to a file instead: .html, .json, .txt, or a picture: .svg, .png, .pdf."
-)
+@options.count("--min-uses", 20, "Leave out words with fewer uses in one of them.")
+@options.count("--permutations", 999, "Random divisions of the permutation test.")
+@options.count("--top", 20, "How many to list.", "K")
+@options.output("Write it to a file instead: .html, .json, .txt, or a picture: .svg, .png, .pdf.")
 @options.seed
-@common()
 def change(
     *,
     old: Path,
@@ -223,11 +283,11 @@ def change(
     from elmore.senses.change import compare
     from elmore.senses.index import Index
 
-    _check_output(output, force)
+    check_report(output, *PICTURES, force=force)
     found = compare(
         Index.open(old),
         Index.open(new),
-        None if words is None else options.word_list(words),
+        None if words is None else _listed(words),
         min_uses=min_uses,
         permutations=permutations,
         seed=seed,
@@ -235,28 +295,13 @@ def change(
     found = dataclasses.replace(found, words=found.words[:top])
     if output is not None:
         _save(output, force, console, found.save)
-    elif console.json:
-        write_json(found.report.to_dict())
     else:
-        write_result(fitted(str(found.report)))
+        console.result(found.report.to_dict(), fitted(str(found.report)))
 
 
 def _pattern(text: str) -> str | list[str]:
     """A word or pattern, or several words with commas between them."""
-    return options.word_list(text) if "," in text and not text.startswith("/") else text
-
-
-def _check_output(output: Path | None, force: bool, *more: str) -> None:
-    """Refuse a file of -o before the work; `more` are suffixes of this verb alone."""
-    from elmore.cli.console import check_new
-    from elmore.report import PICTURES, check_picture, check_suffix
-
-    if output is None:
-        return
-    check_suffix(output, *PICTURES, *more)
-    check_new(output, force=force)
-    if output.suffix.lower() in PICTURES:
-        check_picture(output)  # matplotlib may be missing
+    return _listed(text) if "," in text and not text.startswith("/") else text
 
 
 def _save(output: Path, force: bool, console: Console, write: Callable[..., None]) -> None:

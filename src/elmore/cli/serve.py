@@ -13,16 +13,14 @@ import click
 from elmore.base.io import open_checked
 from elmore.base.optional import require
 from elmore.cli import options
-from elmore.cli.console import Console, common
+from elmore.cli.console import Console
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmore.cli.options import ComputeChoice
+    from elmore.cli.options import ModelChoice
     from elmore.elmo import Elmo
     from elmore.embedding.load import ModelPath
     from elmore.senses.index import Index
-
-__all__ = ["serve"]
 
 _EXAMPLES = """\
   elmore serve
@@ -54,8 +52,7 @@ def _limit(flag: str, field: str, default: int, what: str) -> options.Decorator:
     )
 
 
-@click.command(epilog=options.examples(_EXAMPLES))
-@options.model()
+@options.verb(_EXAMPLES, json=False)
 @click.option(
     "--host",
     default="127.0.0.1",
@@ -69,19 +66,9 @@ def _limit(flag: str, field: str, default: int, what: str) -> options.Decorator:
     metavar="N",
     help="Port; 0 for a free one.",
 )
-@click.option(
-    "--index",
-    type=options.PATH,
-    metavar="PATH",
-    help="An index of uses to search, made by elmore index.",
-)
+@options.path("--index", "PATH", "An index of uses to search, made by elmore index.")
 @click.option("--name", help="Name of the model in responses, by default from its path.")
-@click.option(
-    "--token-file",
-    type=options.PATH,
-    metavar="PATH",
-    help="File with the bearer token that clients must send.",
-)
+@options.path("--token-file", "PATH", "File with the bearer token that clients must send.")
 @click.option(
     "--cors",
     multiple=True,
@@ -126,15 +113,13 @@ def _limit(flag: str, field: str, default: int, what: str) -> options.Decorator:
     10,
     "That a client may leave its response unread before it is disconnected.",
 )
-@click.option("--no-page", is_flag=True, help="Leave out the demo page at /.")
-@click.option("--no-metrics", is_flag=True, help="Leave out /metrics.")
-@click.option("--access-log", is_flag=True, help="One line of JSON per request on stdout.")
+@options.flag("--no-page", help="Leave out the demo page at /.")
+@options.flag("--no-metrics", help="Leave out /metrics.")
+@options.flag("--access-log", help="One line of JSON per request on stdout.")
 @options.tokenizer()
-@options.compute()
-@common(json=False)
+@options.model()
 def serve(
     *,
-    model: ModelPath | None,
     host: str,
     port: int,
     index: Path | None,
@@ -148,7 +133,7 @@ def serve(
     no_metrics: bool,
     access_log: bool,
     tokenizer: str | None,
-    compute: ComputeChoice,
+    model: ModelChoice,
     console: Console,
     **limits: int,
 ) -> None:
@@ -159,11 +144,11 @@ def serve(
     from elmore.serve.settings import Settings
 
     if index is not None:
-        model, compute = _as_indexed(index, model, compute)
-    if compute.batch_tokens is not None:
-        limits["batch_tokens"] = compute.batch_tokens
+        model = _as_indexed(index, model)
+    if model.batch_tokens is not None:
+        limits["batch_tokens"] = model.batch_tokens
     settings = Settings(
-        name=name or _name(model),
+        name=name or _name(model.model),
         max_wait=max_wait_ms / 1000,
         token=_token(token_file),
         origins=cors,
@@ -174,10 +159,10 @@ def serve(
         access_log=access_log,
         **limits,
     )
-    checkpoint = options.read_model(model)
+    _ = model.checkpoint
     # The port is taken before the slow part, so that a wrong one fails at once.
     with server.bind(host, port) as listener:
-        elmo = compute.load(checkpoint, tokenizer)
+        elmo = model.load(tokenizer)
         opened = None if index is None else _open_index(index, elmo, tokenizer)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listener.getsockname()[1]}/"
@@ -193,20 +178,18 @@ def serve(
         server.serve(elmo, settings, listener, index=opened, started=started)
 
 
-def _as_indexed(
-    path: Path, model: ModelPath | None, compute: ComputeChoice
-) -> tuple[ModelPath | None, ComputeChoice]:
+def _as_indexed(path: Path, model: ModelChoice) -> ModelChoice:
     """The model of an index, and how it must compute: with other settings its vectors differ."""
     from elmore.senses.index import compute_settings, read_manifest, stated_model
 
     manifest = read_manifest(path)
     settings = compute_settings(manifest)
-    chosen = dataclasses.replace(
-        compute,
-        precision=compute.precision or settings["precision"],
-        start=settings["start"] if compute.start == "zeros" else compute.start,
+    return dataclasses.replace(
+        model,
+        model=stated_model(path, manifest) if model.model is None else model.model,
+        precision=model.precision or settings["precision"],
+        start=settings["start"] if model.start == "zeros" else model.start,
     )
-    return (stated_model(path, manifest) if model is None else model), chosen
 
 
 def _open_index(path: Path, elmo: Elmo, tokenizer: str | None) -> Index:

@@ -11,17 +11,13 @@ import click
 
 from elmore.base.optional import require
 from elmore.cli import options
-from elmore.cli.console import Console, check_new, common, fitted, write_json, write_result
+from elmore.cli.console import Console, check_picture, fitted
 from elmore.cli.pretrain import ending_by_signal
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmore.cli.options import ComputeChoice
-    from elmore.elmo import Elmo
-    from elmore.embedding.load import ModelPath
+    from elmore.cli.options import ModelChoice, RunChoice
     from elmore.report import Report
-
-__all__ = ["evaluate", "named_elmo", "require_tasks", "train"]
 
 _TRAIN = """\
   elmore train classify reviews.csv --column review --label stars -o reviews/
@@ -51,12 +47,6 @@ _TASKS = ("tag", "classify", "ner", "sentiment", "nli", "srl", "qa", "coref")
 _OWN = ("tag", "classify")
 
 
-def require_tasks(verb: str) -> None:
-    """Refuse to begin where a package is missing that the end of a run needs."""
-    for module in ("torch", "sklearn", "seqeval"):
-        require(module, "tasks", verb)
-
-
 def _columns(function: options.Function) -> options.Function:
     """--column, --label and --separator; the function gets those that are given as `columns`."""
 
@@ -68,97 +58,84 @@ def _columns(function: options.Function) -> options.Function:
         values = {"text": text, "label": label, "separator": separator}
         return function(columns={k: v for k, v in values.items() if v is not None}, **given)
 
-    made: options.Function = run
-    for option in (
-        click.option(
-            "--separator", metavar="TEXT", help="classify: between several labels of a text."
-        ),
+    return options.all_of(
+        options.column,
         click.option(
             "--label",
             metavar="COLUMN",
             help="tag, classify: of the labels; a number from 1 in CoNLL columns; upos, xpos, "
             "feats or upos+xpos in CoNLL-U.",
         ),
-        options.column,
-    ):
-        made = option(made)
-    return made
+        click.option(
+            "--separator", metavar="TEXT", help="classify: between several labels of a text."
+        ),
+    )(run)
 
 
-def _check_columns(task: str, columns: dict[str, str]) -> None:
-    if columns and task not in _OWN:
-        names = ", ".join("--column" if name == "text" else f"--{name}" for name in columns)
+def _check(task: str, columns: dict[str, str], threads: int | None, **flags: object) -> None:
+    """Refuse what a task does not have, and a machine that lacks what the end of a run needs."""
+    given = ["--column" if name == "text" else f"--{name}" for name in columns]
+    given += [f"--{name}" for name, value in flags.items() if value]
+    if given and task not in _OWN:
+        names = ", ".join(given)
         raise ConfigError(f"{names}: only for {' and '.join(_OWN)}; leave it out for {task}")
+    torch, _, _ = (require(name, "tasks", "a task") for name in ("torch", "sklearn", "seqeval"))
+    if threads is not None:
+        torch.set_num_threads(threads)  # a global setting, so only a program may change it
 
 
-@click.command(epilog=options.examples(_TRAIN))
+@options.verb(_TRAIN)
 @click.argument("task", type=click.Choice(_TASKS), metavar="TASK")
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@options.force_output("Folder of the run.", required=True)
 @click.option(
     "--dev", multiple=True, metavar="FILE", help="Development data, to choose the best epoch."
 )
 @click.option("--test", multiple=True, metavar="FILE", help="Test data, scored last.")
 @_columns
-@options.model()
-@click.option("--no-elmo", is_flag=True, help="Train the baseline without ELMo.")
+@options.flag("--no-elmo", help="Train the baseline without ELMo.")
 @options.tokenizer()
-@click.option("--curve", is_flag=True, help="tag, classify: also train on parts of the data.")
+@options.flag("--curve", help="tag, classify: also train on parts of the data.")
 @options.vectors
-@options.recipe("laptop")
-@options.seed
+@options.run(options.recipe("laptop"))
 @options.seeds
-@options.resume
 @options.caching
-@options.compute(batches=False, starts=False)
-@common()
+@options.model(without=("batch_tokens", "start"))
 def train(
     *,
     task: str,
     inputs: tuple[str, ...],
-    output: Path,
-    force: bool,
     dev: tuple[str, ...],
     test: tuple[str, ...],
     columns: dict[str, str],
-    model: ModelPath | None,
     no_elmo: bool,
     tokenizer: str | None,
     curve: bool,
     vectors: Path | None,
-    recipe: str,
-    settings: tuple[str, ...],
-    seed: int,
+    run: RunChoice,
     seeds: int,
-    resume: bool,
     cache: Path | None,
     max_bytes: int,
-    compute: ComputeChoice,
+    model: ModelChoice,
     console: Console,
 ) -> None:
     """Train a tagger, a classifier or one of the paper's tasks on labelled files.
 
     INPUT are labelled files (plain, gz, bz2, xz or zst).
     """
-    _check_columns(task, columns)
-    if curve and task not in _OWN:
-        raise ConfigError(f"--curve: only for {' and '.join(_OWN)}; leave it out for {task}")
-    if no_elmo and model is not None:
+    if no_elmo and model.model is not None:
         raise ConfigError("--no-elmo and --model exclude each other; leave one out")
-    if resume and force:
-        raise ConfigError("--resume and --force exclude each other; leave one out")
-    require_tasks("elmore train")
-    _check_folder(output, several=seeds > 1)
-    elmo = None if no_elmo else compute.load(options.read_model(model), tokenizer)
+    _check(task, columns, model.threads, curve=curve)
     from elmore.tasks.fitting import over_seeds
     from elmore.tasks.folder import task_class
     from elmore.tasks.recipe import TaskRecipe
     from elmore.training.display import Display
     from elmore.training.run import Run
 
-    _set_threads(compute.threads)
+    output = run.output
+    _check_folder(output, several=seeds > 1)
+    elmo = None if no_elmo else model.load(tokenizer)
     kind: Any = task_class(task)  # those of `_OWN` take columns, and have more methods
-    chosen = TaskRecipe.load(recipe, task, kind.sizes, options.overrides(settings))
+    chosen = TaskRecipe.load(run.recipe, task, kind.sizes, run.settings)
     # Read before the training: a missing file or an unknown label must not waste it.
     # With the model, whose tokenizer reads the text of some tasks.
     reader = kind(elmo, recipe=chosen, **columns)
@@ -171,13 +148,13 @@ def train(
 
     def once(number: int) -> Report:
         folder = output if seeds == 1 else output / f"seed-{number}"
-        if force:
+        if run.force:
             Run(folder).clear()
         prefix = f"seed {number}: " if seeds > 1 else ""
         with (
             console.progress("sentences") as progress,
             Display(
-                folder, metric=kind.metric, resume=resume, prefix=prefix, quiet=console.quiet
+                folder, metric=kind.metric, resume=run.resume, prefix=prefix, quiet=console.quiet
             ) as display,
         ):
             learner = kind(
@@ -187,12 +164,12 @@ def train(
                 cache=cache,
                 max_bytes=max_bytes,
                 seed=number,
-                device=compute.device,
+                device=model.device,
                 progress=progress,
                 **columns,
             )
             report: Report = learner.fit(
-                train_data, dev=dev_data, out=folder, resume=resume, progress=display.show
+                train_data, dev=dev_data, out=folder, resume=run.resume, progress=display.show
             )
             if curve:
                 rows = learner.curve(train_data, dev=dev_data)
@@ -201,11 +178,11 @@ def train(
             return _tested(report, learner.evaluate(test_data), test) if test else report
 
     with ending_by_signal():
-        reports = {number: once(number) for number in range(seed, seed + seeds)}
-    report = over_seeds(reports) if seeds > 1 else reports[seed]
+        reports = {number: once(number) for number in range(run.seed, run.seed + seeds)}
+    report = over_seeds(reports) if seeds > 1 else reports[run.seed]
     report.save(output / "results.json", overwrite=True)
     _show(report, console)
-    where = output if seeds == 1 else f"{output / f'seed-{seed}'} and its neighbours"
+    where = output if seeds == 1 else f"{output / f'seed-{run.seed}'} and its neighbours"
     console.say(f"the model is in {where}")
 
 
@@ -229,49 +206,32 @@ def _tested(trained: Report, tested: Report, files: tuple[str, ...]) -> Report:
 
 
 def _show(report: Report, console: Console) -> None:
-    if console.json:
-        write_json(report.to_dict())
-        return
     scores = "  ".join(f"{name} {value:.2f}" for name, value in report.metrics.items())
     # A report without tables shows the scores itself.
-    write_result(fitted(f"{report}\n\n{scores}" if scores and report.tables else str(report)))
+    text = f"{report}\n\n{scores}" if scores and report.tables else str(report)
+    console.result(report.to_dict(), fitted(text))
 
 
-def _set_threads(threads: int | None) -> None:
-    """Set the threads of torch. It is a global setting, so only a program may change it."""
-    if threads is not None:
-        require("torch", "tasks", "a task").set_num_threads(threads)
-
-
-# --------------------------------------------------------------------------- evaluate
-
-
-@click.command(epilog=options.examples(_EVALUATE))
+@options.verb(_EVALUATE)
 @click.argument("trained", metavar="MODEL")
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @_columns
-@options.model("The biLM, by default the one stored with the trained model.")
-@click.option(
-    "--plot",
-    type=options.PATH,
-    metavar="PICTURE",
-    help="tag, classify: draw the confusions: svg, png or pdf.",
-)
+@options.path("--plot", "PICTURE", "tag, classify: draw the confusions: svg, png or pdf.")
 @options.force
 @options.caching
-@options.compute(batches=False, starts=False)
-@common()
+@options.model(
+    "The biLM, by default the one stored with the trained model.", without=("batch_tokens", "start")
+)
 def evaluate(
     *,
     trained: str,
     inputs: tuple[str, ...],
     columns: dict[str, Any],
-    model: ModelPath | None,
     plot: Path | None,
     force: bool,
     cache: Path | None,
     max_bytes: int,
-    compute: ComputeChoice,
+    model: ModelChoice,
     console: Console,
 ) -> None:
     """Score a trained model on labelled files.
@@ -279,27 +239,17 @@ def evaluate(
     MODEL is the folder of `elmore train`, or the name of an included model; INPUT are labelled
     files.
     """
-    from elmore.report import check_picture
-    from elmore.tasks.folder import find_model, read_facts
+    from elmore.tasks.folder import find_model, load, read_facts
 
-    name = read_facts(find_model(trained)).task
-    _check_columns(name, columns)
-    if plot is not None:
-        if name not in _OWN:
-            raise ConfigError(f"--plot: only for {' and '.join(_OWN)}; leave it out for {name}")
-        check_new(plot, force=force)
-        check_picture(plot)
-    require_tasks("elmore evaluate")
-    from elmore.tasks.folder import load
-
-    _set_threads(compute.threads)
+    _check(read_facts(find_model(trained)).task, columns, model.threads, plot=plot)
+    check_picture(plot, force=force)
     task: Any = load(
         trained,
-        elmo=named_elmo(model, compute),
+        elmo=model.load_named(),
         cache=cache,
         max_bytes=max_bytes,
-        device=compute.device,
-        threads=compute.threads,
+        device=model.device,
+        threads=model.threads,
         **columns,
     )
     _show(task.evaluate(inputs), console)
@@ -307,15 +257,5 @@ def evaluate(
         from elmore.analysis.plots import plot_confusions
 
         examples = task.examples(inputs)
-        plot_confusions(
-            task.pairs(examples, task.predict_examples(examples)), plot, overwrite=force
-        )
-
-
-def named_elmo(model: ModelPath | None, compute: ComputeChoice) -> Elmo | None:
-    """The biLM of --model, or None for the trained model's own."""
-    if model is not None:
-        return compute.load(options.read_model(model))
-    if compute.precision is not None:
-        raise ConfigError("--precision needs --model; without it elmore computes as in training")
-    return None
+        pairs = task.pairs(examples, task.predict_examples(examples))
+        plot_confusions(pairs, plot, overwrite=force)

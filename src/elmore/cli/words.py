@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from elmore.cli import options
-from elmore.cli.console import Console, common, write_json
+from elmore.cli.console import Console
 from elmore.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from elmore.cli.options import ComputeChoice, TextInput
+    from elmore.base.messages import Progress
+    from elmore.cli.options import ModelChoice, TextInput
     from elmore.elmo import Elmo
-    from elmore.embedding.load import ModelPath
-    from elmore.formats.checkpoint import Checkpoint
     from elmore.options import LayerChoice
+    from elmore.senses.centroids import Centroid
     from elmore.text.sentence import Sentence
-
-__all__ = ["words"]
 
 _EXAMPLES = """\
   elmore words --words vocab.txt -o words.bin
@@ -39,12 +37,9 @@ KeyedVectors.load_word2vec_format(NAME, binary=...).
 _BLOCK = 512
 
 
-@click.command(epilog=options.examples(_EXAMPLES))
+@options.verb(_EXAMPLES)
 @options.text_input
-@options.model()
-@options.force_output(
-    "word2vec file to create: NAME.bin, or any other name for text.", required=True
-)
+@options.output("word2vec file to create: NAME.bin, or any other name for text.", required=True)
 @click.option(
     "--words",
     "file",
@@ -52,34 +47,20 @@ _BLOCK = 512
     metavar="FILE",
     help="The words, one per line, by default the model's vocabulary.",
 )
-@click.option(
-    "--min-count",
-    type=options.COUNT,
-    default=1,
-    metavar="N",
-    help="Of a corpus: leave out words and senses with fewer uses.",
-)
-@click.option(
+@options.count("--min-count", 1, "Of a corpus: leave out words and senses with fewer uses.")
+@options.count(
     "--senses",
-    type=options.COUNT,
-    metavar="K",
-    help="Of a corpus: cluster the uses of each word into K rows word%1, word%2, ...",
+    None,
+    "Of a corpus: cluster the uses of each word into K rows word%1, word%2, ...",
+    "K",
 )
-@click.option(
-    "--uses",
-    type=options.COUNT,
-    default=200,
-    metavar="N",
-    help="With --senses: uses per word that are kept, a random sample.",
-)
+@options.count("--uses", 200, "With --senses: uses per word that are kept, a random sample.")
 @options.layers()
 @options.seed
-@options.compute()
-@common()
+@options.model()
 def words(
     *,
     text: TextInput,
-    model: ModelPath | None,
     output: Path,
     force: bool,
     file: Path | None,
@@ -88,7 +69,7 @@ def words(
     uses: int,
     layers: LayerChoice,
     seed: int,
-    compute: ComputeChoice,
+    model: ModelChoice,
     console: Console,
 ) -> None:
     """Static word vectors in word2vec's format.
@@ -97,6 +78,9 @@ def words(
     or - for stdin, it has the mean of its contextual vectors there, and words that do not occur are
     left out.
     """
+    from elmore.text.vocabulary import Vocabulary
+    from elmore.text.word_vectors import write_word_vectors
+
     if output is None:
         # The number of words is known only at the end, and a pipe cannot be rewound.
         raise ConfigError("a word2vec file starts with its counts; pass -o FILE")
@@ -106,92 +90,22 @@ def words(
         raise ConfigError("--senses needs a corpus; name an INPUT")
     if text.inputs:
         text.check(console, output)
-    checkpoint = options.read_model(model)
-    listed = _listed(file, checkpoint)
-    elmo = compute.load(checkpoint, text.tokenizer)
-    if text.inputs:
-        n_vectors, n_uses = _averaged(
-            text, elmo, listed, layers, senses, uses, seed, min_count, output, force, console
-        )
-    else:
-        n_vectors, n_uses = _spelled(elmo, listed, output, force, console), 0
-    if console.json:
-        report = {"output": str(output), "vectors": n_vectors, "words": len(listed)}
-        write_json({**report, "uses": n_uses} if text.inputs else report)
-    else:
-        found = f" of {n_uses} uses" if text.inputs else ""
-        console.say(f"wrote {n_vectors} vectors{found} to '{output}'")
-
-
-def _listed(file: Path | None, checkpoint: Checkpoint) -> tuple[str, ...]:
-    from elmore.text.vocabulary import Vocabulary
-
-    vocabulary = checkpoint.vocabulary if file is None else Vocabulary.read(file)
+    vocabulary = model.checkpoint.vocabulary if file is None else Vocabulary.read(file)
     if vocabulary is None:
         raise ConfigError("this model has no vocabulary; name the words with --words FILE")
-    return vocabulary.words
-
-
-def _spelled(
-    elmo: Elmo, listed: tuple[str, ...], output: Path, force: bool, console: Console
-) -> int:
-    """Write the vectors of words without context: layer 0, once per direction the same."""
-    from elmore.text.word_vectors import write_word_vectors
-
-    with console.progress("words", len(listed)) as progress:
-
-        def rows() -> Iterator[tuple[str, NDArray[np.float32]]]:
-            for row in range(0, len(listed), _BLOCK):
-                block = listed[row : row + _BLOCK]
-                yield from zip(block, elmo.engine.token_vectors(block), strict=True)
-                progress.update(len(block))
-
-        dim = elmo.config.lstm.projection_dim
-        write_word_vectors(output, rows(), n_words=len(listed), dim=dim, overwrite=force)
-    return len(listed)
-
-
-def _averaged(
-    text: TextInput,
-    elmo: Elmo,
-    listed: tuple[str, ...],
-    layers: LayerChoice,
-    senses: int | None,
-    uses: int,
-    seed: int,
-    min_count: int,
-    output: Path,
-    force: bool,
-    console: Console,
-) -> tuple[int, int]:
-    """Write the mean vectors of words or of their senses; how many there are, of how many uses."""
-    from elmore.senses.centroids import sense_centroids, word_centroids
-    from elmore.text.reading import Counts
-    from elmore.text.word_vectors import write_word_vectors
-
-    batch_tokens = elmo.engine.batch_tokens
+    listed = vocabulary.words
+    elmo = model.load(text.tokenizer)
+    report: dict[str, Any] = {"output": str(output)}
+    if not text.inputs:
+        with console.progress("words", len(listed)) as progress:
+            dim = elmo.config.lstm.projection_dim
+            rows = _spelled(elmo, listed, progress)
+            write_word_vectors(output, rows, n_words=len(listed), dim=dim, overwrite=force)
+        report |= {"vectors": len(listed), "words": len(listed)}
+        console.done(report, f"wrote {len(listed)} vectors to '{output}'")
+        return
     with console.progress("sentences", text.count(console)) as progress:
-
-        def sentences() -> Iterator[Sentence]:
-            for _, sentence in text.read(elmo, Counts()):
-                progress.update(1)
-                yield sentence
-
-        if senses is None:
-            found = word_centroids(
-                elmo, sentences(), listed, layers=layers, batch_tokens=batch_tokens
-            )
-        else:
-            found = sense_centroids(
-                elmo,
-                sentences(),
-                listed,
-                senses=senses,
-                uses=uses,
-                seed=seed,
-                layers=layers,
-                batch_tokens=batch_tokens,
-            )
+        found = _averaged(text, elmo, listed, layers, senses, uses, seed, progress)
     kept = [one for one in found if one.n_uses >= min_count]
     write_word_vectors(
         output,
@@ -200,4 +114,40 @@ def _averaged(
         dim=elmo.dim,
         overwrite=force,
     )
-    return len(kept), sum(one.n_uses for one in kept)
+    n_uses = sum(one.n_uses for one in kept)
+    report |= {"vectors": len(kept), "words": len(listed), "uses": n_uses}
+    console.done(report, f"wrote {len(kept)} vectors of {n_uses} uses to '{output}'")
+
+
+def _spelled(
+    elmo: Elmo, listed: Sequence[str], progress: Progress
+) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """The vectors of words without context: layer 0, once per direction the same."""
+    for row in range(0, len(listed), _BLOCK):
+        block = listed[row : row + _BLOCK]
+        yield from zip(block, elmo.engine.token_vectors(block), strict=True)
+        progress.update(len(block))
+
+
+def _averaged(
+    text: TextInput,
+    elmo: Elmo,
+    listed: Sequence[str],
+    layers: LayerChoice,
+    senses: int | None,
+    uses: int,
+    seed: int,
+    progress: Progress,
+) -> Sequence[Centroid]:
+    """The mean vectors of words, or of their senses."""
+    from elmore.senses.centroids import sense_centroids, word_centroids
+
+    def sentences() -> Iterator[Sentence]:
+        for sentence in text.sentences(elmo):
+            progress.update(1)
+            yield sentence
+
+    how: Any = {"layers": layers, "batch_tokens": elmo.engine.batch_tokens}
+    if senses is None:
+        return word_centroids(elmo, sentences(), listed, **how)
+    return sense_centroids(elmo, sentences(), listed, senses=senses, uses=uses, seed=seed, **how)
