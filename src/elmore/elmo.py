@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, Unpack, cast, overload
 import numpy as np
 
 from elmore.base.messages import Progress, ProgressOption, progress_of, shown, size_of
-from elmore.base.optional import require, require_torch
+from elmore.base.optional import require
 from elmore.compute.softmax import LogSoftmax
 from elmore.config import BiLmConfig, ComputePrecision, Precision
 from elmore.embedding.certificate import certified
@@ -607,7 +607,7 @@ class Elmo:
             torch.Size([1, 3, 32])
         """
         # Everything else in this class works where torch is not installed.
-        require_torch("elmo.layer()")
+        require("torch", "torch", "elmo.layer()")
         from elmore.nn.elmo_layer import ElmoLayer
 
         return ElmoLayer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 import types
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,6 @@ import numpy as np
 import pytest
 
 from elmore import Elmo, perplexity, score
-from elmore.base import messages as _messages
 from elmore.base.messages import SILENT, progress_of
 from elmore.errors import ConfigError
 
@@ -86,9 +86,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_nothing_is_shown_where_nobody_watches(
-    tiny_elmo: Elmo, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tiny_elmo: Elmo, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_messages, "_DELAY", 0)
     assert progress_of(None, unit="x", delay=0) is SILENT
     tiny_elmo.embed(TEXTS)
     assert capsys.readouterr().err == ""
@@ -104,14 +103,12 @@ def test_a_bar_appears_when_it_takes_longer(
         shell = types.SimpleNamespace(kernel=None)
         notebook = types.SimpleNamespace(get_ipython=lambda: shell)
         monkeypatch.setitem(sys.modules, "IPython", notebook)
-    now = [0.0]
-    monkeypatch.setattr(_messages.time, "monotonic", lambda: now[0])
-    bar = progress_of(None, unit="sentences", total=10)
+    bar = progress_of(None, unit="sentences", total=10, delay=0.3)
     bar.update(3)
-    now[0] = 0.9
+    time.sleep(0.15)
     bar.update(1)
     assert capsys.readouterr().err == ""
-    now[0] = 1.1
+    time.sleep(0.2)
     bar.update(2)
     shown = capsys.readouterr().err
     assert "6/10" in shown  # with what was counted before

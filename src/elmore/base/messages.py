@@ -7,10 +7,8 @@ import logging
 import os
 import re
 import sys
-import time
 import warnings
 from collections.abc import Callable, Sized
-from functools import partial
 from typing import Any, Protocol
 
 from elmore.errors import ConfigError
@@ -19,8 +17,6 @@ __all__ = [
     "SILENT",
     "Progress",
     "ProgressOption",
-    "Silent",
-    "download_progress",
     "is_watched",
     "make_bar",
     "printable",
@@ -28,7 +24,6 @@ __all__ = [
     "readable_bytes",
     "readable_time",
     "say",
-    "say_download",
     "shown",
     "size_of",
     "spreadsheet_safe",
@@ -119,60 +114,21 @@ class Progress(Protocol):
 ProgressOption = Progress | Callable[[int, int | None], object] | bool | None
 # Work that is over sooner shows no bar.
 _DELAY = 1.0
+# tqdm draws a bar without any delay before the first update.
+_AT_ONCE = 1e-9
 
 
-class Silent:
-    """Shows nothing."""
-
-    def update(self, n: int) -> None:
-        """Count nothing."""
-
-    def close(self) -> None:
-        """End nothing."""
-
-
-SILENT = Silent()
-
-
-class _Bar:
-    """A bar of tqdm that appears when the work has lasted `delay` seconds."""
-
-    def __init__(
-        self, unit: str, total: int | None, name: str | None, delay: float, leave: bool
-    ) -> None:
-        self._make = partial(make_bar, unit=unit, total=total, desc=name, leave=leave)
-        self._delay, self._started = delay, time.monotonic()
-        self._done = 0
-        self._bar: Any = None
-
-    def update(self, n: int) -> None:
-        """Count; tqdm is imported when there is something to show, not before."""
-        self._done += n
-        if self._bar is None:
-            lasted = time.monotonic() - self._started
-            if lasted < self._delay:
-                return
-            self._bar, n = self._make(), self._done
-            self._bar.start_t -= lasted  # for the rate
-            self._bar.update(n)
-            self._bar.refresh()
-        else:
-            self._bar.update(n)
-
-    def close(self) -> None:
-        """Take the bar away, or leave it as it is."""
-        if self._bar is not None:
-            self._bar.close()
-
-
-class _Given:
-    """Reports to a function, or to an object that somebody else will close."""
+class _Reporter:
+    """Reports to a function; the caller or nobody closes what is behind it."""
 
     def __init__(self, update: Callable[[int], object]) -> None:
         self.update = update
 
     def close(self) -> None:
         """Leave it to its owner."""
+
+
+SILENT = _Reporter(lambda n: None)
 
 
 def progress_of(
@@ -183,7 +139,7 @@ def progress_of(
     name: str | None = None,
     delay: float = _DELAY,
 ) -> Progress:
-    """Turn the argument `progress=` of a call into what the work reports to; close it at the end.
+    """What the work reports to, by the argument `progress=` of a call; close it at the end.
 
     Args:
         option: what the user passed.
@@ -192,13 +148,16 @@ def progress_of(
         name: what the bar is called.
         delay: seconds before a bar appears that nobody asked for.
     """
-    if option is None:
-        return _Bar(unit, total, name, delay, leave=False) if is_watched() else SILENT
-    if isinstance(option, bool):
-        return _Bar(unit, total, name, 0, leave=True) if option else SILENT
+    if option is None or isinstance(option, bool):
+        if not (is_watched() if option is None else option):
+            return SILENT
+        asked = option is True
+        delay = _AT_ONCE if asked else delay
+        bar: Progress = make_bar(unit=unit, total=total, desc=name, leave=asked, delay=delay)
+        return bar
     update = getattr(option, "update", None)
     if callable(update):
-        return _Given(update)
+        return _Reporter(update)
     if not callable(option):
         raise ConfigError(
             f"progress={shown(repr(option), 40)}; use True, False, None or a function that takes "
@@ -211,7 +170,7 @@ def progress_of(
         done += n
         tell(done, total)
 
-    return _Given(count)
+    return _Reporter(count)
 
 
 def size_of(items: object) -> int | None:
@@ -220,7 +179,13 @@ def size_of(items: object) -> int | None:
 
 
 def make_bar(
-    *, unit: str, total: int | None, desc: str | None, leave: bool, scale: bool = False
+    *,
+    unit: str,
+    total: int | None,
+    desc: str | None,
+    leave: bool,
+    scale: bool = False,
+    delay: float = _AT_ONCE,
 ) -> Any:
     """Make a bar of tqdm: a widget in a notebook, else a line on stderr."""
     with warnings.catch_warnings():
@@ -234,7 +199,7 @@ def make_bar(
         unit_scale=is_bytes or scale,
         desc=desc,
         leave=leave,
-        delay=1e-9,  # it is not drawn before the first update
+        delay=delay,
     )
 
 
@@ -256,14 +221,3 @@ def say(line: str) -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"{line}\n")
-
-
-def say_download(line: str) -> None:
-    """Write a line about a download on stderr; nobody should wait for minutes without knowing."""
-    if wants_reports():
-        say(line)
-
-
-def download_progress(name: str, size: int | None, option: ProgressOption = None) -> Progress:
-    """What a download reports its bytes to."""
-    return progress_of(option, unit="B", total=size, name=name, delay=0)

@@ -10,7 +10,7 @@ from typing import Any
 
 from elmore.errors import MissingExtra
 
-__all__ = ["lazy_names", "missing_extra", "require", "require_torch"]
+__all__ = ["lazy_names", "missing_extra", "require"]
 
 # Plain `torch` brings gigabytes of CUDA on Linux, which a laptop has no use for.
 _CPU_BUILD = (
@@ -31,15 +31,6 @@ def require(module: str, extra: str, what: str) -> ModuleType:
         if error.name != module.partition(".")[0]:
             raise
         raise missing_extra(module, extra, what) from None
-
-
-def require_torch(what: str) -> ModuleType:
-    """Import torch for what learns or runs on a GPU.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
-    return require("torch", "torch", what)
 
 
 def missing_extra(module: str, extra: str, what: str) -> MissingExtra:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elmore.base.optional import require_torch
+from elmore.base.optional import require
 from elmore.config import ComputePrecision
 from elmore.errors import ConfigError
 from elmore.formats.checkpoint import Checkpoint
@@ -23,7 +23,7 @@ def find_device(name: str) -> str:
         return name
     if name.partition(":")[0] not in _DEVICES:
         raise ConfigError(f"device={name!r} is unknown; use cpu, cuda, cuda:0 or mps")
-    torch = require_torch(f"device={name!r}")
+    torch = require("torch", "torch", f"device={name!r}")
     try:
         device = torch.device(name)
     except RuntimeError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.optional import require_torch
+from elmore.base.optional import require
 from elmore.compute.network import LstmState, Runner, in_turn
 from elmore.config import ComputePrecision
 from elmore.formats.checkpoint import Checkpoint
@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 def build_bilm(checkpoint: Checkpoint, device: torch.device | str = "cpu") -> BiLm:
     """A module that holds the weights of a checkpoint."""
-    torch = require_torch("a model as a torch module")
+    torch = require("torch", "torch", "a model as a torch module")
     from elmore.nn.bilm import BiLm
 
     bilm = BiLm(checkpoint.config)
@@ -55,7 +55,7 @@ class BiLmTensors:
     def __init__(
         self, checkpoint: Checkpoint, device: str, precision: ComputePrecision = "float32"
     ) -> None:
-        self._dtype: torch.dtype = getattr(require_torch("a GPU"), precision)
+        self._dtype: torch.dtype = getattr(require("torch", "torch", "a GPU"), precision)
         self.bilm = build_bilm(checkpoint, device).to(self._dtype)
         self._device = device
 

@@ -24,7 +24,15 @@ from typing import Any
 
 from elmore.base.atomic import atomic_file, locked, write_error
 from elmore.base.json import read_json
-from elmore.base.messages import ProgressOption, download_progress, is_watched, say_download, shown
+from elmore.base.messages import (
+    Progress,
+    ProgressOption,
+    is_watched,
+    progress_of,
+    say,
+    shown,
+    wants_reports,
+)
 from elmore.base.optional import require
 from elmore.errors import ConfigError, ElmoreError, FormatError, ModelNotFound
 from elmore.options import Fetch
@@ -96,11 +104,11 @@ def fetch_model(model: Published, fetch: Fetch = _FETCH) -> dict[str, Path]:
     folder = root / "models" / model.name
     shelf = _Shelf(folder)
     gone = [file for file in model.files if not (folder / file.name).is_file()]
-    if gone and not is_offline():
+    if gone and not is_offline() and wants_reports():
         size = "of unknown size" if model.megabytes is None else f"about {model.megabytes} MB"
         place = gone[-1].addresses[0].rpartition("/")[0]
-        say_download(f"downloading model {model.name!r} ({size}) from {place} to {folder}")
-    missing, reporting = _missing(model), partial(download_progress, option=fetch.progress)
+        say(f"downloading model {model.name!r} ({size}) from {place} to {folder}")
+    missing, reporting = _missing(model), partial(_progress, option=fetch.progress)
     try:
         return {file.name: shelf.get(file, missing, reporting) for file in model.files}
     except ElmoreError as error:
@@ -122,12 +130,16 @@ def fetch_address(address: str) -> Path:
         shelf = _Shelf(home() / "files" / key)
         missing = f"'{shown(address, 120)}' is not on this machine"
     path = shelf.folder / file.name
-    if not path.is_file() and not is_offline():
-        say_download(f"downloading {address} to {path}")
+    if not path.is_file() and not is_offline() and wants_reports():
+        say(f"downloading {address} to {path}")
     try:
-        return shelf.get(file, missing, download_progress)
+        return shelf.get(file, missing, _progress)
     except ElmoreError as error:
         raise _with_help(error, [file], shelf.folder) from None
+
+
+def _progress(name: str, size: int | None, option: ProgressOption = None) -> Progress:
+    return progress_of(option, unit="B", total=size, name=name, delay=0)
 
 
 def _with_help(error: ElmoreError, files: Sequence[PublishedFile], folder: Path) -> ElmoreError:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elmore.base.optional import require_torch
+from elmore.base.optional import require
 from elmore.embedding.load import read_checkpoint
 from elmore.errors import ConfigError
 from elmore.errors import ConfigError as ConfigurationError  # AllenNLP's name
@@ -119,7 +119,7 @@ def batch_to_ids(batch: Sequence[Sequence[str]]) -> Tensor:
 
 
 def _padded(rows: Sequence[Any], length: int) -> Tensor:
-    torch = require_torch("a batch of character ids, which is a tensor,")
+    torch = require("torch", "torch", "a batch of character ids, which is a tensor,")
     ids: Tensor = torch.zeros(
         len(rows), length, ELMoCharacterMapper.max_word_length, dtype=torch.long
     )

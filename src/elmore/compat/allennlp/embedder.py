@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.base.optional import require_torch
+from elmore.base.optional import require
 from elmore.compat.allennlp.character_ids import (
     DEFAULT_OPTIONS_FILE,
     DEFAULT_WEIGHT_FILE,
@@ -65,7 +65,7 @@ class ElmoEmbedder:
 
     def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """Embed one batch: (batch, layers, time, dim), and which tokens are real, (batch, time)."""
-        torch = require_torch("batch_to_embeddings, which returns tensors,")
+        torch = require("torch", "torch", "batch_to_embeddings, which returns tensors,")
         layers = self._stream.layers(batch, tokenized=True)
         time = max((len(sentence) for sentence in layers), default=0)
         values = np.zeros((len(layers), self.elmo.n_layers, time, self.elmo.dim), np.float32)
