@@ -18,7 +18,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NoReturn, TypeAlias, cast
+from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
 from elmore.base.messages import shown
 from elmore.base.optional import require
@@ -41,6 +41,13 @@ Errors: TypeAlias = Literal["strict", "replace", "skip"]
 _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 # What follows the level in bzip2: the mark of a block, or of the end where there is no block.
 _BZIP2_NEXT = (b"1AY&SY", b"\x17rE8P\x90")
+
+_SPECIAL = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a symbolic link",
+}
 
 
 def open_checked(path: Path, *, what: str, follow: bool = True) -> BinaryIO:
@@ -69,8 +76,8 @@ def open_checked(path: Path, *, what: str, follow: bool = True) -> BinaryIO:
     except FileNotFoundError:
         raise FormatError(f"{label} does not exist; check the path") from None
     except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno == errno.ELOOP:
-            _refuse_link(label)
+        if getattr(error, "errno", None) == errno.ELOOP:
+            raise FormatError(f"{label} is a symbolic link; a regular file is needed") from None
         reason = getattr(error, "strerror", None) or str(error)
         raise FormatError(
             f"{label} cannot be read: {shown(reason.lower(), 60)}; check the path and its rights"
@@ -83,19 +90,11 @@ def open_checked(path: Path, *, what: str, follow: bool = True) -> BinaryIO:
         raise
 
 
-def _refuse_link(label: str) -> NoReturn:
-    raise FormatError(f"{label} is a symbolic link; put the file itself there")
-
-
 def _refuse_special(status: os.stat_result, label: str) -> None:
-    mode = status.st_mode
-    if stat.S_ISREG(mode):
-        return
-    if stat.S_ISLNK(mode):
-        _refuse_link(label)
-    kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
-    kind = kinds.get(stat.S_IFMT(mode), "device")
-    raise FormatError(f"{label} is a {kind}; a regular file is needed")
+    kind = stat.S_IFMT(status.st_mode)
+    if kind != stat.S_IFREG:
+        name = _SPECIAL.get(kind, "a device")
+        raise FormatError(f"{label} is {name}; a regular file is needed")
 
 
 @contextlib.contextmanager

@@ -14,8 +14,8 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from types import UnionType
@@ -23,7 +23,6 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    NoReturn,
     TypeVar,
     Union,
     get_args,
@@ -69,55 +68,13 @@ def _check_structure(text: str, what: str, limits: Limits) -> None:
     """Check depth and number of values before the recursive parser sees the text."""
     marks = _STRING.sub("", text)
     brackets = (1 if mark in "[{" else -1 for mark in re.findall(r"[\[\]{}]", marks))
+    problem = None
     if max(accumulate(brackets), default=0) > limits.json_depth:
-        raise FormatError(
-            f"{what} nests deeper than the {limits.json_depth} levels allowed; "
-            "check that it is the right file"
-        )
-    if 1 + sum(map(marks.count, "[{,")) > limits.json_nodes:
-        raise FormatError(
-            f"{what} holds more than the {limits.json_nodes} values allowed; "
-            "check that it is the right file"
-        )
-
-
-@dataclass(frozen=True)
-class _CheckedValues:
-    """What becomes of the values that `json` finds: each is checked first."""
-
-    what: str
-    limits: Limits
-
-    def pairs(self, items: list[tuple[str, Any]]) -> dict[str, Any]:
-        # json keeps the last of two equal keys in silence; other readers may keep the first.
-        result = dict(items)
-        if len(result) != len(items):
-            seen: set[str] = set()
-            twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value] # add() returns None, which is the point
-            raise FormatError(f"{self.what} has the key '{shown(twice, 40)}' twice; remove one")
-        return result
-
-    def integer(self, digits: str) -> int:
-        # The length comes first: int() of a million digits takes quadratic time.
-        if len(digits) > 20 or abs(int(digits)) > self.limits.json_int:
-            raise FormatError(
-                f"{self.what} holds the integer {shown(digits, 24)}, allowed are up to 2**53; "
-                "correct it"
-            )
-        return int(digits)
-
-    def real(self, digits: str) -> float:
-        value = float(digits)
-        if not math.isfinite(value):
-            raise FormatError(
-                f"{self.what} holds {shown(digits, 24)}, beyond any float; correct the number"
-            )
-        return value
-
-    def constant(self, name: str) -> NoReturn:
-        raise FormatError(
-            f"{self.what} holds {name}, which JSON does not allow; use a finite number"
-        )
+        problem = f"nests deeper than the {limits.json_depth} levels allowed"
+    elif 1 + sum(map(marks.count, "[{,")) > limits.json_nodes:
+        problem = f"holds more than the {limits.json_nodes} values allowed"
+    if problem:
+        raise FormatError(f"{what} {problem}; check that it is the right file")
 
 
 def parse_json(data: bytes, *, what: str, limits: Limits = LIMITS) -> dict[str, Any]:
@@ -139,16 +96,38 @@ def parse_json(data: bytes, *, what: str, limits: Limits = LIMITS) -> dict[str, 
             "check that it is the right file"
         )
 
-    values = _CheckedValues(what, limits)
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        # json keeps the last of two equal keys in silence; other readers may keep the first.
+        result = dict(items)
+        if len(result) != len(items):
+            twice = next(key for key, count in Counter(k for k, _ in items).items() if count > 1)
+            raise FormatError(f"{what} has the key '{shown(twice, 40)}' twice; remove one")
+        return result
+
+    def integer(digits: str) -> int:
+        # The length comes first: int() of a million digits takes quadratic time.
+        if len(digits) > 20 or abs(int(digits)) > limits.json_int:
+            raise FormatError(
+                f"{what} holds the integer {shown(digits, 24)}, allowed are up to 2**53; correct it"
+            )
+        return int(digits)
+
+    def real(digits: str) -> float:
+        # Also NaN and Infinity, which `json` would accept.
+        value = float(digits)
+        if not math.isfinite(value):
+            raise FormatError(f"{what} holds {shown(digits, 24)}; use a finite number")
+        return value
+
     try:
         text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
         _check_structure(text, what, limits)
         value = json.loads(
             text,
-            object_pairs_hook=values.pairs,
-            parse_int=values.integer,
-            parse_float=values.real,
-            parse_constant=values.constant,
+            object_pairs_hook=pairs,
+            parse_int=integer,
+            parse_float=real,
+            parse_constant=real,
         )
     except UnicodeDecodeError as error:
         raise FormatError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
@@ -10,29 +11,47 @@ from pathlib import Path
 
 __all__ = ["allowed_processors", "available_threads", "give_back_memory", "peak_memory"]
 
-
 _PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
 
 
 def available_threads(*, proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
     """The number of processors that affinity and a container's share of time allow.
 
-    Args:
-        proc: where the kernel describes processes; another folder in tests.
-        cgroup: where it describes control groups.
+    The arguments are where the kernel describes processes and control groups.
     """
     try:
         count = len(os.sched_getaffinity(0))
     except AttributeError:  # not on this system
         count = os.cpu_count() or 1
     # A container sees all processors of its host, but is throttled beyond its share of them.
-    share = _cgroup_processors(proc, cgroup)
+    share = allowed_processors(proc=proc, cgroup=cgroup)
     return count if share is None else max(1, min(count, math.ceil(share)))
 
 
-def allowed_processors() -> float | None:
-    """How many processors' time a container's limit allows; None without a limit."""
-    return _cgroup_processors(_PROC, _CGROUP)
+def allowed_processors(*, proc: Path = _PROC, cgroup: Path = _CGROUP) -> float | None:
+    """How many processors' time the control groups allow; None without a limit."""
+    found: list[float] = []
+    try:
+        lines = (proc / "self" / "cgroup").read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        return None
+    for line in lines:
+        _, controllers, inner = line.split(":", 2)
+        if controllers == "":
+            folder, names = cgroup, ["cpu.max"]
+        elif "cpu" in controllers.split(","):  # version 1
+            folder, names = cgroup / "cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        else:
+            continue
+        # Every ancestor may set a limit; inside a container the path may start elsewhere.
+        parts = [part for part in inner.split("/") if part not in ("", "..")]
+        for depth in range(len(parts) + 1):
+            files = [folder.joinpath(*parts[:depth], name) for name in names]
+            # Without a limit, the file is absent or its quota is "max" or -1.
+            with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+                quota, period = map(int, " ".join(f.read_text("ascii") for f in files).split())
+                found += [quota / period] if quota > 0 else []
+    return min(found, default=None)
 
 
 def peak_memory(*, proc: Path = _PROC) -> int | None:
@@ -64,49 +83,3 @@ def give_back_memory() -> None:
     except (AttributeError, OSError):  # another C library, such as musl
         return
     trim(0)
-
-
-def _cgroup_processors(proc: Path, root: Path) -> float | None:
-    """How many processors' time the control groups allow; None without a limit."""
-    found: list[float] = []
-    for folder, unified in _cgroup_folders(proc, root):
-        if unified:
-            try:
-                quota, period = (folder / "cpu.max").read_text("ascii").split()
-                found.append(int(quota) / int(period))
-            except (OSError, ValueError, ZeroDivisionError):
-                continue  # absent, or "max"
-        else:
-            quota_us, period_us = map(
-                _number, (folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us")
-            )
-            if quota_us and period_us and quota_us > 0:  # -1 means no limit
-                found.append(quota_us / period_us)
-    return min(found, default=None)
-
-
-def _cgroup_folders(proc: Path, root: Path) -> list[tuple[Path, bool]]:
-    """List the folders of this process's control groups, and whether each is of version 2."""
-    try:
-        lines = (proc / "self" / "cgroup").read_text("utf-8").split("\n")
-    except (OSError, ValueError):
-        return []
-    found: list[tuple[Path, bool]] = []
-    for line in lines:
-        _, colon, rest = line.partition(":")
-        controllers, _, inner = rest.partition(":")
-        unified = controllers == ""
-        if not colon or not (unified or "cpu" in controllers.split(",")):
-            continue
-        base = root if unified else root / "cpu"
-        # Every ancestor may set a limit; inside a container the path may start elsewhere.
-        parts = [part for part in inner.split("/") if part not in ("", "..")]
-        found += [(base.joinpath(*parts[:depth]), unified) for depth in range(len(parts), -1, -1)]
-    return found
-
-
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text("ascii"))
-    except (OSError, ValueError):
-        return None  # absent, or "max"
