@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +34,11 @@ def analyze() -> None:
 
 
 def _add(
-    name: str, examples: str, run: Callable[..., Report], help: str, *own: options.Decorator
+    name: str, examples: str, help: str, run: Callable[..., Report], declared: Mapping[str, Any]
 ) -> None:
     """Add a command whose function returns a report."""
 
-    def command(
+    def show(
         *, output: Path | None, force: bool, plot: Path | None, console: Console, **given: Any
     ) -> None:
         check_report(output, force=force)
@@ -54,28 +54,22 @@ def _add(
             plot_report(report, plot, overwrite=force)
             console.say(f"drew {plot}")
 
-    command.__doc__, command.__name__ = help, name
-    where = options.output("Write the report there: JSON if it ends in .json, else text.")
-    add = options.all_of(*own, options.plot, where)
-    analyze.add_command(options.verb(examples)(add(command)))
+    every = {
+        **declared,
+        "plot": options.option("Draw it too: svg, png or pdf.", "PICTURE", type=options.PATH),
+        "output": options.output("Write the report there: JSON if it ends in .json, else text."),
+        "force": options.force,
+    }
+    analyze.add_command(options.command(name, show, every, help, examples))
 
 
-_model = options.model(without=("batch_tokens",))
+_MODEL = options.model("batch_tokens")
 
 
 def _add_class(
-    name: str, kind: str, data: str, examples: str, help: str, *own: options.Decorator
+    name: str, examples: str, help: str, kind: str, data: str, declared: Mapping[str, Any]
 ) -> None:
-    """Add an analysis whose class takes all options by their names.
-
-    Args:
-        name: of the command.
-        kind: of the class.
-        data: arguments that name its files.
-        examples: of the help.
-        help: what it does.
-        own: its options, besides the model.
-    """
+    """Add an analysis whose class takes all options by their names; `data` names its files."""
     names = data.split()
 
     def run(*, model: ModelChoice, console: Console, **given: Any) -> Report:
@@ -89,48 +83,44 @@ def _add_class(
             report: Report = made.run(files if len(files) > 1 else files[0])
             return report
 
-    arguments = (click.argument(name, type=options.PATH) for name in names)
-    _add(name, examples, run, help, *arguments, *own, _model)
+    arguments = {name: options.argument(type=options.PATH) for name in names}
+    _add(name, examples, help, run, {**arguments, **declared, "model": _MODEL})
 
 
 # --------------------------------------------------------------------------- probes of layers
 
-_PROBE = (
-    options.caching,
-    options.layers("all", "; all for each and their mean"),
-    options.flag(
-        "--no-random",
-        "random",
-        flag_value=False,
-        default=True,
-        help="Leave out the random control.",
+_PROBE = {
+    "cache": options.cache,
+    "max_bytes": options.max_bytes,
+    "layers": options.layers("all", "; all for each and their mean"),
+    "random": options.flag(
+        "Leave out the random control.", names="--no-random", flag_value=False, default=True
     ),
-    options.limit,
-    options.vectors,
-    options.seed,
-)
+    "limit": options.limit,
+    "vectors": options.vectors,
+    "seed": options.seed,
+}
 _add_class(
     "pos",
-    "Pos",
-    "train dev test",
     """\
   elmore analyze pos train.conllu dev.conllu test.conllu --vectors glove.txt
   elmore analyze pos train.conllu dev.conllu test.conllu --tags upos --layers all --json
 """,
     "How much of the part of speech a linear probe finds, in three CoNLL-U files.",
-    click.option(
-        "--tags",
-        type=lambda value: value.split(","),
-        default="upos,xpos",
-        metavar="KINDS",
-        help="upos, xpos or both.",
-    ),
-    *_PROBE,
+    "Pos",
+    "train dev test",
+    {
+        "tags": options.option(
+            "upos, xpos or both.",
+            "KINDS",
+            type=lambda value: value.split(","),
+            default="upos,xpos",
+        ),
+        **_PROBE,
+    },
 )
 _add_class(
     "wsd",
-    "Wsd",
-    "folder",
     """\
   elmore analyze wsd wsd-data/ --cache layers/ --plot wsd.svg
   elmore analyze wsd wsd-data/ --no-random --json
@@ -138,19 +128,30 @@ _add_class(
 The folder holds semcor.jsonl, test sets and *_order.tsv; see docs/analysis.md.
 """,
     "Which sense of a word is meant, by nearest neighbours.",
-    *_PROBE,
+    "Wsd",
+    "folder",
+    _PROBE,
 )
 
 
 def _neighbors(
     *,
-    text: TextInput,
-    query: str,
-    contexts: tuple[str, ...],
-    layers: LayerChoice,
-    model: ModelChoice,
+    text: TextInput = options.text_input,
+    query: str = options.option("The word to look for.", "WORD", required=True),
+    contexts: tuple[str, ...] = options.option(
+        "A sentence with the word, by default two from the text; may be repeated.",
+        "SENTENCE",
+        names="--context",
+        multiple=True,
+    ),
+    same_word: bool = options.flag("Only uses of the word itself."),
+    top: int = options.count(5, "How many to list.", "K"),
+    layers: LayerChoice = options.layers("top"),
+    vectors: Path | None = options.vectors,
+    cache: Path | None = options.cache,
+    max_bytes: int = options.max_bytes,
+    model: ModelChoice = _MODEL,
     console: Console,
-    **probe: Any,
 ) -> Report:
     from elmore.analysis import Neighbors
 
@@ -159,7 +160,16 @@ def _neighbors(
     elmo = model.load(text.tokenizer)
     question: Any = {"query": query, "contexts": contexts}
     with console.progress("sentences") as progress:
-        found = Neighbors(elmo, layers=layers, progress=progress, **probe)
+        found = Neighbors(
+            elmo,
+            layers=layers,
+            vectors=vectors,
+            same_word=same_word,
+            top=top,
+            cache=cache,
+            max_bytes=max_bytes,
+            progress=progress,
+        )
         if len(text.inputs) == 1 and Path(text.inputs[0]).is_dir():
             return found.run(text.inputs[0], **question)  # an index
         text.check(console)
@@ -180,31 +190,15 @@ _add(
 Without --context, elmore splits the word's uses into two clusters and takes the most central use
 of each.
 """,
-    _neighbors,
     "Similar uses of a word in a text: INPUT are files, or one index of uses.",
-    options.text_input,
-    click.option("--query", metavar="WORD", required=True, help="The word to look for."),
-    click.option(
-        "--context",
-        "contexts",
-        multiple=True,
-        metavar="SENTENCE",
-        help="A sentence with the word, by default two from the text; may be repeated.",
-    ),
-    options.flag("--same-word", help="Only uses of the word itself."),
-    options.count("--top", 5, "How many to list.", "K"),
-    options.layers("top"),
-    options.vectors,
-    options.caching,
-    _model,
+    _neighbors,
+    options.declared(_neighbors),
 )
 
 # --------------------------------------------------------------------------- the language model
 
 _add_class(
     "blimp",
-    "Blimp",
-    "file",
     """\
   elmore analyze blimp blimp.jsonl
   elmore analyze blimp blimp.jsonl --limit 100 --json
@@ -213,12 +207,12 @@ The file has one JSON object per line with good, bad, and optionally task and ph
 takes the first N pairs of each task.
 """,
     "Grammar: which of two sentences is likelier.",
-    options.limit,
+    "Blimp",
+    "file",
+    {"limit": options.limit},
 )
 _add_class(
     "substitutes",
-    "LexicalSubstitution",
-    "file",
     """\
   elmore analyze substitutes lexsub07.test.jsonl
   elmore analyze substitutes lexsub07.test.jsonl -o report.json
@@ -226,22 +220,26 @@ _add_class(
 The file has one JSON object per line with lemma, tokens, index, gold and candidates.
 """,
     "Which words could replace a word in its sentence.",
-    options.limit,
+    "LexicalSubstitution",
+    "file",
+    {"limit": options.limit},
 )
 
 # --------------------------------------------------------------------------- studies of tasks
 
-_STUDY = (
-    click.option("--task", type=click.Choice(_TASKS), default="ner", help="What to train."),
-    options.recipe("laptop"),
-    options.seeds,
-    click.option(
-        "--runs", "out", type=options.PATH, metavar="FOLDER", help="Keep the runs, to resume them."
+_STUDY = {
+    "task": options.choice(_TASKS, "ner", "What to train."),
+    "recipe": options.recipe("laptop"),
+    "settings": options.settings,
+    "seeds": options.seeds,
+    "out": options.option(
+        "Keep the runs, to resume them.", "FOLDER", names="--runs", type=options.PATH
     ),
-    options.seed,
-    options.vectors,
-    options.caching,
-)
+    "seed": options.seed,
+    "vectors": options.vectors,
+    "cache": options.cache,
+    "max_bytes": options.max_bytes,
+}
 
 
 def _numbers(text: str) -> list[float]:
@@ -253,47 +251,47 @@ def _numbers(text: str) -> list[float]:
 
 _add_class(
     "layers",
-    "LayerWeighting",
-    "train dev",
     """\
   elmore analyze layers train.conll dev.conll --task ner --vectors glove.txt
   elmore analyze layers train.conll dev.conll --seeds 3 --runs runs/
 """,
     "A task with the last layer, an equal mix, a learned one.",
-    *_STUDY,
+    "LayerWeighting",
+    "train dev",
+    _STUDY,
 )
 _add_class(
     "placement",
-    "Placement",
-    "train dev",
     """\
   elmore analyze placement train.conll dev.conll --task ner
   elmore analyze placement train.conll dev.conll --runs runs/ --json
 """,
     "A task with ELMo below, above, both.",
-    *_STUDY,
+    "Placement",
+    "train dev",
+    _STUDY,
 )
+_shares = options.option("Parts of the data.", "LIST", type=_numbers, default="0.01,0.03,0.1,0.3,1")
 _add_class(
     "sample-size",
-    "SampleSize",
-    "train dev",
     """\
   elmore analyze sample-size train.conll dev.conll --task ner
   elmore analyze sample-size train.conll dev.conll --shares 0.01,0.1,1 --plot sizes.svg
 """,
     "How much data ELMo saves.",
-    *_STUDY,
-    click.option(
-        "--shares",
-        type=_numbers,
-        default="0.01,0.03,0.1,0.3,1",
-        metavar="LIST",
-        help="Parts of the data.",
-    ),
+    "SampleSize",
+    "train dev",
+    {"shares": _shares, **_STUDY},
 )
 
 
-def _mix(*, folders: tuple[Path, ...], console: Console) -> Report:
+def _mix(
+    *,
+    folders: tuple[Path, ...] = options.argument(
+        "FOLDER...", nargs=-1, required=True, type=options.PATH
+    ),
+    console: Console,
+) -> Report:
     from elmore.analysis import Mixes
 
     return Mixes().run(folders)
@@ -305,7 +303,7 @@ _add(
   elmore analyze mix runs/ner runs/srl --plot mixes.svg
   elmore analyze mix runs/ner --json
 """,
-    _mix,
     "The layers that trained tasks chose.",
-    click.argument("folders", nargs=-1, required=True, type=options.PATH, metavar="FOLDER..."),
+    _mix,
+    options.declared(_mix),
 )

@@ -6,8 +6,6 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from elmore.base.atomic import atomic_folder
 from elmore.cli import options
 from elmore.cli.console import Console
@@ -31,36 +29,22 @@ _TOLERANCE = {"float32": 1e-6, "float16": 0.05, "int8": 1e-6}
 
 
 @options.verb(_EXAMPLES)
-@click.argument("model", nargs=-1, required=True, metavar="MODEL")
-@options.offline
-@options.output("Folder to create.", required=True)
-@click.option(
-    "--to", type=click.Choice(["folder", "allennlp"]), default="folder", help="Format to write."
-)
-@click.option(
-    "--precision",
-    type=click.Choice(tuple(_TOLERANCE)),
-    default="float32",
-    help="Type of the stored weights.",
-)
-@click.option(
-    "--tokenizer",
-    type=click.Choice(CONVENTIONS),
-    metavar="NAME",
-    help=f"Store how raw text is split: {', '.join(CONVENTIONS)}; by default as it was.",
-)
-@options.start
-@options.flag("--no-verify", help="Do not embed a text with both models to compare them.")
 def convert(
     *,
-    model: tuple[str, ...],
-    output: Path,
-    force: bool,
-    to: str,
-    precision: Any,
-    tokenizer: Any,
-    start: str,
-    no_verify: bool,
+    model: tuple[str, ...] = options.argument("MODEL", nargs=-1, required=True),
+    offline: bool = options.offline,
+    output: Path = options.output("Folder to create.", required=True),
+    force: bool = options.force,
+    to: str = options.choice(["folder", "allennlp"], "folder", "Format to write."),
+    precision: Any = options.choice(tuple(_TOLERANCE), "float32", "Type of the stored weights."),
+    tokenizer: Any = options.choice(
+        CONVENTIONS,
+        None,
+        f"Store how raw text is split: {', '.join(CONVENTIONS)}; by default as it was.",
+        metavar="NAME",
+    ),
+    start: str = options.start,
+    no_verify: bool = options.flag("Do not embed a text with both models to compare them."),
     console: Console,
 ) -> None:
     """Convert a model into another format or precision.

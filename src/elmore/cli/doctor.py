@@ -67,8 +67,7 @@ _COSINE, _VALUE = 1e-4, 1e-2
 
 
 @options.verb(_EXAMPLES)
-@options.offline
-def doctor(*, console: Console) -> None:
+def doctor(*, offline: bool = options.offline, console: Console) -> None:
     """What works on this machine, and what does not."""
     found = diagnose()
     console.result(found.to_dict(), str(found))

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-import click
-
 from elmore.base.messages import readable_bytes, readable_time
 from elmore.cli import options
 from elmore.cli.console import Console, line_writer, several
@@ -65,65 +63,46 @@ _WORDS = 10
 
 
 @options.verb(_EXAMPLES)
-@options.text_input
-@options.model()
-@options.output("File to create; stdout by default, for jsonl.")
-@click.option(
-    "-f",
-    "--format",
-    "form",
-    type=click.Choice(tuple(VECTOR_FORMATS)),
-    help="Output format, by default from the suffix of -o, else jsonl.",
-)
-@options.layers(more="; all for each layer")
-@click.option(
-    "--pool",
-    type=click.Choice(get_args(Pooling)),
-    help="One vector per sentence instead of one per token; sif to compare sentences.",
-)
-@click.option(
-    "--view",
-    type=click.Choice(["layers", "senses", "substitutes"]),
-    default="layers",
-    help="What a vector is made of: layers, or substitutes of the word.",
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(get_args(StoredType)),
-    default="float32",
-    help="Type of the stored vectors.",
-)
-@click.option(
-    "--sentence-index/--no-sentence-index",
-    default=None,
-    help="hdf5: write sentence_to_index, by default up to a million lines.",
-)
-@click.option(
-    "--workers",
-    type=options.CPUS,
-    metavar="N",
-    help="Processes, one thread each, that fill a folder with shards.",
-)
-@options.count("--shard-bytes", None, "With --workers: bytes of text per shard, by default 524288.")
-@options.flag(
-    "--dry-run",
-    help="Only check the text and predict time, memory and size: whether it fits the model.",
-)
 def embed(
     *,
-    text: TextInput,
-    model: ModelChoice,
-    output: Path | None,
-    force: bool,
-    form: str | None,
-    layers: LayerChoice,
-    pool: Pooling | None,
-    view: str,
-    dtype: StoredType,
-    sentence_index: bool | None,
-    workers: int | None,
-    shard_bytes: int | None,
-    dry_run: bool,
+    text: TextInput = options.text_input,
+    output: Path | None = options.output("File to create; stdout by default, for jsonl."),
+    force: bool = options.force,
+    form: str | None = options.choice(
+        tuple(VECTOR_FORMATS),
+        None,
+        "Output format, by default from the suffix of -o, else jsonl.",
+        names="-f --format",
+    ),
+    layers: LayerChoice = options.layers(more="; all for each layer"),
+    pool: Pooling | None = options.choice(
+        get_args(Pooling),
+        None,
+        "One vector per sentence instead of one per token; sif to compare sentences.",
+    ),
+    view: str = options.choice(
+        ["layers", "senses", "substitutes"],
+        "layers",
+        "What a vector is made of: layers, or substitutes of the word.",
+    ),
+    dtype: StoredType = options.choice(
+        get_args(StoredType), "float32", "Type of the stored vectors."
+    ),
+    sentence_index: bool | None = options.option(
+        "hdf5: write sentence_to_index, by default up to a million lines.",
+        names="--sentence-index/--no-sentence-index",
+        default=None,
+    ),
+    workers: int | None = options.count(
+        None, "Processes, one thread each, that fill a folder with shards.", type=options.CPUS
+    ),
+    shard_bytes: int | None = options.count(
+        None, "With --workers: bytes of text per shard, by default 524288."
+    ),
+    dry_run: bool = options.flag(
+        "Only check the text and predict time, memory and size: whether it fits the model."
+    ),
+    model: ModelChoice = options.model(),
     console: Console,
 ) -> None:
     """Vectors for text.

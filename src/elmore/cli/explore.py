@@ -38,26 +38,16 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 @options.verb(_EXAMPLES)
-@click.argument("inputs", nargs=-1, metavar="[SENTENCE]...")
-@click.option("--word", help="The word, by default the rarest one that is repeated.")
-@options.layers(more="; all for one table per layer")
-@click.option(
-    "--top",
-    type=click.IntRange(0),
-    default=8,
-    metavar="K",
-    help="How many words that fit its position.",
-)
-@options.tokenizer()
-@options.model(without=("batch_tokens",))
 def explore(
     *,
-    inputs: Sequence[str],
-    word: str | None,
-    layers: LayerChoice,
-    top: int,
-    tokenizer: str | None,
-    model: ModelChoice,
+    inputs: Sequence[str] = options.argument("[SENTENCE]...", nargs=-1),
+    word: str | None = options.option("The word, by default the rarest one that is repeated."),
+    layers: LayerChoice = options.layers(more="; all for one table per layer"),
+    top: int = options.count(
+        8, "How many words that fit its position.", "K", type=click.IntRange(0)
+    ),
+    tokenizer: str | None = options.tokenizer(),
+    model: ModelChoice = options.model("batch_tokens"),
     console: Console,
 ) -> None:
     """Compare a word in several contexts, in the terminal.

@@ -10,8 +10,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from elmore._version import __version__
 from elmore.base.io import sha256_stream
 from elmore.base.json import read_json
@@ -53,13 +51,16 @@ _N_SPECIALS = 3  # <S>, </S> and <UNK>
 
 
 @options.verb(_EXAMPLES)
-@click.argument("path", nargs=-1, metavar="[MODEL|FOLDER]")
-@options.offline
-@options.flag("--system", help="Describe the machine and the versions of packages instead.")
-@options.flag(
-    "--verify", help="Read every weight and file: NaN, infinity and wrong checksums are errors."
-)
-def info(*, path: tuple[str, ...], system: bool, verify: bool, console: Console) -> None:
+def info(
+    *,
+    path: tuple[str, ...] = options.argument("[MODEL|FOLDER]", nargs=-1),
+    offline: bool = options.offline,
+    system: bool = options.flag("Describe the machine and the versions of packages instead."),
+    verify: bool = options.flag(
+        "Read every weight and file: NaN, infinity and wrong checksums are errors."
+    ),
+    console: Console,
+) -> None:
     """Describe a model, a trained task, an index of uses, prepared text, or the machine.
 
     MODEL is a name of `elmore models`, a path, or two files OPTIONS WEIGHTS; by default english.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import click
-
 from elmore.cli import options
 from elmore.cli.console import Console, fitted
 from elmore.errors import ConfigError, ModelNotFound
@@ -28,22 +26,17 @@ _ALL, _PARTS = "all", "parts"
 
 
 @options.verb(_EXAMPLES)
-@click.option("--language", metavar="CODE", help="Only models of this language (ISO 639).")
-@options.flag("--downloaded", help="Only models that are on this machine.")
-@click.option(
-    "--prune",
-    multiple=True,
-    metavar="NAME",
-    help=f"Delete the download of this model, and unfinished downloads; may be repeated; {_ALL} "
-    f"for all of them, {_PARTS} for unfinished ones alone.",
-)
-@options.flag("--dry-run", help="With --prune: only list what would be deleted.")
 def models(
     *,
-    language: str | None,
-    downloaded: bool,
-    prune: tuple[str, ...],
-    dry_run: bool,
+    language: str | None = options.option("Only models of this language (ISO 639).", "CODE"),
+    downloaded: bool = options.flag("Only models that are on this machine."),
+    prune: tuple[str, ...] = options.option(
+        f"Delete the download of this model, and unfinished downloads; may be repeated; {_ALL} for "
+        f"all of them, {_PARTS} for unfinished ones alone.",
+        "NAME",
+        multiple=True,
+    ),
+    dry_run: bool = options.flag("With --prune: only list what would be deleted."),
     console: Console,
 ) -> None:
     """List published models and delete downloads."""

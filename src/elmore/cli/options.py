@@ -1,19 +1,20 @@
-"""The options that verbs share: each is defined once here and means the same everywhere.
+"""The options that verbs share, and how a function becomes a verb.
 
-Options that belong together come as one decorator and reach the function as one object:
-`text_input` as a `TextInput`, `model` as a `ModelChoice`. A verb defines only what no other verb
-has.
+The defaults of a function's parameters declare its options: `top: int = options.count(10, "How many
+to list.")` is --top. Options that belong together are the fields of a dataclass, and the function
+gets them as one object: `model: ModelChoice = options.group(ModelChoice)`.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import io
 import itertools
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -36,9 +37,125 @@ if TYPE_CHECKING:
     from elmore.text.segmenter import Tokenizer
     from elmore.text.sentence import Sentence
 
-Function = Callable[..., Any]
-Decorator = Callable[[Function], Function]
 _log = logging.getLogger("elmore.cli")
+COUNT = click.IntRange(1, 1 << 40)
+# Far more than any machine has; without a limit a typo could exhaust the system.
+CPUS = click.IntRange(1, 4096)
+PATH = click.Path(path_type=Path)
+ALL_LAYERS = "all"
+
+
+# --------------------------------------------------------------------------- declarations
+
+
+@dataclass(frozen=True, eq=False)
+class _Option:
+    """An option or argument; without names, it has that of the parameter."""
+
+    kind: type[click.Parameter]
+    names: str
+    settings: Mapping[str, Any]
+
+    def parameters(self, name: str) -> list[click.Parameter]:
+        names = self.names.split() or [f"--{name.replace('_', '-')}"] * (self.kind is click.Option)
+        return [self.kind([*names, name], **self.settings)]
+
+    def value(self, name: str, given: Mapping[str, Any]) -> Any:
+        return given.get(name, self.settings.get("default"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Options that a function gets as one object."""
+
+    kind: Callable[..., Any]
+    options: Mapping[str, _Option]
+    without: Collection[str]
+
+    def parameters(self, _: str) -> list[click.Parameter]:
+        chosen = [name for name in self.options if name not in self.without]
+        return [made for name in chosen for made in self.options[name].parameters(name)]
+
+    def value(self, _: str, given: Mapping[str, Any]) -> Any:
+        values = {name: option.value(name, given) for name, option in self.options.items()}
+        return self.kind(**values)
+
+
+def option(help: str, metavar: str | None = None, *, names: str = "", **settings: Any) -> Any:
+    """An option as `click.option` takes it; `names` are those of the command line."""
+    return _Option(click.Option, names, {"help": help, "metavar": metavar, **settings})
+
+
+def argument(metavar: str | None = None, **settings: Any) -> Any:
+    """An argument as `click.argument` takes it."""
+    return _Option(click.Argument, "", {"metavar": metavar, **settings})
+
+
+def flag(help: str, **settings: Any) -> Any:
+    """An option without a value."""
+    return option(help, is_flag=True, **settings)
+
+
+def count(default: int | None, help: str, metavar: str = "N", **settings: Any) -> Any:
+    """An option that is a number of things."""
+    return option(help, metavar, **{"type": COUNT, "default": default, **settings})
+
+
+def choice(values: Sequence[str], default: str | None, help: str, **settings: Any) -> Any:
+    """An option with a few possible values."""
+    return option(help, type=click.Choice(values), default=default, **settings)
+
+
+def group(kind: Callable[..., Any], *, without: Collection[str] = (), **changed: Any) -> Any:
+    """The options that `kind` declares as one object, some left out and some changed."""
+    return _Group(kind, {**declared(kind), **changed}, without)
+
+
+def declared(function: Callable[..., Any]) -> dict[str, Any]:
+    """The options that the parameters of a function or dataclass declare."""
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if isinstance(p.default, _Option | _Group)}
+
+
+def verb(examples: str, *, json: bool = True) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command of a function; see `command`."""
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        name, help = function.__name__.replace("_", "-"), str(inspect.getdoc(function))
+        return command(name, function, declared(function), help, examples, json=json)
+
+    return decorate
+
+
+def command(
+    name: str,
+    function: Callable[..., None],
+    own: Mapping[str, Any],
+    help: str,
+    examples: str,
+    *,
+    json: bool = True,
+) -> click.Command:
+    """Make a command of a function, which gets --json, -q and -v as `console`."""
+    switches = {
+        "json": flag("Print the report as JSON."),
+        "quiet": flag("Print errors only.", names="-q --quiet"),
+        "verbose": flag("Print more.", names="-v --verbose"),
+        "debug": flag("Show the traceback of an error."),
+    }
+    if not json:
+        del switches["json"]
+
+    def run(**given: Any) -> None:
+        chosen = {name: given.get(name, False) for name in ("json", "quiet", "verbose")}
+        console = Console(**chosen)  # `main` has seen --debug
+        with console.reporting():
+            values = {name: what.value(name, given) for name, what in own.items()}
+            function(console=console, **values)
+
+    every = {**own, **switches}
+    params = [made for name, what in every.items() for made in what.parameters(name)]
+    return click.Command(name, callback=run, params=params, help=help, epilog=epilog(examples))
 
 
 def epilog(text: str) -> str:
@@ -46,39 +163,7 @@ def epilog(text: str) -> str:
     return "\n\n".join(f"\b\n{part}" for part in f"examples:\n{text.rstrip()}".split("\n\n"))
 
 
-def verb(examples: str, *, json: bool = True) -> Callable[[Function], click.Command]:
-    """Make a command of a function, which gets --json, -q and -v as `console`."""
-
-    def decorate(function: Function) -> click.Command:
-        @functools.wraps(function)
-        def run(
-            *, quiet: bool, verbose: bool, debug: bool, json: bool = False, **given: Any
-        ) -> Any:
-            console = Console(json=json, quiet=quiet, verbose=verbose)  # `main` has seen --debug
-            with console.reporting():
-                return function(console=console, **given)
-
-        command = click.command(epilog=epilog(examples))(run)
-        switches = {
-            "--json": "Print the report as JSON.",
-            "-q --quiet": "Print errors only.",
-            "-v --verbose": "Print more.",
-            "--debug": "Show the traceback of an error.",
-        }
-        for names, help in list(switches.items())[not json :]:
-            command.params.append(click.Option(names.split(), is_flag=True, help=help))
-        return command
-
-    return decorate
-
-
-# --------------------------------------------------------------------------- values
-
-COUNT = click.IntRange(1, 1 << 40)
-# Far more than any machine has; without a limit a typo could exhaust the system.
-CPUS = click.IntRange(1, 4096)
-PATH = click.Path(path_type=Path)
-ALL_LAYERS = "all"
+# --------------------------------------------------------------------------- single options
 
 
 def _layers(value: str) -> LayerChoice | str:
@@ -93,12 +178,85 @@ def _layers(value: str) -> LayerChoice | str:
         ) from None
 
 
+def layers(default: str | None = "mean", more: str = "") -> Any:
+    """--layers."""
+    what = f"Mean, top, a number, or weights w0,w1,w2{more}."
+    return option(what, "CHOICE", type=_layers, default=default)
+
+
 def _tokenizer(value: str) -> str:
     """A convention, or MODULE:FUNCTION."""
     if ":" in value or value in CONVENTIONS:
         return value
     known = ", ".join(CONVENTIONS)
     raise click.BadParameter(f"'{value}' is not one of {known}, or MODULE:FUNCTION")
+
+
+def tokenizer(default: str | None = None) -> Any:
+    """--tokenizer."""
+    own = "" if default else ", by default as the model's training text was"
+    what = f"How raw text is split: {', '.join(CONVENTIONS)}, or MODULE:FUNCTION of your own{own}."
+    return option(what, "NAME", type=_tokenizer, default=default)
+
+
+def output(what: str, *, required: bool = False) -> Any:
+    """-o, where - is stdout like nothing."""
+    return option(
+        what,
+        "PATH",
+        names="-o --output",
+        type=PATH,
+        required=required,
+        callback=lambda ctx, param, value: None if value == Path("-") else value,
+    )
+
+
+def _go_offline(context: click.Context, _: click.Parameter, wanted: bool) -> bool:
+    """Forbid the network while a verb runs, for child processes too: hence the environment."""
+    if wanted:
+        before = os.environ.get("ELMORE_OFFLINE", "")
+        context.call_on_close(lambda: os.environ.update(ELMORE_OFFLINE=before))
+        os.environ["ELMORE_OFFLINE"] = "1"
+    return wanted
+
+
+cache = option("Keep the layers in this folder for the next run.", "FOLDER", type=PATH)
+max_bytes = option(
+    "Size limit of --cache.",
+    "N",
+    names="--cache-gb",
+    type=click.FloatRange(0, min_open=True),
+    default=17,
+    callback=lambda ctx, param, value: max(1, int(value * 1e9)),
+)
+column = option(
+    "CSV, TSV or JSON lines: where the text is, by the name of the column or key, or by the number "
+    "of the column from 1.",
+    "NAME|N",
+    type=lambda value: int(value) if value.isdecimal() else value,
+)
+device = option("cpu, cuda, cuda:1, mps, ...", "NAME", default="cpu")
+force = flag("Replace an existing output.")
+limit = count(None, "Stop after N sentences.")
+offline = flag("Never use the network, like ELMORE_OFFLINE=1.", callback=_go_offline)
+seed = option("Random seed.", "N", type=int, default=0)
+seeds = count(1, "Train with N seeds and report mean and standard deviation.")
+start = choice(
+    ["zeros", "warm"],
+    "zeros",
+    "LSTM state before each sentence: zeros, or the state after a short text.",
+)
+threads = count(None, "CPU threads, by default all.", type=CPUS)
+tokenized = flag("Lines are tokens separated by spaces.")
+vectors = option("Static word vectors: GloVe or word2vec.", "FILE", type=PATH)
+
+
+def heldout(default: float) -> Any:
+    """--heldout."""
+    return option("Share of the documents to hold out.", "SHARE", type=float, default=default)
+
+
+# --------------------------------------------------------------------------- a training run
 
 
 def _settings(ctx: click.Context, _: click.Parameter, texts: Sequence[str]) -> dict[str, str]:
@@ -110,188 +268,36 @@ def _settings(ctx: click.Context, _: click.Parameter, texts: Sequence[str]) -> d
     return {key.strip(): value.strip() for key, _equals, value in pairs}
 
 
-# --------------------------------------------------------------------------- single options
-
-flag = functools.partial(click.option, is_flag=True)
-
-
-def all_of(*options: Decorator) -> Decorator:
-    """Several options as one decorator, in the order of the help."""
-    return lambda function: functools.reduce(lambda f, add: add(f), reversed(options), function)
+def recipe(default: str | None, what: str = "") -> Any:
+    """--recipe."""
+    help = f"Training recipe, see `elmore pretrain --recipes`{what}."
+    return option(help, "NAME|FILE", default=default)
 
 
-def count(name: str, default: int | None, help: str, metavar: str = "N") -> Decorator:
-    """An option that is a number of things."""
-    return click.option(name, type=COUNT, default=default, metavar=metavar, help=help)
-
-
-def path(name: str, metavar: str, help: str) -> Decorator:
-    """An option that names a file or folder."""
-    return click.option(name, type=PATH, metavar=metavar, help=help)
-
-
-def _go_offline(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """Forbid the network while a verb runs, for child processes too: hence the environment."""
-    if wanted:
-        before = os.environ.get("ELMORE_OFFLINE", "")
-        context.call_on_close(lambda: os.environ.update(ELMORE_OFFLINE=before))
-        os.environ["ELMORE_OFFLINE"] = "1"
-
-
-column = click.option(
-    "--column",
-    type=lambda value: int(value) if value.isdecimal() else value,
-    metavar="NAME|N",
-    help="CSV, TSV or JSON lines: where the text is, by the name of the column or key, or by the "
-    "number of the column from 1.",
+settings = option(
+    "Change a key of the recipe, e.g. optimizer.lr=0.002; may be repeated.",
+    "KEY=VALUE",
+    names="--set",
+    multiple=True,
+    callback=_settings,
 )
-device = click.option("--device", default="cpu", metavar="NAME", help="cpu, cuda, cuda:1, mps, ...")
-force = flag("--force", help="Replace an existing output.")
-limit = count("--limit", None, "Stop after N sentences.")
-offline = flag(
-    "--offline",
-    expose_value=False,
-    callback=_go_offline,
-    help="Never use the network, like ELMORE_OFFLINE=1.",
-)
-plot = path("--plot", "PICTURE", "Draw it too: svg, png or pdf.")
-seed = click.option("--seed", type=int, default=0, metavar="N", help="Random seed.")
-seeds = count("--seeds", 1, "Train with N seeds and report mean and standard deviation.")
-start = click.option(
-    "--start",
-    type=click.Choice(["zeros", "warm"]),
-    default="zeros",
-    help="LSTM state before each sentence: zeros, or the state after a short text.",
-)
-threads = click.option("--threads", type=CPUS, metavar="N", help="CPU threads, by default all.")
-vectors = path("--vectors", "FILE", "Static word vectors: GloVe or word2vec.")
-
-
-def layers(default: str | None = "mean", more: str = "") -> Decorator:
-    """--layers."""
-    what = "Mean, top, a number, or weights w0,w1,w2"
-    return click.option(
-        "--layers", type=_layers, default=default, metavar="CHOICE", help=f"{what}{more}."
-    )
-
-
-def tokenizer(default: str | None = None) -> Decorator:
-    """--tokenizer."""
-    own = "" if default else ", by default as the model's training text was"
-    return click.option(
-        "--tokenizer",
-        type=_tokenizer,
-        default=default,
-        metavar="NAME",
-        help=f"How raw text is split: {', '.join(CONVENTIONS)}, or MODULE:FUNCTION of your "
-        f"own{own}.",
-    )
-
-
-def output(what: str, *, required: bool = False) -> Decorator:
-    """-o, where - is stdout like nothing, and --force."""
-    named = click.option(
-        "-o",
-        "--output",
-        type=PATH,
-        required=required,
-        metavar="PATH",
-        help=what,
-        callback=lambda ctx, param, value: None if value == Path("-") else value,
-    )
-    return all_of(named, force)
-
-
-def heldout(default: float) -> Decorator:
-    """--heldout."""
-    return click.option(
-        "--heldout",
-        type=float,
-        default=default,
-        metavar="SHARE",
-        help="Share of the documents to hold out.",
-    )
-
-
-# Where to keep layers, as `cache` and `max_bytes`.
-caching = all_of(
-    path("--cache", "FOLDER", "Keep the layers in this folder for the next run."),
-    click.option(
-        "--cache-gb",
-        "max_bytes",
-        type=click.FloatRange(0, min_open=True),
-        default=17,
-        metavar="N",
-        callback=lambda ctx, param, value: max(1, int(value * 1e9)),
-        help="Size limit of --cache.",
-    ),
-)
-
-
-def _bundle(kind: type[Any], argument: str, *options: Decorator) -> Decorator:
-    """Hand options to the function as one argument, a dataclass with fields of their names."""
-    declared: Any = all_of(*options)(lambda: None)
-    names = [param.name for param in declared.__click_params__ if param.expose_value]
-
-    def decorate(function: Function) -> Function:
-        @functools.wraps(function)
-        def run(**given: Any) -> Any:
-            own = {name: given.pop(name) for name in names}
-            return function(**{argument: kind(**own)}, **given)
-
-        return all_of(*options)(run)
-
-    return decorate
-
-
-# --------------------------------------------------------------------------- a training run
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunChoice:
-    """A run and its recipe: fields are the options of `run`."""
+    """A run and its recipe."""
 
-    output: Path
-    force: bool
-    recipe: str
-    settings: dict[str, str]
-    resume: bool
-    seed: int
-    tensorboard: bool = False
+    output: Path = output("Folder of the run.", required=True)
+    force: bool = force
+    recipe: str = recipe("laptop")
+    settings: dict[str, str] = settings
+    resume: bool = flag("Resume the run in -o.")
+    seed: int = seed
+    tensorboard: bool = flag("Write event files too.")
 
     def __post_init__(self) -> None:
         if self.resume and self.force:
             raise ConfigError("--resume and --force exclude each other; leave one out")
-
-
-def recipe(default: str | None, what: str = "") -> Decorator:
-    """--recipe and --set, whose table is `settings`."""
-    return all_of(
-        click.option(
-            "--recipe",
-            default=default,
-            metavar="NAME|FILE",
-            help=f"Training recipe, see `elmore pretrain --recipes`{what}.",
-        ),
-        click.option(
-            "--set",
-            "settings",
-            multiple=True,
-            metavar="KEY=VALUE",
-            callback=_settings,
-            help="Change a key of the recipe, e.g. optimizer.lr=0.002; may be repeated.",
-        ),
-    )
-
-
-def run(recipe: Decorator, *more: Decorator, required: bool = True) -> Decorator:
-    """-o, --force, --recipe, --set, --resume, --seed and more, as `run`."""
-    where = output("Folder of the run.", required=required)
-    resume = flag("--resume", help="Resume the run in -o.")
-    return _bundle(RunChoice, "run", where, recipe, resume, seed, *more)
-
-
-tensorboard = flag("--tensorboard", help="Write event files too.")
 
 
 # --------------------------------------------------------------------------- the model
@@ -322,16 +328,35 @@ def read_model(model: ModelPath) -> Checkpoint:
             raise FormatError(str(error)) from error
 
 
+def _named(help: str) -> Any:
+    """--model."""
+    return option(
+        help,
+        "NAME|PATH",
+        type=click.Path(),
+        callback=lambda ctx, param, value: None if value is None else model_path([value]),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelChoice:
-    """A model and how it computes: fields are the options of `model`."""
+    """A model and how it computes."""
 
-    model: ModelPath | None = None
-    device: str = "cpu"
-    threads: int | None = None
-    precision: ComputePrecision | None = None
-    batch_tokens: int | None = None
-    start: Any = "zeros"
+    model: ModelPath | None = _named(
+        "A name of `elmore models`, a folder, an archive, a TensorFlow checkpoint, or two files "
+        "OPTIONS,WEIGHTS; by default english, which is included."
+    )
+    offline: bool = offline
+    device: str = device
+    threads: int | None = threads
+    precision: ComputePrecision | None = choice(
+        get_args(ComputePrecision),
+        None,
+        "Precision of the computation, by default the one the model is stored in; bfloat16 needs a "
+        "GPU.",
+    )
+    batch_tokens: int | None = count(None, "Tokens per batch.")
+    start: Any = start
 
     @property
     def path(self) -> ModelPath:
@@ -347,7 +372,8 @@ class ModelChoice:
 
     def options(self) -> dict[str, Any]:
         """How it computes, as keywords of `Elmo`."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "model"}
+        own = {field.name for field in fields(self)} - {"model", "offline"}
+        return {name: getattr(self, name) for name in own}
 
     def load(self, tokenizer: str | None = None) -> Elmo:
         """The model, with a tokenizer for verbs that read text."""
@@ -364,35 +390,9 @@ class ModelChoice:
         return None
 
 
-_COMPUTE: dict[str, Decorator] = {
-    "device": device,
-    "threads": threads,
-    "precision": click.option(
-        "--precision",
-        type=click.Choice(get_args(ComputePrecision)),
-        help="Precision of the computation, by default the one the model is stored in; bfloat16 "
-        "needs a GPU.",
-    ),
-    "batch_tokens": count("--batch-tokens", None, "Tokens per batch."),
-    "start": start,
-}
-_MODEL = (
-    "A name of `elmore models`, a folder, an archive, a TensorFlow checkpoint, or two files "
-    "OPTIONS,WEIGHTS; by default english, which is included."
-)
-
-
-def model(help: str = _MODEL, *, without: Sequence[str] = ()) -> Decorator:
-    """--model, --offline and how it computes, as `model`; `without` options that do not apply."""
-    named = click.option(
-        "--model",
-        type=click.Path(),
-        metavar="NAME|PATH",
-        help=help,
-        callback=lambda ctx, param, value: None if value is None else model_path([value]),
-    )
-    compute = (option for name, option in _COMPUTE.items() if name not in without)
-    return _bundle(ModelChoice, "model", named, offline, *compute)
+def model(*without: str, help: str = "") -> Any:
+    """--model and how it computes; `without` options that do not apply."""
+    return group(ModelChoice, without=without, **({"model": _named(help)} if help else {}))
 
 
 # --------------------------------------------------------------------------- text
@@ -405,16 +405,23 @@ def is_sentence(word: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class TextInput:
-    """What to read and how: fields are the options of `text_input`."""
+    """What to read and how."""
 
-    inputs: tuple[str, ...]
-    tokenized: bool = False
-    split_sentences: bool = False
-    errors: Errors = "strict"
-    column: str | int | None = None
-    conllu: bool = False
-    tokenizer: str | None = None
-    limit: int | None = None
+    inputs: tuple[str, ...] = argument("[INPUT]...", nargs=-1, type=click.Path())
+    tokenized: bool = tokenized
+    split_sentences: bool = flag(
+        "Split running text into sentences, instead of one sentence per line."
+    )
+    errors: Errors = choice(
+        ["strict", "replace", "skip"],
+        "strict",
+        "Lines that are not UTF-8: stop with the line number, replace the bad bytes, or skip the "
+        "line.",
+    )
+    column: str | int | None = column
+    conllu: bool = flag("CoNLL-U, which .conllu files are without it.")
+    tokenizer: str | None = tokenizer()
+    limit: int | None = limit
 
     def __post_init__(self) -> None:
         if self.tokenized and self.split_sentences:
@@ -515,37 +522,4 @@ class TextInput:
             console.say(f"read {read}: {', '.join(notes)}")
 
 
-tokenized = flag("--tokenized", help="Lines are tokens separated by spaces.")
-_READING = (
-    tokenized,
-    flag(
-        "--split-sentences",
-        help="Split running text into sentences, instead of one sentence per line.",
-    ),
-    click.option(
-        "--errors",
-        type=click.Choice(["strict", "replace", "skip"]),
-        default="strict",
-        help="Lines that are not UTF-8: stop with the line number, replace the bad bytes, or skip "
-        "the line.",
-    ),
-)
-# INPUT and how it is read, as `text`.
-text_input = _bundle(
-    TextInput,
-    "text",
-    click.argument("inputs", nargs=-1, type=click.Path(), metavar="[INPUT]..."),
-    *_READING,
-    column,
-    flag("--conllu", help="CoNLL-U, which .conllu files are without it."),
-    tokenizer(),
-    limit,
-)
-# The same for a verb that reads a complete corpus.
-corpus = _bundle(
-    TextInput,
-    "text",
-    click.argument("inputs", nargs=-1, required=True, type=click.Path(), metavar="INPUT..."),
-    *_READING,
-    tokenizer("ptb"),
-)
+text_input = group(TextInput)

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from elmore.base.messages import shown, wants_colour
 from elmore.cli import options
 from elmore.cli.console import Console, line_writer, several
@@ -48,28 +46,22 @@ _FORMATS = ("text", "jsonl", "conll", "csv", "tsv")
 
 
 @options.verb(_EXAMPLES, json=False)
-@click.argument("trained", metavar="MODEL")
-@options.text_input
-@click.option(
-    "-f",
-    "--format",
-    "form",
-    type=click.Choice(_FORMATS),
-    help="Output format, by default from the suffix of -o, else text.",
-)
-@options.output("File to write; stdout by default.")
-@options.model(
-    "The biLM, by default the one that the trained model was trained with.",
-    without=("batch_tokens", "start"),
-)
 def predict(
     *,
-    trained: str,
-    text: TextInput,
-    form: str | None,
-    output: Path | None,
-    force: bool,
-    model: ModelChoice,
+    trained: str = options.argument("MODEL"),
+    text: TextInput = options.text_input,
+    form: str | None = options.choice(
+        _FORMATS,
+        None,
+        "Output format, by default from the suffix of -o, else text.",
+        names="-f --format",
+    ),
+    output: Path | None = options.output("File to write; stdout by default."),
+    force: bool = options.force,
+    model: ModelChoice = options.model(
+        *("batch_tokens", "start"),
+        help="The biLM, by default the one that the trained model was trained with.",
+    ),
     console: Console,
 ) -> None:
     """Label text with a trained model.

@@ -28,39 +28,33 @@ resumes when it is started again. `elmore info data/` shows what vocabularies of
 
 
 @options.verb(_EXAMPLES)
-@options.corpus
-@click.option(
-    "--workers", type=options.CPUS, metavar="N", help="Processes, by default one per CPU."
-)
-@options.output("Folder to create, or NAME.txt for a vocabulary alone.", required=True)
-@click.option(
-    "--vocabulary",
-    metavar="N|FILE",
-    help="Number of words, with <S> </S> <UNK>, or a vocabulary file; by default 50000 words, "
-    "without those that occur once.",
-)
-@click.option("--min-count", type=int, metavar="N", help="Leave out words that occur less often.")
-@options.heldout(0.005)
-@click.option(
-    "--heldout-files",
-    multiple=True,
-    metavar="FILE",
-    help="Hold out this file or pattern instead; may be repeated.",
-)
-@options.seed
-@options.count("--shard-tokens", 1_000_000, "Approximate tokens per shard.")
 def prepare(
     *,
-    text: TextInput,
-    workers: int | None,
-    output: Path,
-    force: bool,
-    vocabulary: str | None,
-    min_count: int | None,
-    heldout: float,
-    heldout_files: tuple[str, ...],
-    seed: int,
-    shard_tokens: int,
+    text: TextInput = options.group(
+        options.TextInput,
+        without=("column", "conllu", "limit"),
+        inputs=options.argument("INPUT...", nargs=-1, required=True, type=click.Path()),
+        tokenizer=options.tokenizer("ptb"),
+    ),
+    workers: int | None = options.count(
+        None, "Processes, by default one per CPU.", type=options.CPUS
+    ),
+    output: Path = options.output(
+        "Folder to create, or NAME.txt for a vocabulary alone.", required=True
+    ),
+    force: bool = options.force,
+    vocabulary: str | None = options.option(
+        "Number of words, with <S> </S> <UNK>, or a vocabulary file; by default 50000 words, "
+        "without those that occur once.",
+        "N|FILE",
+    ),
+    min_count: int | None = options.count(None, "Leave out words that occur less often.", type=int),
+    heldout: float = options.heldout(0.005),
+    heldout_files: tuple[str, ...] = options.option(
+        "Hold out this file or pattern instead; may be repeated.", "FILE", multiple=True
+    ),
+    seed: int = options.seed,
+    shard_tokens: int = options.count(1_000_000, "Approximate tokens per shard."),
     console: Console,
 ) -> None:
     """Turn text files into shards and a vocabulary to train on.

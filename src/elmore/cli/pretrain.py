@@ -12,8 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import click
-
 from elmore.base.messages import say
 from elmore.cli import options
 from elmore.cli.console import Console, fitted, write_result
@@ -50,37 +48,25 @@ saves the run and stops it; --resume continues.
 
 
 @options.verb(_PRETRAIN)
-@click.argument("data", type=options.PATH, required=False)
-@options.run(
-    options.recipe(None, ", by default laptop, fitted to the size of the data"),
-    options.tensorboard,
-    required=False,
-)
-@options.device
-@options.threads
-@click.option(
-    "--finish",
-    type=int,
-    metavar="TOKENS",
-    help="With --resume: decay the learning rate over this many more tokens, then stop.",
-)
-@click.option(
-    "--processes", type=options.CPUS, default=1, metavar="N", help="Processes on this machine."
-)
-@options.flag("--plan", help="Only say what the run will cost and bring.")
-@options.flag("--recipes", help="List the recipes, those of tasks too.")
-@click.option("--show-recipe", metavar="NAME", help="Print a recipe.")
 def pretrain(
     *,
-    data: Path | None,
-    run: RunChoice,
-    device: str,
-    threads: int | None,
-    finish: int | None,
-    processes: int,
-    plan: bool,
-    recipes: bool,
-    show_recipe: str | None,
+    data: Path | None = options.argument(type=options.PATH, required=False),
+    run: RunChoice = options.group(
+        options.RunChoice,
+        output=options.output("Folder of the run."),
+        recipe=options.recipe(None, ", by default laptop, fitted to the size of the data"),
+    ),
+    device: str = options.device,
+    threads: int | None = options.threads,
+    finish: int | None = options.option(
+        "With --resume: decay the learning rate over this many more tokens, then stop.",
+        "TOKENS",
+        type=int,
+    ),
+    processes: int = options.count(1, "Processes on this machine.", type=options.CPUS),
+    plan: bool = options.flag("Only say what the run will cost and bring."),
+    recipes: bool = options.flag("List the recipes, those of tasks too."),
+    show_recipe: str | None = options.option("Print a recipe.", "NAME"),
     console: Console,
 ) -> None:
     """Train a biLM on DATA, a folder made by `elmore prepare`."""
@@ -206,22 +192,15 @@ def _print_recipes(name: str | None, console: Console) -> None:
 
 
 @options.verb(_FINE_TUNE)
-@click.argument("inputs", nargs=-1, metavar="INPUT...")
-@options.run(options.recipe("fine-tune"), options.tensorboard)
-@click.option("--epochs", type=float, metavar="N", help="Passes over the text.")
-@options.heldout(0.05)
-@options.tokenized
-@options.tokenizer()
-@options.model(without=("precision", "batch_tokens", "start"))
 def fine_tune(
     *,
-    inputs: tuple[str, ...],
-    run: RunChoice,
-    epochs: float | None,
-    heldout: float,
-    tokenized: bool,
-    tokenizer: str | None,
-    model: ModelChoice,
+    inputs: tuple[str, ...] = options.argument("INPUT...", nargs=-1),
+    run: RunChoice = options.group(options.RunChoice, recipe=options.recipe("fine-tune")),
+    epochs: float | None = options.option("Passes over the text.", "N", type=float),
+    heldout: float = options.heldout(0.05),
+    tokenized: bool = options.tokenized,
+    tokenizer: str | None = options.tokenizer(),
+    model: ModelChoice = options.model("precision", "batch_tokens", "start"),
     console: Console,
 ) -> None:
     """Adapt a biLM to your text: INPUT are text files or patterns."""

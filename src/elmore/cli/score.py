@@ -48,40 +48,22 @@ _COLUMNS = ("file", "forward", "backward", "mean", "without <UNK>", "tokens", "s
 
 
 @options.verb(_EXAMPLES)
-@options.text_input
-@options.flag("--per-token", help="Also the value of each token.")
-@options.flag("--next", "following", help="Words likely to follow each line.")
-@options.flag("--previous", help="Words likely to come before it.")
-@options.flag("--substitutes", help="Words likely at the position of each token.")
-@options.flag("--total", help="The perplexity of each file and of all of them.")
-@options.count("--top", None, f"How many words, by default {_DEFAULT_TOP}.", "K")
-@click.option(
-    "--position",
-    type=click.IntRange(0),
-    metavar="N",
-    help="With --substitutes: only this token, from 0.",
-)
-@click.option(
-    "-f",
-    "--format",
-    "form",
-    type=click.Choice(["jsonl", "tsv"]),
-    default="jsonl",
-    help="Output format of records.",
-)
-@options.model()
 def score(
     *,
-    text: TextInput,
-    per_token: bool,
-    following: bool,
-    previous: bool,
-    substitutes: bool,
-    total: bool,
-    top: int | None,
-    position: int | None,
-    form: str,
-    model: ModelChoice,
+    text: TextInput = options.text_input,
+    per_token: bool = options.flag("Also the value of each token."),
+    following: bool = options.flag("Words likely to follow each line.", names="--next"),
+    previous: bool = options.flag("Words likely to come before it."),
+    substitutes: bool = options.flag("Words likely at the position of each token."),
+    total: bool = options.flag("The perplexity of each file and of all of them."),
+    top: int | None = options.count(None, f"How many words, by default {_DEFAULT_TOP}.", "K"),
+    position: int | None = options.count(
+        None, "With --substitutes: only this token, from 0.", type=click.IntRange(0)
+    ),
+    form: str = options.choice(
+        ["jsonl", "tsv"], "jsonl", "Output format of records.", names="-f --format"
+    ),
+    model: ModelChoice = options.model(),
     console: Console,
 ) -> None:
     """Probabilities of sentences and tokens, likely words, and perplexity.

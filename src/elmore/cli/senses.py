@@ -57,41 +57,31 @@ Both folders are from `elmore index`, with the same model. Words are ranked by t
 mean uses beyond chance. p is from a permutation test; q corrects it for the number of words.
 """
 _stored_model = options.model(
-    "The model of the index, if it is not where it was.",
-    without=("device", "precision", "batch_tokens", "start"),
+    *("device", "precision", "batch_tokens", "start"),
+    help="The model of the index, if it is not where it was.",
 )
 
 
 @options.verb(_INDEX)
-@options.text_input
-@options.output("Folder to create.")
-@click.option(
-    "--words", metavar="LIST", help="Words, separated by commas, or a file with one per line."
-)
-@options.count("--min-count", 100, "Without --words: index the words that occur so often.")
-@options.count("--max-uses", 1000, "Keep about N uses of a frequent word, a random sample.")
-@click.option(
-    "--substitutes",
-    type=click.IntRange(0),
-    default=64,
-    metavar="K",
-    help="Keep the K likeliest substitutes of each use; 0: compare by layers.",
-)
-@options.layers(None, ": also keep these layers of each use")
-@click.option("--workers", type=options.CPUS, default=1, metavar="N", help="Processes.")
-@options.model(without=("start",))
 def index(
     *,
-    text: TextInput,
-    output: Path | None,
-    force: bool,
-    words: str | None,
-    min_count: int,
-    max_uses: int,
-    substitutes: int,
-    layers: LayerChoice | None,
-    workers: int,
-    model: ModelChoice,
+    text: TextInput = options.text_input,
+    output: Path | None = options.output("Folder to create."),
+    force: bool = options.force,
+    words: str | None = options.option(
+        "Words, separated by commas, or a file with one per line.", "LIST"
+    ),
+    min_count: int = options.count(100, "Without --words: index the words that occur so often."),
+    max_uses: int = options.count(1000, "Keep about N uses of a frequent word, a random sample."),
+    substitutes: int = options.count(
+        64,
+        "Keep the K likeliest substitutes of each use; 0: compare by layers.",
+        "K",
+        type=click.IntRange(0),
+    ),
+    layers: LayerChoice | None = options.layers(None, ": also keep these layers of each use"),
+    workers: int = options.count(1, "Processes.", type=options.CPUS),
+    model: ModelChoice = options.model("start"),
     console: Console,
 ) -> None:
     """Index the uses of words in a corpus, with their sense vectors.
@@ -142,31 +132,25 @@ def _listed(text: str) -> list[str]:
 
 
 @options.verb(_FIND)
-@click.argument("index", type=options.PATH)
-@click.argument("text")
-@click.option("--word", metavar="PATTERN", help="Words to search, by default the same.")
-@click.option("--like", multiple=True, metavar="TEXT", help="Further example; may be repeated.")
-@click.option("--unlike", multiple=True, metavar="TEXT", help="Counterexample; may be repeated.")
-@options.count("--top", 10, "How many to list.", "K")
-@options.flag("--csv", help="Print CSV.")
-@options.output(
-    "Write it to a file instead: .html, .csv, .json, .txt, or a picture: .svg, .png, .pdf."
-)
-@options.tokenizer()
-@_stored_model
 def find(
     *,
-    index: Path,
-    text: str,
-    word: str | None,
-    like: Sequence[str],
-    unlike: Sequence[str],
-    top: int,
-    csv: bool,
-    output: Path | None,
-    force: bool,
-    tokenizer: str | None,
-    model: ModelChoice,
+    index: Path = options.argument(type=options.PATH),
+    text: str = options.argument(),
+    word: str | None = options.option("Words to search, by default the same.", "PATTERN"),
+    like: Sequence[str] = options.option(
+        "Further example; may be repeated.", "TEXT", multiple=True
+    ),
+    unlike: Sequence[str] = options.option(
+        "Counterexample; may be repeated.", "TEXT", multiple=True
+    ),
+    top: int = options.count(10, "How many to list.", "K"),
+    csv: bool = options.flag("Print CSV."),
+    output: Path | None = options.output(
+        "Write it to a file instead: .html, .csv, .json, .txt, or a picture: .svg, .png, .pdf."
+    ),
+    force: bool = options.force,
+    tokenizer: str | None = options.tokenizer(),
+    model: ModelChoice = _stored_model,
     console: Console,
 ) -> None:
     """The uses of a word in an INDEX that are most similar to its use in TEXT.
@@ -189,30 +173,21 @@ def find(
 
 
 @options.verb(_SENSES)
-@click.argument("index", type=options.PATH)
-@click.argument("words", nargs=-1, required=True, metavar="WORD...")
-@options.count("--max-senses", 8, "The largest number of senses to try.")
-@click.option("--assign", metavar="FILE", help="Tag the words in this text instead.")
-@options.flag("--examples", help="All examples, and shares by file.")
-@options.output(
-    "Write it to a file instead: .html, .json or .txt; a picture: .svg, .png, .pdf; vectors of "
-    "senses: .vec, .bin."
-)
-@options.seed
-@options.tokenizer()
-@_stored_model
 def senses(
     *,
-    index: Path,
-    words: Sequence[str],
-    max_senses: int,
-    assign: str | None,
-    examples: bool,
-    output: Path | None,
-    force: bool,
-    seed: int,
-    tokenizer: str | None,
-    model: ModelChoice,
+    index: Path = options.argument(type=options.PATH),
+    words: Sequence[str] = options.argument("WORD...", nargs=-1, required=True),
+    max_senses: int = options.count(8, "The largest number of senses to try."),
+    assign: str | None = options.option("Tag the words in this text instead.", "FILE"),
+    examples: bool = options.flag("All examples, and shares by file."),
+    output: Path | None = options.output(
+        "Write it to a file instead: .html, .json or .txt; a picture: .svg, .png, .pdf; vectors of "
+        "senses: .vec, .bin."
+    ),
+    force: bool = options.force,
+    seed: int = options.seed,
+    tokenizer: str | None = options.tokenizer(),
+    model: ModelChoice = _stored_model,
     console: Console,
 ) -> None:
     """The uses of words, grouped by sense.
@@ -253,27 +228,21 @@ def _tagged(file: str, found: Sequence[WordSenses]) -> Iterator[str]:
 
 
 @options.verb(_CHANGE)
-@click.argument("old", type=options.PATH)
-@click.argument("new", type=options.PATH)
-@click.option(
-    "--words", metavar="LIST", help="Words, separated by commas, by default all that both have."
-)
-@options.count("--min-uses", 20, "Leave out words with fewer uses in one of them.")
-@options.count("--permutations", 999, "Random divisions of the permutation test.")
-@options.count("--top", 20, "How many to list.", "K")
-@options.output("Write it to a file instead: .html, .json, .txt, or a picture: .svg, .png, .pdf.")
-@options.seed
 def change(
     *,
-    old: Path,
-    new: Path,
-    words: str | None,
-    min_uses: int,
-    permutations: int,
-    top: int,
-    output: Path | None,
-    force: bool,
-    seed: int,
+    old: Path = options.argument(type=options.PATH),
+    new: Path = options.argument(type=options.PATH),
+    words: str | None = options.option(
+        "Words, separated by commas, by default all that both have.", "LIST"
+    ),
+    min_uses: int = options.count(20, "Leave out words with fewer uses in one of them."),
+    permutations: int = options.count(999, "Random divisions of the permutation test."),
+    top: int = options.count(20, "How many to list.", "K"),
+    output: Path | None = options.output(
+        "Write it to a file instead: .html, .json, .txt, or a picture: .svg, .png, .pdf."
+    ),
+    force: bool = options.force,
+    seed: int = options.seed,
     console: Console,
 ) -> None:
     """Words that two corpora use differently.

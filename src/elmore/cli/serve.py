@@ -6,7 +6,7 @@ import dataclasses
 import ipaddress
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -38,104 +38,73 @@ ELMORE_SERVE_TOKEN may hold the token instead of a file. Texts are never logged.
 _TOKEN_BYTES = 4096  # a wrong path, such as a model, must not be read completely
 
 
-def _limit(flag: str, field: str, default: int, what: str) -> options.Decorator:
-    """A limit of `Settings`, by the name of its field; its variable is named like the flag."""
-    variable = f"ELMORE_SERVE_{flag.strip('-').replace('-', '_').upper()}"
-    return click.option(
-        flag,
-        field,
-        type=options.COUNT,
-        default=default,
-        envvar=variable,
-        metavar="N",
-        help=what,
-    )
+def _limit(flag: str, default: int, what: str) -> Any:
+    """A limit of `Settings`; its variable is named like the flag, not like its field."""
+    variable = f"ELMORE_SERVE_MAX_{flag.replace('-', '_').upper()}"
+    return options.count(default, what, names=f"--max-{flag}", envvar=variable)
 
 
 @options.verb(_EXAMPLES, json=False)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    metavar="ADDRESS",
-    help="Address to listen on; the default is for this machine only.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8000,
-    metavar="N",
-    help="Port; 0 for a free one.",
-)
-@options.path("--index", "PATH", "An index of uses to search, made by elmore index.")
-@click.option("--name", help="Name of the model in responses, by default from its path.")
-@options.path("--token-file", "PATH", "File with the bearer token that clients must send.")
-@click.option(
-    "--cors",
-    multiple=True,
-    metavar="ORIGIN",
-    help="A web origin whose pages may use the service; may be repeated.",
-)
-@click.option(
-    "--allowed-host",
-    multiple=True,
-    metavar="NAME",
-    help="Another name by which clients call the service, besides localhost and --host; * for "
-    "any; may be repeated.",
-)
-@click.option(
-    "--max-wait-ms",
-    type=click.FloatRange(0, 10_000),
-    default=2.0,
-    metavar="N",
-    help="How long a single request waits for others to share its batch.",
-)
-@click.option(
-    "--task",
-    multiple=True,
-    metavar="NAME|FOLDER",
-    help="A trained tagger or classifier to serve at /v1/tasks, besides those that are included "
-    "with the English model; may be repeated.",
-)
-@_limit("--max-body-bytes", "body_bytes", 2_000_000, "Per request.")
-@_limit("--max-tokens", "tokens", 16_384, "Per request.")
-@_limit("--max-sentences", "sentences", 256, "Per request.")
-@_limit("--max-requests", "queue_requests", 512, "At a time; more get a 429 response.")
-@_limit("--max-queue-tokens", "queue_tokens", 262_144, "That wait; more get a 429 response.")
-@_limit(
-    "--max-pending-bytes",
-    "pending_bytes",
-    1_000_000_000,
-    "Of the vectors that are computed or sent; more get a 429.",
-)
-@_limit(
-    "--max-stall-seconds",
-    "stall_seconds",
-    10,
-    "That a client may leave its response unread before it is disconnected.",
-)
-@options.flag("--no-page", help="Leave out the demo page at /.")
-@options.flag("--no-metrics", help="Leave out /metrics.")
-@options.flag("--access-log", help="One line of JSON per request on stdout.")
-@options.tokenizer()
-@options.model()
 def serve(
     *,
-    host: str,
-    port: int,
-    index: Path | None,
-    name: str | None,
-    token_file: Path | None,
-    cors: tuple[str, ...],
-    allowed_host: tuple[str, ...],
-    max_wait_ms: float,
-    task: tuple[str, ...],
-    no_page: bool,
-    no_metrics: bool,
-    access_log: bool,
-    tokenizer: str | None,
-    model: ModelChoice,
+    host: str = options.option(
+        "Address to listen on; the default is for this machine only.",
+        "ADDRESS",
+        default="127.0.0.1",
+    ),
+    port: int = options.count(8000, "Port; 0 for a free one.", type=click.IntRange(0, 65535)),
+    index: Path | None = options.option(
+        "An index of uses to search, made by elmore index.", "PATH", type=options.PATH
+    ),
+    name: str | None = options.option("Name of the model in responses, by default from its path."),
+    token_file: Path | None = options.option(
+        "File with the bearer token that clients must send.", "PATH", type=options.PATH
+    ),
+    cors: tuple[str, ...] = options.option(
+        "A web origin whose pages may use the service; may be repeated.", "ORIGIN", multiple=True
+    ),
+    allowed_host: tuple[str, ...] = options.option(
+        "Another name by which clients call the service, besides localhost and --host; * for any; "
+        "may be repeated.",
+        "NAME",
+        multiple=True,
+    ),
+    max_wait_ms: float = options.option(
+        "How long a single request waits for others to share its batch.",
+        "N",
+        type=click.FloatRange(0, 10_000),
+        default=2.0,
+    ),
+    task: tuple[str, ...] = options.option(
+        "A trained tagger or classifier to serve at /v1/tasks, besides those that are included "
+        "with the English model; may be repeated.",
+        "NAME|FOLDER",
+        multiple=True,
+    ),
+    limits: dict[str, int] = options.group(
+        lambda **limits: limits,
+        body_bytes=_limit("body-bytes", 2_000_000, "Per request."),
+        tokens=_limit("tokens", 16_384, "Per request."),
+        sentences=_limit("sentences", 256, "Per request."),
+        queue_requests=_limit("requests", 512, "At a time; more get a 429 response."),
+        queue_tokens=_limit("queue-tokens", 262_144, "That wait; more get a 429 response."),
+        pending_bytes=_limit(
+            "pending-bytes",
+            1_000_000_000,
+            "Of the vectors that are computed or sent; more get a 429.",
+        ),
+        stall_seconds=_limit(
+            "stall-seconds",
+            10,
+            "That a client may leave its response unread before it is disconnected.",
+        ),
+    ),
+    no_page: bool = options.flag("Leave out the demo page at /."),
+    no_metrics: bool = options.flag("Leave out /metrics."),
+    access_log: bool = options.flag("One line of JSON per request on stdout."),
+    tokenizer: str | None = options.tokenizer(),
+    model: ModelChoice = options.model(),
     console: Console,
-    **limits: int,
 ) -> None:
     """HTTP service with a demo page."""
     for module in ("fastapi", "uvicorn", "prometheus_client"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,29 +46,20 @@ _TASKS = ("tag", "classify", "ner", "sentiment", "nli", "srl", "qa", "coref")
 _OWN = ("tag", "classify")
 
 
-def _columns(function: options.Function) -> options.Function:
-    """--column, --label and --separator; the function gets those that are given as `columns`."""
-
-    @functools.wraps(function)
-    def run(
-        *, column: str | int | None, label: str | None, separator: str | None, **given: Any
-    ) -> Any:
-        text = None if column is None else str(column)
-        values = {"text": text, "label": label, "separator": separator}
-        return function(columns={k: v for k, v in values.items() if v is not None}, **given)
-
-    return options.all_of(
-        options.column,
-        click.option(
-            "--label",
-            metavar="COLUMN",
-            help="tag, classify: of the labels; a number from 1 in CoNLL columns; upos, xpos, "
-            "feats or upos+xpos in CoNLL-U.",
-        ),
-        click.option(
-            "--separator", metavar="TEXT", help="classify: between several labels of a text."
-        ),
-    )(run)
+def _columns(
+    *,
+    column: str | int | None = options.column,
+    label: str | None = options.option(
+        "tag, classify: of the labels; a number from 1 in CoNLL columns; upos, xpos, feats or "
+        "upos+xpos in CoNLL-U.",
+        "COLUMN",
+    ),
+    separator: str | None = options.option("classify: between several labels of a text.", "TEXT"),
+) -> dict[str, str]:
+    """The columns that are named."""
+    text = None if column is None else str(column)
+    values = {"text": text, "label": label, "separator": separator}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _check(task: str, columns: dict[str, str], threads: int | None, **flags: object) -> None:
@@ -85,37 +75,24 @@ def _check(task: str, columns: dict[str, str], threads: int | None, **flags: obj
 
 
 @options.verb(_TRAIN)
-@click.argument("task", type=click.Choice(_TASKS), metavar="TASK")
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@click.option(
-    "--dev", multiple=True, metavar="FILE", help="Development data, to choose the best epoch."
-)
-@click.option("--test", multiple=True, metavar="FILE", help="Test data, scored last.")
-@_columns
-@options.flag("--no-elmo", help="Train the baseline without ELMo.")
-@options.tokenizer()
-@options.flag("--curve", help="tag, classify: also train on parts of the data.")
-@options.vectors
-@options.run(options.recipe("laptop"))
-@options.seeds
-@options.caching
-@options.model(without=("batch_tokens", "start"))
 def train(
     *,
-    task: str,
-    inputs: tuple[str, ...],
-    dev: tuple[str, ...],
-    test: tuple[str, ...],
-    columns: dict[str, str],
-    no_elmo: bool,
-    tokenizer: str | None,
-    curve: bool,
-    vectors: Path | None,
-    run: RunChoice,
-    seeds: int,
-    cache: Path | None,
-    max_bytes: int,
-    model: ModelChoice,
+    task: str = options.argument("TASK", type=click.Choice(_TASKS)),
+    inputs: tuple[str, ...] = options.argument("INPUT...", nargs=-1, required=True),
+    dev: tuple[str, ...] = options.option(
+        "Development data, to choose the best epoch.", "FILE", multiple=True
+    ),
+    test: tuple[str, ...] = options.option("Test data, scored last.", "FILE", multiple=True),
+    columns: dict[str, str] = options.group(_columns),
+    no_elmo: bool = options.flag("Train the baseline without ELMo."),
+    tokenizer: str | None = options.tokenizer(),
+    curve: bool = options.flag("tag, classify: also train on parts of the data."),
+    vectors: Path | None = options.vectors,
+    run: RunChoice = options.group(options.RunChoice, without=("tensorboard",)),
+    seeds: int = options.seeds,
+    cache: Path | None = options.cache,
+    max_bytes: int = options.max_bytes,
+    model: ModelChoice = options.model("batch_tokens", "start"),
     console: Console,
 ) -> None:
     """Train a tagger, a classifier or one of the paper's tasks on labelled files.
@@ -213,25 +190,21 @@ def _show(report: Report, console: Console) -> None:
 
 
 @options.verb(_EVALUATE)
-@click.argument("trained", metavar="MODEL")
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@_columns
-@options.path("--plot", "PICTURE", "tag, classify: draw the confusions: svg, png or pdf.")
-@options.force
-@options.caching
-@options.model(
-    "The biLM, by default the one stored with the trained model.", without=("batch_tokens", "start")
-)
 def evaluate(
     *,
-    trained: str,
-    inputs: tuple[str, ...],
-    columns: dict[str, Any],
-    plot: Path | None,
-    force: bool,
-    cache: Path | None,
-    max_bytes: int,
-    model: ModelChoice,
+    trained: str = options.argument("MODEL"),
+    inputs: tuple[str, ...] = options.argument("INPUT...", nargs=-1, required=True),
+    columns: dict[str, Any] = options.group(_columns),
+    plot: Path | None = options.option(
+        "tag, classify: draw the confusions: svg, png or pdf.", "PICTURE", type=options.PATH
+    ),
+    force: bool = options.force,
+    cache: Path | None = options.cache,
+    max_bytes: int = options.max_bytes,
+    model: ModelChoice = options.model(
+        *("batch_tokens", "start"),
+        help="The biLM, by default the one stored with the trained model.",
+    ),
     console: Console,
 ) -> None:
     """Score a trained model on labelled files.

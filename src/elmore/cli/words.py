@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from elmore.cli import options
 from elmore.cli.console import Console
 from elmore.errors import ConfigError
@@ -38,38 +36,27 @@ _BLOCK = 512
 
 
 @options.verb(_EXAMPLES)
-@options.text_input
-@options.output("word2vec file to create: NAME.bin, or any other name for text.", required=True)
-@click.option(
-    "--words",
-    "file",
-    type=options.PATH,
-    metavar="FILE",
-    help="The words, one per line, by default the model's vocabulary.",
-)
-@options.count("--min-count", 1, "Of a corpus: leave out words and senses with fewer uses.")
-@options.count(
-    "--senses",
-    None,
-    "Of a corpus: cluster the uses of each word into K rows word%1, word%2, ...",
-    "K",
-)
-@options.count("--uses", 200, "With --senses: uses per word that are kept, a random sample.")
-@options.layers()
-@options.seed
-@options.model()
 def words(
     *,
-    text: TextInput,
-    output: Path,
-    force: bool,
-    file: Path | None,
-    min_count: int,
-    senses: int | None,
-    uses: int,
-    layers: LayerChoice,
-    seed: int,
-    model: ModelChoice,
+    text: TextInput = options.text_input,
+    output: Path = options.output(
+        "word2vec file to create: NAME.bin, or any other name for text.", required=True
+    ),
+    force: bool = options.force,
+    file: Path | None = options.option(
+        "The words, one per line, by default the model's vocabulary.",
+        "FILE",
+        names="--words",
+        type=options.PATH,
+    ),
+    min_count: int = options.count(1, "Of a corpus: leave out words and senses with fewer uses."),
+    senses: int | None = options.count(
+        None, "Of a corpus: cluster the uses of each word into K rows word%1, word%2, ...", "K"
+    ),
+    uses: int = options.count(200, "With --senses: uses per word that are kept, a random sample."),
+    layers: LayerChoice = options.layers(),
+    seed: int = options.seed,
+    model: ModelChoice = options.model(),
     console: Console,
 ) -> None:
     """Static word vectors in word2vec's format.
