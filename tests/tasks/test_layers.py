@@ -29,6 +29,7 @@ from elmore.tasks.layers.encoders import (
 from elmore.tasks.layers.features import SpellingCnn, TokenFeatures, Tokens, WordTable
 from elmore.tasks.paper.coref import SpanScorer, SpanVectors, distance_buckets, prune
 from elmore.tasks.predictions import Steps, best_path, steps_of
+from elmore.tasks.recipe import CharactersRecipe, TaskRecipe
 
 LENGTHS = torch.tensor([3, 0, 5, 1])
 
@@ -275,7 +276,7 @@ def test_rows_of_the_table() -> None:
 
 def test_a_words_spelling_does_not_depend_on_its_neighbours() -> None:
     torch.manual_seed(0)
-    cnn = SpellingCnn([(3, 5), (5, 4)], 6, 0.0)
+    cnn = SpellingCnn(CharactersRecipe(filters=((3, 5), (5, 4)), dim=6))
     with torch.no_grad():
         for convolution in cnn.convolutions:
             convolution.bias.fill_(1.0)  # a window of padding alone would win
@@ -288,9 +289,9 @@ def test_a_words_spelling_does_not_depend_on_its_neighbours() -> None:
 
 
 def test_features_in_their_order() -> None:
-    words = WordTable(torch.ones(1, 2), torch.zeros(0, 2))
-    cnn = SpellingCnn([(1, 3)], 2, 0.0)
-    features = TokenFeatures(words, cnn, None)
+    recipe = TaskRecipe(characters=CharactersRecipe(filters=((1, 3),), dim=2), model=None)
+    vectors = np.ones((1, 2), np.float32), np.zeros((0, 2), np.float32)
+    features = TokenFeatures(recipe, None, vectors)
     tokens = Tokens(
         lengths=torch.tensor([1]),
         mask=torch.tensor([[True, False]]),

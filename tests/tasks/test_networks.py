@@ -15,6 +15,7 @@ from elmore import Elmo
 from elmore.errors import ConfigError
 from elmore.tasks.data.columns import Predicate
 from elmore.tasks.data.tags import Span
+from elmore.tasks.layers.features import LiveLayers
 from elmore.tasks.own.classify import ClassifyExample
 from elmore.tasks.own.tag import TagExample
 from elmore.tasks.paper.coref import CorefExample
@@ -292,11 +293,11 @@ def test_a_bilm_that_is_trained_reads_sentence_by_sentence(
     texts = [[token for part in text for token in part] for text in parts]
     with task.layers([]):
         expected = task.tokens(texts, parts).layers
-    mixes, index = task.network.features.elmo, task.index
-    mixes.bilm, index.live = tiny_elmo.engine.bilm, tiny_elmo
+        live = LiveLayers(task.index.layers.cache, tiny_elmo.engine.bilm)
+    task.index.layers = live
     for some in (slice(0, 3), slice(1, 2)):  # all of them; one without a sentence
         tokens = task.tokens(texts[some], parts[some])
-        found = mixes._layers(tokens).detach() * tokens.mask[:, :, None]
+        found = tokens.layers.detach() * tokens.mask[:, :, None]
         wanted = expected[:, some, : found.shape[2]]
         np.testing.assert_allclose(found.numpy(), wanted.numpy(), atol=2e-3)
         assert found.shape[1] == len(texts[some])

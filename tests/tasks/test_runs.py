@@ -22,7 +22,6 @@ from elmore.tasks import (
     TagExample,
 )
 from elmore.tasks.fitting import over_seeds
-from elmore.tasks.scores import Measured
 from elmore.training.loop import Stopped
 
 
@@ -99,7 +98,7 @@ def test_a_score_of_zero_is_waited_out(tmp_path: Path, monkeypatch: pytest.Monke
     changes = {"schedule__patience": "2", "schedule__halve_patience": "0", "run__log_steps": "1"}
     task = make("sentiment", **changes)
     monkeypatch.setattr(
-        task, "measure", lambda examples, found: Measured({"accuracy": next(scores)})
+        task, "measure", lambda *_: Report(name="x", metrics={"accuracy": next(scores)})
     )
     lines: list[dict[str, Any]] = []
     report = task.fit(data, dev=data, progress=lines.append)

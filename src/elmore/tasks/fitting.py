@@ -21,8 +21,8 @@ from elmore.base.json import read_json
 from elmore.base.optional import require
 from elmore.errors import ConfigError, ResumeError
 from elmore.report import Report, Row
+from elmore.tasks.layers.features import LiveLayers
 from elmore.tasks.predictions import Example
-from elmore.tasks.scores import Measured
 from elmore.training.display import TrainingProgress, reporting
 from elmore.training.loop import Cadence, Stopped
 from elmore.training.loop import train as run_loop
@@ -132,7 +132,8 @@ def fit_task(
                     task.save(run.checkpoint_path, overwrite=True)
                 raise
         _keep(task, trainer)
-        measured = task.measured(split.dev) if split.dev else Measured({})
+        none = Report(name=task.name, metrics={})
+        measured = task.measured(split.dev) if split.dev else none
         task.scores = measured.metrics
         task.save(run.checkpoint_path, overwrite=True)
         report = task.explain(_report(task, trainer, measured, split, often), measured, split)
@@ -179,12 +180,12 @@ def _finished(task: Task[Example, Any], run: Run, facts: dict[str, Any]) -> Repo
 
 def _trainer(task: Task[Example, Any], split: Split[Example], run: Run) -> TaskTrainer[Example]:
     recipe, network = task.recipe, task.network
-    mixes = network.features.elmo
-    if recipe.elmo.trainable and task.elmo is not None and mixes is not None:
-        mixes.bilm = copy.deepcopy(task.elmo.engine.bilm).to(task.device)
+    layers, mixes = task.index.layers, network.features.elmo
+    if recipe.elmo.trainable and layers is not None and mixes is not None:
+        mixes.bilm = copy.deepcopy(layers.cache.elmo.engine.bilm).to(task.device)
         for weight in mixes.bilm.parameters():
             weight.requires_grad_(True)
-        task.index.live = task.elmo
+        task.index.layers = LiveLayers(layers.cache, mixes.bilm)
 
     def loss(batch: list[Example]) -> Tensor:
         return task.loss(batch) + network.features.penalty(recipe.elmo.penalty)
@@ -244,7 +245,7 @@ def _keep(task: Task[Example, Any], trainer: TaskTrainer[Example]) -> None:
 def _report(
     task: Task[Any, Any],
     trainer: TaskTrainer[Any],
-    measured: Measured,
+    measured: Report,
     split: Split[Any],
     evaluate_epochs: int,
 ) -> Report:

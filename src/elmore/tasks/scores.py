@@ -1,25 +1,15 @@
-"""What a task measures, and the scores that several need: labelled spans, and labelled items."""
+"""Scores that several tasks need: of labelled spans, and of labelled items."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from elmore.base.optional import require
 from elmore.report import Row
 from elmore.tasks.data.tags import Span, tags_from_spans
 
-__all__ = ["Measured", "class_scores", "set_scores", "span_scores"]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Scores of predictions and the tables behind them."""
-
-    metrics: Mapping[str, float]
-    tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
-    notes: Sequence[str] = ()
+__all__ = ["class_scores", "set_scores", "span_scores"]
 
 
 def span_scores(

@@ -7,6 +7,7 @@ metric, and a line in `tasks/folder.py`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import json
 from abc import abstractmethod
@@ -27,18 +28,19 @@ from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row
 from elmore.tasks.fitting import Split, fit_task, split_held_out
 from elmore.tasks.folder import TrainedTask, bilm_of, read_task, write_task
-from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
-from elmore.tasks.layers.inputs import (
+from elmore.tasks.layers.features import (
     FrozenLayers,
+    LiveLayers,
+    Network,
+    TokenFeatures,
     TokenIndex,
-    build_features,
-    check_weights,
+    Tokens,
     choose_words,
-    word_vectors_of,
+    stored_network,
+    stored_vectors,
 )
 from elmore.tasks.predictions import Example, Prediction, Predictor
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.scores import Measured
 from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.tokenizer import tokenize
 from elmore.text.word_vectors import read_word_vectors
@@ -147,7 +149,7 @@ class Task(Predictor[Example, Prediction]):
         """Predict a batch."""
 
     @abstractmethod
-    def measure(self, examples: Sequence[Example], found: Sequence[Prediction]) -> Measured:
+    def measure(self, examples: Sequence[Example], found: Sequence[Prediction]) -> Report:
         """Score predictions."""
 
     def texts(self, example: Example) -> Sequence[Sequence[str]]:
@@ -201,7 +203,7 @@ class Task(Predictor[Example, Prediction]):
         """Epochs between evaluations, unless `fit` is told otherwise."""
         return 1
 
-    def explain(self, report: Report, measured: Measured, split: Split[Example]) -> Report:
+    def explain(self, report: Report, measured: Report, split: Split[Example]) -> Report:
         """The report of a training with what a task adds: by default nothing."""
         return report
 
@@ -266,13 +268,8 @@ class Task(Predictor[Example, Prediction]):
         self.check_labels(examples)
         with self.layers(examples):
             measured = self.measured(examples)
-        return Report(
-            name=self.name,
-            metrics=measured.metrics,
-            measured_on={"scored on": _names(data), "examples": len(examples), **self.about()},
-            tables=measured.tables,
-            notes=measured.notes,
-        )
+        about = {"scored on": _names(data), "examples": len(examples), **self.about()}
+        return dataclasses.replace(measured, measured_on=about)
 
     def answers(self, items: Iterable[Any]) -> Iterator[tuple[Example, Prediction]]:
         _ = self.network  # says so if there is none yet
@@ -350,17 +347,12 @@ class Task(Predictor[Example, Prediction]):
         task.labels, task.scores, task._words = content.labels, content.scores, content.words
         if not task.labels_fit(content.labels, {n: w.shape for n, w in content.weights.items()}):
             raise FormatError(f"'{path}' has labels that are none of {cls.name}'s; restore it")
-        vectors = word_vectors_of(content, str(path))
+        vectors = stored_vectors(content, str(path))
 
         def build() -> Network:
-            return task.build(build_features(recipe, own, *vectors))
+            return task.build(TokenFeatures(recipe, own, vectors))
 
-        check_weights(build, content.weights, str(path))
-        with seeded(0, "weights"):
-            task._make(*vectors)
-        for name, value in task.network.state_dict().items():
-            value.copy_(torch.from_numpy(content.weights[name]))
-        task.network.eval()
+        task._take(stored_network(build, content.weights, str(path)))
         return task
 
     def restore(self, path: Path) -> None:
@@ -460,17 +452,15 @@ class Task(Predictor[Example, Prediction]):
         counts = Counter(
             token for example in examples for text in self.texts(example) for token in text
         )
-        trained = fixed = None
-        self._words = None
+        self._words = vectors = None
         if self.vectors is not None or self.recipe.words.dim:
             file = None if self.vectors is None else read_word_vectors(self.vectors)
-            self._words, trained, fixed = choose_words(counts, file, self.recipe.words, self.seed)
+            self._words, vectors = choose_words(counts, file, self.recipe.words, self.seed)
         with seeded(self.seed, "weights"):
-            self._make(trained, fixed)
+            self._take(self.build(TokenFeatures(self.recipe, self.elmo, vectors)))
 
-    def _make(self, trained: Any, fixed: Any) -> None:
-        features = build_features(self.recipe, self.elmo, trained, fixed)
-        self._network = self.build(features).to(self.device)
+    def _take(self, network: Network) -> None:
+        self._network = network.to(self.device)
         chars = self.recipe.characters.max_chars
         self.index = TokenIndex(self._words or (), chars, self.device)
 
@@ -482,8 +472,9 @@ class Task(Predictor[Example, Prediction]):
             return
         index, progress = self.index, False if silent else self.progress
         with cache_folder(self.cache) as folder:
-            index.layers = FrozenLayers(LayerCache(self.elmo, folder, max_bytes=self.max_bytes))
-            index.layers.announce((text for e in examples for text in self.texts(e)), progress)
+            frozen = FrozenLayers(LayerCache(self.elmo, folder, max_bytes=self.max_bytes))
+            frozen.announce((text for e in examples for text in self.texts(e)), progress)
+            index.layers = frozen
             try:
                 yield
             finally:
@@ -491,26 +482,22 @@ class Task(Predictor[Example, Prediction]):
 
     def take_trained_bilm(self) -> None:
         """Take a biLM that was trained for the model's own: its layers are frozen from now on."""
-        mixes = self.network.features.elmo
-        if mixes is None or mixes.bilm is None or self.elmo is None:
+        live, mixes = self.index.layers, self.network.features.elmo
+        if mixes is None or not isinstance(live, LiveLayers):
             return
-        weights = {n: w.detach().cpu().numpy() for n, w in mixes.bilm.named_parameters()}
-        checkpoint = self.elmo.checkpoint.with_weights(weights)
-        engine = self.elmo.engine
+        weights = {n: w.detach().cpu().numpy() for n, w in live.bilm.named_parameters()}
+        engine = live.cache.elmo.engine
         self.elmo = Elmo(
-            checkpoint,
+            live.cache.elmo.checkpoint.with_weights(weights),
             device=self.device,
             threads=engine.workers.threads,
             tokenizer=engine.compute.tokenizer,
         )
         mixes.bilm = None
-        if self.index.layers is not None:
-            self.index.live = None
-            folder = self.index.layers.cache.folder
-            cache = LayerCache(self.elmo, folder, max_bytes=self.max_bytes)
-            self.index.layers = FrozenLayers(cache)
+        cache = LayerCache(self.elmo, live.cache.folder, max_bytes=self.max_bytes)
+        self.index.layers = FrozenLayers(cache)
 
-    def measured(self, examples: Sequence[Example]) -> Measured:
+    def measured(self, examples: Sequence[Example]) -> Report:
         """Predict and score, with the layers of the examples at hand."""
         return self.measure(examples, self._guess_all(examples))
 

@@ -1,19 +1,55 @@
-"""What a task model sees of a token: a word vector, its spelling, and mixes of biLM layers."""
+"""What a network sees of tokens: word vectors, spellings, layers of a biLM, and their indices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
+from elmore.base.messages import ProgressOption, progress_of, shown
+from elmore.elmo import Elmo
+from elmore.embedding.layer_cache import CachedLayers, LayerCache
+from elmore.errors import ConfigError, FormatError
+from elmore.limits import LIMITS
 from elmore.nn.bilm import BiLm
-from elmore.nn.elmo_layer import LayerNorm, ScalarMix
+from elmore.nn.elmo_layer import ScalarMix
 from elmore.nn.inputs import TensorBatch
+from elmore.tasks.folder import TrainedTask, word_rows
+from elmore.tasks.recipe import CharactersRecipe, ElmoRecipe, TaskRecipe, WordsRecipe
+from elmore.text.tokenizer import respell
+from elmore.text.word_vectors import WordVectors
+from elmore.training.seeds import numpy_generator
 
-__all__ = ["ElmoMixes", "Network", "SpellingCnn", "TokenFeatures", "Tokens", "WordTable"]
+__all__ = [
+    "ElmoMixes",
+    "FrozenLayers",
+    "LiveLayers",
+    "Network",
+    "SpellingCnn",
+    "TokenFeatures",
+    "TokenIndex",
+    "Tokens",
+    "WordTable",
+    "choose_words",
+    "stored_network",
+    "stored_vectors",
+]
+
+# Word vectors that are trained, (n, dim), and that stay, (m, dim); None for no words at all.
+Vectors = tuple[NDArray[np.float32], NDArray[np.float32]] | None
+# Texts of one or more sentences each.
+Texts = Sequence[Sequence[Sequence[str]]]
+
+# Deviation of vectors that start from nothing; GloVe's own entries are about four times as large.
+_START = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +61,7 @@ class Tokens:
     words: Tensor  # rows of the word table, (batch, time); 0 is padding, 1 an unknown word
     spellings: Tensor  # bytes of the distinct words, (n_words, chars); 0 is padding
     spelled: Tensor  # which of them is where, (batch, time)
-    layers: Tensor | None = None  # frozen layers of the biLM, (layers, batch, time, dim), or None
-    # input of a biLM that is trained too, or None: the sentences of all texts
-    bilm: TensorBatch | None = None
-    read_at: Tensor | None = None  # where each token is among theirs, (batch, time), or None
+    layers: Tensor | None = None  # of the biLM, (layers, batch, time, dim), or None
 
 
 class WordTable(nn.Module):
@@ -44,13 +77,8 @@ class WordTable(nn.Module):
         super().__init__()
         self.unknown = nn.Parameter(torch.zeros(trained.shape[1]))
         self.trained = nn.Parameter(trained.clone()) if len(trained) else None
-        self.n_trained = len(trained)
+        self.n_trained, self.dim = trained.shape
         self.register_buffer("fixed", fixed.clone())
-
-    @property
-    def dim(self) -> int:
-        """Size of a vector."""
-        return len(self.unknown)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Look words up, (batch, time) to (batch, time, dim); zeros at padding."""
@@ -68,17 +96,17 @@ class WordTable(nn.Module):
 
 
 class SpellingCnn(nn.Module):
-    """A CNN over the bytes of a word: convolutions, ReLU, maximum over places; as in the recipe."""
+    """A CNN over the bytes of a word: convolutions, ReLU, maximum over places."""
 
-    def __init__(self, filters: Sequence[tuple[int, int]], dim: int, dropout: float) -> None:
+    def __init__(self, recipe: CharactersRecipe) -> None:
         super().__init__()
-        self.bytes = nn.Embedding(257, dim, padding_idx=0)  # 256 bytes, shifted by one
+        self.bytes = nn.Embedding(257, recipe.dim, padding_idx=0)  # 256 bytes, shifted by one
         self.convolutions = nn.ModuleList(
-            nn.Conv1d(dim, number, width) for width, number in filters
+            nn.Conv1d(recipe.dim, number, width) for width, number in recipe.filters
         )
-        self.dropout = nn.Dropout(dropout)
-        self.widest = max(width for width, _ in filters)
-        self.dim = sum(number for _, number in filters)
+        self.dropout = nn.Dropout(recipe.dropout)
+        self.widest = max(width for width, _ in recipe.filters)
+        self.dim = sum(number for _, number in recipe.filters)
 
     def forward(self, spellings: Tensor) -> Tensor:
         """Read words, (n_words, chars) to (n_words, dim)."""
@@ -104,100 +132,83 @@ class ElmoMixes(nn.Module):
 
     With layers="top" it is the last layer alone, which keeps its gamma; with "each" there are all
     layers side by side, (layers * dim) numbers per token without a mix. `bilm` is the biLM while
-    it is trained with the task; else its layers are computed before.
+    it is trained with the task.
     """
 
-    def __init__(
-        self,
-        n_layers: int,
-        dim: int,
-        *,
-        places: int,
-        layers: Literal["all", "top", "each"] = "all",
-        dropout: float = 0.0,
-        layer_norm: LayerNorm | None = None,
-    ) -> None:
+    def __init__(self, n_layers: int, dim: int, recipe: ElmoRecipe) -> None:
         super().__init__()
-        self.top, each = layers == "top", layers == "each"
-        self.dim, self.places = dim * n_layers if each else dim, places
+        self.top, each = recipe.layers == "top", recipe.layers == "each"
+        self.places = recipe.input + recipe.output
+        self.dim = dim * n_layers if each else dim
         self.first = n_layers - 1 if self.top else 0  # the number of the first layer that is mixed
-        used = 1 if self.top else n_layers
         self.mixes = nn.ModuleList(
-            ScalarMix(used, layer_norm=layer_norm) for _ in range(0 if each else places)
+            ScalarMix(n_layers - self.first, layer_norm=recipe.layer_norm)
+            for _ in range(0 if each else self.places)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(recipe.dropout)
         self.bilm: BiLm | None = None
 
-    def forward(self, tokens: Tokens) -> list[Tensor]:
-        """Mix the layers of a batch: for each place (batch, time, dim); zeros at padding."""
-        values = tokens.layers
-        if values is None:
-            values = self._layers(tokens)
-        if self.top:
-            values = values[-1:]
-        real = tokens.mask[:, :, None]
+    def forward(self, values: Tensor, mask: Tensor) -> list[Tensor]:
+        """Mix (layers, batch, time, dim): (batch, time, dim) for each place; zeros at padding."""
+        values, real = values[self.first :], mask[:, :, None]
         if not self.mixes:
             side_by_side = values.permute(1, 2, 0, 3).flatten(2) * real
             return [self.dropout(side_by_side) for _ in range(self.places)]
-        return [self.dropout(mix(values, tokens.mask)) * real for mix in self.mixes]
-
-    def _layers(self, tokens: Tokens) -> Tensor:
-        if self.bilm is None or tokens.bilm is None or tokens.read_at is None:
-            raise RuntimeError("neither layers nor the input of a biLM; make the batch again")
-        batch = tokens.bilm
-        layers, _ = self.bilm(batch.words, batch.index, batch.lengths, word_ids=batch.word_ids)
-        values: Tensor = layers.values[:, :, 1:-1]  # without those of the sentence markers
-        return values.flatten(1, 2)[:, tokens.read_at]
-
-    def penalty(self, strength: float) -> Tensor:
-        """strength * ||w||^2 over all mixes (Peters et al. 2018, §3.3), ()."""
-        return torch.stack([mix.penalty(strength) for mix in self.mixes]).sum()  # type: ignore[operator]  # ModuleList forgets the class
+        return [self.dropout(mix(values, mask)) * real for mix in self.mixes]
 
 
 class TokenFeatures(nn.Module):
     """The input of a task model: [word; spelling; ELMo], and ELMo for its output.
 
     The first mix belongs to the input if `elmo_input`, the last to the output if `elmo_output`.
+
+    Raises:
+        ConfigError: nothing goes in.
     """
 
-    def __init__(
-        self,
-        words: WordTable | None,
-        spelling: SpellingCnn | None,
-        elmo: ElmoMixes | None,
-        *,
-        elmo_input: bool = False,
-        elmo_output: bool = False,
-    ) -> None:
+    def __init__(self, recipe: TaskRecipe, elmo: Elmo | None, vectors: Vectors) -> None:
         super().__init__()
-        self.words, self.spelling, self.elmo = words, spelling, elmo
-        self.elmo_input = elmo is not None and elmo_input
-        self.elmo_output = elmo is not None and elmo_output
-        elmo_dim = 0 if elmo is None else elmo.dim
-        self.own_dim = (words.dim if words else 0) + (spelling.dim if spelling else 0)
+        self.words = self.spelling = self.elmo = None
+        if vectors is not None:
+            self.words = WordTable(*map(torch.from_numpy, vectors))
+        if recipe.characters.filters:
+            self.spelling = SpellingCnn(recipe.characters)
+        if elmo is not None:
+            self.elmo = ElmoMixes(elmo.n_layers, elmo.dim, recipe.elmo)
+        self.elmo_input = self.elmo is not None and recipe.elmo.input
+        self.elmo_output = self.elmo is not None and recipe.elmo.output
+        elmo_dim = self.elmo.dim if self.elmo else 0
+        self.own_dim = sum(part.dim for part in (self.words, self.spelling) if part)
         self.dim = self.own_dim + elmo_dim * self.elmo_input
         self.output_dim = elmo_dim * self.elmo_output
+        if not (self.words or self.spelling or self.elmo_input):
+            raise ConfigError(
+                "the model has no input: neither words, characters nor ELMo; set words.dim or "
+                "pass vectors"
+            )
 
     def forward(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
         """Input vectors (batch, time, dim) and ELMo for the output (batch, time, output_dim).
 
         Where no ELMo enters at the output, its vectors have no features.
         """
-        parts = []
+        parts, mixed, real = [], [], tokens.mask[:, :, None]
         if self.words is not None:
             parts.append(self.words(tokens.words))
         if self.spelling is not None:
-            parts.append(self.spelling(tokens.spellings)[tokens.spelled] * tokens.mask[:, :, None])
-        mixed = self.elmo(tokens) if self.elmo is not None else []
+            parts.append(self.spelling(tokens.spellings)[tokens.spelled] * real)
+        if self.elmo is not None:
+            mixed = self.elmo(tokens.layers, tokens.mask)
         if self.elmo_input:
             parts.append(mixed[0])
-        above = mixed[-1] if self.elmo_output else tokens.mask[:, :, None][:, :, :0].float()
+        above = mixed[-1] if self.elmo_output else real[:, :, :0].float()
         return torch.cat(parts, dim=2), above
 
     def penalty(self, strength: float) -> Tensor | float:
-        """The penalty of the mixes, 0 without ELMo."""
-        mixes = self.elmo is not None and len(self.elmo.mixes)
-        return self.elmo.penalty(strength) if self.elmo and mixes and strength else 0.0
+        """strength * ||w||^2 over all mixes (Peters et al. 2018, §3.3), ()."""
+        if self.elmo is None or not self.elmo.mixes or not strength:
+            return 0.0
+        return torch.stack([mix.penalty(strength) for mix in self.elmo.mixes]).sum()  # type: ignore[operator]  # ModuleList forgets the class
 
 
 class Network(nn.Module):
@@ -206,3 +217,221 @@ class Network(nn.Module):
     def __init__(self, features: TokenFeatures) -> None:
         super().__init__()
         self.features = features
+
+
+# --------------------------------------------------------------------- from tokens to ids
+
+
+def choose_words(
+    counts: Counter[str], vectors: WordVectors | None, recipe: WordsRecipe, seed: int
+) -> tuple[tuple[str, ...], Vectors]:
+    """Choose the words of a table and the vectors that they start from.
+
+    Words that a saved folder cannot hold are left out: they are unknown words from the start.
+    """
+    generator = numpy_generator(seed, "words")
+    frequent = [w for w, n in sorted(counts.items()) if n >= recipe.min_count and _is_line(w)]
+
+    def start(n_words: int, dim: int) -> NDArray[np.float32]:
+        return generator.normal(0, _START, (n_words, dim)).astype(np.float32)
+
+    if vectors is None:
+        return tuple(frequent), (start(len(frequent), recipe.dim), start(0, recipe.dim))
+    matrix = vectors.vectors
+    if recipe.unit:
+        norms = np.linalg.norm(matrix, axis=1, keepdims=True)
+        matrix = matrix / np.maximum(norms, 1e-12)
+    found = {row for word in counts if (row := vectors.row(word)) is not None}
+    first = range(min(recipe.most, len(matrix)))
+    kept = [row for row in sorted(found) if _is_line(vectors.words[row])]
+    others = [row for row in first if row not in found and _is_line(vectors.words[row])]
+    if not recipe.trainable:
+        fixed = [*kept, *others]
+        words = tuple(vectors.words[row] for row in fixed)
+        return words, (start(0, vectors.dim), matrix[fixed])
+    # Trained rows come first in the table: found in the file, then those that start from nothing.
+    own = [word for word in frequent if vectors.row(word) is None]
+    words = (*(vectors.words[row] for row in kept), *own, *(vectors.words[r] for r in others))
+    trained = np.concatenate([matrix[kept], start(len(own), vectors.dim)])
+    return words, (trained, matrix[others])
+
+
+def _is_line(word: str) -> bool:
+    """Whether a word that is written as a line of UTF-8 is read back as it was."""
+    try:
+        size = len(word.encode("utf-8"))
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can spell
+        return False
+    same = "\n" not in word and not word.endswith("\r") and not word.startswith("\ufeff")
+    return same and size <= LIMITS.vocabulary_line_bytes
+
+
+class FrozenLayers:
+    """All layers of sentences that were announced before, from the disk cache."""
+
+    def __init__(self, cache: LayerCache) -> None:
+        self.cache = cache
+        self._places: dict[tuple[str, ...], tuple[CachedLayers, int]] = {}
+
+    def announce(
+        self, sentences: Iterable[Sequence[str]], progress: ProgressOption = False
+    ) -> None:
+        """Compute what is not there yet."""
+        new = list({tuple(s): None for s in sentences if tuple(s) not in self._places})
+        if new:
+            # The biLM knows quotes only as its training text spelled them.
+            convention = self.cache.elmo.checkpoint.tokenizer
+            read = [respell(tokens, convention) for tokens in new]
+            with closing(progress_of(progress, unit="sentences", total=len(new))) as report:
+                layers = self.cache.layers(read, progress=report)
+            self._places.update({tokens: (layers, k) for k, tokens in enumerate(new)})
+
+    def batch(self, texts: Texts, time: int) -> Tensor:
+        """The padded layers of texts, (layers, batch, time, dim)."""
+        self.announce(tokens for text in texts for tokens in text)
+        elmo = self.cache.elmo
+        values = np.zeros((elmo.n_layers, len(texts), time, elmo.dim), np.float32)
+        for row, text in enumerate(texts):
+            start = 0
+            for tokens in text:
+                if tokens:
+                    layers, place = self._places[tuple(tokens)]
+                    values[:, row, start : start + len(tokens)] = layers[place]
+                start += len(tokens)
+        return torch.from_numpy(values)
+
+
+class LiveLayers:
+    """All layers of `bilm`, a copy of the cache's biLM that is trained with the task."""
+
+    def __init__(self, cache: LayerCache, bilm: BiLm) -> None:
+        self.cache, self.bilm = cache, bilm
+
+    def batch(self, texts: Texts, time: int) -> Tensor:
+        """The layers of texts, (layers, batch, time, dim)."""
+        elmo = self.cache.elmo
+        convention = elmo.checkpoint.tokenizer
+        read = [respell(part, convention) for text in texts for part in text] or [()]
+        longest = max(map(len, read))
+        places = torch.zeros(len(texts), time, dtype=torch.long)  # among those of `read`
+        number = 0
+        for row, text in enumerate(texts):
+            start = 0
+            for part in text:
+                first = number * longest
+                places[row, start : start + len(part)] = torch.arange(first, first + len(part))
+                start += len(part)
+                number += 1
+        device = next(self.bilm.parameters()).device
+        batch = TensorBatch.from_batch(elmo.engine.indexer.batch(read), device)
+        layers, _ = self.bilm(batch.words, batch.index, batch.lengths, word_ids=batch.word_ids)
+        values: Tensor = layers.values[:, :, 1:-1]  # without those of the sentence markers
+        return values.flatten(1, 2)[:, places.to(device)]
+
+
+class TokenIndex:
+    """Turns token lists into `Tokens`; of each word at most `max_chars` bytes are read."""
+
+    def __init__(self, words: Sequence[str], max_chars: int, device: str = "cpu") -> None:
+        self._row = word_rows(words)
+        self._max_chars, self._device = max_chars, device
+        self.layers: FrozenLayers | LiveLayers | None = None
+
+    def batch(self, sentences: Sequence[Sequence[str]], parts: Texts | None = None) -> Tokens:
+        """Index sentences; an empty one is all padding.
+
+        Args:
+            sentences: their tokens.
+            parts: the sentences of each text, where the biLM reads them one by one.
+        """
+        lengths = np.array([len(tokens) for tokens in sentences], np.int64)
+        time = int(lengths.max(initial=0))
+        words = np.zeros((len(sentences), time), np.int64)
+        spelled = np.zeros((len(sentences), time), np.int64)
+        distinct: dict[str, int] = {}  # the CNN reads each word of a batch once
+        for row, tokens in enumerate(sentences):
+            for place, token in enumerate(tokens):
+                words[row, place] = self._row(token)
+                spelled[row, place] = distinct.setdefault(token, len(distinct))
+
+        def tensor(array: NDArray[np.int64]) -> Tensor:
+            return torch.from_numpy(array).to(self._device)
+
+        layers = None
+        if self.layers is not None:
+            texts = [[tokens] for tokens in sentences] if parts is None else parts
+            layers = self.layers.batch(texts, time).to(self._device)
+        counts = tensor(lengths)
+        return Tokens(
+            lengths=counts,
+            mask=torch.arange(time, device=self._device) < counts[:, None],
+            words=tensor(words),
+            spellings=tensor(self._spell(list(distinct))),
+            spelled=tensor(spelled),
+            layers=layers,
+        )
+
+    def _spell(self, words: Sequence[str]) -> NDArray[np.int64]:
+        """The bytes of words, shifted by one because 0 is padding, (n_words, chars)."""
+        raw = [word.encode("utf-8", "surrogatepass")[: self._max_chars] for word in words]
+        longest = max(map(len, raw), default=0)
+        spellings = np.zeros((len(raw), max(1, longest)), np.int64)
+        for row, data in enumerate(raw):
+            spellings[row, : len(data)] = np.frombuffer(data, np.uint8).astype(np.int64) + 1
+        return spellings
+
+
+# --------------------------------------------------------------------- from a saved folder
+
+
+def stored_vectors(content: TrainedTask, what: str) -> Vectors:
+    """The word vectors of a saved task."""
+    if content.words is None:
+        return None
+    fixed = content.weights.get("features.words.fixed", np.zeros(0))
+    none = np.zeros((0, *fixed.shape[1:]), np.float32)
+    trained = content.weights.get("features.words.trained", none)
+    if {trained.ndim, fixed.ndim} != {2} or len(trained) + len(fixed) != len(content.words):
+        raise FormatError(
+            f"'{what}' has {len(content.words)} words, but vectors of shapes {trained.shape} and "
+            f"{fixed.shape}; restore it"
+        )
+    return trained.astype(np.float32, copy=False), fixed.astype(np.float32, copy=False)
+
+
+class _Unfilled(TorchFunctionMode):
+    """Skips random numbers: for tensors without memory they would import half of torch."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.__name__ == "normal_":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
+
+
+def stored_network(
+    build: Callable[[], Network], weights: Mapping[str, NDArray[Any]], what: str
+) -> Network:
+    """The network that `build` makes, with saved weights.
+
+    Raises:
+        FormatError: their names and shapes are not those of the network.
+    """
+    try:
+        # A hostile recipe may ask for terabytes: on the meta device nothing is allocated.
+        with torch.device("meta"), _Unfilled():
+            network = build()
+    except RuntimeError as error:  # sizes beyond what torch can count
+        raise FormatError(
+            f"'{what}' has an impossible recipe: {shown(error, 60)}; restore it"
+        ) from None
+    own = network.state_dict()
+    if own.keys() != weights.keys():
+        odd = sorted(own.keys() ^ weights.keys())[0]
+        raise FormatError(f"'{what}' does not fit its recipe at {shown(odd, 60)!r}; restore it")
+    for name, value in own.items():
+        if tuple(value.shape) != weights[name].shape:
+            raise FormatError(f"'{what}' has a wrong shape at {name!r}; restore it")
+    filled = {name: torch.tensor(w, dtype=torch.float32) for name, w in weights.items()}
+    network.load_state_dict(filled, assign=True)
+    return network.eval()

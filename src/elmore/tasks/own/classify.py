@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from elmore.base.json import BelowOne, Count
 from elmore.base.optional import require
 from elmore.errors import ConfigError, InputError
+from elmore.report import Report
 from elmore.tasks.data.labelled import (
     Columns,
     as_number,
@@ -41,7 +42,7 @@ from elmore.tasks.predictions import (
     cut_text,
 )
 from elmore.tasks.recipe import FEW, TaskRecipe
-from elmore.tasks.scores import Measured, class_scores, set_scores
+from elmore.tasks.scores import class_scores, set_scores
 
 __all__ = ["Classifier", "ClassifyExample", "ClassifySizes"]
 
@@ -253,7 +254,7 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
 
     # ------------------------------------------------------------------- scores
 
-    def measure(self, examples: Sequence[ClassifyExample], found: Sequence[Classified]) -> Measured:
+    def measure(self, examples: Sequence[ClassifyExample], found: Sequence[Classified]) -> Report:
         kind = self.labels["kind"]
         if kind == "number":
             return _measure_numbers(examples, found)
@@ -261,7 +262,7 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         if kind == "labels":
             sets: Any = [one.label for one in found]
             metrics, rows = set_scores([self._names(example) for example in examples], sets, names)
-            return Measured(metrics, {"classes": rows})
+            return Report(name=self.name, metrics=metrics, tables={"classes": rows})
         pairs = self.pairs(examples, found)
         right, guessed = ([pair[side] for pair in pairs] for side in (0, 1))
         metrics, rows = class_scores(right, guessed, names)
@@ -269,7 +270,8 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
             (one.probabilities.get(b, 0.0), {"text": _start(example)})
             for example, one, (_, b) in zip(examples, found, pairs, strict=True)
         )
-        return Measured(metrics, {"classes": rows, **mistake_tables(pairs, shown)})
+        tables = {"classes": rows, **mistake_tables(pairs, shown)}
+        return Report(name=self.name, metrics=metrics, tables=tables)
 
     def pairs(
         self, examples: Sequence[ClassifyExample], found: Sequence[Classified]
@@ -334,7 +336,7 @@ def _number(example: ClassifyExample) -> float:
     return number
 
 
-def _measure_numbers(examples: Sequence[ClassifyExample], found: Sequence[Classified]) -> Measured:
+def _measure_numbers(examples: Sequence[ClassifyExample], found: Sequence[Classified]) -> Report:
     right = np.array([_number(example) for example in examples])
     guessed = np.array([one.label for one in found], float)
     flat = not (right.std() and guessed.std())
@@ -347,4 +349,4 @@ def _measure_numbers(examples: Sequence[ClassifyExample], found: Sequence[Classi
         {"right": right[k], "predicted": guessed[k], "text": _start(examples[k])}
         for k in np.argsort(-errors)[:10]
     ]
-    return Measured(metrics, {"largest errors": rows})
+    return Report(name=Classifier.name, metrics=metrics, tables={"largest errors": rows})

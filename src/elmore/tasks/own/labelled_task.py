@@ -29,7 +29,6 @@ from elmore.tasks.layers.encoders import (
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import Example, Prediction
 from elmore.tasks.recipe import FEW
-from elmore.tasks.scores import Measured
 from elmore.tasks.task import Task
 from elmore.training.display import TrainingProgress
 from elmore.training.seeds import numpy_generator
@@ -175,7 +174,7 @@ class LabelledTask(Task[Example, Prediction]):
         """
         return self._asked[1].fitted(n_examples).schedule.epochs if n_examples < FEW else 1
 
-    def explain(self, report: Report, measured: Measured, split: Split[Example]) -> Report:
+    def explain(self, report: Report, measured: Report, split: Split[Example]) -> Report:
         """Add the labels, the baseline and the mistakes."""
         counts, later = self.label_counts(split.train), self.label_counts(split.dev)
         tables: dict[str, Sequence[Row]] = {"labels": _label_rows(counts, later)}

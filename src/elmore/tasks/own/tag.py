@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from elmore.base.json import BelowOne, Count
 from elmore.errors import InputError
+from elmore.report import Report
 from elmore.tasks.data.labelled import (
     Columns,
     TagExample,
@@ -42,7 +43,7 @@ from elmore.tasks.own.labelled_task import (
 )
 from elmore.tasks.predictions import Tagged, TagPredictor, steps_of, tagged
 from elmore.tasks.recipe import TaskRecipe
-from elmore.tasks.scores import Measured, class_scores, span_scores
+from elmore.tasks.scores import class_scores, span_scores
 
 __all__ = ["TagSizes", "Tagger"]
 
@@ -188,7 +189,7 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
 
     # ------------------------------------------------------------------- scores
 
-    def measure(self, examples: Sequence[TagExample], found: Sequence[Tagged]) -> Measured:
+    def measure(self, examples: Sequence[TagExample], found: Sequence[Tagged]) -> Report:
         tables: dict[str, Any] = {}
         pairs = self.pairs(examples, found)
         right, guessed = ([pair[side] for pair in pairs] for side in (0, 1))
@@ -210,7 +211,8 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
         if not self.marks_spans and (new := sorted(set(right) - set(self.labels["tags"]))):
             n, some = sum(tag in new for tag in right), ", ".join(new[:5])
             notes = [f"{n} tokens have tags that never occur in training ({some})"]
-        return Measured(metrics, {k: v for k, v in tables.items() if v}, notes)
+        tables = {title: rows for title, rows in tables.items() if rows}
+        return Report(name=self.name, metrics=metrics, tables=tables, notes=notes)
 
     def pairs(
         self, examples: Sequence[TagExample], found: Sequence[Tagged]

@@ -21,13 +21,12 @@ from elmore.base.json import BelowOne, Count, Positive
 from elmore.base.messages import shown
 from elmore.base.optional import require
 from elmore.errors import ConfigError, InputError
-from elmore.report import Row
+from elmore.report import Report, Row
 from elmore.tasks.data.columns import read_documents
 from elmore.tasks.data.tags import Span
 from elmore.tasks.layers.encoders import BiLstm, masked_softmax
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans
-from elmore.tasks.scores import Measured
 from elmore.tasks.task import Task
 from elmore.text.splitter import split_sentences
 
@@ -202,12 +201,12 @@ class Coref(Task[CorefExample, Clusters]):
         ranked: Ranked = self.network(tokens, speaking, known)
         return ranked
 
-    def measure(self, examples: Sequence[CorefExample], found: Sequence[Clusters]) -> Measured:
+    def measure(self, examples: Sequence[CorefExample], found: Sequence[Clusters]) -> Report:
         smallest = 1 if self.recipe.model.keep_singletons else 2
         gold = [[c for c in example.clusters if len(c) >= smallest] for example in examples]
         metrics, rows = cluster_scores(gold, found)
         notes = [] if smallest == 1 else ["gold clusters of one mention are left out"]
-        return Measured(metrics, {"measures": rows}, notes)
+        return Report(name=self.name, metrics=metrics, tables={"measures": rows}, notes=notes)
 
     def parse(self, item: str | Sequence[Sequence[str]]) -> CorefExample:
         """Take a document: running text, or its sentences as token lists."""

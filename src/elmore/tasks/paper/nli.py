@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from elmore.base.json import BelowOne, Count
 from elmore.base.messages import shown
 from elmore.errors import ConfigError, InputError
+from elmore.report import Report
 from elmore.tasks.data.columns import split_pairs, unescape
 from elmore.tasks.data.labelled import TableRow, table
 from elmore.tasks.layers.encoders import (
@@ -30,7 +31,7 @@ from elmore.tasks.layers.encoders import (
 )
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans, paint
-from elmore.tasks.scores import Measured, class_scores
+from elmore.tasks.scores import class_scores
 from elmore.tasks.task import Task
 from elmore.text.conll import split_columns
 from elmore.text.tokenizer import tokenize
@@ -109,9 +110,9 @@ class Nli(Task[NliExample, str]):
         scores: Tensor = self.network(premises, hypotheses)
         return scores
 
-    def measure(self, examples: Sequence[NliExample], found: Sequence[str]) -> Measured:
+    def measure(self, examples: Sequence[NliExample], found: Sequence[str]) -> Report:
         metrics, rows = class_scores([str(e.label) for e in examples], found, LABELS)
-        return Measured(metrics, {"classes": rows})
+        return Report(name=self.name, metrics=metrics, tables={"classes": rows})
 
     def parse(self, item: Sequence[Any]) -> NliExample:
         """Take a pair (premise, hypothesis) of texts or of token lists."""

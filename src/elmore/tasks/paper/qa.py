@@ -23,6 +23,7 @@ from elmore.base.io import open_text
 from elmore.base.json import BelowOne, Count, parse_json
 from elmore.errors import ConfigError, FormatError, InputError
 from elmore.limits import LIMITS
+from elmore.report import Report
 from elmore.tasks.data.columns import split_pairs
 from elmore.tasks.layers.encoders import (
     BiGru,
@@ -34,7 +35,6 @@ from elmore.tasks.layers.encoders import (
 )
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans, paint
-from elmore.tasks.scores import Measured
 from elmore.tasks.task import Task
 from elmore.text.splitter import sentence_spans
 from elmore.text.tokenizer import Convention, tokenize
@@ -194,11 +194,11 @@ class Qa(Task[QaExample, str]):
     def _parts(self, paragraph: Paragraph) -> list[tuple[str, ...]]:
         return paragraph.sentences if self.recipe.model.by_sentence else [paragraph.tokens]
 
-    def measure(self, examples: Sequence[QaExample], found: Sequence[str]) -> Measured:
+    def measure(self, examples: Sequence[QaExample], found: Sequence[str]) -> Report:
         without = sum(not example.answers for example in examples)
         notes = [f"questions without a right answer in the file, which score 0: {without}"]
         scores = answer_scores(found, [example.answers for example in examples])
-        return Measured(scores, notes=notes if without else [])
+        return Report(name=self.name, metrics=scores, notes=notes if without else [])
 
     def parse(self, item: Sequence[str]) -> QaExample:
         """Take a pair (question, paragraph) of texts."""

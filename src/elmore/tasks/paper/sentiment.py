@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from elmore.base.json import BelowOne, Count, Whole
 from elmore.base.messages import shown
 from elmore.errors import InputError
+from elmore.report import Report
 from elmore.tasks.data.columns import unescape
 from elmore.tasks.layers.encoders import (
     BiLstm,
@@ -29,7 +30,7 @@ from elmore.tasks.layers.encoders import (
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import mark_spans, paint
 from elmore.tasks.recipe import LayerSizes
-from elmore.tasks.scores import Measured, class_scores
+from elmore.tasks.scores import class_scores
 from elmore.tasks.task import Task
 from elmore.text.reading import numbered_lines
 
@@ -130,13 +131,13 @@ class Sentiment(Task[SentimentExample, int]):
         scores: Tensor = self.network(self.tokens([example.tokens for example in examples]))
         return scores
 
-    def measure(self, examples: Sequence[SentimentExample], found: Sequence[int]) -> Measured:
+    def measure(self, examples: Sequence[SentimentExample], found: Sequence[int]) -> Report:
         metrics, rows = class_scores(
             [_NAMES[example.label or 0] for example in examples],
             [_NAMES[label] for label in found],
             _NAMES,
         )
-        return Measured(metrics, {"classes": rows})
+        return Report(name=self.name, metrics=metrics, tables={"classes": rows})
 
     def show(self, example: SentimentExample, found: int, *, colour: bool) -> str:
         colours = (5, 5, 4, 1, 1)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from elmore.base.json import BelowOne, Count
 from elmore.errors import ConfigError, InputError
 from elmore.limits import LIMITS
-from elmore.report import Row
+from elmore.report import Report, Row
 from elmore.tasks.data.columns import Predicate, read_documents
 from elmore.tasks.data.tags import (
     Span,
@@ -31,7 +31,7 @@ from elmore.tasks.data.tags import (
 from elmore.tasks.layers.encoders import AlternatingLstm
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.predictions import best_path, mark_spans, steps_of
-from elmore.tasks.scores import Measured, span_scores
+from elmore.tasks.scores import span_scores
 from elmore.tasks.task import Task
 
 __all__ = ["Frames", "Srl", "SrlExample", "SrlSizes", "join_continuations", "role_scores"]
@@ -166,12 +166,12 @@ class Srl(Task[SrlExample, Frames]):
                 mark[verb.first : verb.last + 1] = 1
             yield network(x, elmo, tokens.lengths, index, marks.to(device)), index, tokens
 
-    def measure(self, examples: Sequence[SrlExample], found: Sequence[Frames]) -> Measured:
+    def measure(self, examples: Sequence[SrlExample], found: Sequence[Frames]) -> Report:
         gold = [p.arguments for example in examples for p in example.predicates]
         guessed = [frame for frames in found for frame in frames]
         lengths = [len(example.tokens) for example in examples for _ in example.predicates]
         metrics, rows = role_scores(gold, guessed, lengths)
-        return Measured(metrics, {"roles": rows})
+        return Report(name=self.name, metrics=metrics, tables={"roles": rows})
 
     def parse(self, item: Any) -> SrlExample:
         """Take a sentence, its tokens, or (tokens, [places of the predicates])."""
