@@ -2,25 +2,119 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import threading
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from elmore.cli import doctor
+from elmore.embedding.load import read_checkpoint
+from elmore.errors import NativeError
+from elmore.published.catalog import bundled_model
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_doctor(cli, tmp_path, monkeypatch):
-    monkeypatch.setenv("ELMORE_HOME", str(tmp_path))
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("ELMORE_OFFLINE", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ELMORE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_a_diagnosis(cli: Any, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_SECONDS", 0.0)
+    monkeypatch.setattr(doctor, "_answers", lambda host: host == "huggingface.co")
+    place.mkdir()
+    (place / "weights").write_bytes(b"x" * 2500)
+    checks = json.loads(cli("doctor", "--json").out)["checks"]
+    assert list(checks) == (
+        "versions extension threads extras cache network self-test speed".split()
+    )
+    assert checks["self-test"]["ok"]
+    assert checks["cache"]["bytes"] == 2500
+    assert checks["speed"]["tokens_per_second_and_thread"] > 0
+    assert checks["threads"]["used"] >= 1
+    with_torch = importlib.util.find_spec("torch") is not None
+    assert ("torch" in checks["extras"]["installed"]) == with_torch
+    hosts = checks["network"]["hosts"]
+    assert hosts["huggingface.co"]
+    assert not hosts["vectors.nlpl.eu"]
+    assert f"1 of {len(hosts)} hosts" in checks["network"]["text"]
+
+
+@pytest.mark.parametrize("name", ["ELMORE_OFFLINE", "HF_HUB_OFFLINE"])
+def test_offline_means_that_no_host_is_asked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(doctor, "_answers", asked.append)
+    monkeypatch.setenv(name, "1")
+    assert f"{name} is set" in doctor._network().text
+    assert not asked
+    monkeypatch.setenv(name, "0")
+    assert not doctor._network().facts["offline"]
+
+
+def test_hosts_that_never_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    hang = threading.Event()
+    monkeypatch.setattr(doctor, "_TIMEOUT", 0.01)
+    monkeypatch.setattr(doctor, "_answers", lambda host: hang.wait(30))
+    assert not any(doctor._network().facts["hosts"].values())
+    hang.set()
+
+
+def test_other_numbers_than_those_of_the_certificate_fail(
+    cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = doctor.certify
+
+    def wrong(*arguments: Any) -> dict[str, Any]:
+        made = real(*arguments)
+        return {**made, "max_value": [2 * value for value in made["max_value"]]}
+
+    monkeypatch.setattr(doctor, "certify", wrong)
+    monkeypatch.setattr(doctor, "_SECONDS", 0.0)
     done = cli("doctor", "--offline")
-    assert (done.code, done.err) == (0, "")
-    assert "self-test  the English model agrees with its certificate" in done.out
+    assert done.code == 1
+    assert "FAILED  self-test  the English model differs from its certificate" in done.out
     assert "network    not tried: ELMORE_OFFLINE is set" in done.out
 
 
-def test_json_and_a_failure(cli, monkeypatch):
-    failed = doctor.Diagnosis((doctor.Check("self-test", False, "differs", {"value": 1.0}),))
-    monkeypatch.setattr(doctor, "diagnose", lambda: failed)
-    done = cli("doctor", "--json")
-    assert done.code == 1
-    report = json.loads(done.out)
-    assert report["ok"] is False
-    assert report["checks"]["self-test"] == {"ok": False, "text": "differs", "value": 1.0}
+def test_an_extension_that_is_required_and_missing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise NativeError("ELMORE_NATIVE=require but the extension cannot be loaded")
+
+    monkeypatch.setattr(doctor, "native", missing)
+    assert doctor._extension().ok is False
+    monkeypatch.undo()
+    monkeypatch.setenv("ELMORE_NATIVE", "0")
+    assert doctor._extension().ok is None
+    assert "switched off" in doctor._extension().text
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "ray" else object())
+    check = doctor._extras()
+    assert "missing: ray (ray)" in check.text
+    assert "ray" not in check.facts["installed"]
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    path = ROOT / "pyproject.toml"
+    if not path.is_file():
+        pytest.skip("an installed package has no pyproject.toml")
+    extras = tomllib.loads(path.read_text())["project"]["optional-dependencies"]
+    assert set(doctor.EXTRAS) == set(extras) - {"all", "docs", "test", "dev"}
+
+
+def test_more_threads_are_not_expected_to_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmore.compute.workers.available_threads", lambda: 64)
+    monkeypatch.setattr(doctor, "_SECONDS", 0.0)
+    checkpoint = read_checkpoint(bundled_model())
+    assert doctor._speed(checkpoint).facts["expected"] == doctor._EXPECTED
