@@ -41,13 +41,13 @@ def test_info(cli, name: str) -> None:
     assert "languages" in report
 
 
-def test_info_tells_lexicons_and_languages(cli, tmp_path: Path) -> None:
+def test_info_tells_words_and_languages(cli, tmp_path: Path) -> None:
     report = json.loads(cli("info", DATA / "tf1_words_one_layer", "--json").out)
-    assert report["lexicons"] == {"words_in": 9, "words_out": 9}
+    assert (report["tokens"]["words"], report["vocabulary"]) == (9, 9)
     names = {file["name"] for file in report["files"]}
     assert {"model.ckpt-7.index", "model.ckpt-7.data-00001-of-00002", "vocab.txt"} <= names
     report = json.loads(cli("info", DATA / "manylangs_both", "--json").out)
-    assert report["lexicons"] == {"characters": 25, "words_in": 10}
+    assert (report["tokens"]["characters"], report["tokens"]["words"]) == (25, 10)
     text = cli("info", DATA / "manylangs_lstm_encoder").out
     assert "languages           none" in text
 
@@ -99,7 +99,7 @@ def test_options_and_checkpoint_as_arguments(cli, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("the bank\n")
     files = (folder / "options.json", folder / "model.ckpt-7")
-    assert "words_out" in cli("info", *files, "--json").out
+    assert '"softmax": true' in cli("info", *files, "--json").out
     result = cli("embed", "--model", "{},{}".format(*files), text, "--layers", "top")
     assert len(result.out.splitlines()) == 1
 

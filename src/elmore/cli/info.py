@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import re
 from collections.abc import Iterator
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from elmore._version import __version__
 from elmore.base.io import sha256_stream
-from elmore.base.json import read_json
 from elmore.base.machine import available_threads
 from elmore.base.messages import shown
 from elmore.cli import options
@@ -43,8 +43,6 @@ _MODEL_FILES = (
 )
 # The parts of a TensorFlow checkpoint have no suffix of their own.
 _SHARD = re.compile(r"\.data-\d{5}-of-\d{5}$")
-
-
 # 100, 200, 500, 1,000, ...: the sizes of vocabularies whose coverage is shown.
 _SIZES = tuple(k * 10**n for n in range(2, 8) for k in (1, 2, 5))
 _N_SPECIALS = 3  # <S>, </S> and <UNK>
@@ -158,28 +156,28 @@ def _coverage(counts: Iterator[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def _describe_task(place: Path, verify: bool) -> dict[str, Any]:
-    from elmore.tasks.folder import FACTS
+    from elmore.tasks.folder import read_facts
 
-    facts = read_json(place / FACTS)
+    facts = read_facts(place)
     try:
-        recipe, use = facts["recipe"], facts["recipe"]["elmo"]
-        report = {
-            "task": facts["task"],
+        recipe, use = facts.recipe, facts.recipe["elmo"]
+        places = ", ".join(name for name in ("input", "output") if use[name])
+        report: dict[str, Any] = {
+            "task": facts.task,
             "folder": str(place),
             "recipe": recipe["name"],
-            "scores": {name: round(value, 2) for name, value in facts["scores"].items()},
+            "scores": {name: round(value, 2) for name, value in facts.scores.items()},
             "network": dict(recipe["model"]),
+            "elmo": None,
         }
-        digest, precision = facts["elmo"], facts.get("precision")
-        places = ", ".join(name for name in ("input", "output") if use[name])
-        layers = use["layers"]
-    except (AttributeError, KeyError, TypeError, ValueError):  # edited or damaged
+        elmo = {"digest": facts.elmo, "at": places, "mixes": use["layers"]}
+    except (KeyError, TypeError, ValueError):  # edited or damaged
         raise FormatError(
             f"'{shown(place, 140)}' is not the folder of a trained task; restore it"
         ) from None
-    if digest is None:  # a baseline without ELMo
-        return {**report, "elmo": None}
-    elmo: dict[str, Any] = {"digest": digest, "at": places, "mixes": layers, "precision": precision}
+    if facts.elmo is None:  # a baseline without ELMo
+        return report
+    elmo["precision"] = facts.precision
     if (place / "elmo").is_dir():
         checkpoint = options.read_model(place / "elmo")
         config = checkpoint.config
@@ -204,7 +202,7 @@ def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
     config, notes = checkpoint.config, dict(checkpoint.notes)
     with open_model(model) as source:
         form = detect(source)
-        files = _files(source)
+        files = list(_files(source))
         precision = ", ".join(sorted(form.stored_types(source)))
     return {
         "model": checkpoint.origin,
@@ -227,7 +225,6 @@ def _describe(model: ModelPath, verify: bool) -> dict[str, Any]:
         "tokenizer": checkpoint.tokenizer,
         "vocabulary": None if checkpoint.vocabulary is None else len(checkpoint.vocabulary),
         "softmax": checkpoint.softmax is not None,
-        "lexicons": _lexicons(checkpoint),
         "warm_start": checkpoint.start_state is not None,
         "mixes": len(checkpoint.mixes),
         "precision": precision,
@@ -247,23 +244,7 @@ def _languages(checkpoint: Checkpoint) -> str | None:
         if checkpoint.origin == str(bundled_model(name)):
             return published.language
     known = checkpoint.notes.get("languages", checkpoint.notes.get("language"))
-    if isinstance(known, str):
-        return known
-    if isinstance(known, list) and known:
-        return ", ".join(str(name) for name in known)
-    return None
-
-
-def _lexicons(checkpoint: Checkpoint) -> dict[str, int]:
-    """The entries of the tables that text is looked up in."""
-    found: dict[str, int] = {}
-    if checkpoint.alphabet is not None:
-        found["characters"] = checkpoint.alphabet.n_characters
-    if checkpoint.config.tokens.n_words:
-        found["words_in"] = checkpoint.config.tokens.n_words
-    if checkpoint.softmax is not None:
-        found["words_out"] = checkpoint.softmax.n_words
-    return found
+    return ", ".join(map(str, known)) if isinstance(known, list) else known or None
 
 
 def _tokens(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -284,29 +265,28 @@ def _tokens(checkpoint: Checkpoint) -> dict[str, Any]:
     return {**result, "projected": tokens.projected}
 
 
-def _files(source: Source) -> list[dict[str, Any]]:
-    files = []
+def _files(source: Source) -> Iterator[dict[str, Any]]:
     for name in source.names():
         if not name.lower().endswith(_MODEL_FILES) and not _SHARD.search(name):
             continue
-        try:
-            with closing(source.open(name)) as stream:
-                files.append(
-                    {"name": name, "bytes": source.size(name), "sha256": sha256_stream(stream)}
-                )
-        except FormatError:
-            continue  # a link or FIFO next to the model, which is not part of it
-    return files
+        # A link or FIFO next to the model is not part of it.
+        with contextlib.suppress(FormatError), closing(source.open(name)) as stream:
+            yield {"name": name, "bytes": source.size(name), "sha256": sha256_stream(stream)}
 
 
 def _system() -> dict[str, Any]:
     from elmore.compute.native import native
 
+    def version(package: str) -> str | None:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version(package)
+        return None
+
     choice = native()
     return {
         "elmore": __version__,
         "python": platform.python_version(),
-        **{name: _version(name) for name in ("torch", "numpy", "h5py", "safetensors")},
+        **{name: version(name) for name in ("torch", "numpy", "h5py", "safetensors")},
         "platform": platform.platform(),
         "processors": available_threads(),
         "native": choice.module is not None,
@@ -314,36 +294,19 @@ def _system() -> dict[str, Any]:
     }
 
 
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _lines(report: dict[str, Any], indent: str = "") -> list[str]:
-    lines: list[str] = []
+def _lines(report: dict[str, Any], indent: str = "") -> Iterator[str]:
     for key, value in report.items():
-        label = f"{indent}{key.replace('_', ' ')}"
         if key == "files":
-            lines += [
-                f"{'file':<20}{f['name']}: {f['bytes']:,} bytes, SHA-256 {f['sha256']}"
-                for f in value
-            ]
-        elif isinstance(value, dict) and key == "notes":
-            lines += [
-                f"{'note':<20}{shown(name)}: {shown(text, 300)}" for name, text in value.items()
-            ]
+            for f in value:
+                yield f"{'file':<20}{f['name']}: {f['bytes']:,} bytes, SHA-256 {f['sha256']}"
+        elif key == "notes":
+            for name, text in value.items():
+                yield f"{'note':<20}{shown(name)}: {shown(text, 300)}"
         elif isinstance(value, dict):
-            lines += [label, *_lines(value, indent + "  ")]
+            yield f"{indent}{key.replace('_', ' ')}"
+            yield from _lines(value, indent + "  ")
         else:
-            lines.append(f"{label:<20}{_shown(value)}")
-    return lines
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else shown(value, 300)
+            words = {None: "none", True: "yes", False: "no"}
+            text = f"{value:,}" if type(value) is int else shown(value, 300)
+            known = words[value] if value is None or isinstance(value, bool) else text
+            yield f"{indent + key.replace('_', ' '):<20}{known}"
