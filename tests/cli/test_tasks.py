@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from small_tasks import NAMES, QUICK, SIZES, write_data
 
-from elmore.training.bilm.recipe_files import task_recipe_names
+from elmore.training.bilm.recipe import TASK_RECIPES, recipe_names
 
 PLAIN = {
     "tag": b"Ada lives in Rome .\n",
@@ -208,7 +208,7 @@ def test_pairs_without_a_tab(cli: Any, tmp_path: Path) -> None:
 
 
 def test_recipes_are_listed_and_shown(cli: Any) -> None:
-    names = task_recipe_names()
+    names = recipe_names(TASK_RECIPES)
     assert {f"{name}-laptop" for name in NAMES} <= set(names)
     assert {f"{name}-paper" for name in NAMES if name not in ("tag", "classify")} <= set(names)
     listed = cli("pretrain", "--recipes").out

@@ -9,7 +9,7 @@ from small_tasks import NAMES, quick_recipe, task_class
 
 from elmore.errors import ConfigError
 from elmore.tasks.recipe import TaskRecipe
-from elmore.training.bilm.recipe_files import task_recipe_names
+from elmore.training.bilm.recipe import TASK_RECIPES, recipe_names
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_values_that_mean_none_or_all_are_taken(name: str, key: str, value: str)
 def test_shipped_recipes_come_back_from_json(name: str) -> None:
     sizes = ("laptop",) if name in ("tag", "classify") else ("laptop", "paper")
     for whole in (f"{name}-{size}" for size in sizes):
-        assert whole in task_recipe_names()
+        assert whole in recipe_names(TASK_RECIPES)
         recipe = TaskRecipe.load(whole, name, task_class(name).sizes)
         data = json.loads(json.dumps(recipe.to_json()))
         assert TaskRecipe.from_json(data, task_class(name).sizes, what=whole) == recipe

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from elmore.errors import ConfigError
-from elmore.training.bilm.recipe import Recipe
-from elmore.training.bilm.recipe_files import recipe_names, recipe_text
+from elmore.training.bilm.recipe import Recipe, recipe_names, recipe_text
 
 NAMES = ("fine-tune", "laptop", "official-medium", "official-small", "original", "tiny", "words")
 SECTIONS = [f.name for f in dataclasses.fields(Recipe) if f.name != "name"]

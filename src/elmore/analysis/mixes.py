@@ -16,7 +16,7 @@ from elmore.errors import ConfigError, FormatError, InputError
 from elmore.report import Report, Row
 from elmore.tasks.folder import read_task, runs_of
 from elmore.tasks.recipe import ElmoRecipe
-from elmore.training.bilm.recipe_files import MISSING
+from elmore.training.bilm.recipe import MISSING
 
 __all__ = ["LearnedMix", "Mixes", "mix_report"]
 

@@ -175,13 +175,14 @@ def _spread(processes: int) -> NoReturn:
 def _print_recipes(name: str | None, console: Console) -> None:
     """List the recipes with their first line, or print one."""
     from elmore.report import aligned
-    from elmore.training.bilm import recipe_files as files
+    from elmore.training.bilm import recipe as files
 
     # Recipes of tasks are called TASK-NAME, so the names do not collide.
-    of_tasks = files.task_recipe_names()
+    of_tasks = files.recipe_names(files.TASK_RECIPES)
 
     def text(name: str) -> str:
-        return files.task_recipe_text(name) if name in of_tasks else files.recipe_text(name)
+        of_task = name in of_tasks
+        return files.shipped_text(name, files.TASK_RECIPES) if of_task else files.recipe_text(name)
 
     if name is not None:
         write_result(text(name).rstrip("\n"))

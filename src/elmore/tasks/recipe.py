@@ -16,12 +16,7 @@ from msgspec import Meta
 from elmore.base.json import BelowOne, Count, NonNegative, Whole, from_json
 from elmore.limits import LIMITS
 from elmore.nn.elmo_layer import LayerNorm
-from elmore.training.bilm.recipe_files import (
-    MISSING,
-    read_recipe,
-    task_recipe_names,
-    task_recipe_text,
-)
+from elmore.training.bilm.recipe import MISSING, read_recipe
 from elmore.training.task_trainer import LearningRecipe, PaceRecipe
 
 __all__ = [
@@ -129,13 +124,7 @@ class TaskRecipe:
             model: dataclass of the section `model`.
             overrides: "section.key" to a value in TOML's notation, as `--set` gives them.
         """
-
-        def named(name: str) -> str:
-            whole = f"{task}-{name}"
-            return task_recipe_text(whole if whole in task_recipe_names() else name)
-
-        data = read_recipe(source, overrides, named=named)
-        return cls.from_json(data, model, what=str(source))
+        return cls.from_json(read_recipe(source, overrides, task), model, what=str(source))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], model: type, *, what: str) -> TaskRecipe:

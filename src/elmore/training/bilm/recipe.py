@@ -7,7 +7,10 @@ is part of it, and `recipe_text` prints all of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import difflib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,15 +19,10 @@ from elmore.base.json import BelowOne, Count, Fraction, NonNegative, Positive, W
 from elmore.config import Activation, BiLmConfig, LstmConfig, TokenEncoderConfig
 from elmore.errors import ConfigError
 from elmore.text.characters import ByteAlphabet
-from elmore.training.bilm.recipe_files import (
-    MISSING,
-    key,
-    override,
-    read_recipe,
-    shipped_text,
-)
 
 __all__ = [
+    "MISSING",
+    "TASK_RECIPES",
     "DataRecipe",
     "Decay",
     "LossRecipe",
@@ -33,28 +31,39 @@ __all__ = [
     "Recipe",
     "RunRecipe",
     "ScheduleRecipe",
+    "key",
+    "read_recipe",
+    "recipe_names",
+    "recipe_text",
+    "shipped_text",
 ]
 
-Regime = Literal["sentences", "stream"]
-LossKind = Literal["sampled", "full", "adaptive"]
-SharedNegatives = Literal["directions", "none"]
-OptimizerName = Literal["adagrad", "adam", "muon"]
-TokenInput = Literal["characters", "words", "model"]
-AlphabetName = Literal["bytes", "characters"]
+# What to do about a missing key or section of a recipe, for messages.
+MISSING = "copy a recipe with `elmore pretrain --show-recipe laptop`"
+_FOLDER = Path(__file__).parent / "recipes"
+# Only a path: the modules of the tasks need torch, and listing recipes works without it.
+TASK_RECIPES = Path(__file__).parents[2] / "tasks" / "recipes"
+_COLUMN = 40  # longer lines of a recipe have their comment above
+
 Decay = Literal["constant", "cosine", "linear"]
+
+
+def key(default: Any, comment: str, *, example: Any = None) -> Any:
+    """Declare a key of a recipe; `example` is shown where it has no value."""
+    return dataclasses.field(default=default, metadata={"comment": comment, "example": example})
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRecipe:
     """The shape of the biLM."""
 
-    tokens: TokenInput = key(
+    tokens: Literal["characters", "words", "model"] = key(
         "characters",
         'input: "characters" of words, or complete "words" from a table; "model": that of a start',
     )
     char_dim: int = key(16, "size of a character's vector")
     max_chars: int = key(50, "bytes (or characters) of a word that are read, two markers included")
-    alphabet: AlphabetName = key(
+    alphabet: Literal["bytes", "characters"] = key(
         "bytes", 'or "characters" of Unicode, for scripts with several bytes per letter'
     )
     filters: tuple[tuple[int, int], ...] = key(
@@ -78,12 +87,8 @@ class ModelRecipe:
     )
 
     @classmethod
-    def from_config(cls, config: BiLmConfig, *, alphabet: AlphabetName = "bytes") -> ModelRecipe:
-        """The section that describes an existing model.
-
-        Args:
-            config: the model's.
-            alphabet: what it reads.
+    def from_config(cls, config: BiLmConfig, alphabet: str = "bytes") -> ModelRecipe:
+        """The section that describes an existing model; `alphabet` is what it reads.
 
         Raises:
             ConfigError: the model has a token layer that cannot be trained here.
@@ -94,39 +99,20 @@ class ModelRecipe:
                 "this model's layers read both directions, so it predicts no words; only models "
                 "with separate directions can be trained"
             )
-        reads: TokenInput = "characters"
+        reads = "characters"
         if tokens.n_words:
             reads = "model" if tokens.n_characters or tokens.projected else "words"
-        shape = cls(
-            tokens=reads,
-            char_dim=tokens.char_dim,
-            max_chars=tokens.max_chars,
-            filters=tokens.filters,
-            activation=tokens.activation,
-            n_highway=tokens.n_highway,
-            dim=lstm.dim,
-            projection_dim=lstm.projection_dim,
-            n_layers=lstm.n_layers,
-            cell_clip=lstm.cell_clip,
-            proj_clip=lstm.proj_clip,
-            skip_connections=lstm.skip_connections,
-            bidirectional=lstm.bidirectional,
-            tied_softmax=False,
-            vectors=None,
-            alphabet=alphabet,
-        )
+        known = dataclasses.asdict(tokens) | dataclasses.asdict(lstm)
+        known |= {"tokens": reads, "alphabet": alphabet}
+        own = {field.name for field in dataclasses.fields(cls)}
+        shape = cls(**{name: value for name, value in known.items() if name in own})
         # Not every model can be described by these keys: what they would build must be this one.
         if reads == "characters" and shape.config(0, tokens.n_characters) != config:
             return dataclasses.replace(shape, tokens="model")
         return shape
 
     def config(self, n_words: int, n_characters: int = ByteAlphabet.n_characters) -> BiLmConfig:
-        """Build the config of the biLM.
-
-        Args:
-            n_words: size of the vocabulary, used if words go in.
-            n_characters: size of the alphabet, used if characters go in.
-        """
+        """Build the config of the biLM, which uses one of the sizes of vocabulary and alphabet."""
         if self.tokens == "model":
             raise ConfigError(
                 "model.tokens='model' needs a model to start from; use `elmore fine-tune`"
@@ -140,7 +126,6 @@ class ModelRecipe:
                 n_words=n_words, word_dim=self.projection_dim, projected=False
             )
         else:
-            n_filters = sum(count for _, count in self.filters)
             tokens = TokenEncoderConfig(
                 n_characters=n_characters,
                 char_dim=self.char_dim,
@@ -149,25 +134,19 @@ class ModelRecipe:
                 activation=self.activation,
                 n_highway=self.n_highway,
                 # As in bilm-tf: a projection only where the sizes differ.
-                projected=n_filters != self.projection_dim,
+                projected=sum(count for _, count in self.filters) != self.projection_dim,
             )
-        lstm = LstmConfig(
-            dim=self.dim,
-            projection_dim=self.projection_dim,
-            n_layers=self.n_layers,
-            cell_clip=self.cell_clip,
-            proj_clip=self.proj_clip,
-            skip_connections=self.skip_connections,
-            bidirectional=self.bidirectional,
-        )
-        return BiLmConfig(tokens=tokens, lstm=lstm)
+        shape = {
+            field.name: getattr(self, field.name, False) for field in dataclasses.fields(LstmConfig)
+        }
+        return BiLmConfig(tokens=tokens, lstm=LstmConfig(**shape))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecipe:
     """How text becomes batches."""
 
-    regime: Regime = key(
+    regime: Literal["sentences", "stream"] = key(
         "sentences", '"sentences" from zero state, or bilm-tf\'s "stream" with carried state'
     )
     batch_tokens: Count = key(
@@ -189,7 +168,7 @@ class DataRecipe:
 class LossRecipe:
     """The objective."""
 
-    kind: LossKind = key(
+    kind: Literal["sampled", "full", "adaptive"] = key(
         "sampled", '"sampled" (fast), "full" (small vocabularies) or "adaptive" softmax'
     )
     negatives: Count = key(
@@ -198,7 +177,7 @@ class LossRecipe:
     cutoffs: tuple[int, ...] = key(
         (4000, 20_000), 'first word of each cluster; only for kind = "adaptive"'
     )
-    shared: SharedNegatives = key(
+    shared: Literal["directions", "none"] = key(
         "directions", 'negatives drawn once for both "directions", or "none": for each'
     )
     times_unroll: bool = key(False, "multiply the loss by unroll, as bilm-tf does; stream only")
@@ -212,7 +191,7 @@ class LossRecipe:
 class OptimizerRecipe:
     """How gradients become steps."""
 
-    name: OptimizerName = key(
+    name: Literal["adagrad", "adam", "muon"] = key(
         "muon", '"muon" (Adam for all but the LSTM matrices), "adam", or bilm-tf\'s "adagrad"'
     )
     lr: Positive = key(
@@ -286,8 +265,7 @@ class Recipe:
             source: name or path.
             overrides: "section.key" to a value in TOML's notation, as `--set` gives them.
         """
-        data = read_recipe(source, overrides, named=shipped_text)
-        return cls.from_json(data, what=str(source))
+        return cls.from_json(read_recipe(source, overrides), what=str(source))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, what: str) -> Recipe:
@@ -297,9 +275,118 @@ class Recipe:
     def changed(self, settings: Mapping[str, str]) -> Recipe:
         """The same recipe with other values of some keys, as in `load`."""
         data = self.to_json()
-        override(data, settings)
+        _override(data, settings)
         return Recipe.from_json(data, what=self.name)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` is the inverse."""
         return dataclasses.asdict(self)
+
+
+# --------------------------------------------------------------------------- files
+
+
+def recipe_names(folder: Path = _FOLDER) -> list[str]:
+    """The shipped recipes of a folder, those of pretraining by default."""
+    return sorted(path.stem for path in folder.glob("*.toml"))
+
+
+def shipped_text(name: str, folder: Path = _FOLDER) -> str:
+    """The file of a shipped recipe: what differs from the defaults."""
+    if name not in recipe_names(folder):
+        near = difflib.get_close_matches(name, recipe_names(folder), 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ConfigError(
+            f"no recipe is called {name!r}; {hint}use one of {', '.join(recipe_names(folder))} or "
+            "the path of a .toml file"
+        )
+    return (folder / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def recipe_text(name: str) -> str:
+    """A shipped recipe with all its keys, each with its value and what it does."""
+    heading = [line for line in shipped_text(name).split("\n") if line.startswith("#")]
+    return "\n".join([*heading, *_render(Recipe.load(name))]) + "\n"
+
+
+def _render(recipe: Recipe) -> Iterator[str]:
+    for section in dataclasses.fields(recipe):
+        if section.name == "name":
+            continue
+        yield f"\n[{section.name}]"
+        values, rows = getattr(recipe, section.name), []
+        for field in dataclasses.fields(values):
+            value = getattr(values, field.name)
+            if value is None and field.default is None:
+                row = f"# {field.name} = {_toml(field.metadata['example'])}"
+            else:
+                row = f"{field.name} = {_toml(value)}"
+            rows.append((row, field.metadata["comment"]))
+        width = max(len(row) for row, _ in rows if len(row) <= _COLUMN)
+        for row, comment in rows:
+            yield from (
+                [f"{row:<{width}}  # {comment}"] if len(row) <= width else [f"# {comment}", row]
+            )
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 10_000:
+        return f"{value:_}"
+    return json.dumps("null" if value is None else value)
+
+
+def read_recipe(
+    source: str | Path, overrides: Mapping[str, str] | None, task: str | None = None
+) -> dict[str, Any]:
+    """Read a recipe as TOML values; `source` and `overrides` as in `Recipe.load`.
+
+    Recipes of a task are called TASK-NAME; there the name alone is enough.
+    """
+    path = Path(source)
+    try:
+        if path.suffix == ".toml":
+            text = path.read_text(encoding="utf-8")
+        elif task is None:
+            text = shipped_text(str(source))
+        else:
+            whole = f"{task}-{source}"
+            found = whole if whole in recipe_names(TASK_RECIPES) else str(source)
+            text = shipped_text(found, TASK_RECIPES)
+        data: dict[str, Any] = _without_null(tomllib.loads(text))
+    except OSError:
+        raise ConfigError(f"recipe '{path}' cannot be read; check the path") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"recipe '{path}' is not UTF-8; save it so") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"recipe '{path}' is not valid TOML: {error}; correct it") from None
+    _override(data, overrides or {})
+    data.setdefault("name", path.stem)
+    return data
+
+
+def _without_null(value: Any) -> Any:
+    """TOML has no word for None: in recipes it is "null"."""
+    if isinstance(value, dict):
+        return {name: _without_null(item) for name, item in value.items()}
+    return None if value == "null" else value
+
+
+def _override(data: dict[str, Any], settings: Mapping[str, str]) -> None:
+    """Change keys of a recipe: "section.key" to a value in TOML's notation."""
+    for key, text in settings.items():
+        section, _, name = key.partition(".")
+        if not name:
+            places = [name for name, part in data.items() if isinstance(part, dict) and key in part]
+            example = f"{places[0]}.{key}={text}" if places else "optimizer.lr=0.002"
+            raise ConfigError(f"--set {key}={text}: name the section too, e.g. {example}")
+        if section == "name" or not isinstance(data.setdefault(section, {}), dict):
+            raise ConfigError(
+                f"--set {key}={text}: {section!r} is not a section; see `elmore pretrain --recipes`"
+            )
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text  # a bare word is a string
+        data[section][name] = _without_null(value)
