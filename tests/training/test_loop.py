@@ -222,7 +222,7 @@ def test_no_number_stops_a_training_and_its_last_save_stays(
     monkeypatch.setattr(
         trainer_module,
         "learning_rate",
-        lambda seen, tokens, **rest: 0.01 if seen < 150 else math.inf,
+        lambda *rest, seen, tokens: 0.01 if seen < 150 else math.inf,
     )
     data, out = small_data(tmp_path), tmp_path / "run"
     recipe = small_recipe(run__evaluate_tokens=0)

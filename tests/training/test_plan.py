@@ -10,11 +10,16 @@ import pytest
 from small_training import small_data, small_recipe
 
 from elmore.corpus.prepared import Part, Prepared
-from elmore.training.bilm.fitted_recipe import run_tokens
-from elmore.training.bilm.plan import Measured, Plan, disk_bytes, make_plan
-from elmore.training.bilm.pretrain import pretrain
+from elmore.training.bilm.plan import (
+    Measured,
+    Plan,
+    curves,
+    disk_bytes,
+    expected_perplexity,
+    make_plan,
+)
+from elmore.training.bilm.pretrain import pretrain, run_tokens
 from elmore.training.bilm.recipe import Recipe
-from elmore.training.bilm.scaling import curves, expected_perplexity, worth_of_passes
 
 
 @pytest.fixture(scope="module")
@@ -68,17 +73,25 @@ def test_the_curve_goes_through_what_was_recorded() -> None:
             assert curve.at(tokens) == pytest.approx(perplexity, rel=0.01)
         found = [curve.at(10**k) for k in range(4, 12)]
         assert found == sorted(found, reverse=True)
-    assert expected_perplexity(512, 128, 50_000, 10**8, 10**8) == pytest.approx(82.1, rel=0.01)
-    assert expected_perplexity(512, 128, 20_000, 10**8, 10**8) is None
-    assert expected_perplexity(2048, 256, 50_000, 10**8, 10**8) is None
+    assert expected(512, 128, 50_000, 10**8, 10**8) == pytest.approx(82.1, rel=0.01)
+    assert expected(512, 128, 20_000, 10**8, 10**8) is None
+    assert expected(2048, 256, 50_000, 10**8, 10**8) is None
+
+
+def expected(dim: int, projection: int, n_words: int, tokens: int, total: int) -> float | None:
+    size = {"model.dim": str(dim), "model.projection_dim": str(projection)}
+    return expected_perplexity(Recipe.load("laptop", size), n_words, tokens, total)[1]
 
 
 def test_a_second_pass_is_worth_less_than_new_text() -> None:
-    assert worth_of_passes(1000, 500) == 500
-    twice = worth_of_passes(1000, 2000)
-    assert 1900 < twice < 2000
-    assert worth_of_passes(1000, 10**9) == pytest.approx(16_000)
-    assert math.isfinite(expected_perplexity(512, 128, 50_000, 1, 1) or math.nan)
+    once, twice, new = (
+        expected(512, 128, 50_000, tokens, total)
+        for tokens, total in ((10**6, 10**6), (10**6, 2 * 10**6), (2 * 10**6, 2 * 10**6))
+    )
+    assert once > twice > new
+    # The worth of many passes is bounded.
+    assert expected(512, 128, 50_000, 10**6, 10**12) == expected(512, 128, 50_000, 10**6, 10**15)
+    assert math.isfinite(expected(512, 128, 50_000, 1, 1) or math.nan)
 
 
 def sized(data: Prepared, tokens: int, heldout: int = 10**5) -> Prepared:

@@ -8,20 +8,14 @@ from typing import Any
 
 import pytest
 
+from elmore.training.bilm.recipe import ScheduleRecipe
 from elmore.training.optimizers import learning_rate, plateau_factor
 
-RUN: dict[str, Any] = {
-    "peak": 0.2,
-    "warmup": 100,
-    "total": 1000,
-    "decay": "linear",
-    "decay_from": 600,
-    "floor": 0.1,
-}
 
-
-def rate(seen: int, **changes: Any) -> float:
-    return learning_rate(seen, changes.pop("tokens", 1), **{**RUN, **changes})
+def rate(seen: int, tokens: int = 1, **changes: Any) -> float:
+    shape = {"warmup_tokens": 100, "decay": "linear", "decay_share": 0.4, "floor": 0.1}
+    schedule = ScheduleRecipe(**{**shape, **changes})
+    return learning_rate(schedule, 0.2, 1000, seen=seen, tokens=tokens)
 
 
 def test_warm_up_is_a_straight_line_that_ends_at_the_peak() -> None:
@@ -30,7 +24,7 @@ def test_warm_up_is_a_straight_line_that_ends_at_the_peak() -> None:
     assert values[9] == values[10] == 0.2
     steps = [b - a for a, b in itertools.pairwise(values[:10])]
     assert steps == pytest.approx([0.02] * 9)
-    assert rate(0, warmup=0) == 0.2
+    assert rate(0, warmup_tokens=0) == 0.2
     assert rate(0, tokens=500) == 0.2  # a step longer than the warm-up
 
 
@@ -60,9 +54,9 @@ def test_cosine_decay() -> None:
 
 def test_a_decay_from_the_end_is_none() -> None:
     """decay_share 0: nothing is left to fall over, and nothing is divided by zero."""
-    assert rate(999, decay_from=1000) == 0.2
-    assert rate(1000, decay_from=1000) == 0.2
-    assert rate(1001, decay_from=1000) == pytest.approx(0.02)
+    assert rate(999, decay_share=0.0) == 0.2
+    assert rate(1000, decay_share=0.0) == 0.2
+    assert rate(1001, decay_share=0.0) == pytest.approx(0.02)
 
 
 def test_the_rate_halves_when_scores_do_not_rise() -> None:
@@ -74,4 +68,3 @@ def test_the_rate_halves_when_scores_do_not_rise() -> None:
     assert plateau_factor([-3.0, -4.0, -4.0], patience=0) == 0.25
     assert plateau_factor([-3.0, -4.0, -4.0], patience=1) == 0.5
     assert plateau_factor([-3.0, -4.0, -2.0, -5.0], patience=1) == 1
-    assert plateau_factor([-1.0, -2.0], patience=0, factor=0.1) == pytest.approx(0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import subprocess
@@ -90,7 +91,7 @@ def pretrain(
     recipe = _recipe(prepared, run, Console(quiet=True) if plan else console)
     if plan:
         found = make_plan(prepared, recipe=recipe, threads=threads, device=device)
-        console.result(found.to_dict(), str(found))
+        console.result(dataclasses.asdict(found), str(found))
         return
     if finish is not None:
         recipe = finish_recipe(recipe, run.output, finish)
@@ -128,15 +129,20 @@ def _is_first() -> bool:
 
 def _recipe(prepared: Prepared, run: RunChoice, console: Console) -> Recipe:
     """The recipe that is named, or one that fits the data; say what was chosen."""
-    from elmore.training.bilm.fitted_recipe import DEFAULT, choose_recipe, fitted_keys
+    from elmore.training.bilm.pretrain import DEFAULT, choose_recipe
     from elmore.training.bilm.recipe import Recipe
     from elmore.training.run import Run
 
     if run.recipe is not None:
         return Recipe.load(run.recipe, run.settings)
     chosen = choose_recipe(prepared, Run(run.output) if run.resume else None, run.settings)
-    own = fitted_keys(Recipe.load(DEFAULT, run.settings))
-    differ = {key: value for key, value in fitted_keys(chosen).items() if value != own[key]}
+    own = Recipe.load(DEFAULT, run.settings)
+    differ = {
+        f"{section}.{key}": value
+        for section in ("schedule", "run")
+        for key, value in vars(getattr(chosen, section)).items()
+        if value != getattr(getattr(own, section), key)
+    }
     if differ and not run.resume and _is_first():
         values = ", ".join(f"{key}={value:_g}" for key, value in differ.items())
         console.say(f"recipe {DEFAULT}, fitted to {prepared.n_tokens:,} training tokens: {values}")

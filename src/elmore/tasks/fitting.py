@@ -222,7 +222,7 @@ def _train(
         evaluate_epochs * n_examples,
         recipe.schedule.patience,
     )
-    with reporting(progress, None, run.path, metric=task.metric, resume=resume) as read:
+    with reporting(progress, run.path, metric=task.metric, resume=resume) as read:
         run_loop(
             trainer,
             run,

@@ -30,36 +30,20 @@ TrainingProgress = LogReader | bool | None
 
 @contextmanager
 def reporting(
-    progress: TrainingProgress,
-    report: LogReader | None,
-    run: Path,
-    *,
-    metric: str | None = None,
-    resume: bool = False,
+    progress: TrainingProgress, run: Path, *, metric: str | None = None, resume: bool = False
 ) -> Iterator[LogReader]:
-    """What gets the lines of the log of a training in Python.
-
-    Args:
-        progress: what the user passed.
-        report: a further function, or None.
-        run: the folder of the run.
-        metric: of a task, as in `Display`.
-        resume: as in `Display`.
-    """
+    """What gets the lines of the log: what the user passed, or a `Display`."""
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise ConfigError(
             f"progress={shown(repr(progress), 40)}; use True, False, None or a function that takes "
             "a line of the log"
         )
-    wanted = progress is True or (progress is None and report is None and wants_reports())
-    given = [read for read in (progress, report) if callable(read)]
-    with Display(run, metric=metric, resume=resume, quiet=not wanted) as display:
-
-        def read(line: dict[str, Any]) -> None:
-            for reader in (display.show, *given):
-                reader(line)
-
-        yield read
+    if callable(progress):
+        yield progress
+        return
+    quiet = not (wants_reports() if progress is None else progress)
+    with Display(run, metric=metric, resume=resume, quiet=quiet) as display:
+        yield display.show
 
 
 def heldout_headline(found: dict[str, float]) -> str:
@@ -95,8 +79,7 @@ class Display(AbstractContextManager["Display"]):
         self._started = time.time()
         self._tensorboard: Any = None
         self.last_heldout: dict[str, float] | None = None
-        # By step: what a resumed run does again takes the place of the old evaluations.
-        self._scores: dict[int, float] = {}
+        self._best = -math.inf
         if metric is not None and resume:
             for line in Run(run).log():
                 self._note(line)
@@ -127,24 +110,16 @@ class Display(AbstractContextManager["Display"]):
             if self._metric is not None:
                 if self._metric not in found:  # the labels decided on another
                     self._metric = next(iter(found))
-                self._scores[line["step"]] = float(line["heldout"][self._metric])
-
-    def _so_far(self, line: dict[str, Any]) -> list[float]:
-        return [score for step, score in self._scores.items() if step <= line["step"]]
+                self._best = max(self._best, found[self._metric])
 
     def _text(self, line: dict[str, Any]) -> str | None:
         """What to say without a terminal; of a task's training only the evaluations."""
         found = line.get("heldout")
         if self._metric is not None:
-            scores = self._so_far(line)
-            return (
-                None
-                if found is None
-                else (
-                    f"epoch {line['epoch']}: {self._metric} {found[self._metric]:.2f} "
-                    f"(best {max(scores):.2f})"
-                )
-            )
+            if found is None:
+                return None
+            score = f"{self._metric} {found[self._metric]:.2f}"
+            return f"epoch {line['epoch']}: {score} (best {self._best:.2f})"
         seen = f"{line['tokens']:,} tokens: "
         if found is not None:
             return f"{seen}held-out perplexity {heldout_headline(found)}"
@@ -162,8 +137,8 @@ class Display(AbstractContextManager["Display"]):
             parts = [_losses(line) if self._metric is None else f"loss {line['loss']['loss']:.3f}"]
         if self._metric is None and self.last_heldout is not None:
             parts.append(f"held-out {heldout_headline(self.last_heldout)}")
-        elif scores := self._so_far(line):
-            parts.append(f"best {self._metric} {max(scores):.2f}")
+        elif self._best > -math.inf:
+            parts.append(f"best {self._metric} {self._best:.2f}")
         self._bar.set_postfix_str(", ".join(parts))
 
     def _write_events(self, line: dict[str, Any]) -> None:

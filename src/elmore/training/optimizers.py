@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from elmore.nn.softmax import RowGradient
-from elmore.training.bilm.recipe import Decay
+from elmore.training.bilm.recipe import ScheduleRecipe
 
 __all__ = [
     "Adadelta",
@@ -23,7 +23,6 @@ __all__ = [
     "Adam",
     "Muon",
     "Optimizer",
-    "RunJobs",
     "Update",
     "clip_by_global_norm",
     "is_lstm_matrix",
@@ -52,7 +51,10 @@ class Update(NamedTuple):
 
 
 class Optimizer(ABC):
-    """What a trainer asks of an optimizer; it keeps tensors by name of the weight and kind."""
+    """What a trainer asks of an optimizer; it keeps tensors by name of the weight and kind.
+
+    Muon's state holds that of its Adam too, so each optimizer loads only its own kinds.
+    """
 
     _kinds: ClassVar[tuple[str, ...]]
 
@@ -68,13 +70,9 @@ class Optimizer(ABC):
         return dict(self._tensors)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take the tensors of `state` back."""
-        # Copies, because steps change them in place. Muon's state holds that of its Adam too.
-        self._tensors = {
-            key: tensor.clone()
-            for key, tensor in state.items()
-            if key.rpartition("|")[2] in self._kinds
-        }
+        """Take copies of the tensors of `state`: steps change them in place."""
+        own = tuple(f"|{kind}" for kind in self._kinds)
+        self._tensors = {key: value.clone() for key, value in state.items() if key.endswith(own)}
 
     def _kept(self, name: str, weight: Tensor, start: float = 0.0) -> list[Tensor]:
         """The tensors of a weight, one of each kind; they begin as `start` everywhere."""
@@ -199,10 +197,6 @@ class Adam(Optimizer):
         }
 
 
-# Runs jobs that do not depend on each other.
-RunJobs = Callable[[Sequence[Callable[[], None]]], object]
-
-
 def _in_turn(jobs: Sequence[Callable[[], None]]) -> None:
     for job in jobs:
         job()
@@ -212,7 +206,7 @@ def _in_turn(jobs: Sequence[Callable[[], None]]) -> None:
 _NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 
-def orthogonalize(matrices: Tensor, *, iterations: int) -> Tensor:
+def orthogonalize(matrices: Tensor, *, iterations: int = 3) -> Tensor:
     """Bring the singular values of matrices near 1: approximately U V^T of U S V^T.
 
     Newton-Schulz iterations X <- (a + b A + c A^2) X with A = X X^T, as in Muon. All factors are
@@ -220,10 +214,8 @@ def orthogonalize(matrices: Tensor, *, iterations: int) -> Tensor:
     comes in at the end. The fourth root of |A|^2 bounds the largest singular value more tightly
     than the norm of X does, which saves an iteration or two.
 
-    Args:
-        matrices: (n, rows, columns) with no more rows than columns; float32, or bfloat16 for at
-            most three iterations: errors grow with each.
-        iterations: how often to iterate; 3 leave small singular values below 1.
+    `matrices` are (n, rows, columns) with no more rows than columns: float32, or bfloat16 for at
+    most three iterations, because errors grow with each. Three leave small singular values below 1.
     """
     a, b, c = _NEWTON_SCHULZ
     square = torch.bmm(matrices, matrices.mT)
@@ -252,7 +244,6 @@ class Muon(Optimizer):
         rate: spectral norm of a matrix's step, as a multiple of the learning rate.
         momentum: decay of the mean of gradients; the step looks ahead (Nesterov).
         weight_decay: decoupled, as in Adam.
-        iterations: of `orthogonalize`.
         rounded: whether to orthogonalise in bfloat16.
         run: runs jobs that do not depend on each other, in turn or on several threads.
     """
@@ -266,14 +257,12 @@ class Muon(Optimizer):
         rate: float,
         momentum: float = 0.95,
         weight_decay: float = 0.0,
-        iterations: int = 3,
         rounded: bool = False,
-        run: RunJobs = _in_turn,
+        run: Callable[[Sequence[Callable[[], None]]], object] = _in_turn,
     ) -> None:
         super().__init__()
         self._others, self._run = others, run
         self._rate, self._momentum, self._decay = rate, momentum, weight_decay
-        self._iterations = iterations
         self._factor = torch.bfloat16 if rounded else torch.float32
 
     def step(self, updates: Iterable[Update], lr: float) -> None:
@@ -308,7 +297,7 @@ class Muon(Optimizer):
     @torch.no_grad()  # which holds for one thread only
     def _move(self, pairs: Sequence[tuple[Tensor, Tensor]], lr: float) -> None:
         matrices = torch.cat([ahead.to(self._factor) for _, ahead in pairs])
-        steps = orthogonalize(matrices, iterations=self._iterations)
+        steps = orthogonalize(matrices)
         parts = steps.split([len(weight) for weight, _ in pairs])  # type: ignore[no-untyped-call]  # torch leaves it so
         for (weight, _), step in zip(pairs, parts, strict=True):
             if self._decay:
@@ -333,16 +322,7 @@ def make_optimizer(
     accumulator: float = 0.1,
     **muon: Any,
 ) -> Optimizer:
-    """Make an optimizer by the name that recipes give it.
-
-    Args:
-        name: "adam", "muon", "adagrad" or "adadelta".
-        betas: of Adam; the first is Adadelta's rho.
-        epsilon: of Adam and Adadelta.
-        weight_decay: of Adam and Muon.
-        accumulator: of Adagrad.
-        muon: further arguments of `Muon`.
-    """
+    """Make an optimizer by the name that recipes give it; the first beta is Adadelta's rho."""
     if name == "adagrad":
         return Adagrad(accumulator=accumulator)
     if name == "adadelta":
@@ -383,41 +363,22 @@ class Adadelta(Optimizer):
 
 
 def learning_rate(
-    seen: int,
-    tokens: int,
-    *,
-    peak: float,
-    warmup: int,
-    total: int,
-    decay: Decay,
-    decay_from: int,
-    floor: float,
+    schedule: ScheduleRecipe, peak: float, total: int, *, seen: int, tokens: int
 ) -> float:
-    """The learning rate of the step that follows `seen` tokens.
-
-    Args:
-        seen: tokens of all finished steps.
-        tokens: tokens of this step.
-        peak: the highest rate, which the last step of the warm-up has.
-        warmup: tokens over which the rate rises in a straight line.
-        total: tokens of the complete run.
-        decay: "constant" stays at the peak; "cosine" and "linear" fall from `decay_from` to
-            `floor` * `peak` at `total`.
-        decay_from: tokens after which the fall begins.
-        floor: share of the peak at the end.
-    """
-    if seen < warmup:
+    """The learning rate of a step of `tokens`, after `seen` of the `total` tokens of a run."""
+    if seen < schedule.warmup_tokens:
         # With the tokens of the step itself: a first step at a rate near 0 would be wasted.
-        return peak * min(1.0, (seen + tokens) / warmup)
-    if decay == "constant" or seen <= decay_from:
+        return peak * min(1.0, (seen + tokens) / schedule.warmup_tokens)
+    decay_from = int(total * (1 - schedule.decay_share))
+    if schedule.decay == "constant" or seen <= decay_from:
         return peak
     done = min(1.0, (seen - decay_from) / max(1, total - decay_from))
-    left = (1 + math.cos(math.pi * done)) / 2 if decay == "cosine" else 1 - done
-    return peak * (floor + (1 - floor) * left)
+    left = (1 + math.cos(math.pi * done)) / 2 if schedule.decay == "cosine" else 1 - done
+    return peak * (schedule.floor + (1 - schedule.floor) * left)
 
 
-def plateau_factor(scores: Sequence[float], *, patience: int, factor: float = 0.5) -> float:
-    """The share of the rate that is left after evaluations without a better score.
+def plateau_factor(scores: Sequence[float], *, patience: int) -> float:
+    """The share of the rate that is left: halved after evaluations without a better score.
 
     Scores that equal the first one from the start do not count: nothing is learned yet, and a
     smaller rate would make sure that nothing ever is.
@@ -431,5 +392,5 @@ def plateau_factor(scores: Sequence[float], *, patience: int, factor: float = 0.
             continue
         waited += 1
         if waited > patience:
-            share, waited = share * factor, 0
+            share, waited = share / 2, 0
     return share

@@ -16,9 +16,8 @@ from elmore.formats.checkpoint import Checkpoint
 from elmore.text.characters import DictionaryAlphabet
 from elmore.text.segmenter import Tokenizer
 from elmore.text.vocabulary import USUAL
-from elmore.training.bilm.fitted_recipe import run_tokens
 from elmore.training.bilm.plan import measure
-from elmore.training.bilm.pretrain import start_run, train_run
+from elmore.training.bilm.pretrain import run_tokens, start_run, train_run
 from elmore.training.bilm.recipe import ModelRecipe, Recipe
 from elmore.training.display import TrainingProgress
 from elmore.training.distributed import Group

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+
+from elmore.base.json import from_json, read_json
 from elmore.base.machine import peak_memory
 from elmore.base.messages import readable_bytes, readable_time
 from elmore.config import count_parameters, weight_shapes
 from elmore.corpus.prepared import Prepared
 from elmore.formats.checkpoint import Checkpoint
 from elmore.nn.threads import torch_workers
-from elmore.training.bilm.fitted_recipe import choose_recipe, run_tokens
-from elmore.training.bilm.pretrain import make_trainer, one_thread
+from elmore.training.bilm.pretrain import choose_recipe, make_trainer, one_thread, run_tokens
 from elmore.training.bilm.recipe import Recipe
-from elmore.training.bilm.scaling import expected_perplexity, nearest_curve
 from elmore.training.distributed import Group
 from elmore.training.optimizers import is_lstm_matrix
 from elmore.training.run import Run
 
-__all__ = ["Measured", "Plan", "make_plan", "measure"]
+__all__ = ["Measured", "Plan", "curves", "expected_perplexity", "make_plan", "measure"]
 
 # At most; a slow model is measured for a few seconds only.
 _STEPS = 20
@@ -37,55 +37,42 @@ _LITTLE_TEXT = 2_000_000
 _MANY_UNKNOWN = 0.1
 # A word that occurs less often is hardly learned as a target.
 _RARE = 5
+# Perplexities of earlier runs: of each size of model, held-out perplexities during a run at a
+# constant learning rate, and those at the end of runs whose rate was decayed.
+_CURVES = Path(__file__).parents[2] / "data" / "scaling.json"
+# Each pass over the same text is worth less than the one before, and falls to 1/e after this many
+# (Muennighoff et al. 2023, "Scaling data-constrained language models").
+_WORTH = 15.0
+# How often larger or smaller a vocabulary and a model may be than those of a curve.
+_MAX_WORDS, _MAX_SIZE = 1.25, 2.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What a few steps showed.
-
-    Attributes:
-        tokens_per_second: of training steps.
-        evaluation_seconds: of one evaluation on the held-out text.
-        memory_bytes: the most that the process had; None where the system does not tell.
-    """
+    """What a few steps showed: their speed, the time of an evaluation, and the peak memory."""
 
     tokens_per_second: float
     evaluation_seconds: float = 0.0
-    memory_bytes: int | None = None
+    memory_bytes: int | None = None  # None where the system does not tell
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a run will cost and bring.
-
-    Attributes:
-        recipe: its name.
-        tokens: of the data, each counted once.
-        passes: over the data.
-        total_tokens: of the complete run.
-        tokens_per_second: measured.
-        seconds: of the complete run, with its evaluations.
-        memory_bytes: of the process; None where the system does not tell.
-        disk_bytes: of the run folder, at most.
-        perplexity: what to expect on text like that of `perplexity_of`; None where the vocabulary
-            or the size of the model differs too much from those runs.
-        perplexity_of: the runs that the expectation comes from.
-        parameters: without the softmax.
-        vocabulary: words that are predicted.
-        advice: what to change, if anything.
-    """
+    """What a run will cost and bring."""
 
     recipe: str
-    tokens: int
+    tokens: int  # of the data, each counted once
     passes: float
-    total_tokens: int
+    total_tokens: int  # of the complete run
     tokens_per_second: float
-    seconds: float
+    seconds: float  # of the complete run, with its evaluations
     memory_bytes: int | None
-    disk_bytes: int
+    disk_bytes: int  # of the run folder, at most
+    # Expected on text like that of `perplexity_of`; None where the vocabulary or the size of the
+    # model differs too much from those runs.
     perplexity: float | None
     perplexity_of: str
-    parameters: int
+    parameters: int  # without the softmax
     vocabulary: int
     advice: tuple[str, ...]
 
@@ -95,7 +82,7 @@ class Plan:
         model, n_words = recipe.model, len(prepared.vocabulary)
         total = run_tokens(prepared, recipe)
         parameters = count_parameters(model.config(n_words))
-        curve = nearest_curve(model.dim, model.projection_dim)
+        curve, perplexity = expected_perplexity(recipe, n_words, prepared.n_tokens, total)
         every = recipe.run.evaluate_tokens
         evaluations = 1 + (total // every if every else 0)
         memory = measured.memory_bytes
@@ -109,19 +96,13 @@ class Plan:
             # A model that is saved is copied first.
             memory_bytes=None if memory is None else memory + _softmax_bytes(recipe, n_words),
             disk_bytes=disk_bytes(recipe, n_words),
-            perplexity=expected_perplexity(
-                model.dim, model.projection_dim, n_words, prepared.n_tokens, total
-            ),
+            perplexity=perplexity,
             perplexity_of=f"{curve.text}, {curve.vocabulary:,} words, "
             f"{curve.dim} cells and {curve.projection_dim} dimensions",
             parameters=parameters,
             vocabulary=n_words,
             advice=tuple(_advice(prepared, recipe, total, parameters)),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON values."""
-        return dataclasses.asdict(self)
 
     def line(self) -> str:
         """The plan in one line, as `pretrain` says it when it starts."""
@@ -276,3 +257,75 @@ def _advice_on_words(prepared: Prepared) -> Iterator[str]:
             f"{prepared.heldout.tokens:,} tokens are held out, so perplexity will be noisy; "
             "prepare with a larger --heldout"
         )
+
+
+# --------------------------------------------------------------------------- perplexity
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Curve:
+    """Tokens and held-out perplexities of one size of model, before and after the rate decayed."""
+
+    dim: int
+    projection_dim: int
+    vocabulary: int
+    text: str
+    constant: tuple[tuple[float, float], ...]
+    decayed: tuple[tuple[float, float], ...]
+
+    def at(self, tokens: float) -> float:
+        """The perplexity to expect after a complete run over this many different tokens."""
+        # The gain of a decay changes slowly with the length of a run, and is known for few lengths:
+        # it is interpolated between them.
+        gains = [math.log(found / self._constant(seen)) for seen, found in self.decayed]
+        places = [math.log(seen) for seen, _ in self.decayed]
+        gain = float(np.interp(math.log(tokens), places, gains))
+        return self._constant(tokens) * math.exp(gain)
+
+    def _constant(self, tokens: float) -> float:
+        lowest, factor, power = _fit(self.constant)
+        return math.exp(lowest + factor * tokens**-power)
+
+
+@lru_cache(maxsize=16)
+def _fit(points: tuple[tuple[float, float], ...]) -> tuple[float, float, float]:
+    """Fit loss = a + b * tokens ** -c by least squares; (a, b, c)."""
+    tokens, losses = np.array([p[0] for p in points]), np.log([p[1] for p in points])
+    best = (math.inf, 0.0, 0.0, 0.0)
+    # For a given power the other two are linear, so least squares are exact; powers are tried.
+    for power in np.linspace(0.05, 0.6, 56):
+        columns = np.stack([np.ones_like(tokens), tokens**-power], axis=1)
+        (a, b), *_ = np.linalg.lstsq(columns, losses, rcond=None)
+        error = float(((columns @ (a, b) - losses) ** 2).sum())
+        best = min(best, (error, float(a), float(b), float(power)))
+    return best[1:]
+
+
+@lru_cache(maxsize=1)
+def curves() -> tuple[_Curve, ...]:
+    """All curves that are known."""
+    entries = read_json(_CURVES)["curves"]
+    return tuple(from_json(_Curve, entry, what=str(_CURVES), fix="restore it") for entry in entries)
+
+
+def expected_perplexity(
+    recipe: Recipe, n_words: int, tokens: int, total: int
+) -> tuple[_Curve, float | None]:
+    """The curve of the size nearest by its multiplications per token, and what it says about a run.
+
+    None if the curve does not apply: perplexities over vocabularies of different sizes cannot be
+    compared, and a model of a very different size learns at another speed.
+    """
+    size = recipe.model.dim * recipe.model.projection_dim
+
+    def distance(curve: _Curve) -> float:
+        return abs(math.log(size) - math.log(curve.dim * curve.projection_dim))
+
+    curve = min(curves(), key=distance)
+    words = abs(math.log(n_words / curve.vocabulary))
+    if words > math.log(_MAX_WORDS) or distance(curve) > math.log(_MAX_SIZE):
+        return curve, None
+    passes, worth = total / max(1, tokens), float(total)
+    if passes > 1:  # how many different tokens the run is worth
+        worth = tokens * (1 + _WORTH * (1 - math.exp(-(passes - 1) / _WORTH)))
+    return curve, curve.at(max(1.0, worth))

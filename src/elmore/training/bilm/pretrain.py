@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
@@ -18,10 +19,9 @@ from elmore.errors import ConfigError, InputError
 from elmore.formats.checkpoint import Checkpoint
 from elmore.nn.threads import torch_workers
 from elmore.text.batching import TokenIndexer
-from elmore.text.characters import Alphabet, ByteAlphabet
+from elmore.text.characters import ByteAlphabet
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.bilm.batches import Batches, LmBatch, SentenceBatches
-from elmore.training.bilm.fitted_recipe import choose_recipe, run_tokens
 from elmore.training.bilm.recipe import Recipe
 from elmore.training.bilm.streams import (
     MixedBatches,
@@ -35,7 +35,25 @@ from elmore.training.distributed import Group, join_group
 from elmore.training.loop import Cadence, Stopped, train
 from elmore.training.run import Run, load_state
 
-__all__ = ["finish_recipe", "make_trainer", "one_thread", "pretrain", "start_run", "train_run"]
+__all__ = [
+    "DEFAULT",
+    "choose_recipe",
+    "finish_recipe",
+    "make_trainer",
+    "one_thread",
+    "pretrain",
+    "run_tokens",
+    "start_run",
+    "train_run",
+]
+
+DEFAULT = "laptop"  # the recipe of a run that names none
+# From this many tokens on, the recipe's own passes are enough. With less, the square root: half
+# the text is read 1.4 times as often.
+_ENOUGH_TOKENS = 10_000_000
+_MAX_EPOCHS = 6  # more passes over a small text are learned by heart
+_MIN_EVALUATIONS = 20  # so that the best model is found and the curve can be seen
+_WARMUP_SHARE = 0.1  # of the run, at most
 
 
 def pretrain(
@@ -123,7 +141,7 @@ def train_run(
         cadence = Cadence(
             around.log_steps, around.save_minutes, around.evaluate_tokens, around.patience
         )
-        with one_thread(), reporting(progress if group.main else False, None, run.path) as read:
+        with one_thread(), reporting(progress if group.main else False, run.path) as read:
             if plan is not None:
                 read({"step": 0, "tokens": 0, "total": trainer.total(), "plan": plan})
             try:
@@ -142,6 +160,42 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def run_tokens(prepared: Prepared, recipe: Recipe) -> int:
+    """Tokens of a complete run; a pass predicts every word, and the end of every sentence."""
+    if recipe.schedule.tokens is not None:
+        return recipe.schedule.tokens
+    ends = 0 if recipe.data.regime == "stream" else prepared.n_sentences
+    return math.ceil(recipe.schedule.epochs * (prepared.n_tokens + ends))
+
+
+def choose_recipe(
+    prepared: Prepared, run: Run | None = None, settings: Mapping[str, str] | None = None
+) -> Recipe:
+    """The recipe where none is named; a `run` to resume keeps its own.
+
+    Passes, warm-up and evaluations are fitted to small data, unless they are in `settings`, which
+    are changed as in `Recipe.load`. Large data leave the recipe as it is.
+    """
+    keep = settings or {}
+    if run is not None and run.exists():
+        return run.recipe.changed(keep)
+    recipe = Recipe.load(DEFAULT, keep)
+    schedule, around = recipe.schedule, recipe.run
+    if "schedule.epochs" not in keep and schedule.tokens is None:
+        once = dataclasses.replace(recipe, schedule=dataclasses.replace(schedule, epochs=1.0))
+        factor = math.sqrt(max(1.0, _ENOUGH_TOKENS / max(1, run_tokens(prepared, once))))
+        epochs = max(schedule.epochs, min(_MAX_EPOCHS, round(schedule.epochs * factor)))
+        schedule = dataclasses.replace(schedule, epochs=float(epochs))
+    total = run_tokens(prepared, dataclasses.replace(recipe, schedule=schedule))
+    if "schedule.warmup_tokens" not in keep:
+        warmup = min(schedule.warmup_tokens, int(total * _WARMUP_SHARE))
+        schedule = dataclasses.replace(schedule, warmup_tokens=warmup)
+    if "run.evaluate_tokens" not in keep and around.evaluate_tokens:
+        every = min(around.evaluate_tokens, max(1, total // _MIN_EVALUATIONS))
+        around = dataclasses.replace(around, evaluate_tokens=every)
+    return dataclasses.replace(recipe, schedule=schedule, run=around)
 
 
 def finish_recipe(recipe: Recipe, out: Path, tokens: int) -> Recipe:
@@ -174,11 +228,20 @@ def make_trainer(
     """What `pretrain` trains, before its first step."""
     if prepared.n_tokens == 0:
         raise InputError(f"'{prepared.folder}' holds no text; prepare some first")
-    vocabulary = _vocabulary(prepared, recipe, start)
-    indexer = TokenIndexer(
-        _alphabet(prepared, recipe, start),
-        None if recipe.model.tokens == "characters" else vocabulary,
-    )
+    model, alphabet, vocabulary = recipe.model, None, prepared.vocabulary
+    # The words that are predicted are those of the word table if the model has one.
+    if model.tokens == "model" and start is not None and start.vocabulary is not None:
+        vocabulary = start.vocabulary
+    if model.tokens != "words" and start is not None:
+        alphabet = start.alphabet
+    elif model.tokens != "words":
+        by_bytes = model.alphabet == "bytes"
+        chars = model.max_chars
+        alphabet = ByteAlphabet(chars) if by_bytes else prepared.characters(chars)
+    indexer = TokenIndexer(alphabet, None if model.tokens == "characters" else vocabulary)
+    notes: dict[str, Any] = {"data": {"tokens": prepared.n_tokens, "digest": prepared.digest}}
+    if prepared.segmenter is not None:
+        notes["tokenizer"] = f"its training text was split by {prepared.segmenter}"
     batches, heldout = make_batches(prepared, recipe, seed, group, indexer, vocabulary)
     trainer = LmTrainer(
         recipe,
@@ -192,35 +255,15 @@ def make_trainer(
         workers=workers,
         heldout=heldout,
         counts=prepared.counts_of(vocabulary),
-        notes=_notes(prepared),
-        device=group.device,
-        alphabet=indexer.alphabet,
-        config=None if start is None or recipe.model.tokens != "model" else start.config,
+        notes=notes,
+        alphabet=alphabet,
+        config=None if start is None or model.tokens != "model" else start.config,
     )
-    if recipe.model.vectors is not None:
-        trainer.use_vectors(Path(recipe.model.vectors))
+    if model.vectors is not None:
+        trainer.use_vectors(Path(model.vectors))
     if start is not None:
         trainer.start_from(start)
     return trainer
-
-
-def _alphabet(prepared: Prepared, recipe: Recipe, start: Checkpoint | None) -> Alphabet | None:
-    """How the model reads characters; None if it reads words."""
-    model = recipe.model
-    if model.tokens == "words":
-        return None
-    if start is not None:
-        return start.alphabet
-    if model.alphabet == "bytes":
-        return ByteAlphabet(model.max_chars)
-    return prepared.characters(model.max_chars)
-
-
-def _vocabulary(prepared: Prepared, recipe: Recipe, start: Checkpoint | None) -> Vocabulary:
-    """The words that are predicted, which are those of the word table if the model has one."""
-    if recipe.model.tokens == "model" and start is not None and start.vocabulary is not None:
-        return start.vocabulary
-    return prepared.vocabulary
 
 
 def make_batches(
@@ -299,11 +342,3 @@ def _heldout_batches(
         taken.append(batch)
         tokens += batch.n_tokens
     return taken
-
-
-def _notes(prepared: Prepared) -> dict[str, Any]:
-    """What the model's card says about its text."""
-    notes: dict[str, Any] = {"data": {"tokens": prepared.n_tokens, "digest": prepared.digest}}
-    if prepared.segmenter is not None:
-        notes["tokenizer"] = f"its training text was split by {prepared.segmenter}"
-    return notes

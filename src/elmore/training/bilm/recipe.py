@@ -24,7 +24,6 @@ __all__ = [
     "MISSING",
     "TASK_RECIPES",
     "DataRecipe",
-    "Decay",
     "LossRecipe",
     "ModelRecipe",
     "OptimizerRecipe",
@@ -44,8 +43,6 @@ _FOLDER = Path(__file__).parent / "recipes"
 # Only a path: the modules of the tasks need torch, and listing recipes works without it.
 TASK_RECIPES = Path(__file__).parents[2] / "tasks" / "recipes"
 _COLUMN = 40  # longer lines of a recipe have their comment above
-
-Decay = Literal["constant", "cosine", "linear"]
 
 
 def key(default: Any, comment: str, *, example: Any = None) -> Any:
@@ -221,7 +218,9 @@ class ScheduleRecipe:
     warmup_tokens: Whole = key(
         100_000, "the rate rises over these; lengthen it if the start diverges"
     )
-    decay: Decay = key("linear", '"linear", "cosine" or "constant"')
+    decay: Literal["constant", "cosine", "linear"] = key(
+        "linear", '"linear", "cosine" or "constant"'
+    )
     decay_share: Fraction = key(0.2, "last share of the run over which the rate falls")
     floor: Fraction = key(0.02, "share of the rate left at the end")
     frozen_tokens: Whole = key(0, "only the softmax learns for this long; for fine-tuning")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from elmore.compute.workers import Workers
@@ -18,7 +19,7 @@ from elmore.config import BiLmConfig
 from elmore.errors import ConfigError
 from elmore.formats import elmore_folder
 from elmore.formats.checkpoint import Checkpoint, Softmax
-from elmore.language_model.perplexity import Perplexity, tally
+from elmore.language_model.perplexity import tally
 from elmore.nn.bilm import BiLm, BiLmState, initialise
 from elmore.nn.softmax import (
     RowGradient,
@@ -47,7 +48,7 @@ from elmore.training.optimizers import (
 from elmore.training.run import Run, load_state, save_state, state_part
 from elmore.training.seeds import numpy_generator, torch_generator
 
-__all__ = ["LmTrainer", "heldout_perplexity"]
+__all__ = ["LmTrainer"]
 
 
 class LmTrainer(Trainable):
@@ -71,9 +72,8 @@ class LmTrainer(Trainable):
         group: Group,
         workers: Workers,
         heldout: Sequence[LmBatch],
-        counts: np.ndarray[Any, np.dtype[np.int64]],
+        counts: NDArray[np.int64],
         notes: Mapping[str, Any],
-        device: str = "cpu",
         alphabet: Alphabet | None,
         config: BiLmConfig | None = None,
     ) -> None:
@@ -87,9 +87,9 @@ class LmTrainer(Trainable):
         n_characters = 0 if alphabet is None else alphabet.n_characters
         self.bilm = BiLm(config or recipe.model.config(len(vocabulary), n_characters))
         initialise(self.bilm, numpy_generator(seed, "weights"))
-        self.bilm.to(device)
+        self.bilm.to(group.device)
         self.cutoffs = _cutoffs(recipe, len(vocabulary))
-        self.softmax_weight, self.softmax_bias = self._start_softmax(counts, device)
+        self.softmax_weight, self.softmax_bias = self._start_softmax(counts)
         self.objective = Objective(
             self.bilm,
             self.softmax_weight,
@@ -114,9 +114,7 @@ class LmTrainer(Trainable):
         )
         self._carried: BiLmState | None = None
 
-    def _start_softmax(
-        self, counts: np.ndarray[Any, np.dtype[np.int64]], device: str
-    ) -> tuple[Tensor, Tensor]:
+    def _start_softmax(self, counts: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Draw the softmax as bilm-tf does, its bias from the words' frequencies if asked."""
         if self.cutoffs:
             # Rows of the clusters follow; a cluster is as frequent as its words together.
@@ -130,11 +128,11 @@ class LmTrainer(Trainable):
             # Centred, to stay near the weights in size: a constant for all words changes nothing.
             bias = (logs - logs.mean()).float()
         if self.recipe.model.tied_softmax:  # the same memory: whoever changes one changes both
-            return self.bilm.tokens.words.detach(), bias.to(device)
+            return self.bilm.tokens.words.detach(), bias.to(self.group.device)
         dim = self.recipe.model.projection_dim
         weight = torch.empty(len(counts), dim)
         weight.normal_(0, 1 / math.sqrt(dim), generator=torch_generator(self.seed, "softmax"))
-        return weight.to(device), bias.to(device)
+        return weight.to(self.group.device), bias.to(self.group.device)
 
     def total(self) -> int:
         """The tokens of the complete run."""
@@ -153,32 +151,39 @@ class LmTrainer(Trainable):
             parameter.grad = None
             # A new softmax would pull a trained biLM apart before it has learned anything.
             parameter.requires_grad_(not frozen)
-        rows = []
-        sums = [0.0] * len(self.bilm.config.directions)
         # The mean needs the tokens of all batches before the first gradient.
         drawn = [
             (self.batches.next(), self.batches.global_tokens)
             for _ in range(recipe.optimizer.accumulate)
         ]
         everything = sum(count for _, count in drawn)
+        names = self.bilm.config.directions
+        rows, sums = [], [0.0] * len(names)
+        # The mean over tokens and directions, times the steps if asked, as bilm-tf has it.
+        scale = 1 / (everything * len(names))
+        if recipe.loss.times_unroll and recipe.data.regime == "stream":
+            scale *= recipe.data.unroll
         for part, (batch, _) in enumerate(drawn):
-            losses = self._losses(part)
-            scale = self._scale(everything)
+            generators = [
+                torch_generator(self.seed, "dropout", self.step_number, part, d, self.group.rank)
+                for d in range(len(names))
+            ]
             result = self.objective.step(
-                batch, self._start_state(batch), losses, scale, self._dropout_generators(part)
+                batch, self._start_state(batch), self._losses(part), scale, generators
             )
             # Batches of complete sentences, which come between two windows, leave the state alone.
             if batch.fresh is not None:
                 self._carried = result.state
             rows += [gathered for r in result.rows for gathered in self.group.gather_rows(r)]
             sums = [a + b for a, b in zip(sums, result.losses, strict=True)]
-        lr = self._learning_rate(everything)
+        lr = learning_rate(
+            recipe.schedule, recipe.optimizer.lr, self._total, seen=self.seen, tokens=everything
+        )
         self.group.sum_dense([p.grad for p in parameters if p.grad is not None])
         norm = self._update(sum_rows(rows), lr)
         self.step_number += 1
         self.seen += everything
         means = [total / everything for total in self.group.sum_numbers(sums)]
-        names = self.bilm.config.directions
         return StepReport(dict(zip(names, means, strict=True)), lr, norm)
 
     def _start_state(self, batch: LmBatch) -> BiLmState | None:
@@ -194,8 +199,14 @@ class LmTrainer(Trainable):
         """Measure on the held-out batches with the full softmax."""
         if not self.heldout:
             return None
-        unknown = self.vocabulary.unknown
-        found = heldout_perplexity(self.objective, self.heldout, -1 if unknown is None else unknown)
+        unknown = -1 if self.vocabulary.unknown is None else self.vocabulary.unknown
+        parts = []
+        for batch in self.heldout:
+            logs, _ = self.objective.log_likelihoods(batch)
+            arrays = [log.double().cpu().numpy() for log in logs]
+            n = batch.sizes[0]
+            parts.append(tally(unknown, arrays, list(batch.targets), n_sentences=n, n_markers=n))
+        found = sum(parts[1:], start=parts[0])
         losses = [found.forward_loss / found.n_tokens]
         if found.backward_loss is not None:
             losses.append(found.backward_loss / found.n_tokens)
@@ -337,32 +348,6 @@ class LmTrainer(Trainable):
         rounded = self.recipe.run.autocast
         return [partial(sampled_softmax, negatives=n, rounded=rounded) for n in drawn]
 
-    def _scale(self, tokens: int) -> float:
-        """Weigh the losses: the mean over tokens and directions, times the steps if asked."""
-        scale = 1 / (tokens * len(self.bilm.config.directions))
-        if self.recipe.loss.times_unroll and self.recipe.data.regime == "stream":
-            scale *= self.recipe.data.unroll
-        return scale
-
-    def _dropout_generators(self, part: int) -> list[torch.Generator]:
-        return [
-            torch_generator(self.seed, "dropout", self.step_number, part, d, self.group.rank)
-            for d in range(len(self.bilm.config.directions))
-        ]
-
-    def _learning_rate(self, tokens: int) -> float:
-        schedule = self.recipe.schedule
-        return learning_rate(
-            self.seen,
-            tokens,
-            peak=self.recipe.optimizer.lr,
-            warmup=schedule.warmup_tokens,
-            total=self._total,
-            decay=schedule.decay,
-            decay_from=int(self._total * (1 - schedule.decay_share)),
-            floor=schedule.floor,
-        )
-
     def _update(self, rows: RowGradient, lr: float) -> float:
         """Clip all gradients together and change all weights; returns the norm before."""
         table = self.bilm.tokens.words if self.recipe.model.tied_softmax else None
@@ -383,25 +368,6 @@ class LmTrainer(Trainable):
         norm = clip_by_global_norm(gradients, self.recipe.optimizer.clip_norm)
         self.optimizer.step(updates, lr)
         return norm
-
-
-def heldout_perplexity(
-    objective: Objective, batches: Sequence[LmBatch], unknown: int
-) -> Perplexity:
-    """Measure batches of sentences: full softmax, no dropout; `unknown` is -1 without <UNK>."""
-    parts = []
-    for batch in batches:
-        logs, _ = objective.log_likelihoods(batch)
-        parts.append(
-            tally(
-                unknown,
-                [log.double().cpu().numpy() for log in logs],
-                list(batch.targets),
-                n_sentences=batch.sizes[0],
-                n_markers=batch.sizes[0],
-            )
-        )
-    return sum(parts[1:], start=parts[0])
 
 
 def _cutoffs(recipe: Recipe, n_words: int) -> tuple[int, ...]:
