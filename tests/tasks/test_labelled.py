@@ -14,7 +14,6 @@ from small_tasks import make
 from elmore.errors import ConfigError, ElmoreError, InputError
 from elmore.tasks import ClassifyExample, TagExample
 from elmore.tasks.data.labelled import (
-    Columns,
     is_span_scheme,
     label_names,
     read_texts,
@@ -48,12 +47,12 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
 @pytest.mark.parametrize("name", TABLES)
 def test_texts(name: str, tmp_path: Path) -> None:
     text, columns = TABLES[name]
-    found = read_texts(write(tmp_path / name, text), Columns(**columns))
+    found = read_texts(write(tmp_path / name, text), **columns)
     assert [(row.text, row.label) for row in found] == ROWS
     assert name in found[0].where
     packed = tmp_path / f"{name}.gz"
     packed.write_bytes(gzip.compress(text.encode()))
-    assert [row.text for row in read_texts(packed, Columns(**columns))] == [t for t, _ in ROWS]
+    assert [row.text for row in read_texts(packed, **columns)] == [t for t, _ in ROWS]
 
 
 def test_a_folder_per_label(tmp_path: Path) -> None:
@@ -63,7 +62,7 @@ def test_a_folder_per_label(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()  # hidden files are not texts
     for hidden in (tmp_path / ".git" / "1.txt", tmp_path / "pos" / ".DS_Store"):
         hidden.write_bytes(b"\x00\xff")
-    found = read_texts(tmp_path, Columns())
+    found = read_texts(tmp_path)
     assert [(row.text, row.label) for row in found] == [
         (f"{text}\nMore.", label) for text, label in reversed(ROWS)
     ]
@@ -86,8 +85,8 @@ TAGGED: dict[str, tuple[str, str | None] | tuple[str, str | None, str]] = {
 @pytest.mark.parametrize("name", TAGGED)
 def test_tokens(name: str, tmp_path: Path) -> None:
     content, label, *token = TAGGED[name]
-    columns = Columns(label=label, text=token[0] if token else None)
-    found = read_tokens(write(tmp_path / name, str(content)), columns)
+    path = write(tmp_path / name, str(content))
+    found = read_tokens(path, label=label, text=token[0] if token else None)
     assert [(row.tokens, row.tags) for row in found] == SENTENCES
 
 
@@ -98,11 +97,11 @@ def test_comments_and_words_that_look_like_them(tmp_path: Path) -> None:
         text = "".join(
             comment + row.replace(" ", space) for comment, row in zip(comments, rows, strict=True)
         )
-        found = read_tokens(write(tmp_path / f"{k}.conll", text), Columns())
+        found = read_tokens(write(tmp_path / f"{k}.conll", text))
         assert [row.tokens for row in found] == [("a", "#"), ("#", "b")]
         assert [row.where[-2:] for row in found] == [":2", ":6"]
     tabs = write(tmp_path / "t.conll", "a\tX\tO\n\n# three words\nb\tX\tO\n")
-    assert [row.tokens for row in read_tokens(tabs, Columns())] == [("a",), ("b",)]
+    assert [row.tokens for row in read_tokens(tabs)] == [("a",), ("b",)]
 
 
 def test_conllu(tmp_path: Path) -> None:
@@ -116,17 +115,17 @@ def test_conllu(tmp_path: Path) -> None:
         ("feats", ("Number=Sing", "_")),
         ("upos+xpos", ("PROPN+NNP", "VERB+VBD")),
     ):
-        (found,) = read_tokens(path, Columns(label=label))
+        (found,) = read_tokens(path, label=label)
         assert found.tags == tags
         assert found.where == f"{path}:1"
     with pytest.raises(ElmoreError, match="upos, xpos, feats"):
-        read_tokens(path, Columns(label="head"))
+        read_tokens(path, label="head")
 
 
 def test_frames_and_datasets() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(ROWS, columns=["text", "label"])
-    assert [(r.text, r.label) for r in read_texts(frame, Columns())] == ROWS
+    assert [(r.text, r.label) for r in read_texts(frame)] == ROWS
     datasets = pytest.importorskip("datasets")
     classes = datasets.ClassLabel(names=["O", "B-PER"])
     features = datasets.Features(
@@ -138,7 +137,7 @@ def test_frames_and_datasets() -> None:
     data = datasets.Dataset.from_dict(
         {"tokens": [["Ada", "fell"], ["Yes"]], "ner_tags": [[1, 0], [0]]}, features=features
     )
-    assert [(r.tokens, r.tags) for r in read_tokens(data, Columns())] == SENTENCES
+    assert [(r.tokens, r.tags) for r in read_tokens(data)] == SENTENCES
 
 
 def test_frames_of_one_token_per_row() -> None:
@@ -150,10 +149,10 @@ def test_frames_of_one_token_per_row() -> None:
         pandas.array([0, None, 1], dtype="Int64"),  # pandas.NA
         ["s0", "", "s1"],
     ):
-        found = read_tokens(pandas.DataFrame({"sentence": ids, **words}), Columns())
+        found = read_tokens(pandas.DataFrame({"sentence": ids, **words}))
         assert [(row.tokens, row.tags) for row in found] == SENTENCES
     with pytest.raises(InputError, match="no column says of which sentence; add a column called"):
-        read_tokens(pandas.DataFrame(words), Columns())
+        read_tokens(pandas.DataFrame(words))
 
 
 def test_what_is_missing_in_a_frame() -> None:
@@ -161,10 +160,10 @@ def test_what_is_missing_in_a_frame() -> None:
     for missing in (None, float("nan"), pandas.NA, pandas.NaT):
         frame = pandas.DataFrame({"text": ["a", "b"], "label": ["x", missing]}, dtype=object)
         with pytest.raises(InputError, match="row:1: column 'label' has no label"):
-            read_texts(frame, Columns())
+            read_texts(frame)
         frame = pandas.DataFrame({"text": ["a", missing], "label": ["x", "y"]}, dtype=object)
         with pytest.raises(InputError, match="row:1: column 'text' holds nothing, not a text"):
-            read_texts(frame, Columns())
+            read_texts(frame)
 
 
 def test_a_dataset_of_several_splits() -> None:
@@ -347,7 +346,7 @@ def test_a_label_that_was_not_trained(tmp_path: Path) -> None:
 def test_a_model_knows_the_separator_of_its_labels(tmp_path: Path) -> None:
     path = write(tmp_path / "data.csv", "text,label\na,x|y\nb,x\nc,y\n")
     task = make("classify", schedule__steps="1")
-    task.columns = Columns(separator="|")
+    task.separator = "|"
     task.fit(path)
     assert task.labels["classes"] == ["x", "y"]
     task.save(tmp_path / "model")

@@ -15,7 +15,7 @@ from small_models import FIXTURES
 from small_tasks import NAMES, task_class, write_data
 
 from elmore.errors import InputError
-from elmore.tasks.data.columns import Mention, read_documents
+from elmore.tasks.data.columns import read_documents
 from elmore.tasks.data.labelled import read_columns
 from elmore.tasks.data.tags import Span, spans_from_tags, tag_names, tag_rules, tags_from_spans
 from elmore.tasks.paper.nli import NliExample, read_pairs
@@ -112,7 +112,7 @@ def test_only_spaces_and_tabs_split(space: str, tmp_path: Path) -> None:
     path.write_text(f"{word}\tO\nb O\n")
     assert read_columns(path)[0].tokens == (word, "b")
     path.write_text(row(word, "-"))
-    assert next(read_documents(path)).sentences[0].tokens == (word,)
+    assert next(read_documents(path))[0].tokens == (word,)
     path.write_text(f"(3 (2 8{space}1\\/2) (4 joys))\n")
     assert next(read_trees(path))[0] == ((word, "joys"), 3)
     pair = {"sentence1": "x", "sentence2": "x", "gold_label": "neutral"}
@@ -177,11 +177,8 @@ def test_documents_nest_mentions(tmp_path: Path) -> None:
     path = tmp_path / "d"
     path.write_text(body)  # no marks: one document
     (document,) = read_documents(path)
-    assert set(document.sentences[0].mentions) == {
-        Mention(0, 0, 2),
-        Mention(0, 2, 1),
-        Mention(2, 2, 3),
-    }
+    mentions = {Span("2", 0, 0), Span("1", 0, 2), Span("3", 2, 2)}
+    assert set(document[0].mentions) == mentions
 
 
 def row(word: str, *cells: str) -> str:

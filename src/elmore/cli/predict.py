@@ -143,7 +143,7 @@ def _lines(
 
 def _items(predictor: Predictor[Any, Any], text: TextInput, column: str | None) -> Iterator[Any]:
     """What to predict on: tokens for a tagger, else what the task makes of lines."""
-    from elmore.tasks.data.labelled import Columns, is_table, read_texts
+    from elmore.tasks.data.labelled import is_table, read_texts
     from elmore.text.reading import read_input
 
     elmo = getattr(predictor, "elmo", None)
@@ -162,7 +162,7 @@ def _items(predictor: Predictor[Any, Any], text: TextInput, column: str | None) 
             if options.is_sentence(word):
                 yield from predictor.items(enumerate(word.split("\n"), 1), "the argument")
             elif is_table(word):
-                rows = read_texts(word, Columns(text=column), labelled=False)
+                rows = read_texts(word, text=column, labelled=False)
                 yield from (row.text for row in rows)
             else:
                 yield from predictor.items(read_input(word), "stdin" if word == "-" else word)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -19,8 +19,6 @@ from elmore.text.conll import TaggedSentence, conllu_sentences, split_columns
 from elmore.text.reading import numbered_lines
 
 __all__ = [
-    "Document",
-    "Mention",
     "Predicate",
     "Sentence2012",
     "TagKind",
@@ -78,59 +76,43 @@ class Predicate:
 
 
 @dataclass(frozen=True)
-class Mention:
-    """A mention inside a sentence, both ends included, and the number of its cluster."""
-
-    first: int
-    last: int
-    cluster: int
-
-
-@dataclass(frozen=True)
 class Sentence2012:
     """A sentence of a document."""
 
     tokens: tuple[str, ...]
     speaker: str
     predicates: tuple[Predicate, ...]
-    mentions: tuple[Mention, ...]
+    mentions: tuple[Span, ...]  # labelled with the numbers of their clusters
 
 
-@dataclass
-class Document:
-    """A document, or one of the parts that long documents are split into."""
-
-    name: str
-    sentences: list[Sentence2012] = field(default_factory=list)
-
-
-def read_documents(path: Path) -> Iterator[Document]:
+def read_documents(path: Path) -> Iterator[list[Sentence2012]]:
     """Read CoNLL-2012 columns: PropBank predicates with their arguments, clusters of mentions.
+
+    Yields the sentences of a document, or of one of the parts that long ones are split into.
 
     Raises:
         InputError: too few columns, brackets that do not close, labels that cross.
     """
-    document: Document | None = None
+    document: list[Sentence2012] | None = None
     rows: list[tuple[int, list[str]]] = []
 
     def end_sentence() -> None:
         if rows and document is not None:
-            document.sentences.append(_sentence(rows, path))
+            document.append(_sentence(rows, path))
         rows.clear()
 
     for number, line in numbered_lines(path):
         if line.startswith((_BEGIN, _END)):
             end_sentence()
             # A document that was ended may be empty, one that was merely followed by another not.
-            if document is not None and (document.sentences or line.startswith(_END)):
+            if document is not None and (document or line.startswith(_END)):
                 yield document
-            begins = line.startswith(_BEGIN)
-            document = Document(line[len(_BEGIN) :].strip()) if begins else None
+            document = [] if line.startswith(_BEGIN) else None
         elif not line.strip():
             end_sentence()
         else:
             if document is None:
-                document = Document(path.name)  # a file without marks is one document
+                document = []  # a file without marks is one document
             columns = split_columns(line)
             if len(columns) < _FIXED or (rows and len(columns) != len(rows[0][1])):
                 expected = len(rows[0][1]) if rows else f"{_FIXED} or more"
@@ -141,7 +123,7 @@ def read_documents(path: Path) -> Iterator[Document]:
                 )
             rows.append((number, columns))
     end_sentence()
-    if document is not None and document.sentences:
+    if document:
         yield document
 
 
@@ -193,9 +175,9 @@ def _roles(cells: list[str], where: list[dict[str, Any]]) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-def _mentions(cells: list[str], where: list[dict[str, Any]]) -> tuple[Mention, ...]:
-    found: list[Mention] = []
-    opened: dict[int, list[int]] = {}
+def _mentions(cells: list[str], where: list[dict[str, Any]]) -> tuple[Span, ...]:
+    found: list[Span] = []
+    opened: dict[str, list[int]] = {}
     for place, cell in enumerate(cells):
         if cell in ("-", "_", "*"):
             continue
@@ -205,14 +187,14 @@ def _mentions(cells: list[str], where: list[dict[str, Any]]) -> tuple[Mention, .
                 raise InputError(
                     f"'{shown(cell, 40)}' is not a cluster such as (3, 3), (3) or -", **where[place]
                 )
-            cluster = int(match[2])
+            cluster = str(int(match[2]))
             if match[1]:
                 opened.setdefault(cluster, []).append(place)
             if match[3]:
                 if not opened.get(cluster):
                     raise InputError(f"{cluster}) closes but was not opened", **where[place])
                 # Mentions of one cluster may nest: the one that opened last closes first.
-                found.append(Mention(opened[cluster].pop(), place, cluster))
+                found.append(Span(cluster, opened[cluster].pop(), place))
     for cluster, places in opened.items():
         if places:
             raise InputError(f"({cluster} does not close in its sentence", **where[places[-1]])

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from elmore.text.reading import numbered_lines
 from elmore.text.records import Text, data_suffix, json_lines, table_rows
 
 __all__ = [
-    "Columns",
     "LabelledText",
     "TableRow",
     "TagExample",
@@ -52,24 +51,7 @@ _SENTENCE = ("sentence", "sentence_id", "sentence #", "sent_id", "sent")
 _JSON = (".jsonl", ".ndjson")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Columns:
-    """Which columns to read; None for the usual names.
-
-    Attributes:
-        text: of the texts, or of the tokens.
-        label: of the labels, or of the tags: a name; for CoNLL columns also a number from 1; for
-            CoNLL-U upos, xpos, feats, or two of them with a + between.
-        separator: what separates several labels in one cell.
-    """
-
-    text: str | None = None
-    label: str | None = None
-    separator: str | None = None
-
-
-@dataclass(frozen=True)
-class LabelledText:
+class LabelledText(NamedTuple):
     """A text or its tokens, its label or labels as the data has them, and where it is."""
 
     text: Text
@@ -143,13 +125,16 @@ class TableRow:
 # --------------------------------------------------------------------- texts with labels
 
 
-def read_texts(data: Any, columns: Columns, *, labelled: bool = True) -> list[LabelledText]:
+def read_texts(
+    data: Any, *, text: str | None = None, label: str | None = None, labelled: bool = True
+) -> list[LabelledText]:
     """Read texts and their labels.
 
     Args:
         data: a file (.csv, .tsv, .jsonl), a folder with one folder of texts per label, a pandas
             frame, a `datasets.Dataset`, or a dictionary of lists; a text may be a list of tokens.
-        columns: which columns.
+        text: the column of the texts; None for the usual names.
+        label: the column of the labels.
         labelled: whether rows must have labels.
 
     Raises:
@@ -158,8 +143,8 @@ def read_texts(data: Any, columns: Columns, *, labelled: bool = True) -> list[La
     if isinstance(data, str | Path) and Path(data).is_dir():
         return _read_folder(Path(data))
     rows = list(table(data))
-    text = _find(rows[0], columns.text, _TEXT, "text")
-    label = _find(rows[0], columns.label, _LABEL, "label", other=text) if labelled else None
+    text = _find(rows[0], text, _TEXT, "text")
+    label = _find(rows[0], label, _LABEL, "label", other=text) if labelled else None
     return [
         LabelledText(_content(row, text), None if label is None else row.label(label), row.where)
         for row in rows
@@ -197,27 +182,31 @@ def _visible(path: Path) -> list[Path]:
 # --------------------------------------------------------------------- tokens with tags
 
 
-def read_tokens(data: Any, columns: Columns) -> list[TagExample]:
+def read_tokens(
+    data: Any, *, text: str | None = None, label: str | None = None
+) -> list[TagExample]:
     """Read sentences with one tag per token.
 
     Args:
         data: CoNLL columns, CoNLL-U (.conllu), .jsonl with a list of tokens and one of tags per
             line, .csv or .tsv with one token per row, a pandas frame or a `datasets.Dataset`
             of either kind.
-        columns: which columns.
+        text: the column of the tokens; None for the usual names.
+        label: the column of the tags: a name; for CoNLL columns also a number from 1; for CoNLL-U
+            upos, xpos, feats, or two of them with a + between.
 
     Raises:
         InputError: naming the file, line and column at fault.
     """
     if isinstance(data, str | Path) and not is_table(data):
         if data_suffix(str(data)) == ".conllu":
-            return _read_conllu(Path(data), columns.label or "upos")
-        return read_columns(Path(data), columns.label)
+            return _read_conllu(Path(data), label or "upos")
+        return read_columns(Path(data), label)
     rows = list(table(data))
-    token = _find(rows[0], columns.text, (*_TOKENS, *_TOKEN), "tokens")
+    token = _find(rows[0], text, (*_TOKENS, *_TOKEN), "tokens")
     lists = _is_list(rows[0].cells[token])
     usual = _TAGS if lists else (*_TAG, *_TAGS)
-    tag = _find(rows[0], columns.label, usual, "tags", other=token)
+    tag = _find(rows[0], label, usual, "tags", other=token)
     if lists or _is_list(rows[0].cells[tag]):
         return [_token_lists(row, token, tag) for row in rows]
     names = {name.lower(): name for name in rows[0].cells if name not in (token, tag)}

@@ -20,7 +20,7 @@ from elmore.base.optional import require
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report
 from elmore.tasks.data.labelled import (
-    Columns,
+    LabelledText,
     as_number,
     label_names,
     read_texts,
@@ -103,15 +103,15 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
     # ------------------------------------------------------------------- data
 
     def read(self, data: Any) -> list[ClassifyExample]:
-        return self._examples(data, self.columns)
+        return self._examples(read_texts(data, **self.columns))
 
     def from_lists(self, x: Sequence[Any], y: Sequence[Any]) -> list[ClassifyExample]:
-        return self._examples({"text": x, "label": y}, Columns())
+        return self._examples(read_texts({"text": x, "label": y}))
 
-    def _examples(self, data: Any, columns: Columns) -> list[ClassifyExample]:
+    def _examples(self, texts: Iterable[LabelledText]) -> list[ClassifyExample]:
         return [
-            dataclasses.replace(self.parse(found.text), label=found.label, where=found.where)
-            for found in read_texts(data, columns)
+            dataclasses.replace(self.parse(text), label=label, where=where)
+            for text, label, where in texts
         ]
 
     def parse(self, item: str | Sequence[str]) -> ClassifyExample:
@@ -129,11 +129,11 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
 
     def find_kind(self, examples: Sequence[ClassifyExample]) -> str:
         labels = [example.label for example in examples]
-        return label_names(labels, self.columns.separator, self.recipe.model.output)[0]
+        return label_names(labels, self.separator, self.recipe.model.output)[0]
 
     def find_labels(self, examples: Sequence[ClassifyExample]) -> dict[str, Any]:
         kind = self.kind or self.find_kind(examples)
-        _, names = label_names([e.label for e in examples], self.columns.separator, kind)
+        _, names = label_names([e.label for e in examples], self.separator, kind)
         self.metric = _METRICS[kind]
         if kind == "number":
             numbers = np.array([_number(example) for example in examples])
@@ -142,8 +142,8 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         if examples:
             refuse_single(names, "label")
         found: dict[str, Any] = {"kind": kind, "classes": names}
-        if kind == "labels" and self.columns.separator is not None:
-            found["separator"] = self.columns.separator
+        if kind == "labels" and self.separator is not None:
+            found["separator"] = self.separator
         return found
 
     def labels_fit(self, labels: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> bool:
@@ -160,9 +160,7 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         if example.label is None:
             raise InputError(f"{example.where or 'an example'}: there is no label; add one")
         single = self.labels["kind"] == "label"
-        names = (
-            (str(example.label),) if single else split_labels(example.label, self.columns.separator)
-        )
+        names = (str(example.label),) if single else split_labels(example.label, self.separator)
         known = self.labels["classes"]
         if unknown := next((name for name in names if name not in known), None):
             raise InputError(
@@ -194,7 +192,7 @@ class Classifier(LabelledTask[ClassifyExample, Classified]):
         self, train: list[ClassifyExample], held_out: list[ClassifyExample]
     ) -> tuple[list[ClassifyExample], list[ClassifyExample]]:
         """Learn from held-out examples with a label that no other training example has."""
-        separator = self.columns.separator
+        separator = self.separator
         known = {name for e in train for name in split_labels(e.label, separator)}
         kept = []
         for example in held_out:

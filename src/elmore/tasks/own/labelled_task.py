@@ -16,7 +16,6 @@ from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import cache_folder
 from elmore.errors import ConfigError, InputError
 from elmore.report import Report, Row
-from elmore.tasks.data.labelled import Columns
 from elmore.tasks.fitting import Split, fit_task
 from elmore.tasks.layers.encoders import (
     BiLstmStack,
@@ -75,31 +74,16 @@ class LabelledTask(Task[Example, Prediction]):
         super().__init__(elmo, **options)
         if self.recipe.elmo.output and not self.elmo_at_output:
             raise ConfigError(f"{self.name} reads ELMo at its input only; set elmo.output=false")
-        self.columns = Columns(text=text, label=label, separator=separator)
+        self.columns: dict[str, Any] = {"text": text, "label": label}
+        self.separator = separator
 
     @classmethod
-    def load(
-        cls,
-        path: str | Path,
-        *,
-        text: str | None = None,
-        label: str | None = None,
-        separator: str | None = None,
-        **options: Any,
-    ) -> Self:
-        """Load a trained model.
-
-        Args:
-            path: its folder, or that of the run that made it.
-            text: the column of the texts or tokens in data to evaluate on.
-            label: the column of the labels or tags.
-            separator: what separates several labels in one cell; by default as in training.
-            options: as in `Task.load`.
-        """
+    def load(cls, path: str | Path, **options: Any) -> Self:
+        """Load a trained model; options are those of `Task.load` and of the class."""
         task = super().load(path, **options)
         stored = task.labels.get("separator")
-        separator = stored if separator is None and isinstance(stored, str) else separator
-        task.columns = Columns(text=text, label=label, separator=separator)
+        if task.separator is None and isinstance(stored, str):
+            task.separator = stored
         return task
 
     @abstractmethod
@@ -220,7 +204,7 @@ class LabelledTask(Task[Example, Prediction]):
                     seed=self.seed,
                     device=self.device,
                     progress=self.progress,
-                    separator=self.columns.separator,
+                    separator=self.separator,
                 )
                 task.kind = self.kind
                 try:

@@ -20,7 +20,6 @@ from elmore.base.json import BelowOne, Count
 from elmore.errors import InputError
 from elmore.report import Report
 from elmore.tasks.data.labelled import (
-    Columns,
     TagExample,
     is_span_scheme,
     read_tokens,
@@ -86,11 +85,11 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
     # ------------------------------------------------------------------- data
 
     def read(self, data: Any) -> list[TagExample]:
-        return read_tokens(data, self.columns)
+        return read_tokens(data, **self.columns)
 
     def from_lists(self, x: Sequence[Any], y: Sequence[Any]) -> list[TagExample]:
         tokens = [self.tokenize(item) if isinstance(item, str) else item for item in x]
-        return read_tokens({"tokens": tokens, "tags": y}, Columns())
+        return read_tokens({"tokens": tokens, "tags": y})
 
     def find_kind(self, examples: Sequence[TagExample]) -> str:
         tags = {tag for example in examples for tag in example.tags}

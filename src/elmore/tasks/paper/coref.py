@@ -48,13 +48,11 @@ class CorefExample:
         sentences: token lists.
         speakers: of each sentence.
         clusters: mentions that mean the same.
-        name: of the document.
     """
 
     sentences: tuple[tuple[str, ...], ...]
     speakers: tuple[str, ...] = ()
     clusters: Clusters = ()
-    name: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,19 +90,17 @@ class Coref(Task[CorefExample, Clusters]):
     def read(self, path: Path) -> list[CorefExample]:
         found = []
         for document in read_documents(path):
-            clusters: dict[int, list[Place]] = {}
+            clusters: dict[str, list[Place]] = {}
             offset = 0
-            for sentence in document.sentences:
-                for mention in sentence.mentions:
-                    place = (offset + mention.first, offset + mention.last)
-                    clusters.setdefault(mention.cluster, []).append(place)
+            for sentence in document:
+                for cluster, first, last in sentence.mentions:
+                    clusters.setdefault(cluster, []).append((offset + first, offset + last))
                 offset += len(sentence.tokens)
             found.append(
                 CorefExample(
-                    tuple(sentence.tokens for sentence in document.sentences),
-                    tuple(sentence.speaker for sentence in document.sentences),
-                    tuple(tuple(sorted(set(cluster))) for cluster in clusters.values()),
-                    document.name,
+                    tuple(sentence.tokens for sentence in document),
+                    tuple(sentence.speaker for sentence in document),
+                    tuple(tuple(sorted(set(places))) for places in clusters.values()),
                 )
             )
         if not found:
@@ -143,9 +139,7 @@ class Coref(Task[CorefExample, Clusters]):
             tuple((a - before, b - before) for a, b in cluster if before <= a and b < end)
             for cluster in example.clusters
         )
-        return CorefExample(
-            sentences, example.speakers[start : start + size], clusters, example.name
-        )
+        return CorefExample(sentences, example.speakers[start : start + size], clusters)
 
     def _document_loss(self, example: CorefExample) -> Tensor:
         ranked = self._rank(example)

@@ -51,7 +51,7 @@ class Ner(Tagger):
     def read(self, data: Any) -> list[TagExample]:
         """Read CoNLL columns: word first, tag last; or any other data of a tagger."""
         if isinstance(data, str | Path) and not is_table(data):
-            return read_columns(Path(data), self.columns.label, spans=True)
+            return read_columns(Path(data), self.columns["label"], spans=True)
         return super().read(data)
 
     def find_kind(self, examples: Sequence[TagExample]) -> str:

@@ -88,7 +88,7 @@ class Srl(Task[SrlExample, Frames]):
         found = [
             SrlExample(sentence.tokens, sentence.predicates)
             for document in read_documents(path)
-            for sentence in document.sentences
+            for sentence in document
         ]
         if not any(example.predicates for example in found):
             raise InputError("there is no predicate; is this CoNLL-2012?", file=str(path))
