@@ -24,7 +24,6 @@ from elmore.tasks.layers.encoders import (
     masked_max,
     masked_mean,
     masked_softmax,
-    start_linear,
 )
 from elmore.tasks.layers.features import SpellingCnn, TokenFeatures, Tokens, WordTable
 from elmore.tasks.paper.coref import SpanScorer, SpanVectors, distance_buckets, prune
@@ -86,14 +85,6 @@ def test_layers_alternate_and_start_at_each_sentences_own_end() -> None:
         assert bool((found[row, length:] == 0).all())
 
 
-def test_blocks_start_orthogonal_with_an_open_forget_gate() -> None:
-    layer = HighwayLstm(4, 4, 0.0)
-    for block in (*layer.input_weight.chunk(6), *layer.state_weight.chunk(5)):
-        torch.testing.assert_close(block @ block.t(), torch.eye(4), atol=1e-5, rtol=0)
-    assert layer.bias.reshape(5, 4)[1].tolist() == [1] * 4
-    assert float(layer.bias.detach().sum()) == 4
-
-
 @pytest.mark.parametrize(
     "encoder",
     [BiLstm(6, 4), BiGru(6, 4), BiLstmStack(6, (4, 3), 0.5).eval(), AlternatingLstm(6, 4, 2, 0.0)],
@@ -123,22 +114,6 @@ def test_variational_dropout_drops_a_feature_everywhere() -> None:
     assert bool((dropped == dropped[:, :1]).all())
     assert not bool((dropped == dropped[:1]).all())
     assert torch.equal(dropout.eval()(x), x)
-
-
-def test_recurrent_dropout_keeps_its_mask_through_time() -> None:
-    torch.manual_seed(0)
-    layer = HighwayLstm(3, 4, dropout=0.5)
-    rows = torch.randn(12, 3)
-    assert not torch.equal(layer(rows, (3,) * 4), layer(rows, (3,) * 4))
-    layer.eval()
-    assert torch.equal(layer(rows, (3,) * 4), layer(rows, (3,) * 4))
-
-
-def test_linear_layers_start_from_glorot() -> None:
-    network = nn.Sequential(nn.Linear(50, 30), nn.ReLU(), nn.Linear(30, 1, bias=False))
-    start_linear(network)
-    assert float(network[0].bias.detach().abs().sum()) == 0
-    assert float(network[0].weight.detach().abs().max()) <= (6 / 80) ** 0.5
 
 
 def test_softmax_over_what_is_real() -> None:
@@ -213,16 +188,6 @@ def test_likelihood_is_that_of_all_paths(length: int) -> None:
     )
     gold = path_score(scores[0], crf.transitions, tuple(tags[0, :length].tolist()))
     torch.testing.assert_close(found[0], gold - torch.logsumexp(everything, 0))
-
-
-def test_padding_does_not_count() -> None:
-    torch.manual_seed(0)
-    crf = Crf(3)
-    scores, tags = torch.randn(1, 4, 3), torch.randint(3, (1, 4))
-    padded = torch.cat([scores, torch.full((1, 3, 3), 1e3)], dim=1)
-    more = torch.cat([tags, torch.ones(1, 3, dtype=torch.long)], dim=1)
-    lengths = torch.tensor([4])
-    torch.testing.assert_close(crf(padded, more, lengths), crf(scores, tags, lengths))
 
 
 def test_an_empty_sentence_is_certain() -> None:

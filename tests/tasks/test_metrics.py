@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 from typing import Any
 
 import pytest
 
-from elmore.errors import MissingExtra
-from elmore.tasks.data.tags import Span, spans_from_tags, split_tags
+from elmore.tasks.data.tags import Span, split_tags
 from elmore.tasks.paper.coref import cluster_scores
 from elmore.tasks.paper.qa import answer_scores, exact_match, normalise, word_f1
 from elmore.tasks.paper.srl import join_continuations, role_scores
 from elmore.tasks.scores import class_scores, span_scores
-
-
-def test_spans_of_iob1_are_three() -> None:
-    """In IOB1 a B only separates two spans of one label."""
-    spans = spans_from_tags("I-PER I-PER B-PER O I-LOC".split())
-    assert spans == (Span("PER", 0, 1), Span("PER", 2, 2), Span("LOC", 4, 4))
 
 
 def test_span_scores_by_hand() -> None:
@@ -186,15 +178,6 @@ def test_clusters_against_scorch() -> None:
         for name, theirs in (("muc", scorch.muc), ("b3", scorch.b_cubed), ("ceaf", scorch.ceaf_e)):
             recall, precision, _ = theirs(*sets)
             assert ours[name] == pytest.approx((100 * recall, 100 * precision), abs=1e-6), name
-
-
-def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
-        raise ModuleNotFoundError(name="seqeval")
-
-    monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(MissingExtra, match=r"install elmore\[tasks\]"):
-        span_scores([[Span("A", 0, 0)]], [[]], [1])
 
 
 def test_tags_are_split_only_if_all_are_joined() -> None:

@@ -87,19 +87,6 @@ def test_maxout_is_offered(tmp_path: Path) -> None:
     assert len(task.predict(["A joy", ""])) == 2
 
 
-@pytest.mark.parametrize("rnn", ["gru", "lstm"])
-def test_an_answer_has_17_tokens_at_most_and_runs_forwards(rnn: str, tmp_path: Path) -> None:
-    task = fitted("qa", tmp_path, model__rnn=f'"{rnn}"')
-    words = [f"w{k}" for k in range(30)]
-    example = task.parse(("What ?", " ".join(words)))
-    start, end = torch.full((1, 30), -5.0), torch.full((1, 30), -5.0)
-    start[0, 10], end[0, 3] = 9.0, 9.0  # backwards: not allowed
-    end[0, 27] = 8.0  # 18 tokens: not allowed
-    end[0, 26] = 7.0  # 17 tokens
-    task._scores = lambda examples: (start, end, torch.tensor([30]))
-    assert task.guess([example]) == [" ".join(words[10:27])]
-
-
 def test_the_first_of_equal_answers_is_taken() -> None:
     """As among all pairs of start and end: the earliest start, then the shortest."""
     task = task_class("qa")(None)

@@ -37,23 +37,6 @@ def test_values_out_of_bounds_are_refused(name: str, key: str, value: str, messa
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "value"),
-    [
-        ("ner", "model.lstm", "[]"),
-        ("ner", "characters.filters", "[]"),
-        ("ner", "optimizer.clip_value", "null"),
-        ("ner", "schedule.halve_patience", "-1"),
-        ("sentiment", "model.hidden", "[]"),
-        ("sentiment", "model.phrases_from", "0"),
-        ("coref", "model.spans_per_token", "3"),
-        ("qa", "model.by_sentence", "false"),
-    ],
-)
-def test_values_that_mean_none_or_all_are_taken(name: str, key: str, value: str) -> None:
-    quick_recipe(name, **{key: value})
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_shipped_recipes_come_back_from_json(name: str) -> None:
     sizes = ("laptop",) if name in ("tag", "classify") else ("laptop", "paper")

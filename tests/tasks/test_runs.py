@@ -16,7 +16,6 @@ from elmore.errors import ConfigError, InputError, MissingExtra, ResumeError
 from elmore.report import Report
 from elmore.tasks import (
     ClassifyExample,
-    CorefExample,
     NliExample,
     SentimentExample,
     TagExample,
@@ -219,24 +218,6 @@ def test_the_best_epoch_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     patient = make("sentiment", schedule__epochs="30", schedule__patience="2")
     stopped = patient.fit(data, dev=data).measured_on
     assert stopped["epochs"] == stopped["best epoch"] + 2 or stopped["epochs"] == 30
-
-
-def test_data_without_anything_to_learn_are_named() -> None:
-    plain = [TagExample(("Rain", "fell"), ("O", "O"))] * 2
-    named = TagExample(("Ada", "fell"), ("B-PER", "O"))
-    alone = CorefExample((("Rain", "fell"),), ("-",), (((0, 0),),))
-    pair = CorefExample((("Bo", "said", "he"),), ("-",), (((0, 0), (2, 2)),))
-    for name, examples, doubt in (
-        ("ner", plain, "no training sentence has an entity"),
-        ("ner", [*plain, named], None),
-        ("coref", [alone], "no two training mentions share a cluster"),
-        ("coref", [alone, pair], None),
-    ):
-        notes = make(name, schedule__epochs="1").fit(examples, dev=examples).notes
-        if doubt is None:
-            assert not any("last column" in note for note in notes)
-        else:  # and no advice that would not help
-            assert [note[: len(doubt)] for note in notes] == [doubt]
 
 
 def test_reports_say_what_was_trained(tmp_path: Path) -> None:

@@ -41,19 +41,12 @@ _REPORT = "report.json"
 
 @dataclass(frozen=True)
 class Split(Generic[Example]):
-    """The data of a training.
+    """The data of a training."""
 
-    Attributes:
-        train: examples to learn from.
-        dev: examples to evaluate on; none for no evaluation.
-        left_out: how many more there were to learn from.
-        how: in words, how `dev` was held out of the training data; empty if it was given.
-    """
-
-    train: list[Example]
-    dev: list[Example]
-    left_out: int = 0
-    how: str = ""
+    train: list[Example]  # to learn from
+    dev: list[Example]  # to evaluate on; none for no evaluation
+    left_out: int = 0  # how many more there were to learn from
+    how: str = ""  # in words, how `dev` was held out of the training data; empty if it was given
 
 
 def split_held_out(
@@ -123,7 +116,7 @@ def fit_task(
         patience = task.recipe.schedule.patience
         if not (trainer.finished() or (patience and trainer.evaluations_since_best >= patience)):
             try:
-                _train(task, split, trainer, resume, progress, often)
+                _train(task, trainer, resume, progress, often)
             except Stopped:
                 # The best model so far stays behind, for use.
                 if trainer.scores or not split.dev:
@@ -209,13 +202,12 @@ def _trainer(task: Task[Example, Any], split: Split[Example], run: Run) -> TaskT
 
 def _train(
     task: Task[Example, Any],
-    split: Split[Example],
     trainer: TaskTrainer[Example],
     resume: bool,
     progress: TrainingProgress,
     evaluate_epochs: int,
 ) -> None:
-    recipe, run, n_examples = task.recipe, trainer.run, len(split.train)
+    recipe, run, n_examples = task.recipe, trainer.run, len(trainer.batches.examples)
     cadence = Cadence(
         recipe.run.log_steps,
         recipe.run.save_minutes,
@@ -277,8 +269,7 @@ def _report(
 
 
 def _fit_notes(task: Task[Any, Any], scores: Sequence[float], split: Split[Any]) -> list[str]:
-    doubts = task.doubts(split.train)
-    notes = [*doubts]
+    notes = []
     if split.left_out:
         notes.append(f"{split.left_out} training examples are left out: {task.left_out}")
     if split.how:
@@ -288,10 +279,11 @@ def _fit_notes(task: Task[Any, Any], scores: Sequence[float], split: Split[Any])
         )
     if not scores:
         notes.append("no development data: the last weights are kept, nothing is scored")
-    elif max(scores) <= 0 and not doubts:
+    elif max(scores) <= 0:
         notes.append(
-            "the score never rose above 0; with little data take a smaller data.batch_size, "
-            "more schedule.epochs, or a larger optimizer.lr"
+            "the score never rose above 0; check that the labels are in the right column; with "
+            "little data take a smaller data.batch_size, more schedule.epochs, or a larger "
+            "optimizer.lr"
         )
     elif len(scores) > 1:
         notes.append(

@@ -186,10 +186,6 @@ class Task(Predictor[Example, Prediction]):
     def check_labels(self, examples: Sequence[Example]) -> None:
         """Refuse examples to score whose labels `self.labels` cannot give: by default none."""
 
-    def doubts(self, examples: Sequence[Example]) -> list[str]:
-        """Reasons why nothing can be learned from examples; by default there are none."""
-        return []
-
     def hold_out(self, examples: Sequence[Example]) -> tuple[list[Example], list[Example], str]:
         """What to learn from, what to evaluate on, and in words how that was chosen."""
         parts = split_held_out(examples, lambda e: self.length(e).bit_length(), seed=self.seed)

@@ -133,7 +133,7 @@ class Tagger(TagPredictor[TagExample], LabelledTask[TagExample, Tagged]):
 
     def fitted(self, examples: Sequence[TagExample]) -> TaskRecipe:
         recipe = super().fitted(examples)
-        if recipe.model.context != "auto":
+        if getattr(recipe.model, "context", None) != "auto":  # a network of its own has none
             return recipe
         spans = (self.kind or self.find_kind(examples)) == "spans"
         context = "lstm" if spans and len(examples) >= _LSTM_FROM else "window"

@@ -113,11 +113,6 @@ class Coref(Task[CorefExample, Clusters]):
     def length(self, example: CorefExample) -> int:
         return sum(map(len, example.sentences))
 
-    def doubts(self, examples: Sequence[CorefExample]) -> list[str]:
-        if any(len(cluster) > 1 for example in examples for cluster in example.clusters):
-            return []
-        return ["no two training mentions share a cluster; are the clusters in the last column?"]
-
     def build(self, features: TokenFeatures) -> Network:
         return _SpanRanker(features, self.recipe.model)
 

@@ -18,7 +18,7 @@ from elmore.tasks.data.labelled import TagExample, is_table, read_columns
 from elmore.tasks.layers.encoders import BiLstmStack, Crf
 from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.own.tag import Tagger
-from elmore.tasks.recipe import LayerSizes, TaskRecipe
+from elmore.tasks.recipe import LayerSizes
 
 __all__ = ["Ner", "NerSizes"]
 
@@ -56,14 +56,6 @@ class Ner(Tagger):
 
     def find_kind(self, examples: Sequence[TagExample]) -> str:
         return "spans"
-
-    def doubts(self, examples: Sequence[TagExample]) -> list[str]:
-        if any(tag != "O" for example in examples for tag in example.tags):
-            return []
-        return ["no training sentence has an entity; are the tags in the last column?"]
-
-    def fitted(self, examples: Sequence[TagExample]) -> TaskRecipe:
-        return self._asked[1].fitted(len(examples))
 
     def evaluate_epochs(self, n_examples: int) -> int:
         return 1
