@@ -12,12 +12,12 @@ pytest.importorskip("torch")
 
 from elmore import Elmo
 from elmore.compat import simple_elmo
-from elmore.compat.allennlp import character_ids, elmo_modules, embedder
+from elmore.compat.allennlp import elmo_modules, embedder
 
 FINDER = doctest.DocTestFinder(recurse=True)
 TESTS = {
     test.name: test
-    for module in (character_ids, elmo_modules, embedder, simple_elmo)
+    for module in (elmo_modules, embedder, simple_elmo)
     for test in FINDER.find(module)
     if test.examples
 }
@@ -32,7 +32,7 @@ def test_example(
     Elmo.load(small_pair).save(tmp_path / "my-model")
     monkeypatch.chdir(tmp_path)
     test = TESTS[name]
-    test.globs["batch_to_ids"] = character_ids.batch_to_ids
+    test.globs["batch_to_ids"] = embedder.batch_to_ids
     report: list[str] = []
     result = doctest.DocTestRunner().run(test, out=report.append, clear_globs=False)
     assert result.failed == 0, "".join(report)

@@ -84,7 +84,7 @@ def test_what_is_not_there_is_an_import_error() -> None:
 def test_unedited_imports_after_install() -> None:
     """In a process of its own: this one must not be left with a package `allennlp`."""
     code = (
-        f"import elmore.compat.install{IMPORTS}"
+        f"from elmore.compat import install; install(){IMPORTS}"
         "import allennlp, elmore.compat.allennlp as ours\n"
         "print(allennlp is ours, Elmo is ours.Elmo)"
     )
@@ -94,8 +94,8 @@ def test_unedited_imports_after_install() -> None:
 
 def test_install_comes_before_the_library_itself() -> None:
     code = "import sys, types; sys.modules['bilm'] = types.ModuleType('bilm')\n"
-    done = run("-c", code + "import elmore.compat.install")
-    assert "'bilm' is already imported; import elmore.compat.install before it" in done.stderr
+    done = run("-c", code + "import elmore.compat; elmore.compat.install()")
+    assert "'bilm' is already imported; call elmore.compat.install before it" in done.stderr
 
 
 def test_a_script_runs_unedited(small_pair: tuple[Path, Path], tmp_path: Path) -> None:

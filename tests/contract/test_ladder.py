@@ -42,7 +42,7 @@ TORCH_MODULES = {
     f"elmore.{name}"
     for name in (
         "analysis.ablations analysis.mixes "
-        "compat.allennlp.bilm_modules compat.allennlp.character_encoder "
+        "compat.allennlp.bilm_modules "
         "compat.allennlp.elmo_modules compat.bilm.model "
         "training.distributed training.optimizers training.task_trainer "
         "training.bilm.fine_tune training.bilm.objective training.bilm.plan "

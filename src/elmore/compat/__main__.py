@@ -5,35 +5,26 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from elmore.compat.old_paths import LIBRARIES, install
+from elmore.compat import LIBRARIES, install
 
 __all__ = ["main"]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a script as `python SCRIPT ARGS` would.
-
-    Returns:
-        0, 1 if the script imports what elmore does not have, 2 if there is no such script.
-    """
+def main() -> int:
+    """Run a script as `python SCRIPT ARGS` would; 1 if it imports what elmore does not have."""
     parser = argparse.ArgumentParser(
-        prog="python -m elmore.compat", description="Run old ELMo code with elmore."
-    )
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="run")
-    run = verbs.add_parser(
-        "run",
-        help="run a script",
+        prog="python -m elmore.compat",
         description=f"Run a script in which {', '.join(LIBRARIES)} are elmore.",
     )
-    run.add_argument("script", metavar="SCRIPT", help="Python file")
-    run.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="its arguments")
-    args = parser.parse_args(argv)
+    parser.add_argument("verb", metavar="run", choices=["run"])
+    parser.add_argument("script", metavar="SCRIPT", help="Python file")
+    parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="its arguments")
+    args = parser.parse_args()
     script = Path(args.script)
     if not script.is_file():
-        run.error(f"'{script}' does not exist")
+        parser.error(f"'{script}' does not exist")
     install()
     # What Python itself sets for a script: its arguments, and its folder for imports.
     sys.argv = [args.script, *args.args]

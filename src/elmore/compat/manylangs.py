@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.compat.old_paths import add_modules
+from elmore.compat import add_modules
 from elmore.elmo import Elmo
 from elmore.errors import ConfigError, FormatError
 from elmore.text.batching import with_padding_as_words

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.compat.old_paths import add_modules
+from elmore.compat import add_modules
 from elmore.elmo import Elmo
 from elmore.embedding.results import SentenceLayers, pool, unit_length
 from elmore.errors import ConfigError

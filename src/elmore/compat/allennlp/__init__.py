@@ -7,51 +7,15 @@ The old command is `python -m elmore.compat.allennlp elmo`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from elmore.base.optional import lazy_names
-from elmore.compat.old_paths import add_modules
-
-if TYPE_CHECKING:
-    from elmore.compat.allennlp.bilm_modules import ElmoLstm, _ElmoBiLm
-    from elmore.compat.allennlp.character_encoder import _ElmoCharacterEncoder
-    from elmore.compat.allennlp.character_ids import (
-        ELMoCharacterMapper,
-        ELMoTokenCharactersIndexer,
-        batch_to_ids,
-    )
-    from elmore.compat.allennlp.elmo_modules import (
-        Elmo,
-        ElmoTokenEmbedder,
-        ElmoTokenEmbedderMultiLang,
-        ScalarMix,
-    )
-    from elmore.compat.allennlp.embedder import ElmoEmbedder
-    from elmore.errors import ConfigError as ConfigurationError
-
-__all__ = [
-    "ConfigurationError",
-    "ELMoCharacterMapper",
-    "ELMoTokenCharactersIndexer",
-    "Elmo",
-    "ElmoEmbedder",
-    "ElmoLstm",
-    "ElmoTokenEmbedder",
-    "ElmoTokenEmbedderMultiLang",
-    "ScalarMix",
-    "_ElmoBiLm",
-    "_ElmoCharacterEncoder",
-    "batch_to_ids",
-]
+from elmore.compat import add_modules
 
 _MODULES = {
-    "bilm_modules": "ElmoLstm _ElmoBiLm",
-    "character_encoder": "_ElmoCharacterEncoder",
+    "bilm_modules": "ElmoLstm _ElmoBiLm _ElmoCharacterEncoder",
     "elmo_modules": "Elmo ElmoTokenEmbedder ElmoTokenEmbedderMultiLang ScalarMix",
-    "embedder": "ElmoEmbedder",
-    "character_ids": (
+    "embedder": (
         "ConfigurationError DEFAULT_OPTIONS_FILE DEFAULT_WEIGHT_FILE ELMoCharacterMapper "
-        "ELMoTokenCharactersIndexer batch_to_ids cached_path"
+        "ELMoTokenCharactersIndexer ElmoEmbedder batch_to_ids cached_path"
     ),
 }
 _NAMES = {

@@ -18,30 +18,25 @@ __all__ = ["main"]
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m elmore.compat.allennlp", description="AllenNLP's command over elmore."
-    )
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="elmo")
-    elmo = verbs.add_parser(
-        "elmo",
-        help="vectors for the sentences of a file",
+        prog="python -m elmore.compat.allennlp",
         description="Write the ELMo vectors of a file, one sentence per line, to HDF5.",
     )
-    elmo.add_argument("input_file", metavar="INPUT", help="UTF-8, tokens separated by white space")
-    elmo.add_argument("output_file", metavar="OUTPUT", help="HDF5 file to make")
-    kind = elmo.add_mutually_exclusive_group(required=True)
-    kind.add_argument("--all", action="store_const", const="all", dest="kind", help="all layers")
-    kind.add_argument("--top", action="store_const", const="top", dest="kind", help="the top one")
-    kind.add_argument(
-        "--average", action="store_const", const="average", dest="kind", help="their mean"
+    parser.add_argument("verb", metavar="elmo", choices=["elmo"])
+    parser.add_argument(
+        "input_file", metavar="INPUT", help="UTF-8, tokens separated by white space"
     )
-    elmo.add_argument("--vocab-path", help="not used, as ever")
-    elmo.add_argument("--options-file", help="options.json (default: the original model)")
-    elmo.add_argument("--weight-file", help="HDF5 weights (default: the original model)")
-    elmo.add_argument("--batch-size", type=int, default=64, help="sentences in a batch")
-    elmo.add_argument("--file-friendly-logging", action="store_true", help="not used")
-    elmo.add_argument("--cuda-device", type=int, default=-1, help="-1 for the CPU")
-    elmo.add_argument("--forget-sentences", action="store_true", help="no sentence_to_index")
-    elmo.add_argument(
+    parser.add_argument("output_file", metavar="OUTPUT", help="HDF5 file to make")
+    kinds = parser.add_mutually_exclusive_group(required=True)
+    for kind, what in {"all": "all layers", "top": "the top one", "average": "their mean"}.items():
+        kinds.add_argument(f"--{kind}", action="store_const", const=kind, dest="kind", help=what)
+    parser.add_argument("--vocab-path", help="not used, as ever")
+    parser.add_argument("--options-file", help="options.json (default: the original model)")
+    parser.add_argument("--weight-file", help="HDF5 weights (default: the original model)")
+    parser.add_argument("--batch-size", type=int, default=64, help="sentences in a batch")
+    parser.add_argument("--file-friendly-logging", action="store_true", help="not used")
+    parser.add_argument("--cuda-device", type=int, default=-1, help="-1 for the CPU")
+    parser.add_argument("--forget-sentences", action="store_true", help="no sentence_to_index")
+    parser.add_argument(
         "--use-sentence-keys", action="store_true", help="name datasets after their sentences"
     )
     return parser
@@ -68,20 +63,17 @@ def _embed(args: argparse.Namespace) -> None:
     if args.batch_size < 1:
         raise ConfigError(f"--batch-size {args.batch_size} holds no sentence; use 1 or more")
     with open_checked(Path(args.input_file), what="input") as stream:
-        lines = [
-            line
-            for _, line in read_lines(stream, what=args.input_file, max_line=LIMITS.text_line_bytes)
-        ]
+        numbered = read_lines(stream, what=args.input_file, max_line=LIMITS.text_line_bytes)
+        lines = [line for _, line in numbered]
     # Imported late, so that `--help` and wrong flags answer at once.
-    from elmore.compat.allennlp.character_ids import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
-    from elmore.compat.allennlp.embedder import ElmoEmbedder
+    from elmore.compat.allennlp import embedder
 
-    embedder = ElmoEmbedder(
-        args.options_file or DEFAULT_OPTIONS_FILE,
-        args.weight_file or DEFAULT_WEIGHT_FILE,
+    model = embedder.ElmoEmbedder(
+        args.options_file or embedder.DEFAULT_OPTIONS_FILE,
+        args.weight_file or embedder.DEFAULT_WEIGHT_FILE,
         args.cuda_device,
     )
-    embedder.embed_file(
+    model.embed_file(
         lines,
         args.output_file,
         args.kind,

@@ -10,26 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from elmore.compat.allennlp.bilm_modules import _ElmoBiLm
-from elmore.compat.allennlp.character_ids import (
+from elmore.compat.allennlp.embedder import (
     DEFAULT_OPTIONS_FILE,
     DEFAULT_WEIGHT_FILE,
     FileName,
     cached_path,
 )
 from elmore.errors import ConfigError, FormatError
-from elmore.errors import ConfigError as ConfigurationError
 from elmore.formats.containers.sources import FilesSource
 from elmore.formats.containers.torch_files import read_array
 from elmore.nn.elmo_layer import mix, normalise, without_markers
 
-__all__ = [
-    "ConfigurationError",
-    "Elmo",
-    "ElmoOutput",
-    "ElmoTokenEmbedder",
-    "ElmoTokenEmbedderMultiLang",
-    "ScalarMix",
-]
+__all__ = ["Elmo", "ElmoOutput", "ElmoTokenEmbedder", "ElmoTokenEmbedderMultiLang", "ScalarMix"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -83,22 +75,16 @@ class Elmo(nn.Module):
         if module is not None:
             if options_file is not None or weight_file is not None:
                 raise ConfigError("module= replaces the files; pass None for both")
-            # Any module with AllenNLP's interface will do, so there is no type to
-            # state.
+            # Any module with AllenNLP's interface will do, so there is no type to state.
             self._elmo_lstm: Any = module
         elif options_file is None or weight_file is None:
             raise ConfigError("pass options_file and weight_file, or module=")
         else:
-            self._elmo_lstm = _ElmoBiLm(
-                options_file,
-                weight_file,
-                requires_grad=requires_grad,
-                vocab_to_cache=vocab_to_cache,
-            )
+            self._elmo_lstm = _ElmoBiLm(options_file, weight_file, requires_grad, vocab_to_cache)
         self._has_cached_vocab = vocab_to_cache is not None
         self._keep_sentence_boundaries = keep_sentence_boundaries
         self._dropout = nn.Dropout(p=dropout)
-        self._n_mixes = num_output_representations
+        self._scalar_mixes: list[ScalarMix] = []
         for k in range(num_output_representations):
             scalar_mix = ScalarMix(
                 self._elmo_lstm.num_layers,
@@ -106,13 +92,9 @@ class Elmo(nn.Module):
                 initial_scalar_parameters=scalar_mix_parameters,
                 trainable=scalar_mix_parameters is None,
             )
-            # By this name and not in a ModuleList: state dicts of AllenNLP have these
-            # keys.
+            # By this name and not in a ModuleList: state dicts of AllenNLP have these keys.
             self.add_module(f"scalar_mix_{k}", scalar_mix)
-
-    @property
-    def _scalar_mixes(self) -> list[ScalarMix]:
-        return [getattr(self, f"scalar_mix_{k}") for k in range(self._n_mixes)]
+            self._scalar_mixes.append(scalar_mix)
 
     def get_output_dim(self) -> int:
         """Size of a mixed vector."""
@@ -120,11 +102,11 @@ class Elmo(nn.Module):
         return dim
 
     def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> ElmoOutput:
-        """Mix the layers of a batch.
+        """Mix the layers of a batch, which may have more axes in front.
 
         Args:
-            inputs: character ids of `batch_to_ids`, (batch, time, 50) or with more axes in front.
-            word_inputs: ids of cached words, (batch, time) or with more axes in front.
+            inputs: character ids of `batch_to_ids`, (batch, time, 50).
+            word_inputs: ids of cached words, (batch, time).
         """
         if word_inputs is not None and not self._has_cached_vocab:
             _LOGGER.warning("word_inputs without vocab_to_cache: they are not used")
@@ -163,17 +145,15 @@ class ScalarMix(nn.Module):
         trainable: bool = True,
     ) -> None:
         super().__init__()
-        start = [0.0] * mixture_size
-        if initial_scalar_parameters is not None:
-            start = [float(value) for value in initial_scalar_parameters]
+        given = initial_scalar_parameters
+        start = [0.0] * mixture_size if given is None else [float(value) for value in given]
         if len(start) != mixture_size:
             raise ConfigError(
                 f"{len(start)} initial_scalar_parameters for a mix of {mixture_size}; give one each"
             )
         self.mixture_size = mixture_size
         self.do_layer_norm = do_layer_norm
-        # A parameter of one number for each layer, as AllenNLP saved them; nn.mix has one
-        # vector.
+        # A parameter of one number for each layer, as AllenNLP saved them; ours is one vector.
         self.scalar_parameters = nn.ParameterList(
             [nn.Parameter(torch.tensor([value]), requires_grad=trainable) for value in start]
         )
@@ -182,9 +162,7 @@ class ScalarMix(nn.Module):
     def forward(self, tensors: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
         """Mix tensors of one shape.
 
-        Args:
-            tensors: `mixture_size` times (batch, time, dim); any shape without layer norm.
-            mask: which tokens are real, (batch, time); needed with layer norm.
+        Layer norm needs (batch, time, dim), and a mask of the tokens that are real, (batch, time).
         """
         if len(tensors) != self.mixture_size:
             raise ConfigError(
@@ -195,17 +173,28 @@ class ScalarMix(nn.Module):
             if mask is None:
                 raise ConfigError("a mix with do_layer_norm needs the mask; pass it")
             values = normalise(values, mask, "batch")
-        weights = torch.cat(list(self.scalar_parameters))
-        return mix(values, weights, self.gamma)
+        return mix(values, torch.cat(list(self.scalar_parameters)), self.gamma)
 
 
-class ElmoTokenEmbedder(nn.Module):
-    """One mix of a biLM's layers. The other arguments are those of `Elmo`.
+class _Projected(nn.Module):
+    """What may be followed by a linear layer."""
 
-    Args:
-        options_file: options.json; AllenNLP's default, the original model, if not given.
-        weight_file: the HDF5 weights.
-        projection_dim: size to project the vectors to.
+    def _project(self, dim: int, projection_dim: int | None) -> None:
+        self._projection = nn.Linear(dim, projection_dim) if projection_dim else None
+        self.output_dim = projection_dim or dim
+
+    def _projected(self, vectors: Tensor) -> Tensor:
+        return vectors if self._projection is None else self._projection(vectors)
+
+    def get_output_dim(self) -> int:
+        """Size of a vector."""
+        return self.output_dim
+
+
+class ElmoTokenEmbedder(_Projected):
+    """One mix of a biLM's layers, of the original model by default; arguments as in `Elmo`.
+
+    `projection_dim` is the size to project the vectors to.
     """
 
     def __init__(
@@ -224,35 +213,27 @@ class ElmoTokenEmbedder(nn.Module):
             options_file,
             weight_file,
             1,
-            do_layer_norm=do_layer_norm,
-            dropout=dropout,
-            requires_grad=requires_grad,
-            vocab_to_cache=vocab_to_cache,
+            requires_grad,
+            do_layer_norm,
+            dropout,
+            vocab_to_cache,
             scalar_mix_parameters=scalar_mix_parameters,
         )
-        dim = self._elmo.get_output_dim()
-        self._projection = nn.Linear(dim, projection_dim) if projection_dim else None
-        self.output_dim = projection_dim or dim
-
-    def get_output_dim(self) -> int:
-        """Size of a vector."""
-        return self.output_dim
+        self._project(self._elmo.get_output_dim(), projection_dim)
 
     def forward(self, elmo_tokens: Tensor, word_inputs: Tensor | None = None) -> Tensor:
         """The vectors of character ids (..., time, 50), (..., time, dim)."""
-        vectors: Tensor = self._elmo(elmo_tokens, word_inputs)["elmo_representations"][0]
-        return vectors if self._projection is None else self._projection(vectors)
+        return self._projected(self._elmo(elmo_tokens, word_inputs)["elmo_representations"][0])
 
 
-class ElmoTokenEmbedderMultiLang(nn.Module):
+class ElmoTokenEmbedderMultiLang(_Projected):
     """One ELMo for each language, each followed by a fixed matrix that aligns it (AllenNLP 0.9).
 
-    The arguments that are not listed are those of `Elmo`.
+    The arguments that are not listed are those of `ElmoTokenEmbedder`.
 
     Args:
         options_files: options.json by language.
         weight_files: HDF5 weights by language.
-        projection_dim: size to project the vectors to.
         scalar_mix_parameters: as in `Elmo`; the published alignments are for [-9e10, 1, -9e10].
         aligning_files: matrices by language, files of torch.save; identity for the others.
     """
@@ -272,40 +253,32 @@ class ElmoTokenEmbedderMultiLang(nn.Module):
         super().__init__()
         if not weight_files or set(options_files) != set(weight_files):
             raise ConfigError("options_files and weight_files must name the same languages")
-        unknown = set(aligning_files or {}) - set(weight_files)
-        if unknown:
+        if unknown := set(aligning_files or {}) - set(weight_files):
             raise ConfigError(
                 f"aligning_files has {sorted(unknown)[0]!r}, for which there is no model"
             )
-        dim: int | None = None
+        dims: dict[int, str] = {}
         for language in weight_files:
             elmo = Elmo(
                 options_files[language],
                 weight_files[language],
                 1,
-                do_layer_norm=do_layer_norm,
-                dropout=dropout,
-                requires_grad=requires_grad,
-                vocab_to_cache=vocab_to_cache,
+                requires_grad,
+                do_layer_norm,
+                dropout,
+                vocab_to_cache,
                 scalar_mix_parameters=scalar_mix_parameters,
             )
-            if dim not in (None, elmo.get_output_dim()):
-                raise ConfigError(
-                    f"the vectors of {language!r} have {elmo.get_output_dim()} numbers, those of "
-                    f"other languages {dim}; use models of one size"
-                )
             dim = elmo.get_output_dim()
+            dims[dim] = language
             # AllenNLP's names, by which trained models are loaded.
             self.add_module(f"elmo_{language}", elmo)
             file = (aligning_files or {}).get(language)
             self.add_module(f"aligning_{language}", _aligning(file, dim))
+        if len(dims) > 1:
+            raise ConfigError(f"vectors of different sizes, {dims}; use models of one size")
         self._languages = tuple(weight_files)
-        self._projection = nn.Linear(dim or 0, projection_dim) if projection_dim else None
-        self.output_dim = projection_dim or dim or 0
-
-    def get_output_dim(self) -> int:
-        """Size of a vector."""
-        return self.output_dim
+        self._project(dim, projection_dim)
 
     def forward(self, inputs: Tensor, lang: str, word_inputs: Tensor | None = None) -> Tensor:
         """The aligned vectors of character ids (..., time, 50) of a language."""
@@ -313,13 +286,11 @@ class ElmoTokenEmbedderMultiLang(nn.Module):
             raise ConfigError(f"lang={lang!r}; use one of {', '.join(self._languages)}")
         elmo: Elmo = getattr(self, f"elmo_{lang}")
         aligning: nn.Linear = getattr(self, f"aligning_{lang}")
-        vectors: Tensor = aligning(elmo(inputs, word_inputs)["elmo_representations"][0])
-        return vectors if self._projection is None else self._projection(vectors)
+        return self._projected(aligning(elmo(inputs, word_inputs)["elmo_representations"][0]))
 
 
 def _aligning(file: FileName | None, dim: int) -> nn.Linear:
-    """Make a layer that multiplies by a matrix, which does not learn."""
-    # Without a file nothing changes: usually the language that others are aligned to.
+    """A layer that multiplies by a matrix, which does not learn; without a file by identity."""
     matrix = torch.eye(dim)
     if file:
         path = cached_path(file)
