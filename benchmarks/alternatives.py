@@ -29,7 +29,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler, normalize
 
 from elmore import Elmo
-from elmore.analysis import linear_probe
+from elmore.analysis.pos import fit
 from elmore.analysis.wsd import Instance, SenseText, read_wsd
 from elmore.base.atomic import atomic_file
 from elmore.base.io import open_text
@@ -170,7 +170,7 @@ def pos(contender: Contender, data: Path) -> dict[str, float]:
         vectors = contender.words([[w for w, _ in s] for s in text])
         rows = np.concatenate(list(vectors)).astype(np.float16)
         halves.append((rows, np.array([tags.get(t, -1) for s in text for _, t in s])))
-    fitted = linear_probe.fit(*halves[0], *halves[1], n_classes=len(tags))
+    fitted = fit(*halves[0], *halves[1])
     return {"UPOS": 100 * float((fitted.predict(halves[2][0]) == halves[2][1]).mean())}
 
 

@@ -14,7 +14,7 @@ from elmore import Elmo
 from elmore.analysis.blimp import Blimp, Pair
 from elmore.analysis.lexical_substitution import LexicalSubstitution, gap
 from elmore.analysis.plots import _DRAWN, _is_ours, plot_report
-from elmore.analysis.probe import PROBES
+from elmore.cli.analyze import analyze
 from elmore.cli.main import main
 from elmore.errors import InputError
 from elmore.language_model.scores import score
@@ -137,7 +137,7 @@ def test_the_command_line_prints_the_reports(
 
 
 def test_every_report_has_a_picture(lm: Elmo, tmp_path: Path) -> None:
-    assert set(_DRAWN) == set(PROBES)
+    assert set(_DRAWN) == set(analyze.commands)
     pairs_file, items = tmp_path / "pairs.jsonl", tmp_path / "items.jsonl"
     pairs_file.write_text("".join(json.dumps(pair._asdict()) + "\n" for pair in pairs()))
     gold = {"lemma": "x.n", "tokens": TEXT[:6], "index": 2, "candidates": ["the"]}

@@ -13,7 +13,6 @@ from small_tasks import QUICK, SIZES, quick_recipe, task_class, write_data
 from elmore import Elmo
 from elmore.analysis import LayerWeighting, Mixes, Placement, SampleSize
 from elmore.analysis.plots import plot_report
-from elmore.analysis.probe import PROBES
 from elmore.errors import ConfigError, ElmoreError, InputError, ResumeError
 from elmore.report import Report
 
@@ -209,4 +208,3 @@ def test_misuse(tiny_elmo: Elmo, files: list[Path]) -> None:
             Placement(tiny_elmo, task=task)
     with pytest.raises(ConfigError, match="seeds=0"):
         Placement(tiny_elmo, seeds=0)
-    assert set(PROBES) >= {"layers", "placement", "sample-size", "mix"}

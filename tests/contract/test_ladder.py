@@ -41,7 +41,7 @@ TORCH_ROOMS = ("nn", "tasks")
 TORCH_MODULES = {
     f"elmore.{name}"
     for name in (
-        "analysis.ablations analysis.mixes "
+        "analysis.studies "
         "compat.allennlp.bilm_modules "
         "compat.allennlp.elmo_modules compat.bilm.model "
         "training.distributed training.optimizers training.task_trainer "

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from elmore.base.optional import lazy_names
 
 if TYPE_CHECKING:
-    from elmore.analysis.ablations import LayerWeighting, Placement, SampleSize
     from elmore.analysis.blimp import Blimp
     from elmore.analysis.lexical_substitution import LexicalSubstitution
-    from elmore.analysis.mixes import Mixes
     from elmore.analysis.neighbors import Neighbors
     from elmore.analysis.pos import Pos
+    from elmore.analysis.studies import LayerWeighting, Mixes, Placement, SampleSize
     from elmore.analysis.wsd import Wsd
 
 __all__ = [
@@ -30,12 +29,12 @@ __all__ = [
 _NAMES = {
     "Blimp": "elmore.analysis.blimp",
     "LexicalSubstitution": "elmore.analysis.lexical_substitution",
-    "LayerWeighting": "elmore.analysis.ablations",
-    "Mixes": "elmore.analysis.mixes",
+    "LayerWeighting": "elmore.analysis.studies",
+    "Mixes": "elmore.analysis.studies",
     "Neighbors": "elmore.analysis.neighbors",
-    "Placement": "elmore.analysis.ablations",
+    "Placement": "elmore.analysis.studies",
     "Pos": "elmore.analysis.pos",
-    "SampleSize": "elmore.analysis.ablations",
+    "SampleSize": "elmore.analysis.studies",
     "Wsd": "elmore.analysis.wsd",
 }
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

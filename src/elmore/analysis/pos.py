@@ -7,17 +7,20 @@ most frequent tag of a form, static vectors, and a biLM of the same shape with r
 
 from __future__ import annotations
 
+import copy
 import logging
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmore.analysis.linear_probe import L2_CHOICES, Fitted, fit
 from elmore.analysis.probe import LayerProbe, percent
+from elmore.base.optional import require
 from elmore.embedding.layer_cache import CachedLayers
 from elmore.embedding.results import LayerChoice
 from elmore.errors import ConfigError, InputError
@@ -26,14 +29,97 @@ from elmore.tasks.data.columns import TagKind, read_conllu
 from elmore.text.conll import TaggedSentence
 from elmore.text.word_vectors import WordVectors
 
-__all__ = ["Pos"]
+__all__ = ["Fitted", "Pos", "fit"]
 
 _logger = logging.getLogger(__name__)
 _FILES = ("train", "dev", "test")
+# From strong to weak: each fit starts from the one before.
+_L2_CHOICES = (1e-2, 1e-3, 1e-4, 1e-5)
+# Largest slope of the mean cross-entropy at which a fit ends.
+_TOLERANCE = 1e-4
+_BLOCK_ROWS = 16_384
 Half = NDArray[np.float16]
+Labels = NDArray[np.int64]
 Texts = Sequence[Sequence[TaggedSentence]]
 # What a probe sees of the three files.
 Features = tuple[Half, Half, Half]
+
+
+class Fitted(NamedTuple):
+    """A linear classifier on standardised vectors, by scikit-learn.
+
+    Attributes:
+        model: the classifier.
+        mean: of each feature, (dim,).
+        scale: of each feature, (dim,).
+        l2: the strength that was best on the development rows.
+        accuracy: there.
+        steps: iterations over all fits.
+    """
+
+    model: Any
+    mean: NDArray[np.float32]
+    scale: NDArray[np.float32]
+    l2: float
+    accuracy: float
+    steps: int
+
+    def predict(self, features: Half) -> Labels:
+        """The likeliest class of each row, (n,)."""
+        found = np.zeros(len(features), np.int64)
+        for start in range(0, len(features), _BLOCK_ROWS):
+            rows = (features[start : start + _BLOCK_ROWS] - self.mean) / self.scale
+            found[start : start + _BLOCK_ROWS] = self.model.predict(rows)
+        return found
+
+
+def fit(
+    features: Half,
+    labels: Labels,
+    dev_features: Half,
+    dev_labels: Labels,
+    *,
+    l2_choices: Sequence[float] = _L2_CHOICES,
+    max_steps: int = 200,
+) -> Fitted:
+    """Fit a classifier for each strength of l2 and keep the one that is best on other rows.
+
+    Features are standardised; the mean cross-entropy plus l2/2 times the squared weights is
+    minimised by L-BFGS.
+
+    Args:
+        features: (n, dim).
+        labels: class of each, (n,).
+        dev_features: rows to choose l2 by, (m, dim).
+        dev_labels: their classes, (m,); -1 for a class that no training row has.
+        l2_choices: strengths, tried from the largest to the smallest.
+        max_steps: limit of iterations for one strength.
+    """
+    linear_model: Any = require("sklearn.linear_model", "analyze", "the linear probe")
+    rows = features.astype(np.float32)
+    # In double precision: a float32 sum over a million rows loses digits.
+    mean = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+    rows -= mean
+    scale = np.sqrt(np.square(rows).mean(axis=0, dtype=np.float64)).astype(np.float32)
+    # A feature that hardly varies must not be blown up to the size of the others.
+    scale = np.where(scale > 1e-6, scale, np.float32(1))
+    rows /= scale
+    model = linear_model.LogisticRegression(warm_start=True, max_iter=max_steps, tol=_TOLERANCE)
+    tried: list[Fitted] = []
+    steps = 0
+    for l2 in sorted(l2_choices, reverse=True):
+        # scikit-learn sums the losses that we average.
+        model.C = 1 / (l2 * len(rows))
+        with warnings.catch_warnings():
+            # Few rows and weak l2 have no finite optimum; what max_steps reach is good enough.
+            warnings.filterwarnings("ignore", "lbfgs failed to converge")
+            model.fit(rows, labels)
+        steps += int(model.n_iter_.max())
+        fitted = Fitted(copy.deepcopy(model), mean, scale, l2, 0.0, steps)
+        accuracy = float((fitted.predict(dev_features) == dev_labels).mean())
+        tried.append(fitted._replace(accuracy=accuracy))
+    # The strongest of equally good ones.
+    return max(tried, key=lambda one: one.accuracy)._replace(steps=steps)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -79,7 +165,7 @@ class Pos(LayerProbe):
             for kind, problem in problems.items():
                 train, dev, test = features
                 tags, dev_tags, _ = problem.numbers
-                fitted = fit(train, tags, dev, dev_tags, n_classes=len(problem.names))
+                fitted = fit(train, tags, dev, dev_tags)
                 row = problem.row(name, test, fitted)
                 tables[kind].append(row)
                 _logger.info("%s, %s: %.2f (%d steps)", kind, name, row["test"], fitted.steps)
@@ -127,7 +213,7 @@ class Pos(LayerProbe):
         if static is not None:
             share = static.known(list(_words(texts[2])))
             measured["vectors"] = f"{self.vectors} ({share:.1%} of the test words)"
-        measured["l2"] = list(L2_CHOICES)
+        measured["l2"] = list(_L2_CHOICES)
         return measured
 
 
@@ -143,7 +229,7 @@ class _Problem:
     """
 
     names: list[str]
-    numbers: tuple[NDArray[np.int64], ...]
+    numbers: tuple[Labels, ...]
     known: NDArray[np.bool_]
     ambiguous: NDArray[np.bool_]
 
@@ -201,7 +287,7 @@ class _Problem:
             for number, name in enumerate(self.names)
         ]
 
-    def _scores(self, predicted: NDArray[np.int64]) -> dict[str, float | None]:
+    def _scores(self, predicted: Labels) -> dict[str, float | None]:
         right = predicted == self.numbers[2]
         return {
             "test": percent(right),

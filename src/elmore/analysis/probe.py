@@ -1,7 +1,4 @@
-"""The table of all analyses, and what the probes of single layers share.
-
-A new analysis is one file with a class whose `run(data)` gives a `Report`, and a line in `PROBES`.
-"""
+"""What the probes of single layers share: which layers, and a control with random weights."""
 
 from __future__ import annotations
 
@@ -21,28 +18,7 @@ from elmore.embedding.results import LayerChoice, layer_weights
 from elmore.text.word_vectors import WordVectors, read_word_vectors
 from elmore.training.seeds import numpy_generator
 
-__all__ = ["PROBES", "LayerProbe", "Views", "layer_views", "percent", "random_model"]
-
-# Name to module, class and what it tells.
-PROBES: dict[str, tuple[str, str, str]] = {
-    "pos": ("elmore.analysis.pos", "Pos", "how much of the part of speech a linear probe finds"),
-    "wsd": ("elmore.analysis.wsd", "Wsd", "which sense of a word is meant, by nearest neighbours"),
-    "neighbors": ("elmore.analysis.neighbors", "Neighbors", "similar uses of a word in a text"),
-    "blimp": ("elmore.analysis.blimp", "Blimp", "grammar: which of two sentences is likelier"),
-    "substitutes": (
-        "elmore.analysis.lexical_substitution",
-        "LexicalSubstitution",
-        "which words could replace a word in its sentence",
-    ),
-    "layers": (
-        "elmore.analysis.ablations",
-        "LayerWeighting",
-        "a task with the last layer, an equal mix, a learned one",
-    ),
-    "placement": ("elmore.analysis.ablations", "Placement", "a task with ELMo below, above, both"),
-    "sample-size": ("elmore.analysis.ablations", "SampleSize", "how much data ELMo saves"),
-    "mix": ("elmore.analysis.mixes", "Mixes", "the layers that trained tasks chose"),
-}
+__all__ = ["LayerProbe", "Views", "layer_views", "percent", "random_model"]
 
 # Layers to measure, with their names.
 Views = list[tuple[str, LayerChoice]]

@@ -1,26 +1,34 @@
-"""The paper's ablations: one task trained several times, changing one thing (§5.1, 5.2, 5.4)."""
+"""Studies of trained tasks: ablations, which change one thing (§5.1, 5.2, 5.4), and mixes (§5.5).
+
+A new ablation is a subclass of `TaskStudy` with its `variants`.
+"""
 
 from __future__ import annotations
 
 import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
+from elmore.base.json import from_json
 from elmore.base.messages import SILENT, Progress
 from elmore.elmo import Elmo
 from elmore.embedding.layer_cache import MAX_BYTES
-from elmore.errors import ConfigError, ResumeError
+from elmore.embedding.load import read_checkpoint
+from elmore.errors import ConfigError, FormatError, InputError, ResumeError
 from elmore.report import Report, Row
-from elmore.tasks.folder import PAPER_TASKS, task_class
-from elmore.tasks.recipe import TaskRecipe
+from elmore.tasks.folder import PAPER_TASKS, read_task, runs_of, task_class
+from elmore.tasks.recipe import ElmoRecipe, TaskRecipe
 from elmore.tasks.task import Task
+from elmore.training.bilm.recipe import MISSING
 from elmore.training.run import Run
 from elmore.training.seeds import numpy_generator
 
-__all__ = ["LayerWeighting", "Outcome", "Placement", "SampleSize", "TaskStudy", "Variant"]
+__all__ = ["LayerWeighting", "Mixes", "Placement", "SampleSize", "TaskStudy", "Variant"]
 
 _SHARES = (0.01, 0.03, 0.1, 0.3, 1.0)
 # Small samples are given more epochs, so that they see about as many examples; within reason.
@@ -32,8 +40,7 @@ _EVALUATION_SHARE = 0.1
 _ONE_SEED_FROM = 0.3
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(NamedTuple):
     """One way to train.
 
     Attributes:
@@ -41,20 +48,19 @@ class Variant:
         settings: changes of the recipe.
         elmo: whether ELMo enters at all.
         share: part of the training data; smaller shares are parts of larger ones.
-        seeds: how many runs.
+        seeds: how many runs; None for those of the study.
         evaluate_epochs: epochs between two evaluations.
     """
 
     name: str
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = {}
     elmo: bool = True
     share: float = 1.0
-    seeds: int = 1
+    seeds: int | None = None
     evaluate_epochs: int = 1
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What the runs of a variant gave.
 
     Attributes:
@@ -65,8 +71,8 @@ class Outcome:
     """
 
     variant: Variant
-    scores: tuple[float, ...]
-    curves: tuple[tuple[float, ...], ...]
+    scores: Sequence[float]
+    curves: Sequence[Sequence[float]]
     examples: int
 
     @property
@@ -134,47 +140,63 @@ class TaskStudy:
         Args:
             data: two files, TRAIN and DEV.
         """
-        outcomes = self._train_all(data)
-        first = outcomes[0].mean
+        if isinstance(data, str | Path) or len(data) != 2:
+            raise ConfigError(f"{self.name} takes two files: TRAIN DEV")
+        outcomes = self._outcomes(data)
+        tables, notes = self._tables(outcomes)
+        settings = [f"{key}={value}" for key, value in (self.settings or {}).items()]
+        return Report(
+            name=self.name,
+            metrics={outcome.variant.name: outcome.mean for outcome in outcomes},
+            measured_on={
+                "model": str(self.elmo.checkpoint.origin),
+                "task": self.task,
+                "score": f"{self.kind.metric} on development data",
+                "recipe": str(self.recipe),
+                "settings": settings or None,
+                "data": [str(path) for path in data],
+            },
+            tables=tables,
+            notes=notes,
+        )
+
+    def _tables(self, outcomes: Sequence[Outcome]) -> tuple[dict[str, list[Row]], list[str]]:
+        """The tables of the report, and its notes."""
         rows: list[Row] = [
             {
                 "system": outcome.variant.name,
                 self.kind.metric: outcome.mean,
                 "sd": outcome.sd,
-                "gain": outcome.mean - first,
+                "gain": outcome.mean - outcomes[0].mean,
                 "seeds": len(outcome.scores),
             }
             for outcome in outcomes
         ]
-        return self._report(
-            outcomes, {self.name: rows, "the paper (development)": self.paper}, data
-        )
+        return {self.name: rows, "the paper (development)": self.paper}, []
 
-    def _train_all(self, data: Sequence[str | Path]) -> list[Outcome]:
-        if isinstance(data, str | Path) or len(data) != 2:
-            raise ConfigError(f"{self.name} takes two files: TRAIN DEV")
+    def _outcomes(self, data: Sequence[str | Path]) -> list[Outcome]:
         variants = self.variants()
-        recipes = [self._recipe(variant) for variant in variants]
+        recipes = [self._recipe(variant.settings) for variant in variants]
         reader = self.kind(None, recipe=recipes[0])
         train, dev = reader.examples([data[0]]), reader.examples([data[1]])
         # One order for all shares: what a small share holds, larger ones hold too.
         order = numpy_generator(0, "share", len(train)).permutation(len(train)).tolist()
         metric = self.kind.metric
         outcomes = []
-        done, total = 0, sum(variant.seeds for variant in variants)
+        done, total = 0, sum(variant.seeds or self.seeds for variant in variants)
         for variant, recipe in zip(variants, recipes, strict=True):
             size = max(1, round(variant.share * len(train)))
             chosen = [train[k] for k in sorted(order[:size])]
             scores, curves = [], []
-            for seed in range(self.seed, self.seed + variant.seeds):
+            for seed in range(self.seed, self.seed + (variant.seeds or self.seeds)):
                 report = self._train(variant, recipe, chosen, dev, seed)
                 scores.append(report.metrics[metric])
                 curve = report.tables[f"{metric} by epoch"]
-                curves.append(tuple(float(row[metric] or 0) for row in curve))
+                curves.append([float(row[metric] or 0) for row in curve])
                 done += 1
                 said = f"{done} of {total}: {variant.name}, seed {seed}"
                 self.report(f"{said}: {metric} {scores[-1]:.2f}")
-            outcomes.append(Outcome(variant, tuple(scores), tuple(curves), size))
+            outcomes.append(Outcome(variant, scores, curves, size))
         return outcomes
 
     def _train(
@@ -203,32 +225,9 @@ class TaskStudy:
             evaluate_epochs=variant.evaluate_epochs,
         )
 
-    def _recipe(self, variant: Variant) -> TaskRecipe:
-        settings = {**(self.settings or {}), **variant.settings}
+    def _recipe(self, changes: Mapping[str, str]) -> TaskRecipe:
+        settings = {**(self.settings or {}), **changes}
         return TaskRecipe.load(self.recipe, self.task, self.kind.sizes, settings)
-
-    def _report(
-        self,
-        outcomes: Sequence[Outcome],
-        tables: Mapping[str, Sequence[Row]],
-        data: Sequence[str | Path],
-        notes: Sequence[str] = (),
-    ) -> Report:
-        settings = [f"{key}={value}" for key, value in (self.settings or {}).items()]
-        return Report(
-            name=self.name,
-            metrics={outcome.variant.name: outcome.mean for outcome in outcomes},
-            measured_on={
-                "model": str(self.elmo.checkpoint.origin),
-                "task": self.task,
-                "score": f"{self.kind.metric} on development data",
-                "recipe": str(self.recipe),
-                "settings": settings or None,
-                "data": [str(path) for path in data],
-            },
-            tables=tables,
-            notes=notes,
-        )
 
 
 def _check_recipe(run: Run, recipe: TaskRecipe) -> None:
@@ -272,10 +271,10 @@ class LayerWeighting(TaskStudy):
     def variants(self) -> list[Variant]:
         """The four rows of Table 2."""
         return [
-            Variant("baseline", elmo=False, seeds=self.seeds),
-            Variant("last only", {"elmo.layers": '"top"'}, seeds=self.seeds),
-            Variant("lambda 1", {"elmo.penalty": "1.0"}, seeds=self.seeds),
-            Variant("lambda 0.001", {"elmo.penalty": "0.001"}, seeds=self.seeds),
+            Variant("baseline", elmo=False),
+            Variant("last only", {"elmo.layers": '"top"'}),
+            Variant("lambda 1", {"elmo.penalty": "1.0"}),
+            Variant("lambda 0.001", {"elmo.penalty": "0.001"}),
         ]
 
 
@@ -302,13 +301,16 @@ class Placement(TaskStudy):
     def variants(self) -> list[Variant]:
         """The baseline and the three columns of Table 3."""
         places = {
-            "input only": {"elmo.input": "true", "elmo.output": "false"},
-            "input and output": {"elmo.input": "true", "elmo.output": "true"},
-            "output only": {"elmo.input": "false", "elmo.output": "true"},
+            "input only": ("true", "false"),
+            "input and output": ("true", "true"),
+            "output only": ("false", "true"),
         }
         return [
-            Variant("baseline", elmo=False, seeds=self.seeds),
-            *(Variant(name, settings, seeds=self.seeds) for name, settings in places.items()),
+            Variant("baseline", elmo=False),
+            *(
+                Variant(name, {"elmo.input": below, "elmo.output": above})
+                for name, (below, above) in places.items()
+            ),
         ]
 
 
@@ -337,7 +339,7 @@ class SampleSize(TaskStudy):
 
     def variants(self) -> list[Variant]:
         """The baseline and ELMo at each share."""
-        epochs = self._recipe(Variant("")).schedule.epochs
+        epochs = self._recipe({}).schedule.epochs
         variants = []
         for share in sorted(set(self.shares)):
             longer = {"schedule.epochs": str(round(epochs * min(_MAX_EPOCHS, 1 / share)))}
@@ -348,13 +350,7 @@ class SampleSize(TaskStudy):
                 variants.append(Variant(name, longer, elmo, share, seeds, apart))
         return variants
 
-    def run(self, data: Sequence[str | Path]) -> Report:
-        """Train and compare.
-
-        Args:
-            data: two files, TRAIN and DEV.
-        """
-        outcomes = self._train_all(data)
+    def _tables(self, outcomes: Sequence[Outcome]) -> tuple[dict[str, list[Row]], list[str]]:
         pairs = list(zip(outcomes[::2], outcomes[1::2], strict=True))
         rows: list[Row] = [
             {
@@ -368,17 +364,14 @@ class SampleSize(TaskStudy):
             }
             for baseline, elmo in pairs
         ]
-        tables = {"sample-size": rows, "epochs": _epochs(*pairs[-1])}
-        return self._report(outcomes, tables, data, _findings(pairs))
-
-
-def _epochs(baseline: Outcome, elmo: Outcome) -> list[Row]:
-    """The scores of every epoch at the largest share, first seed."""
-    curves = itertools.zip_longest(baseline.curves[0], elmo.curves[0])
-    return [
-        {"epoch": k * baseline.variant.evaluate_epochs, "baseline": one, "elmo": two}
-        for k, (one, two) in enumerate(curves, 1)
-    ]
+        # The scores of every epoch at the largest share, first seed.
+        largest, other = pairs[-1]
+        curves = itertools.zip_longest(largest.curves[0], other.curves[0])
+        epochs: list[Row] = [
+            {"epoch": k * largest.variant.evaluate_epochs, "baseline": one, "elmo": two}
+            for k, (one, two) in enumerate(curves, 1)
+        ]
+        return {self.name: rows, "epochs": epochs}, _findings(pairs)
 
 
 def _findings(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[str]:
@@ -398,3 +391,120 @@ def _findings(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[str]:
         f"% score: {f'{100 * share:g} %' if share else 'none'}",
         "the paper (SRL): 1 % of the data with ELMo is about the baseline's 10 %",
     ]
+
+
+# --------------------------------------------------------------------------- learned mixes
+
+_TOP = "top layer"
+
+
+class LearnedMix(NamedTuple):
+    """The mix of one place in one run.
+
+    Attributes:
+        task: name of the task.
+        place: "input" or "output".
+        weights: name of a layer to its weight, a softmax.
+        gamma: the scale.
+        penalty: lambda.
+    """
+
+    task: str
+    place: str
+    weights: Mapping[str, float]
+    gamma: float
+    penalty: float
+
+
+class Mixes:
+    """Collect the mixes of trained tasks; runs of the same kind are averaged.
+
+    Examples:
+        >>> report = Mixes().run(["runs/ner", "runs/srl"])
+        >>> share = report.tables["mix"][0]["layer 1"]
+    """
+
+    def run(self, data: Sequence[str | Path]) -> Report:
+        """Read trained tasks.
+
+        Args:
+            data: their folders, or those of their runs; a folder of several seeds counts as all
+                of them.
+        """
+        if isinstance(data, str | Path) or not data:
+            raise ConfigError("mix takes folders of trained tasks; name one or more")
+        found = {str(run): _mixes(run) for path in data for run in runs_of(path)}
+        mixes = [mix for of_run in found.values() for mix in of_run]
+        if not mixes:
+            raise InputError("none of these tasks was trained with ELMo; name others")
+        without = [run for run, of_run in found.items() if not of_run]
+        notes = [f"without ELMo, left out: {', '.join(without)}"] if without else []
+        groups: dict[tuple[str, str, tuple[str, ...], float], list[LearnedMix]] = {}
+        for mix in mixes:
+            # Shares of a softmax over just these layers: no others can be averaged with them.
+            key = (mix.task, mix.place, tuple(mix.weights), mix.penalty)
+            groups.setdefault(key, []).append(mix)
+        every = sorted({name for mix in mixes for name in mix.weights}, key=_order)
+        rows: list[Row] = []
+        metrics: dict[str, float] = {}
+        for (task, place, names, penalty), group in groups.items():
+            columns = {name: [mix.weights[name] for mix in group] for name in names}
+            means = {name: statistics.fmean(column) for name, column in columns.items()}
+            spread = [max(column) - min(column) for column in columns.values()]
+            rows.append(
+                {
+                    "task": task,
+                    "place": place,
+                    **{name: means.get(name) for name in every},
+                    "range": max(spread) if len(group) > 1 else None,
+                    "gamma": statistics.fmean(mix.gamma for mix in group),
+                    "lambda": penalty,
+                    "trainings": len(group),
+                }
+            )
+            if len(names) > 1:
+                name = f"{task} {place} layer 1 of {len(names)}, lambda {penalty:g}"
+                metrics[name] = means["layer 1"]
+        return Report(
+            name="mix",
+            metrics=metrics,
+            measured_on={"model": None, "trained tasks": list(found)},
+            tables={"mix": rows},
+            notes=[
+                "the paper: at the input the first LSTM layer is favoured; at the output the "
+                "weights are balanced, slightly in favour of lower layers",
+                "without layer norm layers differ in scale: a weight is not a share of the sum",
+                *notes,
+            ],
+        )
+
+
+def _order(name: str) -> tuple[bool, int, str]:
+    return name == _TOP, len(name), name  # layer 2 before layer 10, the unknown one last
+
+
+def _mixes(path: Path) -> list[LearnedMix]:
+    """The mix of each place of a trained task."""
+    content = read_task(path)
+    recipe = content.recipe.get("elmo")
+    use = from_json(ElmoRecipe, recipe, what=str(path), key="elmo", fix=MISSING)
+    places = [*(["input"] if use.input else []), *(["output"] if use.output else [])]
+    result = []
+    for k, place in enumerate(places):
+        scores = content.weights.get(f"features.elmo.mixes.{k}.weights")
+        if scores is None:
+            continue  # the baseline
+        gamma = content.weights.get(f"features.elmo.mixes.{k}.gamma")
+        if gamma is None or gamma.ndim or scores.ndim != 1 or not scores.size:
+            raise FormatError(f"'{path}' has no complete mix at its {place}; restore it")
+        # Shifted before exp, so that large scores do not overflow.
+        powers = np.exp(scores - scores.max())
+        if use.layers == "all":
+            names = [f"layer {layer}" for layer in range(len(powers))]
+        elif content.inside is None:  # only the biLM inside knows the number of the last layer
+            names = [_TOP]
+        else:
+            names = [f"layer {read_checkpoint(content.inside).config.n_layers - 1}"]
+        weights = dict(zip(names, (powers / powers.sum()).tolist(), strict=True))
+        result.append(LearnedMix(content.task, place, weights, float(gamma), use.penalty))
+    return result
