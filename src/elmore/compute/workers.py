@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import functools
 import os
-import queue
-import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,8 +20,6 @@ from elmore.errors import ConfigError
 __all__ = ["ThreadLimits", "Workers", "one_blas_thread"]
 
 Result = TypeVar("Result")
-# What the end of a process waits for a job in hand; jobs take milliseconds.
-_SECONDS_TO_LEAVE = 5.0
 
 # OpenBLAS, as numpy's wheels bundle it and as systems have it.
 _PREFIXES = ("scipy_openblas", "openblas")
@@ -34,13 +28,12 @@ _blas_lock = threading.Lock()
 _blas_users = 0
 _blas_threads = 1
 
-_Item = tuple[Callable[[], Any], Future[Any], int]
-
 
 class _Inside(threading.local):
-    """Whose job this thread is running."""
+    """Whose job this thread is running, and with how many threads inside it."""
 
     workers: Workers | None = None
+    threads = 0
 
 
 _inside = _Inside()
@@ -80,15 +73,14 @@ class Workers:
         count: int | None = None,
         limits: ThreadLimits | None = None,
     ) -> None:
-        self.limits = limits or ThreadLimits()
-        self._lock = threading.Lock()
-        self._jobs: queue.SimpleQueue[_Item | None] | None = None
-        self._process = 0
-        self._at_exit: Callable[[], None] = lambda: None
         if threads is not None and threads < 1:
             raise ConfigError(f"threads={threads}; use 1 or more")
+        self.limits = limits or ThreadLimits()
         self.threads = threads if threads is not None else available_threads()
         self.count = min(2 if count is None else count, self.threads)
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._process = 0
 
     def run(
         self,
@@ -108,14 +100,12 @@ class Workers:
             for result in results:
                 done(result)
             return results
-        waiting = self._started()
-        futures: list[Future[Result]] = [Future() for _ in jobs]
+        futures: list[Future[Result]] = []
         # What a library inside a job may use, so that all jobs together keep to `threads`.
         inner = max(1, self.threads // max(1, min(len(jobs), self.count)))
         with self.limits.kept():
             try:
-                for job, future in zip(jobs, futures, strict=True):
-                    waiting.put((job, future, inner))
+                futures.extend(self._submit(job, inner) for job in jobs)
                 results = []
                 for future in futures:
                     results.append(future.result())
@@ -133,11 +123,9 @@ class Workers:
         """
         if self.count == 1:
             return [job() for job in jobs]
-        waiting = self._started()
-        futures: list[Future[Result]] = [Future() for _ in jobs[1:]]
+        futures: list[Future[Result]] = []
         try:
-            for job, future in zip(jobs[1:], futures, strict=True):
-                waiting.put((job, future, 1))
+            futures.extend(self._submit(job, 1) for job in jobs[1:])
             results = [jobs[0]()] if jobs else []
             for job, future in zip(jobs[1:], futures, strict=True):
                 results.append(job() if future.cancel() else future.result())
@@ -146,81 +134,30 @@ class Workers:
             _end(futures)
             raise
 
-    def _started(self) -> queue.SimpleQueue[_Item | None]:
+    def _submit(self, job: Callable[[], Result], inner: int) -> Future[Result]:
         with self._lock:
-            # A forked process has none of the threads, and its queue may hold jobs of the parent.
-            if self._jobs is None or self._process != os.getpid():
+            # A forked process has none of the threads.
+            if self._pool is None or self._process != os.getpid():
                 self._process = os.getpid()
-                self._jobs = queue.SimpleQueue()
-                self._start(self._jobs)
-            return self._jobs
-
-    def _start(self, jobs: queue.SimpleQueue[Any]) -> None:
-        ready = threading.Barrier(self.count + 1)
-        myself = weakref.ref(self)  # or its own threads would keep it alive
-        started = [
-            threading.Thread(target=_work, args=(jobs, myself, ready, self.limits), daemon=True)
-            for _ in range(self.count)
-        ]
-        with self.limits.kept():
-            for thread in started:
-                thread.start()
-            ready.wait()
-        self._at_exit = functools.partial(_leave, jobs, started)
-        atexit.register(self._at_exit)
-
-    def close(self) -> None:
-        """End the threads after the jobs that are waiting."""
-        with self._lock:
-            if self._jobs is not None and self._process == os.getpid():
-                for _ in range(self.count):
-                    self._jobs.put(None)
-            self._jobs = None
-            atexit.unregister(self._at_exit)
-
-    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not ending():  # the threads end with the process, and names may be gone
-            self.close()
+                self._pool = ThreadPoolExecutor(self.count, initializer=self.limits.enter)
+            return self._pool.submit(_perform, self, job, inner)
 
 
-def _leave(jobs: queue.SimpleQueue[_Item | None], threads: Sequence[threading.Thread]) -> None:
-    """Let threads end before Python does: one that is cut off inside C code may abort."""
-    for _ in threads:
-        jobs.put(None)
-    for thread in threads:
-        thread.join(_SECONDS_TO_LEAVE)
+def _perform(workers: Workers, job: Callable[[], Result], inner: int) -> Result:
+    """Do a job in a worker thread, whose libraries may use `inner` threads."""
+    if inner != _inside.threads:
+        _inside.threads = inner
+        workers.limits.set(inner)
+    _inside.workers = workers
+    try:
+        return job()
+    finally:
+        _inside.workers = None
 
 
 def _end(futures: Sequence[Future[Any]]) -> None:
-    """Take back what was not begun, and wait for the rest; what was never queued counts so too."""
+    """Take back what was not begun, and wait for the rest."""
     wait([future for future in futures if not future.cancel()])
-
-
-def _work(
-    jobs: queue.SimpleQueue[_Item | None],
-    workers: weakref.ref[Workers],
-    ready: threading.Barrier,
-    limits: ThreadLimits,
-) -> None:
-    limits.enter()
-    now = 1
-    limits.set(now)
-    ready.wait()
-    while (item := jobs.get()) is not None:
-        job, future, inner = item
-        if future.set_running_or_notify_cancel():
-            if inner != now:
-                now = inner
-                limits.set(now)
-            _inside.workers = workers()
-            try:
-                future.set_result(job())
-            except BaseException as error:
-                future.set_exception(error)
-            finally:
-                _inside.workers = None
-        # Nothing of a finished job may live on in an idle thread.
-        del item, job, future
 
 
 # --------------------------------------------------------------------------- numpy's threads
