@@ -33,8 +33,6 @@ from elmore.training.task_trainer import LengthBatches, TaskTrainer
 if TYPE_CHECKING:
     from elmore.tasks.task import Task
 
-__all__ = ["Split", "fit_task", "over_seeds", "split_held_out"]
-
 Item = TypeVar("Item")
 _REPORT = "report.json"
 
@@ -121,10 +119,12 @@ def fit_task(
                 # The best model so far stays behind, for use.
                 if trainer.scores or not split.dev:
                     task.scores = {task.metric: trainer.best} if trainer.scores else {}
-                    _keep(task, trainer)
+                    trainer.finish()
+                    task.take_trained_bilm()
                     task.save(run.checkpoint_path, overwrite=True)
                 raise
-        _keep(task, trainer)
+        trainer.finish()
+        task.take_trained_bilm()
         none = Report(name=task.name, metrics={})
         measured = task.measured(split.dev) if split.dev else none
         task.scores = measured.metrics
@@ -223,12 +223,6 @@ def _train(
             score=lambda found: found[task.metric],
             report=lambda line: read({**line, "epoch": round(line["examples"] / n_examples)}),
         )
-
-
-def _keep(task: Task[Example, Any], trainer: TaskTrainer[Example]) -> None:
-    """Put the best weights into the network, and a biLM that was trained into the task."""
-    trainer.finish()
-    task.take_trained_bilm()
 
 
 # --------------------------------------------------------------------- reports

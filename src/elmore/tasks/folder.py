@@ -40,24 +40,6 @@ from elmore.text.segmenter import Tokenizer
 if TYPE_CHECKING:
     from elmore.tasks.task import Task
 
-__all__ = [
-    "FACTS",
-    "PAPER_TASKS",
-    "TASKS",
-    "TrainedTask",
-    "bilm_of",
-    "find_model",
-    "find_task",
-    "load",
-    "read_facts",
-    "read_task",
-    "ready_models",
-    "runs_of",
-    "task_class",
-    "word_rows",
-    "write_task",
-]
-
 # The module and class of each task. The names of tasks in files are looked up here; nothing that a
 # file names is imported.
 TASKS = {

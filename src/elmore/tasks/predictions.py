@@ -30,23 +30,6 @@ from elmore.tasks.data.tags import (
 )
 from elmore.text.splitter import split_sentences
 
-__all__ = [
-    "Classified",
-    "Predictor",
-    "TagPredictor",
-    "Tagged",
-    "best_path",
-    "class_labels_fit",
-    "class_line",
-    "classified",
-    "cut_text",
-    "mark_spans",
-    "paint",
-    "softmax",
-    "steps_of",
-    "tagged",
-]
-
 Array = NDArray[np.float32]
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
@@ -63,14 +46,10 @@ class Predictor(ABC, Generic[Example, Prediction]):
     For single predictions call `predict` or `pipe`. To print them, call `lines`, which takes the
     same items: sentences, or what `items` makes of the lines of a text file. For a table, call
     `elmore.tasks.label_table`, which keeps the columns and adds the labels.
-
-    Attributes:
-        name: of the task.
-        formats: what `lines` can write.
     """
 
-    name: ClassVar[str]
-    formats: ClassVar[tuple[str, ...]] = ("text", "jsonl")
+    name: ClassVar[str]  # of the task
+    formats: ClassVar[tuple[str, ...]] = ("text", "jsonl")  # what `lines` can write
 
     def predict(self, items: Iterable[Any]) -> list[Prediction]:
         """Predict on new text: sentences or their tokens, or what `parse` of the task says.

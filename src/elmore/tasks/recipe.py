@@ -19,18 +19,6 @@ from elmore.nn.elmo_layer import LayerNorm
 from elmore.training.bilm.recipe import MISSING, read_recipe
 from elmore.training.task_trainer import LearningRecipe, PaceRecipe
 
-__all__ = [
-    "FEW",
-    "CharactersRecipe",
-    "DataRecipe",
-    "ElmoRecipe",
-    "LayerSizes",
-    "RunRecipe",
-    "TaskRecipe",
-    "WordsRecipe",
-]
-
-
 # Units of each layer of a network.
 LayerSizes = Annotated[tuple[Count, ...], Meta(max_length=LIMITS.layers)]
 # With fewer training examples, a tenth of them is too little to choose an epoch by.

@@ -9,8 +9,6 @@ from elmore.base.optional import require
 from elmore.report import Row
 from elmore.tasks.data.tags import Span, tags_from_spans
 
-__all__ = ["class_scores", "set_scores", "span_scores"]
-
 
 def span_scores(
     gold: Sequence[Sequence[Span]], found: Sequence[Sequence[Span]], lengths: Sequence[int]

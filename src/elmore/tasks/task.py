@@ -32,6 +32,7 @@ from elmore.tasks.layers.features import (
     FrozenLayers,
     LiveLayers,
     Network,
+    Texts,
     TokenFeatures,
     TokenIndex,
     Tokens,
@@ -46,8 +47,6 @@ from elmore.text.tokenizer import tokenize
 from elmore.text.word_vectors import read_word_vectors
 from elmore.training.display import TrainingProgress
 from elmore.training.seeds import seeded
-
-__all__ = ["Data", "Task"]
 
 # Files to read, or examples.
 Data = str | Path | Sequence[Any]
@@ -67,24 +66,15 @@ class Task(Predictor[Example, Prediction]):
         seed: the one seed.
         device: where to compute.
         progress: as in `Elmo.embed`, for sentences whose layers are computed.
-
-    Attributes:
-        metric: which of its scores decides what is best; higher is better.
-        sizes: dataclass of the section `model` of its recipes.
-        example: class of what it learns from.
-        needs: optional packages that its scores need.
-        left_out: which examples are not learned from.
-        guess_size: examples that are predicted together, if a training batch is smaller.
-        tokenizer: how raw text is split, as in `Elmo.load`; None for the tokenizer of `elmo`.
     """
 
-    metric: str
-    sizes: ClassVar[type]
-    example: ClassVar[type]
-    needs: ClassVar[tuple[str, ...]] = ()
-    left_out: ClassVar[str] = "longer than data.max_length"
-    guess_size: int = 1
-    tokenizer: Tokenizer | None = None
+    metric: str  # which of its scores decides what is best; higher is better
+    sizes: ClassVar[type]  # dataclass of the section `model` of its recipes
+    example: ClassVar[type]  # class of what it learns from
+    needs: ClassVar[tuple[str, ...]] = ()  # optional packages that its scores need
+    left_out: ClassVar[str] = "longer than data.max_length"  # what is not learned from
+    guess_size: int = 1  # examples that are predicted together, if a training batch is smaller
+    tokenizer: Tokenizer | None = None  # how raw text is split; None as `elmo` does
     index: TokenIndex  # once there is a network
 
     def __init__(
@@ -423,11 +413,7 @@ class Task(Predictor[Example, Prediction]):
         sentence = self.elmo.tokenize(text) if self.elmo is not None else tokenize(text)
         return sentence.tokens
 
-    def tokens(
-        self,
-        sentences: Sequence[Sequence[str]],
-        parts: Sequence[Sequence[Sequence[str]]] | None = None,
-    ) -> Tokens:
+    def tokens(self, sentences: Sequence[Sequence[str]], parts: Texts | None = None) -> Tokens:
         """Index sentences for the network; `parts` as in `TokenIndex.batch`."""
         return self.index.batch(sentences, parts)
 

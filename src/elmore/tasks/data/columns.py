@@ -18,16 +18,6 @@ from elmore.tasks.data.tags import Span
 from elmore.text.conll import TaggedSentence, conllu_sentences, split_columns
 from elmore.text.reading import numbered_lines
 
-__all__ = [
-    "Predicate",
-    "Sentence2012",
-    "TagKind",
-    "read_conllu",
-    "read_documents",
-    "split_pairs",
-    "unescape",
-]
-
 TagKind = Literal["upos", "xpos"]
 _BEGIN, _END = "#begin document", "#end document"
 # CoNLL-2012 has eleven fixed columns, then one per predicate, and the clusters last.

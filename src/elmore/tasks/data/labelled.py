@@ -26,20 +26,6 @@ from elmore.text.conll import column_sentences
 from elmore.text.reading import numbered_lines
 from elmore.text.records import Text, data_suffix, json_lines, table_rows
 
-__all__ = [
-    "LabelledText",
-    "TableRow",
-    "TagExample",
-    "is_span_scheme",
-    "is_table",
-    "label_names",
-    "label_table",
-    "read_columns",
-    "read_texts",
-    "read_tokens",
-    "table",
-]
-
 # Names of columns that need not be named, in the order of preference.
 _TEXT = ("text", "sentence", "review", "content", "comment", "message", "document", "body", "title")
 _LABEL = ("label", "labels", "class", "category", "target", "sentiment", "score", "rating", "y")

@@ -5,22 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-__all__ = [
-    "FORBIDDEN",
-    "JOINT",
-    "Scheme",
-    "Span",
-    "is_tag",
-    "names_fit",
-    "spans_from_tags",
-    "split_tags",
-    "tag_names",
-    "tag_rules",
-    "tagger_labels_fit",
-    "tags_fit",
-    "tags_from_spans",
-]
-
 Scheme = Literal["IOB2", "BIOUL"]
 # Tags that always begin a span, and tags that always end one, in any of the schemes.
 _BEGIN, _END = "BSU", "ELSU"

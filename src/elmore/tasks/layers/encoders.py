@@ -12,22 +12,6 @@ from elmore.compute.recurrence import Clips
 from elmore.nn.lstm import Packing
 from elmore.nn.lstm_steps import LstmSteps
 
-__all__ = [
-    "AlternatingLstm",
-    "BiGru",
-    "BiLstm",
-    "BiLstmStack",
-    "Crf",
-    "HighwayLstm",
-    "SelfAttentivePooling",
-    "Trilinear",
-    "VariationalDropout",
-    "masked_max",
-    "masked_mean",
-    "masked_softmax",
-    "start_linear",
-]
-
 
 def start_linear(network: nn.Module) -> None:
     """Start all linear layers of a network from Glorot's uniform distribution, biases from 0."""

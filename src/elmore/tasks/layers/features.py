@@ -28,21 +28,6 @@ from elmore.text.tokenizer import respell
 from elmore.text.word_vectors import WordVectors
 from elmore.training.seeds import numpy_generator
 
-__all__ = [
-    "ElmoMixes",
-    "FrozenLayers",
-    "LiveLayers",
-    "Network",
-    "SpellingCnn",
-    "TokenFeatures",
-    "TokenIndex",
-    "Tokens",
-    "WordTable",
-    "choose_words",
-    "stored_network",
-    "stored_vectors",
-]
-
 # Word vectors that are trained, (n, dim), and that stay, (m, dim); None for no words at all.
 Vectors = tuple[NDArray[np.float32], NDArray[np.float32]] | None
 # Texts of one or more sentences each.

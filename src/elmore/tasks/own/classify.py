@@ -44,8 +44,6 @@ from elmore.tasks.predictions import (
 from elmore.tasks.recipe import FEW, TaskRecipe
 from elmore.tasks.scores import class_scores, set_scores
 
-__all__ = ["Classifier", "ClassifyExample", "ClassifySizes"]
-
 Label = str | tuple[str, ...] | float | None
 # What decides, by the kind of labels.
 _METRICS = {"label": "accuracy", "labels": "f1", "number": "correlation"}

@@ -32,8 +32,6 @@ from elmore.tasks.task import Task
 from elmore.training.display import TrainingProgress
 from elmore.training.seeds import numpy_generator
 
-__all__ = ["LabelledTask", "LightNetwork", "mistake_tables", "refuse_single"]
-
 _SHOWN = 10
 # From this ratio on, the rarest label may never be predicted.
 _RARE = 10
@@ -49,17 +47,11 @@ class LabelledTask(Task[Example, Prediction]):
         label: the column of the labels or tags.
         separator: what separates several labels in one cell.
         options: recipe, vectors, cache, seed and so on.
-
-    Attributes:
-        baseline_name: what the baseline is.
-        elmo_at_output: whether the network can read ELMo at its output too.
-        kind: of the labels, by all of the data; None before `fit`. A part of them may look
-            different.
     """
 
-    baseline_name: str
-    elmo_at_output: ClassVar[bool] = False
-    kind: str | None = None
+    baseline_name: str  # what the baseline is
+    elmo_at_output: ClassVar[bool] = False  # whether the network can read ELMo there too
+    kind: str | None = None  # of the labels, by all of the data; a part may look different
     guess_size = 64
 
     def __init__(

@@ -53,17 +53,6 @@ from elmore.text.segmenter import Tokenizer, split_function
 from elmore.text.sentence import Sentence
 from elmore.text.tokenizer import respell
 
-__all__ = [
-    "Given",
-    "Light",
-    "LightClassifier",
-    "LightTagger",
-    "classifier",
-    "load_all",
-    "load_light",
-    "tagger",
-]
-
 Array = NDArray[np.float32]
 # As in `LightNetwork`.
 SCALE = np.float32(4.0)
@@ -234,13 +223,7 @@ class Given(Sentence):
 
 
 class Light(Predictor[Text, Prediction]):
-    """What `LightTagger` and `LightClassifier` share.
-
-    Attributes:
-        elmo: the biLM.
-        labels: what is told apart.
-        scores: of the best evaluation in training.
-    """
+    """What `LightTagger` and `LightClassifier` share; `scores` are those of the training."""
 
     # Whether labels from a file are those of a network whose weights have these shapes.
     labels_fit: Callable[[Mapping[str, Any], Mapping[str, tuple[int, ...]]], bool]
@@ -284,16 +267,12 @@ class Light(Predictor[Text, Prediction]):
         """The sentences of an item as tokens."""
 
     @abstractmethod
-    def finish(self, sentence: Sentence, values: Array, /) -> Any:
+    def finish(self, sentence: Any, values: Array, /) -> Any:
         """What is kept of a sentence that `read` gave, from its layers."""
 
     @abstractmethod
     def join(self, values: Sequence[Any]) -> Prediction:
         """The result of an item from what `finish` kept of its sentences."""
-
-
-def _given(sentence: Sentence) -> tuple[str, ...]:
-    return sentence.given if isinstance(sentence, Given) else sentence.tokens
 
 
 def _tokens(item: Sequence[str]) -> tuple[str, ...]:
@@ -303,8 +282,7 @@ def _tokens(item: Sequence[str]) -> tuple[str, ...]:
 class LightTagger(TagPredictor[Text], Light[Tagged]):
     """A trained tagger that needs no torch; made by `elmore.tagger`. It predicts `Tagged`.
 
-    Attributes:
-        tags: all that it tells apart.
+    `tags` are all that it tells apart.
     """
 
     name = "tag"
@@ -321,8 +299,8 @@ class LightTagger(TagPredictor[Text], Light[Tagged]):
     def _cut(self, item: str | Sequence[str]) -> tuple[tuple[str, ...], ...]:
         return (self._split(item).tokens if isinstance(item, str) else _tokens(item),)
 
-    def finish(self, sentence: Sentence, values: Array, /) -> Tagged:
-        tokens = _given(sentence)
+    def finish(self, sentence: Any, values: Array, /) -> Tagged:
+        tokens = sentence.given
         scores = self._network.scores(self._network.features(values, tokens))
         return tagged(tokens, scores, self.tags, self._steps)
 
@@ -333,10 +311,7 @@ class LightTagger(TagPredictor[Text], Light[Tagged]):
 class LightClassifier(Light[Classified]):
     """A trained classifier that needs no torch; made by `elmore.classifier`.
 
-    It predicts `Classified`.
-
-    Attributes:
-        classes: all labels that it tells apart; none for a number.
+    It predicts `Classified`; `classes` are all labels that it tells apart, none for a number.
     """
 
     name = "classify"
@@ -356,8 +331,8 @@ class LightClassifier(Light[Classified]):
             return cut_text(item, lambda text: self._split(text).tokens, self._max_tokens)
         return (_tokens(item)[: self._max_tokens],)
 
-    def finish(self, sentence: Sentence, values: Array, /) -> Array:
-        return self._network.features(values, _given(sentence))
+    def finish(self, sentence: Any, values: Array, /) -> Array:
+        return self._network.features(values, sentence.given)
 
     def join(self, values: Sequence[Array]) -> Classified:
         return classified(self._network.scores(np.concatenate(values)), self.labels)

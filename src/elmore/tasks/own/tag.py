@@ -44,8 +44,6 @@ from elmore.tasks.predictions import Tagged, TagPredictor, steps_of, tagged
 from elmore.tasks.recipe import TaskRecipe
 from elmore.tasks.scores import class_scores, span_scores
 
-__all__ = ["TagSizes", "Tagger"]
-
 # From so many sentences on, spans are read by a biLSTM: on CoNLL-2003 its F1 is 90.7, that of the
 # window 88.2, as names need words further away than a neighbour. Plain tags hardly gain (95.0 and
 # 94.9 on EWT). With less data, the network with fewer weights is the safe choice.

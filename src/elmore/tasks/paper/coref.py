@@ -30,8 +30,6 @@ from elmore.tasks.predictions import mark_spans
 from elmore.tasks.task import Task
 from elmore.text.splitter import split_sentences
 
-__all__ = ["Clusters", "Coref", "CorefExample", "CorefSizes", "cluster_scores"]
-
 # Mentions of a document as (first, last) token, counted over all sentences.
 Place = tuple[int, int]
 Clusters = tuple[tuple[Place, ...], ...]

@@ -20,8 +20,6 @@ from elmore.tasks.layers.features import Network, TokenFeatures, Tokens
 from elmore.tasks.own.tag import Tagger
 from elmore.tasks.recipe import LayerSizes
 
-__all__ = ["Ner", "NerSizes"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class NerSizes:

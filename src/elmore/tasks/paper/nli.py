@@ -36,8 +36,6 @@ from elmore.tasks.task import Task
 from elmore.text.conll import split_columns
 from elmore.text.tokenizer import tokenize
 
-__all__ = ["Nli", "NliExample", "NliSizes", "read_pairs"]
-
 # The order is that of the network's outputs: saved models depend on it.
 LABELS = ("entailment", "neutral", "contradiction")
 _NO_LABEL = "-"

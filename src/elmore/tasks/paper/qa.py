@@ -39,16 +39,6 @@ from elmore.tasks.task import Task
 from elmore.text.splitter import sentence_spans
 from elmore.text.tokenizer import Convention, tokenize
 
-__all__ = [
-    "Paragraph",
-    "Qa",
-    "QaExample",
-    "QaSizes",
-    "answer_scores",
-    "read_squad",
-    "split_paragraph",
-]
-
 # The longest answer that is considered, in tokens.
 _MAX_TOKENS = 17
 # Score of impossible places: it loses against any other and stays finite in sums.

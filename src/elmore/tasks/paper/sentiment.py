@@ -34,8 +34,6 @@ from elmore.tasks.scores import class_scores
 from elmore.tasks.task import Task
 from elmore.text.reading import numbered_lines
 
-__all__ = ["Sentiment", "SentimentExample", "SentimentSizes", "read_trees"]
-
 # By their labels, 0 to 4.
 _NAMES = ("very negative", "negative", "neutral", "positive", "very positive")
 # Tokens of a phrase and its label.

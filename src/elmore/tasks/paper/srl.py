@@ -34,8 +34,6 @@ from elmore.tasks.predictions import best_path, mark_spans, steps_of
 from elmore.tasks.scores import span_scores
 from elmore.tasks.task import Task
 
-__all__ = ["Frames", "Srl", "SrlExample", "SrlSizes", "join_continuations", "role_scores"]
-
 # For each predicate its spans, V among them.
 Frames = tuple[tuple[Span, ...], ...]
 # A label and the places of its spans.
